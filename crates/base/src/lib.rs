@@ -1,0 +1,8 @@
+//! What every other crate shares: units with their text forms, the two clocks, a seedable PRNG.
+//!
+//! Nothing here does I/O apart from reading a clock, and nothing allocates.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod prng;
+pub mod units;
