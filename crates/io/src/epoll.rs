@@ -1,0 +1,123 @@
+//! Sockets through epoll, edge-triggered.
+//!
+//! A stream is registered once, for input only; its registration changes only when a send was blocked, so that a
+//! served request costs one receive and one send, and a short receive is known to have emptied the socket without a
+//! further call (epoll(7), "Questions and answers", 9).
+
+use crate::listen::Stream;
+use crate::waker::Waker;
+use crate::{Backend, Event, Received, Sent, Token};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// The waker's own token; no connection has it, since slot indexes stay below `u32::MAX`.
+const WAKER_TOKEN: u64 = u64::MAX;
+
+/// The epoll back end.
+pub struct Epoll {
+    fd: OwnedFd,
+    raw: Vec<epoll::Event>,
+    _waker: Waker,
+}
+
+impl Epoll {
+    /// A reactor that `waker` can wake and whose `wait` reports at most `events_max` events at once. Fails when the
+    /// process has no descriptor left.
+    pub fn new(waker: &Waker, events_max: usize) -> std::io::Result<Self> {
+        assert!(events_max > 0, "a wait that can report nothing");
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(WAKER_TOKEN);
+        epoll::add(&fd, waker, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        Ok(Self { fd, raw: Vec::with_capacity(events_max), _waker: waker.clone() })
+    }
+}
+
+const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
+
+impl Backend for Epoll {
+    type Stream = Stream;
+
+    fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
+        assert_ne!(token.0, WAKER_TOKEN, "the waker's token");
+        Ok(epoll::add(&self.fd, stream, epoll::EventData::new_u64(token.0), INPUT)?)
+    }
+
+    fn close(&mut self, stream: Stream) {
+        // The last descriptor of a socket takes its registration with it.
+        drop(stream);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
+        let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
+        self.raw.clear();
+        events.clear();
+        match epoll::wait(&self.fd, spare_capacity(&mut self.raw), timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        for raw in &self.raw {
+            let token = raw.data.u64();
+            if token == WAKER_TOKEN {
+                continue;
+            }
+            debug_assert!(events.len() < events.capacity(), "the owner's list is shorter than events_max");
+            let flags = raw.flags;
+            let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            events.push(Event {
+                token: Token(token),
+                readable: broken || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+                writable: broken || flags.contains(epoll::EventFlags::OUT),
+                hangup: broken || flags.contains(epoll::EventFlags::RDHUP),
+            });
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, stream: &Stream, into: &mut [u8]) -> Received {
+        debug_assert!(!into.is_empty(), "a receive into nothing looks like the end of the stream");
+        loop {
+            return match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
+                Ok((0, _)) => Received::Closed,
+                Ok((n, _)) => Received::Bytes(n),
+                Err(Errno::AGAIN) => Received::Blocked,
+                Err(Errno::INTR) => continue,
+                Err(_) => Received::Reset,
+            };
+        }
+    }
+
+    fn send(&mut self, stream: &Stream, parts: &[IoSlice<'_>]) -> Sent {
+        let flags = SendFlags::NOSIGNAL;
+        loop {
+            let result = match parts {
+                [part] => rustix::net::send(stream, part, flags),
+                _ => rustix::net::sendmsg(stream, parts, &mut SendAncillaryBuffer::default(), flags),
+            };
+            return match result {
+                Ok(n) => Sent::Bytes(n),
+                Err(Errno::AGAIN | Errno::NOBUFS) => Sent::Blocked,
+                Err(Errno::INTR) => continue,
+                Err(_) => Sent::Reset,
+            };
+        }
+    }
+
+    fn want_writable(&mut self, stream: &Stream, token: Token, want: bool) {
+        let flags = if want { INPUT | epoll::EventFlags::OUT } else { INPUT };
+        // A registered socket of this thread can always be modified; if the kernel refuses all the same, the
+        // connection stalls and its owner's timeout ends it.
+        let _ = epoll::modify(&self.fd, stream, epoll::EventData::new_u64(token.0), flags);
+    }
+
+    fn shutdown_send(&mut self, stream: &Stream) {
+        let _ = rustix::net::shutdown(stream, Shutdown::Write);
+    }
+
+    fn submit(&mut self) {}
+}

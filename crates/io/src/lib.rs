@@ -1,0 +1,124 @@
+//! The reactor under the workers: what is ready, bytes in, bytes out, and nothing else.
+//!
+//! [`Backend`] is the one door. Two things stand behind it: [`epoll::Epoll`], which serves real sockets, and
+//! [`sim::Sim`], which serves connections held in memory whose faults (short reads, short writes, would-block,
+//! resets, delays) follow from a seed, so that a worker runs unmodified in a test that one number reproduces.
+//!
+//! ```text
+//!            wait(timeout) -> events            one system call for all connections
+//!   worker   receive(stream, lent buffer)       only for streams an event named: idle connections lend nothing
+//!            send(stream, parts)                one a session and turn
+//!            submit()                           end of a batch: where a completion ring is entered
+//! ```
+//!
+//! Invariants: a back end holds no bytes of a connection that the worker could not bound, never blocks apart from
+//! `wait`, and allocates nothing after it was made.
+//!
+//! A completion back end (io_uring) fits the same trait: data that arrived in a provided buffer is an event with
+//! `readable`, `receive` empties that buffer into the lent one and gives it back, `send` takes the bytes over, and
+//! `submit` enters the ring once for all sends of a batch.
+#![deny(unsafe_code)]
+
+pub mod affinity;
+pub mod epoll;
+pub mod listen;
+pub mod signal;
+
+pub mod waker;
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// Names a connection to its owner: 32 bits of slot index, 32 bits of generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// A token of slot `index` in its life number `generation`.
+    pub const fn new(index: u32, generation: u32) -> Self {
+        Self((generation as u64) << 32 | index as u64)
+    }
+
+    /// The slot's index.
+    pub const fn index(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Which life of the slot is meant; an event for an earlier life is stale.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// What [`Backend::wait`] says about one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The token it was attached with.
+    pub token: Token,
+    /// Bytes, or the end of the stream, are there to be received.
+    pub readable: bool,
+    /// Bytes can be sent again. Only reported between `want_writable(true)` and `want_writable(false)`.
+    pub writable: bool,
+    /// The peer has closed or reset: receive until [`Received::Closed`], however short the receives are.
+    pub hangup: bool,
+}
+
+/// How a [`Backend::receive`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes, at least 1, are in the buffer. Fewer than the buffer holds: nothing more is there now, and an
+    /// event will tell when there is (unless an event said `hangup`).
+    Bytes(usize),
+    /// Nothing is there now; an event will tell.
+    Blocked,
+    /// The peer has sent its last byte.
+    Closed,
+    /// The connection is broken.
+    Reset,
+}
+
+/// How a [`Backend::send`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// So many bytes, at least 1, are the back end's now; perhaps fewer than were given.
+    Bytes(usize),
+    /// The peer does not read: ask for an event with [`Backend::want_writable`].
+    Blocked,
+    /// The connection is broken.
+    Reset,
+}
+
+/// One reactor, owned by one thread.
+///
+/// Events are edges: one event for each time that something arrives. Its owner receives until a receive is shorter than
+/// the buffer, or remembers that more is there.
+pub trait Backend {
+    /// A connection. Dropping one that was never attached closes it.
+    type Stream;
+
+    /// Begins to report events of `stream` under `token`. Bytes that are there already are reported too. Fails when
+    /// the kernel has no memory for it.
+    fn attach(&mut self, stream: &Self::Stream, token: Token) -> std::io::Result<()>;
+
+    /// Ends reporting and closes.
+    fn close(&mut self, stream: Self::Stream);
+
+    /// Waits until something is ready, a [`waker::Waker`] was rung or `timeout` is over (`None`: for ever), and fills
+    /// `events` up to its capacity. It never grows `events`.
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()>;
+
+    /// Receives into a lent buffer, which must not be empty.
+    fn receive(&mut self, stream: &Self::Stream, into: &mut [u8]) -> Received;
+
+    /// Sends `parts` one after another; they must not all be empty.
+    fn send(&mut self, stream: &Self::Stream, parts: &[IoSlice<'_>]) -> Sent;
+
+    /// Says whether events of `stream` shall report that it can be written to.
+    fn want_writable(&mut self, stream: &Self::Stream, token: Token, want: bool);
+
+    /// Tells the peer that nothing more will be sent.
+    fn shutdown_send(&mut self, stream: &Self::Stream);
+
+    /// The end of a batch: what was sent goes out now at the latest.
+    fn submit(&mut self);
+}

@@ -1,0 +1,199 @@
+//! Listening sockets, TCP and unix, and the streams that they accept.
+
+use crate::waker::Waker;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Connections that the kernel completes before they are accepted.
+pub const BACKLOG: i32 = 1024;
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListenAddr {
+    /// A TCP address; port 0 takes a free one.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix {
+        /// Where the socket file is made. A socket that is there and that no one listens on is replaced.
+        path: PathBuf,
+        /// Permission bits of the socket file.
+        mode: u32,
+    },
+}
+
+impl fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(addr) => addr.fmt(f),
+            Self::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// An accepted connection: not blocking, closed on exec.
+#[derive(Debug)]
+pub struct Stream {
+    fd: OwnedFd,
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A listening socket. Dropping it closes it, and removes the file of a unix socket.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+    addr: ListenAddr,
+}
+
+/// How an [`Listener::accept`] ended.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A new connection.
+    Stream(Stream),
+    /// No one is waiting.
+    Empty,
+    /// The process or the machine has no descriptor left: accepting again at once would only spin.
+    NoDescriptor,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let ListenAddr::Unix { path, .. } = &self.addr {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Listener {
+    /// Binds and listens. The error is the kernel's: address in use, permission denied, no such directory.
+    pub fn bind(addr: &ListenAddr) -> std::io::Result<Self> {
+        match addr {
+            ListenAddr::Tcp(addr) => Self::bind_tcp(*addr),
+            ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode),
+        }
+    }
+
+    fn bind_tcp(addr: SocketAddr) -> std::io::Result<Self> {
+        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let fd = socket(family)?;
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        if addr.is_ipv6() {
+            sockopt::set_ipv6_v6only(&fd, false)?;
+        }
+        net::bind(&fd, &addr)?;
+        net::listen(&fd, BACKLOG)?;
+        let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
+        Ok(Self { fd, addr: ListenAddr::Tcp(bound) })
+    }
+
+    fn bind_unix(path: PathBuf, mode: u32) -> std::io::Result<Self> {
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+        if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.file_type().is_socket()) {
+            if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+                return Err(std::io::ErrorKind::AddrInUse.into());
+            }
+            std::fs::remove_file(&path)?;
+        }
+        let fd = socket(AddressFamily::UNIX)?;
+        net::bind(&fd, &SocketAddrUnix::new(&path)?)?;
+        let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode } };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+        net::listen(&listener.fd, BACKLOG)?;
+        Ok(listener)
+    }
+
+    /// The bound address: with the real port where port 0 was asked for.
+    pub fn addr(&self) -> &ListenAddr {
+        &self.addr
+    }
+
+    /// Takes the next waiting connection. It never blocks.
+    pub fn accept(&self) -> Accepted {
+        loop {
+            return match net::accept_with(&self.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(fd) => {
+                    if matches!(self.addr, ListenAddr::Tcp(_)) {
+                        // A peer that has gone already makes these fail; the first receive tells.
+                        let _ = sockopt::set_tcp_nodelay(&fd, true);
+                        let _ = sockopt::set_socket_keepalive(&fd, true);
+                    }
+                    Accepted::Stream(Stream { fd })
+                }
+                Err(Errno::AGAIN) => Accepted::Empty,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Accepted::NoDescriptor,
+                // The peer gave up while it waited, or a signal came: the next one may be fine.
+                Err(Errno::CONNABORTED | Errno::INTR | Errno::PROTO | Errno::PERM) => continue,
+                Err(_) => Accepted::Empty,
+            };
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+impl Stream {
+    /// Sends what fits at once and closes: the last word to a client that is refused.
+    pub fn refuse(self, line: &[u8]) {
+        let _ = net::send(&self.fd, line, net::SendFlags::NOSIGNAL);
+        let _ = net::shutdown(&self.fd, net::Shutdown::Write);
+    }
+
+    /// The peer's address as text; `unix` for a unix socket, `?` if it has gone.
+    pub fn peer(&self) -> String {
+        match net::getpeername(&self.fd) {
+            Ok(Some(addr)) => describe(addr),
+            Ok(None) => "unix".to_owned(),
+            Err(_) => "?".to_owned(),
+        }
+    }
+}
+
+fn describe(addr: SocketAddrAny) -> String {
+    SocketAddr::try_from(addr).map_or_else(|_| "unix".to_owned(), |addr| addr.to_string())
+}
+
+/// Waits until a listener has a connection, `waker` was rung, or `timeout` is over.
+///
+/// `ready` gets the indexes of the listeners that have one. Allocates: for an acceptor's thread alone.
+pub fn wait(
+    listeners: &[Listener],
+    waker: &Waker,
+    timeout: Option<Duration>,
+    ready: &mut Vec<usize>,
+) -> std::io::Result<()> {
+    ready.clear();
+    let mut fds: Vec<PollFd<'_>> = listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)).collect();
+    fds.push(PollFd::new(waker, PollFlags::IN));
+    let timeout =
+        timeout.map(|t| rustix::event::Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let rung = fds.last().is_some_and(|fd| !fd.revents().is_empty());
+    ready.extend((0..listeners.len()).filter(|i| !fds[*i].revents().is_empty()));
+    if rung {
+        waker.clear();
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What a protocol's `serve` is given, and what it answers: the seam between workers and commands.
+//!
+//! ```text
+//!   worker: receive -> serve(turn, unconsumed bytes, output, the protocol's own session state, context) -> Progress
+//! ```
+//!
+//! A `serve` executes requests in order until one of the [`State`]s is reached. It consumes whole requests (and whole
+//! pieces of large values), so what it leaves begins where it will begin next time. It calls
+//! [`WorkerContext::op_done`] once for each operation and executes at most [`OPS_A_BATCH`] a call.
+//!
+//! What the protocol keeps for a connection is `command::memcache::SessionState`: `Default` without allocation, and
+//! `release(&mut self, turn: &mut Turn<'_>)` gives back what it holds in the store, called once when the connection ends.
+
+use crate::clock::{Clock, Ticks};
+use crate::counters::WorkerCounters;
+use crate::metrics::Command;
+use crate::out::{OpTimes, OutBuffer};
+use crate::shared::Shared;
+use base::clock::UnixMillis;
+use std::sync::Arc;
+
+/// Operations that one session may execute before the others of its batch have had theirs.
+pub const OPS_A_BATCH: usize = 64;
+
+/// Longest request line in bytes, its end included. A longer one gets an error and the connection is closed.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// How far a `serve` came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that need not be shown again.
+    pub consumed: usize,
+    /// Why it came no further.
+    pub state: State,
+}
+
+/// Why a `serve` came no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// What is left is no whole request, or nothing is left. Asking again is of use once `want` bytes, counted from the
+    /// first unconsumed one, are there; 0 if that is not known.
+    NeedInput {
+        /// Length of the unconsumed rest, in bytes, at which the next step can be made.
+        want: usize,
+    },
+    /// [`OPS_A_BATCH`] operations are done and more input may be complete.
+    Yield,
+    /// The next reply needs `want` bytes of room, or a pin. Asked again when the output was sent, with an empty buffer
+    /// of at least that capacity.
+    OutputFull {
+        /// Room that the next reply needs, in bytes; at most the longest value that is not large and its head.
+        want: usize,
+    },
+    /// The store asks for another turn; the request was not consumed and nothing was changed.
+    Parked,
+    /// Send what is there, then close.
+    Close,
+}
+
+/// What a worker has for all its sessions; single-threaded.
+pub struct WorkerContext {
+    /// The wall clock of this turn.
+    pub now: UnixMillis,
+    /// What all threads of the server share: store, settings, counters of all workers, the stop switch.
+    pub shared: Arc<Shared>,
+    /// This worker's number, from 0.
+    pub worker: usize,
+    /// The clock.
+    pub clock: Clock,
+    /// When the operation in progress began.
+    pub(crate) op_begun: Ticks,
+}
+
+impl WorkerContext {
+    /// This worker's counters.
+    #[inline]
+    pub fn counters(&self) -> &WorkerCounters {
+        &self.shared.workers[self.worker].counters
+    }
+
+    /// An operation has been executed and its reply, if any, is in `out`: keeps its times until that was sent.
+    #[inline]
+    pub fn op_done(&mut self, out: &mut OutBuffer, command: Command) {
+        let ended = self.clock.ticks();
+        out.push_op(OpTimes { command, begun: self.op_begun, ended });
+        self.op_begun = ended;
+    }
+
+    /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If pinning
+    /// then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them over.
+    pub fn pin_budget(&self, bytes: u64) -> bool {
+        self.shared.pins.grant(bytes)
+    }
+
+    /// Gives back what [`WorkerContext::pin_budget`] granted and was not pinned.
+    pub fn pin_refund(&self, bytes: u64) {
+        self.shared.pins.release(bytes);
+    }
+}

@@ -1,0 +1,62 @@
+//! Counters of one worker: written by it alone, read by any thread.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A number that one thread writes and all may read. Adding costs a load and a store, no locked instruction.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Only the owner's thread may.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The number now.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What one worker has done since start. Cache-line aligned, so that two workers share no line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct WorkerCounters {
+    /// Connections that were handed to it.
+    pub connections_total: Counter,
+    /// Of those, the ones that have ended.
+    pub connections_closed: Counter,
+    /// Bytes received.
+    pub bytes_read: Counter,
+    /// Bytes sent.
+    pub bytes_written: Counter,
+    /// Turns: waits for events and what followed.
+    pub turns: Counter,
+    /// Batches: store turns.
+    pub batches: Counter,
+    /// Operations executed.
+    pub ops: Counter,
+    /// Operations that were parked for another turn, once for each time.
+    pub parked: Counter,
+    /// Sends that the peer's socket did not take whole.
+    pub sends_short: Counter,
+    /// Connections dropped since they did not read.
+    pub slow_readers_dropped: Counter,
+    /// Connections dropped since they sent half a request and held a buffer that others waited for.
+    pub slow_senders_dropped: Counter,
+    /// Connections closed by the idle timeout.
+    pub idle_closed: Counter,
+    /// Waits for a receive or an output buffer.
+    pub buffer_waits: Counter,
+    /// Requests that were answered with a protocol error; the protocol counts them.
+    pub protocol_errors: Counter,
+}
+
+impl WorkerCounters {
+    /// Connections it has now.
+    pub fn connections_open(&self) -> u64 {
+        let closed = self.connections_closed.value();
+        self.connections_total.value().saturating_sub(closed)
+    }
+}

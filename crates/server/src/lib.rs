@@ -1,0 +1,28 @@
+//! The server: it joins sockets (`io`), protocols (`protocol`) and the item store (`segment`).
+//!
+//! ```text
+//!   acceptor ── new connection ──> worker 0..N   one thread each; owns its connections end to end
+//!                                    │  turn: wait -> receive -> store turn: serve -> send
+//!                                    v
+//!   background thread  <─ unpark ─ store         evicts, expires, grows the index, in slices
+//!   admin thread       ── reads ──> counters and latencies, per worker, no lock on a worker's way
+//! ```
+//!
+//! Invariants: no async runtime; a worker allocates nothing after start and never waits but in `Backend::wait`; every
+//! queue and buffer has a maximum, and what exceeds it is an answer with a name or waits unread in the kernel.
+#![forbid(unsafe_code)]
+
+pub mod background;
+mod buffers;
+pub mod clock;
+pub mod command;
+pub mod config;
+pub mod context;
+pub mod counters;
+mod listener;
+pub mod metrics;
+pub mod out;
+mod session;
+pub mod shared;
+pub mod start;
+pub mod worker;

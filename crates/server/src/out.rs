@@ -1,0 +1,222 @@
+//! What a session has to say and has not said yet: bytes, large values pinned in the store, and the times of the
+//! operations that are answered in it.
+//!
+//! ```text
+//!   bytes   [ VALUE big 0 900000\r\n | \r\nEND\r\n ............ room ]        one block of a pool, never grown
+//!                                    ^ at = 20
+//!   pins    [ (at 20, Pinned 900000 B) ]                                    sent between the bytes, from the store
+//!   sent    how much of that whole stream the peer's socket has taken
+//! ```
+//!
+//! Invariants: `pins` is ordered by `at`; `sent` never passes the whole; a buffer goes back to its pool empty, so with
+//! every pin released and every operation's time recorded.
+
+use crate::clock::Ticks;
+use crate::metrics::Command;
+use segment::{Pinned, Store};
+use std::io::IoSlice;
+
+/// Pinned values that one buffer takes before it counts as full.
+pub const PINS_MAX: usize = 8;
+/// Operations whose times one buffer keeps before it counts as full.
+pub const OPS_MAX: usize = 256;
+/// Parts of one send: the pieces of large values and the bytes around them.
+pub const PARTS_MAX: usize = 64;
+
+/// The times of one operation, until its reply has been sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpTimes {
+    pub(crate) command: Command,
+    pub(crate) begun: Ticks,
+    pub(crate) ended: Ticks,
+}
+
+struct Pin {
+    at: usize,
+    pinned: Pinned,
+}
+
+/// A session's output. Commands append; the worker sends.
+pub struct OutBuffer {
+    block: Box<[u8]>,
+    len: usize,
+    sent: u64,
+    pins: [Option<Pin>; PINS_MAX],
+    pins_len: usize,
+    pinned_bytes: u64,
+    ops: Vec<OpTimes>,
+}
+
+impl OutBuffer {
+    pub(crate) fn new(block: Box<[u8]>) -> Self {
+        Self {
+            block,
+            len: 0,
+            sent: 0,
+            pins: [const { None }; PINS_MAX],
+            pins_len: 0,
+            pinned_bytes: 0,
+            ops: Vec::with_capacity(OPS_MAX),
+        }
+    }
+
+    /// Bytes that can still be appended. 0 when the times of no further operation can be kept, so that a command that
+    /// asks for room before it begins needs no second question.
+    #[inline]
+    pub fn room(&self) -> usize {
+        if self.ops.len() == OPS_MAX { 0 } else { self.block.len() - self.len }
+    }
+
+    /// Bytes that could be appended if this buffer was empty. A reply longer than this needs
+    /// [`crate::context::State::OutputFull`] with `want`.
+    pub fn capacity(&self) -> usize {
+        self.block.len()
+    }
+
+    /// Nothing is waiting to be sent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0 && self.pins_len == 0
+    }
+
+    /// Appends `bytes`, which must fit into [`OutBuffer::room`].
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.block[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// The free bytes, to be written in place; [`OutBuffer::advance`] says how many were.
+    #[inline]
+    pub fn spare(&mut self) -> &mut [u8] {
+        &mut self.block[self.len..]
+    }
+
+    /// The first `bytes` of [`OutBuffer::spare`] have been written.
+    #[inline]
+    pub fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.block.len() - self.len, "more was written than there was room for");
+        self.len += bytes;
+    }
+
+    /// A mark to come back to with [`OutBuffer::truncate`].
+    #[inline]
+    pub fn mark(&self) -> usize {
+        self.len
+    }
+
+    /// Forgets the bytes appended since `mark`. Nothing may have been pinned or sent since.
+    pub fn truncate(&mut self, mark: usize) {
+        assert!(mark <= self.len && self.pins_len.checked_sub(1).is_none_or(|i| self.pin_at(i) <= mark), "a stale mark");
+        self.len = mark;
+    }
+
+    /// Whether another value can be pinned here.
+    #[inline]
+    pub fn has_pin_room(&self) -> bool {
+        self.pins_len < PINS_MAX
+    }
+
+    /// Appends a large value without copying it. There must be room ([`OutBuffer::has_pin_room`]), and its bytes must
+    /// have been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
+    pub fn push_pinned(&mut self, pinned: Pinned) {
+        self.pinned_bytes += pinned.bytes();
+        self.pins[self.pins_len] = Some(Pin { at: self.len, pinned });
+        self.pins_len += 1;
+    }
+
+    fn pin_at(&self, index: usize) -> usize {
+        self.pins[index].as_ref().map_or(0, |pin| pin.at)
+    }
+
+    /// Bytes of the store that cannot be reused until this buffer was sent.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
+    }
+
+    /// The whole stream's length, sent or not.
+    fn total(&self) -> u64 {
+        self.len as u64 + self.pinned_bytes
+    }
+
+    /// Bytes not sent yet.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.total() - self.sent
+    }
+
+    /// Fills `parts` with what is to be sent next and returns how many there are.
+    pub(crate) fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX]) -> usize {
+        if self.pins_len == 0 {
+            parts[0] = IoSlice::new(&self.block[self.sent as usize..self.len]);
+            return 1;
+        }
+        let mut gather = Gather { skip: self.sent, parts, filled: 0 };
+        let mut from = 0;
+        for pin in self.pins[..self.pins_len].iter().flatten() {
+            gather.add(&self.block[from..pin.at]);
+            from = pin.at;
+            for piece in 0..pin.pinned.pieces() {
+                gather.add(store.pinned_bytes(&pin.pinned, piece));
+            }
+        }
+        gather.add(&self.block[from..self.len]);
+        gather.filled
+    }
+
+    /// The peer's socket has taken `bytes` more. True when that was all; the buffer can then be cleared.
+    pub(crate) fn advance_sent(&mut self, bytes: usize) -> bool {
+        self.sent += bytes as u64;
+        assert!(self.sent <= self.total(), "more was sent than there was");
+        self.sent == self.total()
+    }
+
+    /// Moves the pins out; the buffer's bytes are forgotten with them.
+    pub(crate) fn clear(&mut self, mut unpin: impl FnMut(Pinned)) {
+        for pin in &mut self.pins[..self.pins_len] {
+            unpin(pin.take().expect("the first pins_len are there").pinned);
+        }
+        (self.len, self.sent, self.pins_len, self.pinned_bytes) = (0, 0, 0, 0);
+        self.ops.clear();
+    }
+
+    /// Exchanges the block for another size. Only an empty buffer can.
+    pub(crate) fn exchange(&mut self, block: Box<[u8]>) -> Box<[u8]> {
+        assert!(self.is_empty(), "bytes would be lost");
+        std::mem::replace(&mut self.block, block)
+    }
+
+    pub(crate) fn push_op(&mut self, op: OpTimes) {
+        assert!(self.ops.len() < OPS_MAX, "an operation was begun without room");
+        self.ops.push(op);
+    }
+
+    pub(crate) fn ops(&self) -> &[OpTimes] {
+        &self.ops
+    }
+}
+
+impl protocol::sink::Sink for OutBuffer {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.push(bytes);
+    }
+}
+
+/// Collects slices behind the bytes that were sent already.
+struct Gather<'p, 's> {
+    skip: u64,
+    parts: &'p mut [IoSlice<'s>; PARTS_MAX],
+    filled: usize,
+}
+
+impl<'s> Gather<'_, 's> {
+    fn add(&mut self, bytes: &'s [u8]) {
+        let skipped = self.skip.min(bytes.len() as u64);
+        self.skip -= skipped;
+        let rest = &bytes[skipped as usize..];
+        if !rest.is_empty() && self.filled < PARTS_MAX {
+            self.parts[self.filled] = IoSlice::new(rest);
+            self.filled += 1;
+        }
+    }
+}

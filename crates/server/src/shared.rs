@@ -1,0 +1,256 @@
+//! What all threads of one server share.
+
+use crate::counters::{Counter, WorkerCounters};
+use crate::metrics::Recorder;
+use crate::start::ServerConfig;
+use base::clock::UnixMillis;
+use io::waker::Waker;
+use segment::Store;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+/// One server's common state. Commands reach it through their context, the admin port and the program through
+/// `Running::shared`.
+pub struct Shared {
+    /// The item store.
+    pub store: Arc<Store>,
+    /// What the server was started with.
+    pub config: ServerConfig,
+    /// What a reload may change.
+    pub live: Live,
+    /// One for each worker, in their order.
+    pub workers: Vec<WorkerShared>,
+    /// The acceptor's counters.
+    pub acceptor: AcceptorCounters,
+    /// The background thread's counters.
+    pub background: BackgroundCounters,
+    /// Bytes of the store that readers may pin.
+    pub pins: PinBudget,
+    /// A flush that has been asked for and is not due yet.
+    pub delayed_flush: DelayedFlush,
+    /// When the server was started.
+    pub started: UnixMillis,
+    /// The stop switch.
+    pub stop: StopSwitch,
+    pub(crate) background_thread: OnceLock<Thread>,
+}
+
+impl Shared {
+    /// Connections that are open, over all workers.
+    pub fn connections_open(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
+    }
+
+    /// Lets the background thread work at once if it sleeps.
+    pub fn wake_background(&self) {
+        if let Some(thread) = self.background_thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Asks for a graceful stop. Returns at once; also from a command.
+    pub fn request_stop(&self) {
+        self.stop.switch_off();
+        for worker in &self.workers {
+            worker.waker.wake();
+        }
+        self.acceptor.waker.wake();
+        self.wake_background();
+    }
+}
+
+/// One worker as others see it.
+pub struct WorkerShared {
+    /// What it has done.
+    pub counters: WorkerCounters,
+    /// The latencies of its operations.
+    pub recorder: Recorder,
+    /// Ends its wait.
+    pub waker: Waker,
+}
+
+/// Settings that a reload may change; a worker reads them once a turn.
+#[derive(Debug)]
+pub struct Live {
+    /// Connections at once.
+    pub connections_max: AtomicU64,
+    /// A connection that sent nothing for so long is closed, in ms; 0: never.
+    pub idle_timeout_ms: AtomicU64,
+    /// A connection that took nothing of its output, or that holds back half a request while others wait for its
+    /// buffer, is dropped after so long, in ms.
+    pub stall_timeout_ms: AtomicU64,
+}
+
+/// What the acceptor counts.
+#[derive(Debug)]
+pub struct AcceptorCounters {
+    /// Connections accepted and handed to a worker.
+    pub accepted: Counter,
+    /// Connections refused since there were as many as may be.
+    pub rejected: Counter,
+    /// Times that no descriptor was left.
+    pub descriptors_exhausted: Counter,
+    pub(crate) waker: Waker,
+}
+
+impl AcceptorCounters {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            accepted: Counter::default(),
+            rejected: Counter::default(),
+            descriptors_exhausted: Counter::default(),
+            waker,
+        }
+    }
+}
+
+/// Slices of background work, by length: bucket `i` counts those of less than 2^i microseconds.
+pub const SLICE_BUCKETS: usize = 24;
+
+/// What the background thread counts.
+#[derive(Debug, Default)]
+pub struct BackgroundCounters {
+    /// Slices done.
+    pub slices: Counter,
+    /// Time spent in slices, in ns.
+    pub busy_ns: Counter,
+    /// The longest slice, in ns.
+    pub slice_ns_max: AtomicU64,
+    /// Slices by length: number `i` counts those of less than 2^i us that are not in an earlier one.
+    pub slice_us_log2: [Counter; SLICE_BUCKETS],
+}
+
+impl BackgroundCounters {
+    /// One slice took `ns`. Only the background thread may.
+    pub(crate) fn slice(&self, ns: u64) {
+        self.slices.add(1);
+        self.busy_ns.add(ns);
+        self.slice_ns_max.fetch_max(ns, Relaxed);
+        let us = ns / 1000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.slice_us_log2[bucket.min(SLICE_BUCKETS - 1)].add(1);
+    }
+}
+
+/// Bytes of the store that slow clients may keep from being reused.
+///
+/// The bound is `bytes_max`, or one value if that is longer: a value is always granted while nothing is pinned.
+#[derive(Debug)]
+pub struct PinBudget {
+    bytes_max: u64,
+    used: AtomicU64,
+    wanted: AtomicBool,
+}
+
+impl PinBudget {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, used: AtomicU64::new(0), wanted: AtomicBool::new(false) }
+    }
+
+    /// Takes `bytes` if they are to be had, and else remembers that someone waits.
+    pub fn grant(&self, bytes: u64) -> bool {
+        let take = |used: u64| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
+        let granted = self.used.fetch_update(AcqRel, Acquire, take).is_ok();
+        if !granted {
+            self.wanted.store(true, Relaxed);
+        }
+        granted
+    }
+
+    /// Gives `bytes` back.
+    pub fn release(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, AcqRel);
+        assert!(before >= bytes, "more was given back than was granted");
+    }
+
+    /// Bytes granted now.
+    pub fn used(&self) -> u64 {
+        self.used.load(Acquire)
+    }
+
+    /// Whether a grant was refused since the last call.
+    pub(crate) fn take_wanted(&self) -> bool {
+        self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
+    }
+}
+
+/// `flush_all` with a delay: one instant, the latest asked for, which the first worker turn past it executes.
+#[derive(Debug, Default)]
+pub struct DelayedFlush {
+    at_ms: AtomicU64,
+}
+
+impl DelayedFlush {
+    /// Flushes at `at`; an earlier request that is not due yet is forgotten.
+    pub fn schedule(&self, at: UnixMillis) {
+        self.at_ms.store(at.0.max(1), Release);
+    }
+
+    /// Forgets what was scheduled.
+    pub fn cancel(&self) {
+        self.at_ms.store(0, Release);
+    }
+
+    /// Whether a flush is due at `now`.
+    #[inline]
+    pub(crate) fn due(&self, now: UnixMillis) -> bool {
+        let at = self.at_ms.load(Acquire);
+        at != 0 && at <= now.0
+    }
+
+    /// Takes a due flush: true for one caller only.
+    pub(crate) fn take(&self, now: UnixMillis) -> bool {
+        let at = self.at_ms.load(Acquire);
+        at != 0 && at <= now.0 && self.at_ms.compare_exchange(at, 0, AcqRel, Relaxed).is_ok()
+    }
+
+    /// A due flush could not be done now: it is due again, unless another one was scheduled meanwhile.
+    pub(crate) fn put_back(&self, now: UnixMillis) {
+        let _ = self.at_ms.compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
+    }
+}
+
+/// Whether the server still runs, in two steps: finishing, then over.
+#[derive(Debug, Default)]
+pub struct StopSwitch {
+    off: AtomicBool,
+}
+
+impl StopSwitch {
+    /// A stop has been asked for.
+    pub fn is_off(&self) -> bool {
+        self.off.load(Acquire)
+    }
+
+    fn switch_off(&self) {
+        self.off.store(true, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_above_the_pin_budget_passes_alone_and_then_blocks_others() {
+        let pins = PinBudget::new(100);
+        assert!(pins.grant(500));
+        assert!(!pins.grant(1));
+        assert!(pins.take_wanted() && !pins.take_wanted());
+        pins.release(500);
+        assert!(pins.grant(60) && !pins.grant(60) && pins.grant(40));
+        assert_eq!(pins.used(), 100);
+    }
+
+    #[test]
+    fn a_delayed_flush_is_taken_once_and_not_before_its_time() {
+        let flush = DelayedFlush::default();
+        assert!(!flush.take(UnixMillis(u64::MAX)));
+        flush.schedule(UnixMillis(50));
+        assert!(!flush.due(UnixMillis(49)) && flush.due(UnixMillis(50)));
+        assert!(flush.take(UnixMillis(50)) && !flush.take(UnixMillis(50)));
+        flush.put_back(UnixMillis(50));
+        assert!(flush.take(UnixMillis(51)));
+    }
+}
