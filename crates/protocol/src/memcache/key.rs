@@ -1,0 +1,147 @@
+//! Keys as they stand in a command line.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::error::Error;
+use super::line::Words;
+
+/// The longest key in bytes, decoded.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// The longest key in base64: 4 characters for each 3 bytes begun.
+pub const KEY_BASE64_BYTES_MAX: usize = KEY_BYTES_MAX.div_ceil(3) * 4;
+
+/// Room for the decoded bytes of one key.
+pub type KeyScratch = [u8; KEY_BYTES_MAX];
+
+/// `key` if it has 1 to [`KEY_BYTES_MAX`] bytes.
+pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
+    if key.is_empty() || key.len() > KEY_BYTES_MAX { Err(Error::BadFormat) } else { Ok(key) }
+}
+
+/// The keys of one retrieval, in order, each within [`KEY_BYTES_MAX`]. Any number of them up to the longest line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys<'b> {
+    words: Words<'b>,
+}
+
+impl<'b> Keys<'b> {
+    /// All words of `words`.
+    pub(super) fn new(words: Words<'b>) -> Result<Self, Error> {
+        // One key on a short line is what nearly all requests are: nothing to walk there.
+        if words.rest().len() > KEY_BYTES_MAX && words.clone().any(|key| key.len() > KEY_BYTES_MAX) {
+            return Err(Error::BadFormat);
+        }
+        Ok(Self { words })
+    }
+
+    /// The text behind the keys taken so far: `Keys` made anew from it with [`Keys::resume`] goes on there.
+    pub const fn rest(&self) -> &'b [u8] {
+        self.words.rest()
+    }
+
+    /// The keys of a text that [`Keys::rest`] gave.
+    pub const fn resume(rest: &'b [u8]) -> Self {
+        Self { words: Words::new(rest) }
+    }
+}
+
+impl<'b> Iterator for Keys<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        self.words.next()
+    }
+}
+
+/// The key of a meta command: its bytes, or their base64 where the `b` flag says so. Checked when parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetaKey<'b> {
+    token: &'b [u8],
+    encoded: bool,
+}
+
+impl<'b> MetaKey<'b> {
+    /// Stands where the flags, which say how to read the token, are not read yet.
+    pub(super) const UNCHECKED: Self = Self { token: b"", encoded: false };
+
+    /// A fault if `token` is too long for a key in any form: known before the flags are read.
+    pub(super) fn fits(token: &[u8]) -> Result<(), Error> {
+        if token.len() > KEY_BASE64_BYTES_MAX { Err(Error::BadFormat) } else { Ok(()) }
+    }
+
+    pub(super) fn new(token: &'b [u8], encoded: bool) -> Result<Self, Error> {
+        if !encoded {
+            plain(token)?;
+        } else if token.is_empty() || token.len() > KEY_BASE64_BYTES_MAX {
+            return Err(Error::BadFormat);
+        } else if decode(token, &mut [0; KEY_BYTES_MAX]).is_none() {
+            return Err(Error::KeyEncoding);
+        }
+        Ok(Self { token, encoded })
+    }
+
+    /// The token as the client sent it.
+    pub const fn token(&self) -> &'b [u8] {
+        self.token
+    }
+
+    /// The token is base64 of the key.
+    pub const fn is_encoded(&self) -> bool {
+        self.encoded
+    }
+
+    /// The key's bytes; `scratch` is used where the token is base64.
+    pub fn bytes<'k>(&self, scratch: &'k mut KeyScratch) -> &'k [u8]
+    where
+        'b: 'k,
+    {
+        if !self.encoded {
+            return self.token;
+        }
+        let len = decode(self.token, scratch).expect("the key's encoding was checked when it was parsed");
+        &scratch[..len]
+    }
+}
+
+fn decode(token: &[u8], scratch: &mut KeyScratch) -> Option<usize> {
+    // The crate wants room for the estimate, which is up to two bytes more than what comes out.
+    let mut wide = [0; KEY_BASE64_BYTES_MAX / 4 * 3];
+    let len = STANDARD.decode_slice(token, &mut wide).ok()?;
+    scratch.get_mut(..len).filter(|room| !room.is_empty())?.copy_from_slice(&wide[..len]);
+    Some(len)
+}
+
+/// Writes `key` in base64 into `out` and says how many bytes that took.
+pub fn encode(key: &[u8], out: &mut [u8; KEY_BASE64_BYTES_MAX]) -> usize {
+    assert!(key.len() <= KEY_BYTES_MAX, "a key has at most {KEY_BYTES_MAX} bytes");
+    STANDARD.encode_slice(key, out).expect("the room is that of the longest key")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_binary_key_survives_and_one_byte_more_does_not() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(KEY_BYTES_MAX + 1).collect();
+        let mut out = [0; KEY_BASE64_BYTES_MAX];
+        let len = encode(&bytes[..KEY_BYTES_MAX], &mut out);
+        assert_eq!(len, KEY_BASE64_BYTES_MAX);
+        let key = MetaKey::new(&out, true).unwrap();
+        assert_eq!(key.bytes(&mut [0; KEY_BYTES_MAX]), &bytes[..KEY_BYTES_MAX]);
+        let mut long = [0; KEY_BASE64_BYTES_MAX];
+        assert_eq!(STANDARD.encode_slice(&bytes, &mut long), Ok(KEY_BASE64_BYTES_MAX));
+        assert_eq!(MetaKey::new(&long, true), Err(Error::KeyEncoding));
+    }
+
+    #[test]
+    fn what_is_not_base64_is_no_key() {
+        for token in ["YQ", "YQ=", "!!", "=", "====", "YR==", "YWI=YWI="] {
+            assert_eq!(MetaKey::new(token.as_bytes(), true), Err(Error::KeyEncoding), "{token}");
+        }
+        assert_eq!(MetaKey::new(b"", false), Err(Error::BadFormat));
+        assert_eq!(MetaKey::new(&[b'k'; 251], false), Err(Error::BadFormat));
+    }
+}

@@ -1,0 +1,109 @@
+//! Finding a command line and its words.
+
+use memchr::memchr;
+
+/// The longest command line, its end included. A longer one ends the connection.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a receive buffer begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line<'b> {
+    /// No whole line yet.
+    Incomplete,
+    /// A line without its end (`\r\n`, or `\n` alone), and how many bytes it takes with it.
+    Complete {
+        /// The line.
+        text: &'b [u8],
+        /// Its bytes and its end's.
+        consumed: usize,
+    },
+    /// No line end within [`LINE_BYTES_MAX`].
+    TooLong,
+}
+
+/// Looks for a line at the start of `buf`.
+pub fn line(buf: &[u8]) -> Line<'_> {
+    let window = &buf[..buf.len().min(LINE_BYTES_MAX)];
+    match memchr(b'\n', window) {
+        Some(at) => {
+            let text = &window[..at];
+            Line::Complete { text: text.strip_suffix(b"\r").unwrap_or(text), consumed: at + 1 }
+        }
+        None if window.len() == LINE_BYTES_MAX => Line::TooLong,
+        None => Line::Incomplete,
+    }
+}
+
+/// The words of a line: what one or more spaces part. No other byte parts words, as with memcached: a tab or a NUL is
+/// part of its word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words<'b> {
+    rest: &'b [u8],
+}
+
+impl<'b> Words<'b> {
+    /// The words of `text`.
+    pub const fn new(text: &'b [u8]) -> Self {
+        Self { rest: text }
+    }
+
+    /// What no call of `next` took yet.
+    pub const fn rest(&self) -> &'b [u8] {
+        self.rest
+    }
+}
+
+impl<'b> Iterator for Words<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        let mut rest = self.rest;
+        while let [b' ', tail @ ..] = rest {
+            rest = tail;
+        }
+        if rest.is_empty() {
+            self.rest = rest;
+            return None;
+        }
+        let word;
+        (word, self.rest) = match memchr(b' ', rest) {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, &rest[rest.len()..]),
+        };
+        Some(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_ends_at_the_first_newline_with_or_without_a_carriage_return() {
+        assert_eq!(line(b""), Line::Incomplete);
+        assert_eq!(line(b"get a\r"), Line::Incomplete);
+        assert_eq!(line(b"get a\r\nrest"), Line::Complete { text: b"get a", consumed: 7 });
+        assert_eq!(line(b"get a\nrest"), Line::Complete { text: b"get a", consumed: 6 });
+        assert_eq!(line(b"\r\n"), Line::Complete { text: b"", consumed: 2 });
+        assert_eq!(line(b"a\r\r\n"), Line::Complete { text: b"a\r", consumed: 4 });
+    }
+
+    #[test]
+    fn the_longest_line_is_a_line_and_one_byte_more_is_too_long() {
+        let mut buf = vec![b'x'; LINE_BYTES_MAX - 1];
+        assert_eq!(line(&buf), Line::Incomplete);
+        buf.push(b'\n');
+        assert!(matches!(line(&buf), Line::Complete { consumed: LINE_BYTES_MAX, .. }));
+        buf[LINE_BYTES_MAX - 1] = b'x';
+        assert_eq!(line(&buf), Line::TooLong);
+        buf.push(b'\n');
+        assert_eq!(line(&buf), Line::TooLong);
+    }
+
+    #[test]
+    fn runs_of_spaces_part_words_and_tabs_do_not() {
+        let words: Vec<&[u8]> = Words::new(b"  get  a\tb\0 c ").collect();
+        assert_eq!(words, [b"get".as_slice(), b"a\tb\0", b"c"]);
+        assert_eq!(Words::new(b"   ").next(), None);
+    }
+}

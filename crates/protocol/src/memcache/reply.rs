@@ -1,0 +1,268 @@
+//! Reply lines. Each writer says how many bytes it puts at most, so that room can be made sure of before an operation
+//! is done and no reply is lost after it.
+
+use super::error::Error;
+use super::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, MetaKey, encode};
+use super::meta::{Meta, OPAQUE_BYTES_MAX};
+use crate::number::{Decimal, U64_DIGITS_MAX, put_i64, put_u64};
+use crate::sink::{Fixed, Sink};
+
+/// The end of a line and of a value.
+pub const CRLF: &[u8] = b"\r\n";
+/// The end of a retrieval and of statistics.
+pub const END: &[u8] = b"END\r\n";
+/// A storage command was done.
+pub const STORED: &[u8] = b"STORED\r\n";
+/// A storage command's condition did not hold.
+pub const NOT_STORED: &[u8] = b"NOT_STORED\r\n";
+/// The item has another CAS token.
+pub const EXISTS: &[u8] = b"EXISTS\r\n";
+/// There is no such item.
+pub const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+/// A `delete` was done.
+pub const DELETED: &[u8] = b"DELETED\r\n";
+/// A `touch` was done.
+pub const TOUCHED: &[u8] = b"TOUCHED\r\n";
+/// An administrative command was done.
+pub const OK: &[u8] = b"OK\r\n";
+/// `stats reset` was done.
+pub const RESET: &[u8] = b"RESET\r\n";
+/// `mn`.
+pub const META_NOOP: &[u8] = b"MN\r\n";
+/// The end of an `mgdump`, and a miss of `me`.
+pub const META_END: &[u8] = b"EN\r\n";
+
+/// The longest [`value_header`] in bytes.
+pub const VALUE_HEADER_BYTES_MAX: usize = 6 + KEY_BYTES_MAX + 3 * (1 + U64_DIGITS_MAX) + 2;
+
+/// The longest line of a [`MetaLine`] in bytes: code, length, key in base64 with its `b`, opaque, nine numbers, marks.
+pub const META_LINE_BYTES_MAX: usize =
+    2 + 1 + U64_DIGITS_MAX + (2 + KEY_BASE64_BYTES_MAX + 2) + (2 + OPAQUE_BYTES_MAX) + 9 * (2 + U64_DIGITS_MAX) + 6 + 2;
+
+/// `VALUE KEY FLAGS LENGTH [CAS]`: at most [`VALUE_HEADER_BYTES_MAX`].
+pub fn value_header(sink: &mut impl Sink, key: &[u8], client_flags: u32, len: u64, cas: Option<u64>) {
+    let mut line = Fixed::<VALUE_HEADER_BYTES_MAX>::new();
+    line.put(b"VALUE ");
+    line.put(key);
+    line.push(b' ');
+    if client_flags == 0 {
+        line.push(b'0');
+    } else {
+        put_u64(&mut line, client_flags.into());
+    }
+    line.push(b' ');
+    put_u64(&mut line, len);
+    if let Some(cas) = cas {
+        line.push(b' ');
+        put_u64(&mut line, cas);
+    }
+    line.put(CRLF);
+    sink.put(line.as_slice());
+}
+
+/// A number on a line of its own: at most 22 bytes.
+pub fn number(sink: &mut impl Sink, value: u64) {
+    let mut line = Fixed::<{ U64_DIGITS_MAX + 2 }>::new();
+    put_u64(&mut line, value);
+    line.put(CRLF);
+    sink.put(line.as_slice());
+}
+
+/// The line of `error`.
+pub fn error(sink: &mut impl Sink, error: Error) {
+    sink.put(error.wire());
+}
+
+/// `STAT NAME VALUE` with a text.
+pub fn stat(sink: &mut impl Sink, name: &str, value: &str) {
+    sink.put(b"STAT ");
+    sink.put(name.as_bytes());
+    sink.put(b" ");
+    sink.put(value.as_bytes());
+    sink.put(CRLF);
+}
+
+/// `STAT NAME VALUE` with a number.
+pub fn stat_u64(sink: &mut impl Sink, name: &str, value: u64) {
+    sink.put(b"STAT ");
+    sink.put(name.as_bytes());
+    sink.put(b" ");
+    put_u64(sink, value);
+    sink.put(CRLF);
+}
+
+/// `STAT PREFIX:CLASS:NAME VALUE`, the form of `stats items` (prefix `items`), and without prefix that of `stats slabs`.
+pub fn stat_class(sink: &mut impl Sink, prefix: &str, class: u64, name: &str, value: u64) {
+    sink.put(b"STAT ");
+    if !prefix.is_empty() {
+        sink.put(prefix.as_bytes());
+        sink.put(b":");
+    }
+    put_u64(sink, class);
+    sink.put(b":");
+    sink.put(name.as_bytes());
+    sink.put(b" ");
+    put_u64(sink, value);
+    sink.put(CRLF);
+}
+
+/// One meta reply line, put together on the stack: a code, a value's length if one follows, and flags.
+#[derive(Debug)]
+pub struct MetaLine {
+    line: Fixed<META_LINE_BYTES_MAX>,
+}
+
+impl MetaLine {
+    /// A line with the two letters of `code`.
+    pub fn new(code: &[u8; 2]) -> Self {
+        let mut line = Fixed::new();
+        line.put(code);
+        Self { line }
+    }
+
+    /// A line that a value of `len` bytes follows.
+    pub fn with_value(len: u64) -> Self {
+        let mut line = Fixed::new();
+        line.put(b"VA ");
+        put_u64(&mut line, len);
+        Self { line }
+    }
+
+    /// A flag without a token.
+    pub fn mark(&mut self, letter: u8) {
+        self.line.push(b' ');
+        self.line.push(letter);
+    }
+
+    /// A flag with a number.
+    pub fn number(&mut self, letter: u8, value: u64) {
+        self.mark(letter);
+        put_u64(&mut self.line, value);
+    }
+
+    /// A flag with a number that may be negative.
+    pub fn signed(&mut self, letter: u8, value: i64) {
+        self.mark(letter);
+        put_i64(&mut self.line, value);
+    }
+
+    /// A flag with a token of at most [`OPAQUE_BYTES_MAX`] bytes.
+    pub fn token(&mut self, letter: u8, token: &[u8]) {
+        self.mark(letter);
+        self.line.put(token);
+    }
+
+    /// `k` and, where the client sent its key in base64, `b`.
+    pub fn key(&mut self, key: MetaKey<'_>) {
+        self.mark(b'k');
+        self.line.put(key.token());
+        if key.is_encoded() {
+            self.mark(b'b');
+        }
+    }
+
+    /// What every reply repeats, whatever the outcome: `O` and `k` in the client's order.
+    pub fn reflect(&mut self, meta: &Meta<'_>) {
+        for word in meta.in_order() {
+            match word[0] {
+                b'O' => self.token(b'O', &word[1..]),
+                b'k' => self.key(meta.key),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends the line and puts it: at most [`META_LINE_BYTES_MAX`].
+    pub fn finish(mut self, sink: &mut impl Sink) {
+        self.line.put(CRLF);
+        sink.put(self.line.as_slice());
+    }
+}
+
+/// `key` with `%XX` for every byte outside letters, digits and `-._~`, as dumps and watchers write keys: at most three
+/// times its length.
+pub fn uri_encoded(sink: &mut impl Sink, key: &[u8]) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            sink.put(&[byte]);
+        } else {
+            sink.put(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// The facts of an item that dumps and `me` tell.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemFacts<'k> {
+    /// The key.
+    pub key: &'k [u8],
+    /// For a dump: the second since 1970 at which it ends; for `me`: seconds until then. -1: never.
+    pub exp: i64,
+    /// For a dump: the second since 1970 of the last access; for `me`: seconds since then.
+    pub la: u64,
+    /// The CAS token.
+    pub cas: u64,
+    /// It was read since it was stored.
+    pub fetched: bool,
+    /// Its class.
+    pub class: u64,
+    /// All its bytes in the store.
+    pub size: u64,
+    /// The client's flags.
+    pub client_flags: u32,
+}
+
+/// The longest line of [`metadump`] and [`debug`] in bytes.
+pub const ITEM_FACTS_BYTES_MAX: usize = 3 * KEY_BYTES_MAX + 7 * (8 + U64_DIGITS_MAX);
+
+/// One line of `lru_crawler metadump`: at most [`ITEM_FACTS_BYTES_MAX`]. It ends in `\n` alone, as with memcached.
+pub fn metadump(sink: &mut impl Sink, item: &ItemFacts<'_>) {
+    sink.put(b"key=");
+    uri_encoded(sink, item.key);
+    item_facts(sink, item);
+    sink.put(b" flags=");
+    put_u64(sink, item.client_flags.into());
+    sink.put(b"\n");
+}
+
+/// The reply to `me` on a hit: at most [`ITEM_FACTS_BYTES_MAX`] (or its token, which has no more).
+pub fn debug(sink: &mut impl Sink, key: MetaKey<'_>, item: &ItemFacts<'_>) {
+    sink.put(b"ME ");
+    sink.put(key.token());
+    item_facts(sink, item);
+    sink.put(CRLF);
+}
+
+fn item_facts(sink: &mut impl Sink, item: &ItemFacts<'_>) {
+    sink.put(b" exp=");
+    put_i64(sink, item.exp);
+    sink.put(b" la=");
+    put_u64(sink, item.la);
+    sink.put(b" cas=");
+    put_u64(sink, item.cas);
+    sink.put(if item.fetched { b" fetch=yes" } else { b" fetch=no" });
+    sink.put(b" cls=");
+    put_u64(sink, item.class);
+    sink.put(b" size=");
+    put_u64(sink, item.size);
+}
+
+/// One line of `lru_crawler mgdump`: an `mg` command for `key`, in base64 if text could not carry it.
+pub fn mgdump(sink: &mut impl Sink, key: &[u8]) {
+    sink.put(b"mg ");
+    if key.iter().all(|byte| byte.is_ascii_graphic()) {
+        sink.put(key);
+        sink.put(CRLF);
+    } else {
+        let mut encoded = [0; KEY_BASE64_BYTES_MAX];
+        let len = encode(key, &mut encoded);
+        sink.put(&encoded[..len]);
+        sink.put(b" b\r\n");
+    }
+}
+
+/// `value` in decimal, for the body of a reply.
+pub fn digits(value: u64) -> Decimal {
+    Decimal::new(value)
+}

@@ -1,0 +1,69 @@
+//! Where reply bytes go.
+
+/// Takes bytes in order. Implementations bound themselves: a writer here never puts more than the `*_BYTES_MAX` that
+/// its documentation states, so a caller that made sure of that much room before never loses bytes.
+pub trait Sink {
+    /// Appends `bytes`.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// A sink on the stack, for a reply line that is put together from parts and handed on in one piece.
+#[derive(Debug)]
+pub struct Fixed<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Fixed<N> {
+    /// An empty sink of `N` bytes.
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+
+    /// What was put so far.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Appends one byte.
+    pub fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+}
+
+impl<const N: usize> Default for Fixed<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> Sink for Fixed<N> {
+    /// # Panics
+    /// If more than `N` bytes are put in all: the writers' stated maxima are wrong then.
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        assert!(end <= N, "a reply line is longer than its stated maximum of {N} bytes");
+        self.bytes[self.len..end].copy_from_slice(bytes);
+        self.len = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "stated maximum")]
+    fn a_line_beyond_its_maximum_is_a_bug_and_not_a_cut_reply() {
+        let mut sink = Fixed::<4>::new();
+        sink.put(b"abc");
+        sink.put(b"de");
+    }
+}
