@@ -1,0 +1,146 @@
+//! The kinds of request that latencies are kept for, and the parts of a latency.
+
+/// A kind of request. The set is closed, so that what is measured by command is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Command {
+    /// `get` of one key.
+    Get,
+    /// `get` of more than one key.
+    MultiGet,
+    /// `gets`, of any number of keys.
+    Gets,
+    /// `gat` and `gats`.
+    Gat,
+    /// `set`.
+    Set,
+    /// `add`.
+    Add,
+    /// `replace`.
+    Replace,
+    /// `append`.
+    Append,
+    /// `prepend`.
+    Prepend,
+    /// `cas`.
+    Cas,
+    /// `delete`.
+    Delete,
+    /// `incr`.
+    Incr,
+    /// `decr`.
+    Decr,
+    /// `touch`.
+    Touch,
+    /// `flush_all`.
+    Flush,
+    /// `mg`.
+    MetaGet,
+    /// `ms`.
+    MetaSet,
+    /// `md`.
+    MetaDelete,
+    /// `ma`.
+    MetaArith,
+    /// `stats`.
+    Stats,
+    /// Everything else.
+    Other,
+}
+
+impl Command {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 21] = [
+        Self::Get,
+        Self::MultiGet,
+        Self::Gets,
+        Self::Gat,
+        Self::Set,
+        Self::Add,
+        Self::Replace,
+        Self::Append,
+        Self::Prepend,
+        Self::Cas,
+        Self::Delete,
+        Self::Incr,
+        Self::Decr,
+        Self::Touch,
+        Self::Flush,
+        Self::MetaGet,
+        Self::MetaSet,
+        Self::MetaDelete,
+        Self::MetaArith,
+        Self::Stats,
+        Self::Other,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::MultiGet => "multi_get",
+            Self::Gets => "gets",
+            Self::Gat => "gat",
+            Self::Set => "set",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Prepend => "prepend",
+            Self::Cas => "cas",
+            Self::Delete => "delete",
+            Self::Incr => "incr",
+            Self::Decr => "decr",
+            Self::Touch => "touch",
+            Self::Flush => "flush_all",
+            Self::MetaGet => "meta_get",
+            Self::MetaSet => "meta_set",
+            Self::MetaDelete => "meta_delete",
+            Self::MetaArith => "meta_arith",
+            Self::Stats => "stats",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A part of a request's time in the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Part {
+    /// From the moment that its bytes were known to be there until its execution began.
+    Wait,
+    /// Its execution.
+    Execute,
+    /// From the end of its execution until the kernel had taken the reply.
+    Send,
+}
+
+impl Part {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Wait, Self::Execute, Self::Send];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Execute => "execute",
+            Self::Send => "send",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_command_is_its_place_and_no_name_is_there_twice() {
+        let mut names = std::collections::HashSet::new();
+        for (place, command) in Command::ALL.into_iter().enumerate() {
+            assert_eq!(command as usize, place);
+            assert!(names.insert(command.name()));
+        }
+        for (place, part) in Part::ALL.into_iter().enumerate() {
+            assert_eq!(part as usize, place);
+        }
+    }
+}

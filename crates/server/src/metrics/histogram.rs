@@ -1,0 +1,224 @@
+//! A log-linear histogram of nanoseconds with one writer and any number of readers.
+//!
+//! ```text
+//!   value      0 .. 63          64 .. 127        128 .. 255       ...     2^36 .. 2^37-1
+//!   width      1                2                4                        2^31
+//!   buckets    64               32               32                       32            1056 in all
+//! ```
+//! From 64 on each power of two is cut into 32 buckets, so a bucket is at most 1/32 of its lower end wide, and its
+//! middle is within 1.6 % of every value in it. Values of 2^37 ns (137 s) and more count as 2^37 - 1.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Each power of two is cut into 2^this buckets.
+const SUB_BITS: u32 = 5;
+const SUB: usize = 1 << SUB_BITS;
+/// Values have at most this many bits.
+const VALUE_BITS: u32 = 37;
+/// The greatest value that is told apart, in ns.
+pub const MAX_NS: u64 = (1 << VALUE_BITS) - 1;
+/// Buckets of a histogram.
+pub(crate) const BUCKETS: usize = 2 * SUB + (VALUE_BITS - SUB_BITS - 1) as usize * SUB;
+
+const _: () = assert!(BUCKETS == 1056 && MAX_NS > 100_000_000_000);
+
+/// The bucket that `ns` is counted in.
+#[inline]
+const fn bucket_of(ns: u64) -> usize {
+    let ns = if ns > MAX_NS { MAX_NS } else { ns };
+    if ns < 2 * SUB as u64 {
+        return ns as usize;
+    }
+    let top = 63 - ns.leading_zeros();
+    let shift = top - SUB_BITS;
+    (shift as usize) * SUB + (ns >> shift) as usize
+}
+
+/// The least value of `bucket`, in ns.
+const fn lowest(bucket: usize) -> u64 {
+    if bucket < 2 * SUB {
+        return bucket as u64;
+    }
+    let shift = bucket / SUB - 1;
+    ((bucket % SUB + SUB) as u64) << shift
+}
+
+/// The greatest value of `bucket`, in ns.
+const fn highest(bucket: usize) -> u64 {
+    lowest(bucket + 1) - 1
+}
+
+/// What one thread writes.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+    max_ns: AtomicU64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], sum_ns: AtomicU64::new(0), max_ns: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// Counts a value. Only the owner's thread may; another one's count could be lost.
+    #[inline]
+    pub fn record(&self, ns: u64) {
+        let bucket = &self.buckets[bucket_of(ns)];
+        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+        self.sum_ns.store(self.sum_ns.load(Relaxed).wrapping_add(ns), Relaxed);
+        if ns > self.max_ns.load(Relaxed) {
+            self.max_ns.store(ns, Relaxed);
+        }
+    }
+}
+
+/// Counts read from histograms, or the difference of two readings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counts {
+    buckets: Box<[u64]>,
+    /// Values in all.
+    pub count: u64,
+    /// All values together, in ns.
+    pub sum_ns: u64,
+    /// The greatest value, in ns; 0 if there is none. Of a difference: the upper end of its highest bucket.
+    pub max_ns: u64,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum_ns: 0, max_ns: 0 }
+    }
+}
+
+impl Counts {
+    /// Adds what `histogram` holds now. Its writer goes on meanwhile: a value may be in the sum and not in the count.
+    pub fn add(&mut self, histogram: &Histogram) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&histogram.buckets) {
+            let count = theirs.load(Relaxed);
+            *mine += count;
+            self.count += count;
+        }
+        self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.load(Relaxed));
+        self.max_ns = self.max_ns.max(histogram.max_ns.load(Relaxed));
+    }
+
+    /// Adds `other`, such as the same part of another command.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// What was counted after `earlier`, an earlier reading of the same histograms.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let buckets: Box<[u64]> =
+            self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let count = buckets.iter().sum();
+        let top = buckets.iter().rposition(|count| *count > 0);
+        Self {
+            max_ns: top.map_or(0, |bucket| highest(bucket).min(self.max_ns)),
+            count,
+            sum_ns: self.sum_ns.wrapping_sub(earlier.sum_ns),
+            buckets,
+        }
+    }
+
+    /// The value that `share` (0 to 1) of all values do not exceed, in ns: the middle of its bucket, and never more
+    /// than the maximum. 0 if there is none.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        if self.count == 0 {
+            return 0;
+        }
+        let rank = ((share.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count);
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return u64::midpoint(lowest(bucket), highest(bucket)).min(self.max_ns);
+            }
+        }
+        self.max_ns
+    }
+
+    /// How many values are in buckets that end at or before `ns`.
+    pub fn at_most(&self, ns: u64) -> u64 {
+        let end = if ns >= MAX_NS { BUCKETS } else { bucket_of(ns + 1) };
+        self.buckets[..end].iter().sum()
+    }
+
+    /// The arithmetic mean, in ns; 0 if there is no value.
+    pub fn mean_ns(&self) -> u64 {
+        self.sum_ns.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::Prng;
+
+    #[test]
+    fn buckets_cover_every_value_once_and_in_order() {
+        for bucket in 0..BUCKETS {
+            assert_eq!(bucket_of(lowest(bucket)), bucket);
+            assert_eq!(bucket_of(highest(bucket)), bucket);
+            let (low, width) = (lowest(bucket), highest(bucket) - lowest(bucket) + 1);
+            assert!(width == 1 || width * 32 <= low, "bucket {bucket} from {low} is {width} wide");
+        }
+        assert_eq!(highest(BUCKETS - 1), MAX_NS);
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn quantiles_of_random_data_agree_with_another_histogram() {
+        let mut worst = 0.0f64;
+        for seed in 1..=20 {
+            let mut prng = Prng::new(seed);
+            let ours = Histogram::default();
+            let mut oracle = hdrhistogram::Histogram::<u64>::new_with_bounds(1, MAX_NS, 4).unwrap();
+            let mut max_ns = 0;
+            for _ in 0..20_000 {
+                let ns = 1 + (prng.next_u64() >> (28 + prng.below(36)));
+                max_ns = max_ns.max(ns);
+                ours.record(ns);
+                oracle.record(ns.min(MAX_NS)).unwrap();
+            }
+            let mut counts = Counts::default();
+            counts.add(&ours);
+            assert_eq!((counts.count, counts.max_ns), (20_000, max_ns), "seed {seed}");
+            for share in [0.01, 0.5, 0.9, 0.99, 0.999, 0.9999] {
+                let (got, want) = (counts.quantile_ns(share) as f64, oracle.value_at_quantile(share) as f64);
+                let error = (got - want).abs() / want;
+                worst = worst.max(error);
+                assert!(error <= 0.02 || (got - want).abs() <= 1.0, "seed {seed}, {share}: {got} and not {want}");
+            }
+        }
+        assert!(worst > 0.0, "the two were never different: the test compares nothing");
+    }
+
+    #[test]
+    fn a_difference_holds_what_came_between_and_bounds_its_maximum() {
+        let histogram = Histogram::default();
+        let read = || {
+            let mut counts = Counts::default();
+            counts.add(&histogram);
+            counts
+        };
+        histogram.record(5_000_000);
+        let before = read();
+        histogram.record(1_000);
+        histogram.record(3_000);
+        let between = read().since(&before);
+        assert_eq!((between.count, between.sum_ns, between.mean_ns()), (2, 4_000, 2_000));
+        assert!((3_000..3_100).contains(&between.max_ns), "{}", between.max_ns);
+        assert_eq!(read().since(&read()).max_ns, 0);
+        assert_eq!(Counts::default().quantile_ns(0.5), 0);
+        assert_eq!((between.at_most(999), between.at_most(2_000), between.at_most(u64::MAX)), (0, 1, 2));
+    }
+}

@@ -1,0 +1,153 @@
+//! The latencies of one worker, and their sum over all workers.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::clock::UnixMillis;
+
+use super::command::{Command, Part};
+use super::histogram::{Counts, Histogram};
+use super::slow::{SlowRequest, SlowRing};
+
+const SERIES: usize = Command::ALL.len() * Part::ALL.len();
+
+const fn series(command: Command, part: Part) -> usize {
+    command as usize * Part::ALL.len() + part as usize
+}
+
+/// What one worker writes: a histogram for each command and part (about 530 KiB, of which it touches what occurs), and
+/// the latest slow requests.
+#[derive(Debug)]
+pub struct Recorder {
+    histograms: Box<[Histogram]>,
+    slow_above_ns: AtomicU64,
+    slow: SlowRing,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// An empty recorder, all its memory allocated. It keeps no slow requests until a threshold is set.
+    pub fn new() -> Self {
+        let histograms = (0..SERIES).map(|_| Histogram::default()).collect();
+        Self { histograms, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
+    }
+
+    /// Requests whose parts together take longer than `ns` are kept from now on; `None` keeps none. Any thread may.
+    pub fn set_slow_above_ns(&self, ns: Option<u64>) {
+        self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// A request was answered. Only the owner's thread may; another one's counts could be lost.
+    #[inline]
+    pub fn record(&self, command: Command, wait_ns: u64, execute_ns: u64, send_ns: u64) {
+        self.record_keyed(command, 0, wait_ns, execute_ns, send_ns);
+    }
+
+    /// As [`Recorder::record`], with the hash of the request's key; 0 if it has none.
+    #[inline]
+    pub fn record_keyed(&self, command: Command, key_hash: u64, wait_ns: u64, execute_ns: u64, send_ns: u64) {
+        self.histograms[series(command, Part::Wait)].record(wait_ns);
+        self.histograms[series(command, Part::Execute)].record(execute_ns);
+        self.histograms[series(command, Part::Send)].record(send_ns);
+        let total_ns = wait_ns.saturating_add(execute_ns).saturating_add(send_ns);
+        if total_ns > self.slow_above_ns.load(Relaxed) {
+            self.keep_slow(SlowRequest {
+                at: UnixMillis::now(),
+                worker: 0,
+                command,
+                key_hash,
+                wait_ns,
+                execute_ns,
+                send_ns,
+            });
+        }
+    }
+
+    #[cold]
+    fn keep_slow(&self, request: SlowRequest) {
+        self.slow.push(&request);
+    }
+
+    /// The slow requests.
+    pub fn slow(&self) -> &SlowRing {
+        &self.slow
+    }
+}
+
+/// The sum over all workers at one moment: one [`Counts`] for each command and part.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    counts: Box<[Counts]>,
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { counts: (0..SERIES).map(|_| Counts::default()).collect() }
+    }
+}
+
+impl Totals {
+    /// Reads all of `recorders`.
+    pub fn read<'r>(recorders: impl IntoIterator<Item = &'r Recorder>) -> Self {
+        let mut totals = Self::default();
+        for recorder in recorders {
+            for (counts, histogram) in totals.counts.iter_mut().zip(&recorder.histograms) {
+                counts.add(histogram);
+            }
+        }
+        totals
+    }
+
+    /// The counts of one command and part.
+    pub fn of(&self, command: Command, part: Part) -> &Counts {
+        &self.counts[series(command, part)]
+    }
+
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self { counts: self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.since(then)).collect() }
+    }
+
+    /// Commands that occurred.
+    pub fn commands(&self) -> impl Iterator<Item = Command> + '_ {
+        Command::ALL.into_iter().filter(|command| self.of(*command, Part::Execute).count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_commands_do_not_mix_and_workers_add_up() {
+        let recorders = [Recorder::new(), Recorder::new()];
+        recorders[0].record(Command::Get, 10, 20, 30);
+        recorders[1].record(Command::Get, 11, 21, 31);
+        recorders[1].record(Command::Set, 7, 8, 9);
+        let totals = Totals::read(&recorders);
+        let parts = |command| Part::ALL.map(|part| (totals.of(command, part).count, totals.of(command, part).sum_ns));
+        assert_eq!(parts(Command::Get), [(2, 21), (2, 41), (2, 61)]);
+        assert_eq!(parts(Command::Set), [(1, 7), (1, 8), (1, 9)]);
+        assert_eq!(parts(Command::Delete), [(0, 0); 3]);
+        assert_eq!(totals.commands().collect::<Vec<_>>(), [Command::Get, Command::Set]);
+    }
+
+    #[test]
+    fn only_requests_above_the_threshold_are_kept_and_it_can_change() {
+        let recorder = Recorder::new();
+        recorder.record(Command::Get, u64::MAX / 2, u64::MAX / 2, 9);
+        recorder.set_slow_above_ns(Some(1_000));
+        recorder.record(Command::Get, 500, 300, 200);
+        recorder.record_keyed(Command::Set, 77, 500, 300, 201);
+        recorder.set_slow_above_ns(None);
+        recorder.record(Command::Get, 5_000, 0, 0);
+        let kept = recorder.slow().read(3);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert_eq!((kept[0].command, kept[0].key_hash, kept[0].send_ns), (Command::Set, 77, 201));
+        assert_eq!((kept[0].worker, kept[0].total_ns()), (3, 1_001));
+    }
+}

@@ -1,0 +1,80 @@
+//! The last minute: readings of the recorders ten seconds apart, so that any moment has one about a minute before it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::recorder::Totals;
+
+/// How far apart readings are taken.
+pub const STEP: Duration = Duration::from_secs(10);
+/// How long the window is.
+pub const WINDOW: Duration = Duration::from_secs(60);
+const READINGS_MAX: usize = (WINDOW.as_secs() / STEP.as_secs()) as usize + 1;
+
+/// Readings of the last minute, at most seven.
+#[derive(Debug)]
+pub struct Window {
+    readings: VecDeque<(Instant, Totals)>,
+}
+
+impl Window {
+    /// A window that begins at `now` with nothing counted.
+    pub fn new(now: Instant) -> Self {
+        let mut readings = VecDeque::with_capacity(READINGS_MAX);
+        readings.push_back((now, Totals::default()));
+        Self { readings }
+    }
+
+    /// When the next reading is due.
+    pub fn due(&self) -> Instant {
+        self.readings.back().expect("a window always has a reading").0 + STEP
+    }
+
+    /// Keeps a reading taken at `now`, in the place of the oldest if there are enough.
+    pub fn push(&mut self, now: Instant, totals: Totals) {
+        if self.readings.len() == READINGS_MAX {
+            self.readings.pop_front();
+        }
+        self.readings.push_back((now, totals));
+    }
+
+    /// What was counted in the last minute before `now`, where `totals` is all there is at `now`, and how long that
+    /// minute was: 60 to 70 s, or less soon after the start.
+    pub fn last_minute(&self, now: Instant, totals: &Totals) -> (Duration, Totals) {
+        let old_enough = |(at, _): &&(Instant, Totals)| now.duration_since(*at) >= WINDOW;
+        let from = self.readings.iter().rev().find(old_enough).or(self.readings.front());
+        let (at, earlier) = from.expect("a window always has a reading");
+        (now.duration_since(*at), totals.since(earlier))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Command, Part, Recorder};
+
+    #[test]
+    fn what_is_older_than_a_minute_leaves_the_window() {
+        let (recorder, start) = (Recorder::new(), Instant::now());
+        let mut window = Window::new(start);
+        let mut seen = Vec::new();
+        for second in 0..200u64 {
+            let now = start + Duration::from_secs(second);
+            recorder.record(Command::Get, 1, 1, 1);
+            let totals = Totals::read([&recorder]);
+            let (length, minute) = window.last_minute(now, &totals);
+            let count = minute.of(Command::Get, Part::Wait).count;
+            if second < 60 {
+                assert_eq!((length.as_secs(), count), (second, second + 1));
+            } else {
+                assert!((60..=70).contains(&length.as_secs()) && count.abs_diff(length.as_secs()) <= 1, "{length:?}");
+            }
+            seen.push(count);
+            if now >= window.due() {
+                window.push(now, totals);
+            }
+            assert!(window.readings.len() <= READINGS_MAX);
+        }
+        assert!(seen.iter().all(|count| *count <= 71));
+    }
+}
