@@ -1,6 +1,6 @@
 //! Drives the parsers over a byte stream as a session does, and notes what comes out. Shared by tests and fuzz targets.
 
-use gannet_protocol::memcache::{Body, KEY_BYTES_MAX, Parsed, Request, VALUE_BYTES_MAX, body, parse};
+use gannet_protocol::memcache::{Body, KEY_BYTES_MAX, MetaKey, Parsed, Request, VALUE_BYTES_MAX, body, parse};
 
 /// A session's reading side: a buffer, and what of the stream it still has to discard.
 #[derive(Default)]
@@ -73,8 +73,16 @@ impl Walk {
 
 /// The request in words, after checking what every request promises.
 fn note(request: &Request<'_>) -> String {
+    let bounded = |key: &[u8]| assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX, "{key:?}");
     let fits = |key: &[u8]| {
-        assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX && !key.contains(&b'\n'), "{key:?}");
+        bounded(key);
+        assert!(!key.contains(&b'\n') && !key.contains(&b' '), "{key:?}");
+    };
+    // A key sent in base64 may have any bytes.
+    let meta_fits = |key: MetaKey<'_>| {
+        let check: &dyn Fn(&[u8]) = if key.is_encoded() { &bounded } else { &fits };
+        check(key.bytes(&mut [0; KEY_BYTES_MAX]));
+        fits(&key.token()[..key.token().len().min(KEY_BYTES_MAX)]);
     };
     match request {
         Request::Get(get) => {
@@ -95,7 +103,7 @@ fn note(request: &Request<'_>) -> String {
             format!("{arith:?}")
         }
         Request::MetaGet(meta) | Request::MetaStore(meta, _) | Request::MetaDelete(meta) | Request::MetaArith(meta) => {
-            fits(meta.key.bytes(&mut [0; KEY_BYTES_MAX]));
+            meta_fits(meta.key);
             let mut seen = Vec::new();
             for word in meta.in_order() {
                 assert!(meta.has(word[0]) && !seen.contains(&word[0]), "{meta:?}");
@@ -108,7 +116,7 @@ fn note(request: &Request<'_>) -> String {
             format!("{request:?} {out:?}")
         }
         Request::MetaDebug(key) => {
-            fits(key.bytes(&mut [0; KEY_BYTES_MAX]));
+            meta_fits(*key);
             format!("{request:?}")
         }
         _ => format!("{request:?}"),
