@@ -25,15 +25,26 @@ pub struct Epoll {
     _waker: Waker,
 }
 
-impl Epoll {
-    /// A reactor that `waker` can wake and whose `wait` reports at most `events_max` events at once. Fails when the
-    /// process has no descriptor left.
-    pub fn new(waker: &Waker, events_max: usize) -> std::io::Result<Self> {
-        assert!(events_max > 0, "a wait that can report nothing");
+/// An epoll instance that may still move to the thread that will use it.
+#[derive(Debug)]
+pub struct Opened {
+    fd: OwnedFd,
+    waker: Waker,
+}
+
+impl Opened {
+    /// An instance that `waker` can wake. Fails when the process has no descriptor left.
+    pub fn open(waker: &Waker) -> std::io::Result<Self> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(WAKER_TOKEN);
         epoll::add(&fd, waker, data, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-        Ok(Self { fd, raw: Vec::with_capacity(events_max), _waker: waker.clone() })
+        Ok(Self { fd, waker: waker.clone() })
+    }
+
+    /// The reactor, whose `wait` reports at most `events_max` events at once.
+    pub fn reactor(self, events_max: usize) -> Epoll {
+        assert!(events_max > 0, "a wait that can report nothing");
+        Epoll { fd: self.fd, raw: Vec::with_capacity(events_max), _waker: self.waker }
     }
 }
 

@@ -38,7 +38,8 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// What is left is no whole request, or nothing is left. Asking again is of use once `want` bytes, counted from the
-    /// first unconsumed one, are there; 0 if that is not known.
+    /// first unconsumed one, are there; 0 if that is not known. Nothing left and 0 means: between two requests, so that
+    /// a server that stops may close here; inside a large value or a swallowed one, `want` is at least 1.
     NeedInput {
         /// Length of the unconsumed rest, in bytes, at which the next step can be made.
         want: usize,
@@ -69,6 +70,10 @@ pub struct WorkerContext {
     pub clock: Clock,
     /// When the operation in progress began.
     pub(crate) op_begun: Ticks,
+    /// When the bytes of the session that is served were known to be there.
+    pub(crate) ready: Ticks,
+    /// Operations executed in this batch.
+    pub(crate) batch_ops: usize,
 }
 
 impl WorkerContext {
@@ -82,8 +87,14 @@ impl WorkerContext {
     #[inline]
     pub fn op_done(&mut self, out: &mut OutBuffer, command: Command) {
         let ended = self.clock.ticks();
-        out.push_op(OpTimes { command, begun: self.op_begun, ended });
+        out.push_op(OpTimes {
+            command,
+            ready: self.ready,
+            begun: self.op_begun,
+            ended,
+        });
         self.op_begun = ended;
+        self.batch_ops += 1;
     }
 
     /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If pinning

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod background;
-mod buffers;
+pub mod buffers;
 pub mod clock;
 pub mod command;
 pub mod config;

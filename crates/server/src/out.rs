@@ -12,6 +12,7 @@
 //! every pin released and every operation's time recorded.
 
 use crate::clock::Ticks;
+use crate::context::OPS_A_BATCH;
 use crate::metrics::Command;
 use segment::{Pinned, Store};
 use std::io::IoSlice;
@@ -27,6 +28,8 @@ pub const PARTS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpTimes {
     pub(crate) command: Command,
+    /// When its bytes were known to be there.
+    pub(crate) ready: Ticks,
     pub(crate) begun: Ticks,
     pub(crate) ended: Ticks,
 }
@@ -39,6 +42,8 @@ struct Pin {
 /// A session's output. Commands append; the worker sends.
 pub struct OutBuffer {
     block: Box<[u8]>,
+    /// Its own block, while a longer one is lent to it.
+    own: Option<Box<[u8]>>,
     len: usize,
     sent: u64,
     pins: [Option<Pin>; PINS_MAX],
@@ -51,6 +56,7 @@ impl OutBuffer {
     pub(crate) fn new(block: Box<[u8]>) -> Self {
         Self {
             block,
+            own: None,
             len: 0,
             sent: 0,
             pins: [const { None }; PINS_MAX],
@@ -64,7 +70,11 @@ impl OutBuffer {
     /// asks for room before it begins needs no second question.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.ops.len() == OPS_MAX { 0 } else { self.block.len() - self.len }
+        if self.ops.len() == OPS_MAX {
+            0
+        } else {
+            self.block.len() - self.len
+        }
     }
 
     /// Bytes that could be appended if this buffer was empty. A reply longer than this needs
@@ -95,7 +105,10 @@ impl OutBuffer {
     /// The first `bytes` of [`OutBuffer::spare`] have been written.
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
-        assert!(bytes <= self.block.len() - self.len, "more was written than there was room for");
+        assert!(
+            bytes <= self.block.len() - self.len,
+            "more was written than there was room for"
+        );
         self.len += bytes;
     }
 
@@ -107,7 +120,14 @@ impl OutBuffer {
 
     /// Forgets the bytes appended since `mark`. Nothing may have been pinned or sent since.
     pub fn truncate(&mut self, mark: usize) {
-        assert!(mark <= self.len && self.pins_len.checked_sub(1).is_none_or(|i| self.pin_at(i) <= mark), "a stale mark");
+        assert!(
+            mark <= self.len
+                && self
+                    .pins_len
+                    .checked_sub(1)
+                    .is_none_or(|i| self.pin_at(i) <= mark),
+            "a stale mark"
+        );
         self.len = mark;
     }
 
@@ -121,7 +141,10 @@ impl OutBuffer {
     /// have been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
     pub fn push_pinned(&mut self, pinned: Pinned) {
         self.pinned_bytes += pinned.bytes();
-        self.pins[self.pins_len] = Some(Pin { at: self.len, pinned });
+        self.pins[self.pins_len] = Some(Pin {
+            at: self.len,
+            pinned,
+        });
         self.pins_len += 1;
     }
 
@@ -139,18 +162,31 @@ impl OutBuffer {
         self.len as u64 + self.pinned_bytes
     }
 
-    /// Bytes not sent yet.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.total() - self.sent
+    /// What is to be sent next, if that is one run of bytes.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<&[u8]> {
+        (self.pins_len == 0).then(|| &self.block[self.sent as usize..self.len])
+    }
+
+    /// Room enough that another batch of operations is worth adding before this is sent.
+    #[inline]
+    pub(crate) fn has_batch_room(&self) -> bool {
+        self.ops.len() + OPS_A_BATCH <= OPS_MAX
+            && self.len <= self.block.len() / 2
+            && self.pins_len == 0
     }
 
     /// Fills `parts` with what is to be sent next and returns how many there are.
-    pub(crate) fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX]) -> usize {
-        if self.pins_len == 0 {
-            parts[0] = IoSlice::new(&self.block[self.sent as usize..self.len]);
-            return 1;
-        }
-        let mut gather = Gather { skip: self.sent, parts, filled: 0 };
+    pub(crate) fn parts<'s>(
+        &'s self,
+        store: &'s Store,
+        parts: &mut [IoSlice<'s>; PARTS_MAX],
+    ) -> usize {
+        let mut gather = Gather {
+            skip: self.sent,
+            parts,
+            filled: 0,
+        };
         let mut from = 0;
         for pin in self.pins[..self.pins_len].iter().flatten() {
             gather.add(&self.block[from..pin.at]);
@@ -179,14 +215,27 @@ impl OutBuffer {
         self.ops.clear();
     }
 
-    /// Exchanges the block for another size. Only an empty buffer can.
-    pub(crate) fn exchange(&mut self, block: Box<[u8]>) -> Box<[u8]> {
+    /// Uses a longer block from now on. Only an empty buffer can.
+    pub(crate) fn lend(&mut self, block: Box<[u8]>) {
+        assert!(
+            self.is_empty() && self.own.is_none(),
+            "bytes or a block would be lost"
+        );
+        self.own = Some(std::mem::replace(&mut self.block, block));
+    }
+
+    /// Gives the longer block back, if one is lent. Only an empty buffer can.
+    pub(crate) fn take_lent(&mut self) -> Option<Box<[u8]>> {
         assert!(self.is_empty(), "bytes would be lost");
-        std::mem::replace(&mut self.block, block)
+        let own = self.own.take()?;
+        Some(std::mem::replace(&mut self.block, own))
     }
 
     pub(crate) fn push_op(&mut self, op: OpTimes) {
-        assert!(self.ops.len() < OPS_MAX, "an operation was begun without room");
+        assert!(
+            self.ops.len() < OPS_MAX,
+            "an operation was begun without room"
+        );
         self.ops.push(op);
     }
 

@@ -6,7 +6,10 @@ use crate::start::ServerConfig;
 use base::clock::UnixMillis;
 use io::waker::Waker;
 use segment::Store;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
@@ -39,7 +42,10 @@ pub struct Shared {
 impl Shared {
     /// Connections that are open, over all workers.
     pub fn connections_open(&self) -> u64 {
-        self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
+        self.workers
+            .iter()
+            .map(|worker| worker.counters.connections_open())
+            .sum()
     }
 
     /// Lets the background thread work at once if it sleeps.
@@ -145,12 +151,17 @@ pub struct PinBudget {
 
 impl PinBudget {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, used: AtomicU64::new(0), wanted: AtomicBool::new(false) }
+        Self {
+            bytes_max,
+            used: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+        }
     }
 
     /// Takes `bytes` if they are to be had, and else remembers that someone waits.
     pub fn grant(&self, bytes: u64) -> bool {
-        let take = |used: u64| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
+        let take =
+            |used: u64| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
         let granted = self.used.fetch_update(AcqRel, Acquire, take).is_ok();
         if !granted {
             self.wanted.store(true, Relaxed);
@@ -207,20 +218,32 @@ impl DelayedFlush {
 
     /// A due flush could not be done now: it is due again, unless another one was scheduled meanwhile.
     pub(crate) fn put_back(&self, now: UnixMillis) {
-        let _ = self.at_ms.compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
+        let _ = self
+            .at_ms
+            .compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
     }
 }
 
-/// Whether the server still runs, in two steps: finishing, then over.
+/// Whether the server still runs, in two steps: it finishes what is in flight, then its workers are gone.
 #[derive(Debug, Default)]
 pub struct StopSwitch {
     off: AtomicBool,
+    workers_gone: AtomicBool,
 }
 
 impl StopSwitch {
     /// A stop has been asked for.
     pub fn is_off(&self) -> bool {
         self.off.load(Acquire)
+    }
+
+    /// No worker runs any more.
+    pub(crate) fn workers_gone(&self) -> bool {
+        self.workers_gone.load(Acquire)
+    }
+
+    pub(crate) fn say_workers_gone(&self) {
+        self.workers_gone.store(true, Release);
     }
 
     fn switch_off(&self) {

@@ -1,7 +1,32 @@
 //! Starting and stopping a server inside this process.
 
-use io::listen::ListenAddr;
+use crate::clock::Clock;
+use crate::counters::WorkerCounters;
+use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
+use crate::metrics::Recorder;
+use crate::shared::{
+    AcceptorCounters, BackgroundCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch,
+    WorkerShared,
+};
+use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
+use base::clock::UnixMillis;
+use io::epoll::Opened;
+use io::listen::{ListenAddr, Listener};
+use io::waker::Waker;
+use segment::{Store, StoreConfig};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Worker threads at most.
+pub const WORKERS_MAX: usize = 128;
+/// Share of the store's memory that slow readers may pin, in percent.
+const PIN_PERCENT: u64 = 5;
+/// Ways into the store beyond the workers': for the admin port and for tools in this process.
+const LANES_SPARE: usize = 2;
 
 /// What a server is started with. All sizes are bytes.
 #[derive(Clone, Debug)]
@@ -10,7 +35,8 @@ pub struct ServerConfig {
     pub memcached: Vec<ListenAddr>,
     /// Where the admin port listens, if anywhere.
     pub admin: Option<std::net::SocketAddr>,
-    /// Heap and index of the store, and the connections' buffers on top of them; see [`ServerConfig::buffer_bytes`].
+    /// Heap and index of the store. The connections' buffers are on top of it: a constant for each worker, see
+    /// `buffers::Sizes`.
     pub memory_bytes: u64,
     /// Worker threads.
     pub workers: usize,
@@ -55,5 +81,274 @@ impl Default for ServerConfig {
             huge_pages: true,
             shutdown_command: false,
         }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The configuration is impossible.
+    Config(&'static str),
+    /// An address could not be listened on.
+    Bind {
+        /// Which.
+        addr: ListenAddr,
+        /// The kernel's reason.
+        error: std::io::Error,
+    },
+    /// The store could not be made.
+    Store(segment::StartError),
+    /// A descriptor or a thread was not to be had.
+    Resource(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(fault) => f.write_str(fault),
+            Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
+            Self::Store(error) => write!(f, "cannot make the store: {error}"),
+            Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Resource(error)
+    }
+}
+
+/// A server that runs. Dropping it stops it.
+pub struct Running {
+    shared: Arc<Shared>,
+    addrs: Vec<ListenAddr>,
+    acceptor: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
+    background: Option<JoinHandle<()>>,
+}
+
+/// The server.
+pub struct Server;
+
+impl Server {
+    /// Binds, makes the store and starts all threads. When it returns, clients can connect.
+    pub fn start(config: ServerConfig) -> Result<Running, StartError> {
+        check(&config)?;
+        let bind = |addr: &ListenAddr| {
+            Listener::bind(addr).map_err(|error| StartError::Bind {
+                addr: addr.clone(),
+                error,
+            })
+        };
+        let listeners = config
+            .memcached
+            .iter()
+            .map(bind)
+            .collect::<Result<Vec<_>, _>>()?;
+        let addrs = listeners
+            .iter()
+            .map(|listener| listener.addr().clone())
+            .collect();
+        let started = UnixMillis::now();
+        let (store, background) =
+            Store::new(store_config(&config), started).map_err(StartError::Store)?;
+        let shared = Arc::new(share(config, store, started)?);
+        let mut running = Running {
+            shared,
+            addrs,
+            acceptor: None,
+            workers: Vec::new(),
+            background: None,
+        };
+        running.spawn_background(background)?;
+        running.spawn_workers(listeners)?;
+        Ok(running)
+    }
+}
+
+fn check(config: &ServerConfig) -> Result<(), StartError> {
+    if config.memcached.is_empty() {
+        return Err(StartError::Config("no address to listen on"));
+    }
+    if config.workers == 0 || config.workers > WORKERS_MAX {
+        return Err(StartError::Config(
+            "the number of workers must be from 1 to 128",
+        ));
+    }
+    if config.connections_max == 0 {
+        return Err(StartError::Config(
+            "at least one connection must be allowed",
+        ));
+    }
+    Ok(())
+}
+
+fn store_config(config: &ServerConfig) -> StoreConfig {
+    StoreConfig {
+        memory_bytes: config.memory_bytes,
+        segment_bytes: config.segment_bytes,
+        item_bytes_max: config.item_bytes_max,
+        lanes_max: config.workers + LANES_SPARE,
+        hash_seed: config
+            .hash_seed
+            .unwrap_or_else(|| RandomState::new().hash_one(0)),
+        huge_pages: config.huge_pages,
+    }
+}
+
+fn share(
+    config: ServerConfig,
+    store: Arc<Store>,
+    started: UnixMillis,
+) -> Result<Shared, StartError> {
+    let worker = |_| {
+        let (counters, recorder) = (WorkerCounters::default(), Recorder::default());
+        Ok(WorkerShared {
+            counters,
+            recorder,
+            waker: Waker::new()?,
+        })
+    };
+    Ok(Shared {
+        live: Live {
+            connections_max: AtomicU64::new(config.connections_max as u64),
+            idle_timeout_ms: AtomicU64::new(
+                config.idle_timeout.map_or(0, |t| t.as_millis() as u64),
+            ),
+            stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
+        },
+        workers: (0..config.workers)
+            .map(worker)
+            .collect::<Result<_, StartError>>()?,
+        acceptor: AcceptorCounters::new(Waker::new()?),
+        background: BackgroundCounters::default(),
+        pins: PinBudget::new(config.memory_bytes / 100 * PIN_PERCENT),
+        delayed_flush: DelayedFlush::default(),
+        started,
+        stop: StopSwitch::default(),
+        background_thread: OnceLock::new(),
+        store,
+        config,
+    })
+}
+
+impl Running {
+    fn spawn_background(&mut self, background: segment::Background) -> Result<(), StartError> {
+        let shared = Arc::clone(&self.shared);
+        let body = move || crate::background::run(&shared, background);
+        let thread = std::thread::Builder::new()
+            .name("background".to_owned())
+            .spawn(body)?;
+        let _ = self.shared.background_thread.set(thread.thread().clone());
+        self.background = Some(thread);
+        Ok(())
+    }
+
+    fn spawn_workers(&mut self, listeners: Vec<Listener>) -> Result<(), StartError> {
+        let shared = &self.shared;
+        let clock = Clock::machine();
+        // The acceptor gives to the least loaded, so an even share and a little more is never exceeded.
+        let sessions_max = shared
+            .config
+            .connections_max
+            .div_ceil(shared.config.workers)
+            + 1;
+        let mut intakes = Vec::new();
+        for number in 0..shared.config.workers {
+            let (sender, intake) = sync_channel(INTAKE_MAX);
+            intakes.push(sender);
+            let opened = Opened::open(&shared.workers[number].waker)?;
+            let lane = shared.store.lane().expect("lanes_max counts the workers");
+            let shared = Arc::clone(shared);
+            let cpu = shared
+                .config
+                .pin
+                .get(number % shared.config.pin.len().max(1))
+                .copied();
+            let clock = clock.clone();
+            let body = move || {
+                if let Some(cpu) = cpu
+                    && let Err(error) = io::affinity::pin_this_thread(cpu)
+                {
+                    tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
+                }
+                let io = opened.reactor(EVENTS_MAX);
+                Worker::new(WorkerParts {
+                    io,
+                    lane,
+                    shared,
+                    number,
+                    intake,
+                    clock,
+                    sessions_max,
+                })
+                .run();
+            };
+            self.workers.push(
+                std::thread::Builder::new()
+                    .name(format!("worker-{number}"))
+                    .spawn(body)?,
+            );
+        }
+        let handed = vec![0; intakes.len()];
+        let shared = Arc::clone(shared);
+        let acceptor = Acceptor {
+            listeners,
+            shared,
+            intakes,
+            sessions_max,
+            handed,
+            reserve: open_reserve(),
+        };
+        let builder = std::thread::Builder::new().name("acceptor".to_owned());
+        self.acceptor = Some(builder.spawn(move || acceptor.run())?);
+        Ok(())
+    }
+
+    /// The addresses that are listened on, in the order of the configuration, with real ports.
+    pub fn addrs(&self) -> &[ListenAddr] {
+        &self.addrs
+    }
+
+    /// What the server's threads share: counters, settings that can be changed, the stop switch.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Stops gracefully: no new connections, requests in flight are finished within `stop_timeout`, then all is
+    /// closed. Returns when every thread has ended.
+    pub fn stop(self) {
+        self.shared.request_stop();
+        self.join();
+    }
+
+    /// Waits until someone asks for a stop ([`Shared::request_stop`]) and it is done.
+    pub fn join(mut self) {
+        self.join_all();
+    }
+
+    fn join_all(&mut self) {
+        // A thread that panicked has said so on its own; the others are still waited for.
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+        self.shared.stop.say_workers_gone();
+        self.shared.wake_background();
+        if let Some(background) = self.background.take() {
+            let _ = background.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.request_stop();
+        self.join_all();
     }
 }

@@ -1,0 +1,122 @@
+//! The acceptor: one thread that takes connections in and hands each to the worker that has the fewest.
+//!
+//! It alone counts who has how many: handed over by it, less those that the worker says have ended. So no worker gets
+//! more than its table holds, whatever the order in which connections end.
+
+use crate::shared::Shared;
+use io::listen::{self, Accepted, Listener, Stream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Duration;
+
+/// New connections that one worker has not looked at yet.
+pub(crate) const INTAKE_MAX: usize = 256;
+/// What a client reads that comes when there are as many as may be.
+pub const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
+/// How long the acceptor rests when the process has no descriptor left.
+const REST: Duration = Duration::from_millis(50);
+/// Connections taken from one listener before the others are looked at.
+const ACCEPTS_A_VISIT: usize = 64;
+
+/// The acceptor's state.
+pub(crate) struct Acceptor {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) intakes: Vec<SyncSender<Stream>>,
+    pub(crate) sessions_max: usize,
+    /// Connections handed to each worker since start.
+    pub(crate) handed: Vec<u64>,
+    /// A descriptor kept back, so that a client can be told that there is none.
+    pub(crate) reserve: Option<std::fs::File>,
+}
+
+/// Opens something that costs one descriptor and nothing else.
+pub(crate) fn open_reserve() -> Option<std::fs::File> {
+    std::fs::File::open("/dev/null").ok()
+}
+
+impl Acceptor {
+    /// Accepts until a stop is asked for; then the listeners are closed.
+    pub(crate) fn run(mut self) {
+        let mut ready = Vec::with_capacity(self.listeners.len());
+        let waker = self.shared.acceptor.waker.clone();
+        while !self.shared.stop.is_off() {
+            if let Err(error) = listen::wait(&self.listeners, &waker, None, &mut ready) {
+                tracing::warn!(%error, "waiting for connections failed");
+                std::thread::sleep(REST);
+            }
+            let mut exhausted = false;
+            for index in &ready {
+                for _ in 0..ACCEPTS_A_VISIT {
+                    match self.listeners[*index].accept() {
+                        Accepted::Stream(stream) => self.hand_over(stream),
+                        Accepted::Empty => break,
+                        Accepted::NoDescriptor => {
+                            exhausted = true;
+                            self.refuse_with_reserve(*index);
+                            break;
+                        }
+                    }
+                }
+            }
+            if exhausted {
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    /// Connections that `worker` has or will find in its intake.
+    fn load(&self, worker: usize) -> u64 {
+        self.handed[worker].saturating_sub(
+            self.shared.workers[worker]
+                .counters
+                .connections_closed
+                .value(),
+        )
+    }
+
+    fn hand_over(&mut self, mut stream: Stream) {
+        let open: u64 = (0..self.intakes.len())
+            .map(|worker| self.load(worker))
+            .sum();
+        let connections_max = self.shared.live.connections_max.load(Relaxed);
+        if open >= connections_max {
+            return self.refuse(stream);
+        }
+        // The least loaded first; the next ones only if its intake is full.
+        let mut tried = 0u128;
+        while let Some(worker) = (0..self.intakes.len())
+            .filter(|worker| {
+                tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64
+            })
+            .min_by_key(|worker| self.load(*worker))
+        {
+            match self.intakes[worker].try_send(stream) {
+                Ok(()) => {
+                    self.handed[worker] += 1;
+                    self.shared.acceptor.accepted.add(1);
+                    return self.shared.workers[worker].waker.wake();
+                }
+                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back,
+            }
+            tried |= 1 << worker;
+        }
+        self.refuse(stream);
+    }
+
+    fn refuse(&self, stream: Stream) {
+        self.shared.acceptor.rejected.add(1);
+        stream.refuse(REFUSAL);
+    }
+
+    /// Gives the reserve up for a moment, so that the client at the head of the queue is told instead of left waiting.
+    fn refuse_with_reserve(&mut self, listener: usize) {
+        self.shared.acceptor.descriptors_exhausted.add(1);
+        drop(self.reserve.take());
+        if let Accepted::Stream(stream) = self.listeners[listener].accept() {
+            self.refuse(stream);
+        }
+        self.reserve = open_reserve();
+    }
+}

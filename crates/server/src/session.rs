@@ -1,0 +1,202 @@
+//! One connection, and the table of a worker's connections.
+
+use crate::buffers::Input;
+use crate::clock::Ticks;
+use crate::command::memcache::SessionState;
+use crate::out::OutBuffer;
+use io::Token;
+
+/// Where a session is noted. It is noted in one place at most, so every list is as long as the table at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere: an event will bring it back.
+    Idle,
+    /// To be served in this turn or the next.
+    Ready,
+    /// To be served in the next turn: the store could not do its request in this one.
+    Parked,
+    /// Until a buffer is free.
+    Waiting,
+    /// In the batch that is being served.
+    Batch,
+}
+
+/// How far its life is.
+///
+/// ```text
+///   Open ──> Finishing ──> Lingering ──> Dead        Open, Finishing -> Dead too; never back
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is read and served.
+    Open,
+    /// Its output is sent, nothing more is served.
+    Finishing,
+    /// All is sent and the peer was told; what it still sends is thrown away, so that the kernel does not answer it
+    /// with a reset that would overtake our last words.
+    Lingering,
+    /// Closed; the slot is given back when no list notes it any more.
+    Dead,
+}
+
+/// Why the last `serve` stopped, where that matters after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Nothing holds it up.
+    None,
+    /// Its output must go out first.
+    Output,
+    /// The store needs another turn.
+    Store,
+}
+
+/// One connection of a worker.
+pub(crate) struct Session<S> {
+    pub(crate) token: Token,
+    /// `None` once it is dead.
+    pub(crate) stream: Option<S>,
+    pub(crate) input: Option<Input>,
+    pub(crate) out: Option<Box<OutBuffer>>,
+    /// What the protocol keeps.
+    pub(crate) state: SessionState,
+    pub(crate) place: Place,
+    pub(crate) phase: Phase,
+    /// The kernel may hold bytes for it.
+    pub(crate) readable: bool,
+    /// Its peer has closed: a short receive does not mean that nothing more is there.
+    pub(crate) hangup: bool,
+    /// The end of the stream was received.
+    pub(crate) ended: bool,
+    /// The peer does not take its output.
+    pub(crate) blocked: bool,
+    /// What is received may hold a whole request.
+    pub(crate) servable: bool,
+    /// Why it was not served further.
+    pub(crate) pause: Pause,
+    /// Bytes of input that the next step needs.
+    pub(crate) input_want: usize,
+    /// Room that the next reply needs.
+    pub(crate) out_want: usize,
+    /// When its bytes were known to be there.
+    pub(crate) ready_at: Ticks,
+    /// When it last received, in ns of the worker's life.
+    pub(crate) received_ns: u64,
+    /// When its output last moved, in ns of the worker's life.
+    pub(crate) moved_ns: u64,
+}
+
+impl<S> Session<S> {
+    fn new(token: Token, stream: S, now_ns: u64) -> Self {
+        Self {
+            token,
+            stream: Some(stream),
+            input: None,
+            out: None,
+            state: SessionState::default(),
+            place: Place::Idle,
+            phase: Phase::Open,
+            readable: false,
+            hangup: false,
+            ended: false,
+            blocked: false,
+            servable: false,
+            pause: Pause::None,
+            input_want: 0,
+            out_want: 0,
+            ready_at: Ticks::default(),
+            received_ns: now_ns,
+            moved_ns: now_ns,
+        }
+    }
+
+    /// Whether there is anything to do for it now.
+    pub(crate) fn has_work(&self) -> bool {
+        match self.phase {
+            Phase::Open => !self.blocked && (self.readable || self.servable),
+            Phase::Finishing | Phase::Dead => false,
+            Phase::Lingering => self.readable,
+        }
+    }
+
+    /// Nothing received is left, nothing is unsent and no request is half done.
+    pub(crate) fn at_rest(&self) -> bool {
+        self.input.is_none() && self.out.is_none() && self.input_want == 0 && !self.readable
+    }
+}
+
+/// A worker's connections: slots made at start, each with a generation that makes late events harmless.
+pub(crate) struct Table<S> {
+    slots: Vec<Option<Session<S>>>,
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    used_high: usize,
+}
+
+impl<S> Table<S> {
+    /// Room for `sessions_max` connections.
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        assert!(
+            sessions_max > 0 && sessions_max < u32::MAX as usize,
+            "sessions_max {sessions_max}"
+        );
+        Self {
+            slots: (0..sessions_max).map(|_| None).collect(),
+            generations: vec![0; sessions_max],
+            free: (0..sessions_max as u32).rev().collect(),
+            used_high: 0,
+        }
+    }
+
+    /// Slots in use.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// All slots from here on have never been used.
+    pub(crate) fn used_high(&self) -> usize {
+        self.used_high
+    }
+
+    /// The token that the next session gets, or `None` if the table is full.
+    pub(crate) fn next_token(&self) -> Option<Token> {
+        let index = *self.free.last()?;
+        Some(Token::new(index, self.generations[index as usize]))
+    }
+
+    /// Takes the slot that [`Table::next_token`] named.
+    pub(crate) fn insert(&mut self, stream: S, now_ns: u64) -> u32 {
+        let token = self.next_token().expect("the caller asked for a token");
+        self.free.pop();
+        let index = token.index();
+        self.slots[index as usize] = Some(Session::new(token, stream, now_ns));
+        self.used_high = self.used_high.max(index as usize + 1);
+        index
+    }
+
+    /// Gives a dead session's slot back, and its protocol state to the caller.
+    pub(crate) fn remove(&mut self, index: u32) -> SessionState {
+        let session = self.slots[index as usize].take().expect("a slot in use");
+        debug_assert!(
+            session.phase == Phase::Dead && session.input.is_none() && session.out.is_none()
+        );
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push(index);
+        session.state
+    }
+
+    /// The session that an event means, if it still lives.
+    pub(crate) fn find(&mut self, token: Token) -> Option<&mut Session<S>> {
+        let session = self.slots.get_mut(token.index() as usize)?.as_mut()?;
+        (session.token == token && session.phase != Phase::Dead).then_some(session)
+    }
+
+    /// The session in a slot in use.
+    pub(crate) fn at(&mut self, index: u32) -> &mut Session<S> {
+        self.slots[index as usize].as_mut().expect("a slot in use")
+    }
+
+    /// The session in a slot, if one is there.
+    pub(crate) fn peek(&self, index: usize) -> Option<&Session<S>> {
+        self.slots[index].as_ref()
+    }
+}

@@ -1,0 +1,198 @@
+//! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one store turn.
+
+use super::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core};
+use crate::buffers::{Class, Input, SMALL_BYTES};
+use crate::command::memcache;
+use crate::context::{Progress, State};
+use crate::session::{Pause, Phase, Place, Session};
+use io::{Backend, Received};
+use segment::{Namespace, Turn};
+
+impl<B: Backend> Core<B> {
+    /// Fills the batch from the head of the queue.
+    pub(super) fn gather(&mut self) {
+        while self.batch.len() < BATCH_SESSIONS_MAX {
+            let Some(index) = self.ready.pop_front() else {
+                break;
+            };
+            let session = self.sessions.at(index);
+            session.place = Place::Idle;
+            match session.phase {
+                Phase::Dead => self.graves.push(index),
+                Phase::Finishing => {}
+                Phase::Lingering => self.linger(index),
+                Phase::Open => self.prepare(index),
+            }
+        }
+    }
+
+    /// Receives for one session, lends it an output if it may have a whole request, and takes it into the batch.
+    fn prepare(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        if session.blocked {
+            return;
+        }
+        if !session.servable && session.readable && !self.receive(index) {
+            return;
+        }
+        let session = self.sessions.at(index);
+        if session.servable && !lend_output(session, &mut self.buffers) {
+            let class = if session.out.is_some() {
+                Class::Big
+            } else {
+                Class::Out
+            };
+            return self.wait_for(index, class);
+        }
+        session.place = Place::Batch;
+        self.batch.push(index);
+    }
+
+    /// One receive into the session's buffer. False if it is not to be served now: it waits for a buffer, or is dead.
+    fn receive(&mut self, index: u32) -> bool {
+        let session = self.sessions.at(index);
+        let held = session.input.as_ref().map_or(0, Input::len);
+        let need = session.input_want.max(held + 1);
+        let capacity = session.input.as_ref().map_or(0, Input::capacity);
+        if need > capacity {
+            let class = if need > SMALL_BYTES {
+                Class::Big
+            } else {
+                Class::Small
+            };
+            if need > self.buffers.big_bytes() {
+                // No protocol asks for more than fits; if one did, this connection could never go on.
+                self.ctx.counters().protocol_errors.add(1);
+                self.kill(index);
+                return false;
+            }
+            let Some(block) = self.buffers.take_input(class) else {
+                self.wait_for(index, class);
+                return false;
+            };
+            match &mut session.input {
+                Some(input) => self.buffers.put_input(input.exchange(block)),
+                None => session.input = Some(Input::new(block)),
+            }
+        }
+        let (Some(input), Some(stream)) = (&mut session.input, &session.stream) else {
+            return false;
+        };
+        let room = input.room(need);
+        let room_bytes = room.len();
+        match self.io.receive(stream, room) {
+            Received::Bytes(bytes) => {
+                input.received(bytes);
+                session.readable = bytes == room_bytes || session.hangup;
+                session.servable = input.len() >= session.input_want;
+                session.received_ns = self.now_ns;
+                self.ctx.counters().bytes_read.add(bytes as u64);
+            }
+            Received::Blocked => session.readable = false,
+            Received::Closed => (session.readable, session.ended) = (false, true),
+            Received::Reset => {
+                self.kill(index);
+                return false;
+            }
+        }
+        if input.len() == 0
+            && let Some(input) = session.input.take()
+        {
+            self.buffers.put_input(input.into_block());
+        }
+        true
+    }
+
+    /// Serves the batch; returns the bytes consumed.
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> usize {
+        self.ctx.batch_ops = 0;
+        self.ctx.op_begun = self.ctx.clock.ticks();
+        let mut bytes = 0;
+        for number in 0..self.batch.len() {
+            if self.ctx.batch_ops >= BATCH_OPS_MAX {
+                break;
+            }
+            let session = self.sessions.at(self.batch[number]);
+            let (Some(input), Some(out)) = (&mut session.input, &mut session.out) else {
+                continue;
+            };
+            if !session.servable {
+                continue;
+            }
+            self.ctx.ready = session.ready_at;
+            let progress =
+                memcache::serve(turn, input.bytes(), out, &mut session.state, &mut self.ctx);
+            input.consume(progress.consumed);
+            bytes += progress.consumed;
+            if input.len() == 0
+                && let Some(input) = session.input.take()
+            {
+                self.buffers.put_input(input.into_block());
+            }
+            if progress.state == State::Parked {
+                self.ctx.counters().parked.add(1);
+            }
+            apply(session, progress);
+        }
+        self.ctx.counters().ops.add(self.ctx.batch_ops as u64);
+        bytes
+    }
+
+    /// A delayed flush whose time has come, before this turn's operations.
+    pub(super) fn flush_if_due(&mut self, turn: &mut Turn<'_>) {
+        let (flush, now) = (&self.ctx.shared.delayed_flush, self.ctx.now);
+        if flush.due(now) && flush.take(now) && turn.flush(Namespace::DEFAULT).is_err() {
+            flush.put_back(now);
+        }
+    }
+}
+
+/// Draws the conclusions from what `serve` said.
+fn apply<S>(session: &mut Session<S>, progress: Progress) {
+    let left = session.input.as_ref().map_or(0, Input::len);
+    (session.input_want, session.out_want, session.pause) = (0, 0, Pause::None);
+    match progress.state {
+        State::NeedInput { want } => {
+            debug_assert!(want == 0 || want > left, "all the bytes it wants are there");
+            session.input_want = want;
+            session.servable = false;
+        }
+        State::Yield => session.servable = left > 0,
+        State::OutputFull { want } => {
+            // With nothing to send, waiting for room is waiting for someone else's pins.
+            let longer = session
+                .out
+                .as_ref()
+                .is_some_and(|out| want > out.capacity());
+            let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
+            session.pause = if stuck { Pause::Store } else { Pause::Output };
+            session.out_want = want;
+            session.servable = true;
+        }
+        State::Parked => {
+            session.pause = Pause::Store;
+            session.servable = true;
+        }
+        State::Close => {
+            session.phase = Phase::Finishing;
+            session.servable = false;
+        }
+    }
+}
+
+/// Makes sure of an output with the room that the next reply needs. False if none is to be had now.
+fn lend_output<S>(session: &mut Session<S>, buffers: &mut crate::buffers::Buffers) -> bool {
+    if session.out.is_none() {
+        session.out = buffers.take_out();
+    }
+    let Some(out) = &mut session.out else {
+        return false;
+    };
+    if session.out_want > out.capacity() && out.is_empty() {
+        let Some(block) = buffers.take_input(Class::Big) else {
+            return false;
+        };
+        out.lend(block);
+    }
+    true
+}

@@ -1,0 +1,295 @@
+//! A worker: one thread, its connections from first byte to last, and its way into the store.
+//!
+//! ```text
+//!   turn:   wait ──> admit new connections, note who is ready, call back who was parked or waited for a buffer
+//!           batch (again until 256 KiB are parsed or no one is ready):
+//!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
+//!               serve    inside one store turn: at most 64 operations a session            batch.rs
+//!               settle   one send each; who has more to do goes to the end of the queue    output.rs
+//!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
+//! ```
+//!
+//! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
+//! `Backend::wait` waits; the store turn holds no system call.
+
+mod batch;
+mod output;
+mod upkeep;
+
+use crate::buffers::{Buffers, CLASSES, Class, Sizes};
+use crate::clock::{Clock, Ticks};
+use crate::context::WorkerContext;
+use crate::out::PINS_MAX;
+use crate::session::{Phase, Place, Table};
+use crate::shared::Shared;
+use base::clock::UnixMillis;
+use io::{Backend, Event};
+use segment::{Lane, Pinned};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// Sessions in one batch.
+pub const BATCH_SESSIONS_MAX: usize = 64;
+/// Operations after which a batch takes no further session.
+pub const BATCH_OPS_MAX: usize = 256;
+/// Bytes parsed after which a turn ends.
+pub const TURN_BYTES_MAX: usize = 256 << 10;
+/// Events that one wait reports.
+pub const EVENTS_MAX: usize = 512;
+/// How long a parked operation waits for its next turn.
+const PARKED_WAIT: Duration = Duration::from_millis(1);
+/// How long a worker with connections sleeps at most: what its timeouts are checked by.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// What a worker is made of.
+pub struct WorkerParts<B: Backend> {
+    /// Its reactor, which reports at most [`EVENTS_MAX`] events at once.
+    pub io: B,
+    /// Its way into the store.
+    pub lane: Lane,
+    /// What it shares with the others.
+    pub shared: Arc<Shared>,
+    /// Its number.
+    pub number: usize,
+    /// New connections.
+    pub intake: Receiver<B::Stream>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Connections that it has at once.
+    pub sessions_max: usize,
+}
+
+/// A worker.
+pub struct Worker<B: Backend> {
+    lane: Lane,
+    core: Core<B>,
+}
+
+/// All of a worker but its way into the store, so that a store turn can be open while a session is changed.
+struct Core<B: Backend> {
+    io: B,
+    ctx: WorkerContext,
+    sessions: Table<B::Stream>,
+    buffers: Buffers,
+    intake: Receiver<B::Stream>,
+    events: Vec<Event>,
+    ready: VecDeque<u32>,
+    parked: Vec<u32>,
+    waiting: [VecDeque<u32>; CLASSES.len()],
+    batch: Vec<u32>,
+    /// Pins of output that was sent or dropped, to be given back in the next store turn.
+    unpins: Vec<Pinned>,
+    /// Dead sessions whose state is to be given back in the next store turn.
+    graves: Vec<u32>,
+    born: Ticks,
+    /// This turn's instant, in ticks and in ns of the worker's life.
+    turn_ticks: Ticks,
+    now_ns: u64,
+    swept_ns: u64,
+    sweep_at: usize,
+    pins_checked_ns: u64,
+    /// When a stop in progress becomes impatient, in ns of the worker's life.
+    stop_deadline_ns: Option<u64>,
+}
+
+impl<B: Backend> Worker<B> {
+    /// A worker without connections. All that it will ever allocate is allocated here.
+    pub fn new(mut parts: WorkerParts<B>) -> Self {
+        let turn = parts.lane.turn(parts.clock.unix());
+        let piece_bytes_max = (turn.large_threshold() as usize).max(turn.large_piece_max());
+        drop(turn);
+        let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
+        let born = parts.clock.ticks();
+        let sessions_max = parts.sessions_max;
+        let ctx = WorkerContext {
+            now: UnixMillis::default(),
+            shared: parts.shared,
+            worker: parts.number,
+            clock: parts.clock,
+            op_begun: born,
+            ready: born,
+            batch_ops: 0,
+        };
+        let core = Core {
+            io: parts.io,
+            ctx,
+            sessions: Table::new(sessions_max),
+            buffers: Buffers::new(sizes),
+            intake: parts.intake,
+            events: Vec::with_capacity(EVENTS_MAX),
+            ready: VecDeque::with_capacity(sessions_max),
+            parked: Vec::with_capacity(sessions_max),
+            waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
+            batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
+            unpins: Vec::with_capacity(sizes.out_count * PINS_MAX),
+            graves: Vec::with_capacity(sessions_max),
+            born,
+            turn_ticks: born,
+            now_ns: 0,
+            swept_ns: 0,
+            sweep_at: 0,
+            pins_checked_ns: 0,
+            stop_deadline_ns: None,
+        };
+        Self {
+            lane: parts.lane,
+            core,
+        }
+    }
+
+    /// Turns until a stop has been asked for and is done.
+    pub fn run(mut self) {
+        while self.turn() {}
+    }
+
+    /// Connections it has.
+    pub fn sessions(&self) -> usize {
+        self.core.sessions.len()
+    }
+
+    /// One turn. False once a stop is done: no connection is left and none will come.
+    pub fn turn(&mut self) -> bool {
+        let core = &mut self.core;
+        let timeout = core.sleep();
+        // A reactor that cannot be waited on is a programmer's error: its descriptor or its memory is not what it was.
+        core.io
+            .wait(timeout, &mut core.events)
+            .expect("waiting on a reactor of our own");
+        core.begin_turn();
+        let mut bytes = 0;
+        while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
+            bytes += Self::batch(&mut self.lane, core);
+        }
+        core.upkeep();
+        if !core.unpins.is_empty() || !core.graves.is_empty() {
+            core.release(&mut self.lane.turn(core.ctx.now));
+        }
+        let shared = &core.ctx.shared;
+        if !core.parked.is_empty() || shared.store.needs_background() {
+            shared.wake_background();
+        }
+        !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0)
+    }
+
+    /// One batch; returns the bytes it parsed, at least 1.
+    fn batch(lane: &mut Lane, core: &mut Core<B>) -> usize {
+        core.gather();
+        let mut turn = lane.turn(core.ctx.now);
+        core.flush_if_due(&mut turn);
+        let bytes = core.serve(&mut turn);
+        drop(turn);
+        core.settle();
+        core.io.submit();
+        core.ctx.counters().batches.add(1);
+        bytes.max(1)
+    }
+}
+
+impl<B: Backend> Core<B> {
+    /// How long the next wait may take.
+    fn sleep(&self) -> Option<Duration> {
+        let recallable =
+            |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
+        if !self.ready.is_empty() || CLASSES.into_iter().any(recallable) {
+            Some(Duration::ZERO)
+        } else if !self.parked.is_empty() {
+            Some(PARKED_WAIT)
+        } else if self.sessions.len() > 0 {
+            Some(SLEEP_MAX)
+        } else {
+            None
+        }
+    }
+
+    /// Reads the clocks and finds out who has something to do.
+    fn begin_turn(&mut self) {
+        self.turn_ticks = self.ctx.clock.ticks();
+        self.now_ns = self.ctx.clock.ns_between(self.born, self.turn_ticks);
+        self.ctx.now = self.ctx.clock.unix();
+        self.ctx.counters().turns.add(1);
+        while let Ok(stream) = self.intake.try_recv() {
+            self.admit(stream);
+        }
+        for number in 0..self.events.len() {
+            self.note(self.events[number]);
+        }
+        while let Some(index) = self.parked.pop() {
+            self.sessions.at(index).place = Place::Idle;
+            self.make_ready(index);
+        }
+        for class in CLASSES {
+            let waiting = self.waiting[class.slot()].len();
+            for _ in 0..waiting.min(self.buffers.free(class)) {
+                if let Some(index) = self.waiting[class.slot()].pop_front() {
+                    self.sessions.at(index).place = Place::Idle;
+                    self.make_ready(index);
+                }
+            }
+        }
+    }
+
+    /// Takes a new connection in.
+    fn admit(&mut self, stream: B::Stream) {
+        let counters = self.ctx.counters();
+        counters.connections_total.add(1);
+        let attached = match self.sessions.next_token() {
+            Some(token) => self.io.attach(&stream, token),
+            // The acceptor gives no worker more than its table holds.
+            None => Err(std::io::ErrorKind::QuotaExceeded.into()),
+        };
+        if attached.is_ok() {
+            let index = self.sessions.insert(stream, self.now_ns);
+            if self.stop_deadline_ns.is_some() {
+                self.sessions.at(index).readable = true;
+                self.make_ready(index);
+            }
+        } else {
+            counters.connections_closed.add(1);
+            self.io.close(stream);
+        }
+    }
+
+    /// Takes one event in.
+    fn note(&mut self, event: Event) {
+        let Some(session) = self.sessions.find(event.token) else {
+            return;
+        };
+        session.readable |= event.readable;
+        session.hangup |= event.hangup;
+        let index = event.token.index();
+        if event.writable && session.blocked {
+            self.send_again(index);
+        } else {
+            self.make_ready(index);
+        }
+    }
+
+    /// Puts a session that is noted nowhere and has something to do at the end of the queue.
+    fn make_ready(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        if session.place != Place::Idle {
+            return;
+        }
+        if session.phase == Phase::Dead {
+            self.graves.push(index);
+        } else if session.has_work() {
+            session.place = Place::Ready;
+            session.ready_at = self.turn_ticks;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Notes that a session waits for a buffer. What it has to say goes out first: its peer may wait for that.
+    fn wait_for(&mut self, index: u32, class: Class) {
+        self.send(index);
+        let session = self.sessions.at(index);
+        if session.phase == Phase::Dead || session.blocked {
+            return;
+        }
+        session.place = Place::Waiting;
+        self.waiting[class.slot()].push_back(index);
+        self.ctx.counters().buffer_waits.add(1);
+    }
+}

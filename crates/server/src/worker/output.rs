@@ -1,0 +1,211 @@
+//! The last third of a batch: sending, and what becomes of a session after that.
+
+use super::Core;
+use crate::out::{OutBuffer, PARTS_MAX};
+use crate::session::{Pause, Phase, Place};
+use io::{Backend, Received, Sent};
+use std::io::IoSlice;
+
+/// Receives that throw away what a finished session still gets, for each visit.
+const LINGER_RECEIVES: usize = 16;
+
+impl<B: Backend> Core<B> {
+    /// Sends for the batch, and notes who has more to do.
+    pub(super) fn settle(&mut self) {
+        for number in 0..self.batch.len() {
+            let index = self.batch[number];
+            let session = self.sessions.at(index);
+            session.place = Place::Idle;
+            // A session that goes on in this turn collects its replies for one send, while there is room for them.
+            let goes_on = session.has_work() && session.pause == Pause::None;
+            if !(goes_on && session.out.as_ref().is_some_and(|out| out.has_batch_room())) {
+                self.send(index);
+            }
+            self.move_on(index);
+        }
+        self.batch.clear();
+    }
+
+    /// A blocked session can be written to again.
+    pub(super) fn send_again(&mut self, index: u32) {
+        self.send(index);
+        self.move_on(index);
+    }
+
+    /// Sends as much as the peer's socket takes.
+    pub(super) fn send(&mut self, index: u32) {
+        loop {
+            let session = self.sessions.at(index);
+            let (Some(out), Some(stream)) = (&mut session.out, &session.stream) else {
+                return;
+            };
+            if out.is_empty() {
+                break;
+            }
+            let (sent, offered) = offer(&mut self.io, stream, out, &self.ctx.shared.store);
+            match sent {
+                Sent::Bytes(bytes) => {
+                    self.ctx.counters().bytes_written.add(bytes as u64);
+                    session.moved_ns = self.now_ns;
+                    if out.advance_sent(bytes) {
+                        break;
+                    }
+                    if bytes == offered {
+                        continue;
+                    }
+                }
+                Sent::Blocked => {}
+                Sent::Reset => return self.kill(index),
+            }
+            if !session.blocked {
+                session.blocked = true;
+                session.moved_ns = self.now_ns;
+                self.ctx.counters().sends_short.add(1);
+                self.io.want_writable(stream, session.token, true);
+            }
+            return;
+        }
+        let session = self.sessions.at(index);
+        if std::mem::take(&mut session.blocked)
+            && let Some(stream) = &session.stream
+        {
+            self.io.want_writable(stream, session.token, false);
+        }
+        self.sent_all(index);
+    }
+
+    /// Everything is sent: records the times, and gives the buffer back.
+    fn sent_all(&mut self, index: u32) {
+        let Some(mut out) = self.sessions.at(index).out.take() else {
+            return;
+        };
+        let clock = &self.ctx.clock;
+        let now = clock.ticks();
+        let recorder = &self.ctx.shared.workers[self.ctx.worker].recorder;
+        for op in out.ops() {
+            let wait_ns = clock.ns_between(op.ready, op.begun);
+            let execute_ns = clock.ns_between(op.begun, op.ended);
+            recorder.record(
+                op.command,
+                wait_ns,
+                execute_ns,
+                clock.ns_between(op.ended, now),
+            );
+        }
+        self.empty(&mut out);
+        self.buffers.put_out(out);
+    }
+
+    /// Forgets an output's bytes and notes its pins for the next store turn.
+    fn empty(&mut self, out: &mut OutBuffer) {
+        let (unpins, pins) = (&mut self.unpins, &self.ctx.shared.pins);
+        out.clear(|pinned| {
+            pins.release(pinned.bytes());
+            unpins.push(pinned);
+        });
+    }
+
+    /// Decides what comes next for a session that is noted nowhere.
+    fn move_on(&mut self, index: u32) {
+        let stopping = self.stop_deadline_ns.is_some();
+        let session = self.sessions.at(index);
+        debug_assert_eq!(session.place, Place::Idle);
+        if session.phase == Phase::Dead || session.blocked {
+            return;
+        }
+        let silent = session.out.is_none();
+        if session.phase == Phase::Finishing {
+            if silent {
+                self.finish(index);
+            }
+        } else if session.phase == Phase::Open
+            && silent
+            && session.ended
+            && !session.servable
+            && !session.readable
+        {
+            self.kill(index);
+        } else if session.phase == Phase::Open && silent && stopping && session.at_rest() {
+            self.finish(index);
+        } else if session.pause == Pause::Store {
+            session.place = Place::Parked;
+            self.parked.push(index);
+        } else {
+            self.make_ready(index);
+        }
+    }
+
+    /// All is said: closes, or first lets the peer read it if bytes of its own are still on the way.
+    fn finish(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        if session.ended || (!session.readable && session.input.is_none()) {
+            return self.kill(index);
+        }
+        session.phase = Phase::Lingering;
+        session.moved_ns = self.now_ns;
+        session.servable = false;
+        if let Some(input) = session.input.take() {
+            self.buffers.put_input(input.into_block());
+        }
+        if let Some(stream) = &session.stream {
+            self.io.shutdown_send(stream);
+        }
+        self.make_ready(index);
+    }
+
+    /// Throws away what a finished session still receives, until its peer closes.
+    pub(super) fn linger(&mut self, index: u32) {
+        let mut waste = [0u8; 4096];
+        for _ in 0..LINGER_RECEIVES {
+            let session = self.sessions.at(index);
+            let Some(stream) = &session.stream else {
+                return;
+            };
+            match self.io.receive(stream, &mut waste) {
+                Received::Bytes(_) => {}
+                Received::Blocked => {
+                    session.readable = false;
+                    return;
+                }
+                Received::Closed | Received::Reset => return self.kill(index),
+            }
+        }
+        self.make_ready(index);
+    }
+
+    /// Closes at once, whatever is unsent. The slot is given back when no list notes it.
+    pub(super) fn kill(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        debug_assert_ne!(session.phase, Phase::Dead, "killed twice");
+        session.phase = Phase::Dead;
+        if let Some(stream) = session.stream.take() {
+            self.io.close(stream);
+        }
+        if let Some(input) = session.input.take() {
+            self.buffers.put_input(input.into_block());
+        }
+        if session.place == Place::Idle {
+            self.graves.push(index);
+        }
+        if let Some(mut out) = session.out.take() {
+            self.empty(&mut out);
+            self.buffers.put_out(out);
+        }
+    }
+}
+
+/// One send of what is next; says how much was offered too.
+fn offer<B: Backend>(
+    io: &mut B,
+    stream: &B::Stream,
+    out: &OutBuffer,
+    store: &segment::Store,
+) -> (Sent, usize) {
+    if let Some(bytes) = out.plain() {
+        return (io.send(stream, &[IoSlice::new(bytes)]), bytes.len());
+    }
+    let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+    let count = out.parts(store, &mut parts);
+    let offered = parts[..count].iter().map(|part| part.len()).sum();
+    (io.send(stream, &parts[..count]), offered)
+}

@@ -1,0 +1,133 @@
+//! What is not a request: timeouts, slow readers that keep the store's memory, a stop in progress, giving back.
+
+use super::Core;
+use crate::session::{Phase, Place};
+use io::Backend;
+use segment::Turn;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The whole table is looked at once in this time, a slice a turn.
+const SWEEP_NS: u64 = 1_000_000_000;
+/// How long a finished session waits for its peer to close.
+const LINGER_NS: u64 = 1_000_000_000;
+/// How long a reader may keep pinned values while others wait for memory to pin.
+const PIN_GRACE_NS: u64 = 100_000_000;
+
+impl<B: Backend> Core<B> {
+    /// The end of a turn.
+    pub(super) fn upkeep(&mut self) {
+        if self.ctx.shared.stop.is_off() {
+            self.stop();
+        }
+        let elapsed_ns = self.now_ns - self.swept_ns;
+        let due = (self.sessions.used_high() as u64 * elapsed_ns.min(SWEEP_NS) / SWEEP_NS) as usize;
+        if due > 0 {
+            self.swept_ns = self.now_ns;
+            self.sweep(due);
+        } else if elapsed_ns > SWEEP_NS {
+            self.swept_ns = self.now_ns;
+        }
+        if self.now_ns - self.pins_checked_ns >= PIN_GRACE_NS {
+            self.pins_checked_ns = self.now_ns;
+            if self.ctx.shared.pins.take_wanted() {
+                self.drop_slowest_pinner();
+            }
+        }
+    }
+
+    /// Looks at the next `count` slots of the table.
+    fn sweep(&mut self, count: usize) {
+        let live = &self.ctx.shared.live;
+        let idle_ns = live.idle_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
+        let stall_ns = live
+            .stall_timeout_ms
+            .load(Relaxed)
+            .saturating_mul(1_000_000);
+        let wanted = self.waiting.iter().any(|list| !list.is_empty());
+        for _ in 0..count {
+            self.sweep_at = (self.sweep_at + 1) % self.sessions.used_high();
+            let Some(session) = self.sessions.peek(self.sweep_at) else {
+                continue;
+            };
+            let unmoved_ns = self.now_ns.saturating_sub(session.moved_ns);
+            let silent_ns = self.now_ns.saturating_sub(session.received_ns);
+            let counters = self.ctx.counters();
+            let end = match session.phase {
+                Phase::Dead => None,
+                Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
+                _ if session.blocked => {
+                    (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped))
+                }
+                _ if session.place != Place::Idle => None,
+                _ if wanted && session.input.is_some() && silent_ns >= stall_ns => {
+                    Some(Some(&counters.slow_senders_dropped))
+                }
+                _ => (idle_ns > 0 && silent_ns >= idle_ns).then_some(Some(&counters.idle_closed)),
+            };
+            if let Some(counter) = end {
+                if let Some(counter) = counter {
+                    counter.add(1);
+                }
+                self.kill(self.sweep_at as u32);
+            }
+        }
+    }
+
+    /// Someone could not pin a value: of our readers that have taken nothing for a while, the slowest goes.
+    fn drop_slowest_pinner(&mut self) {
+        let slowest = (0..self.sessions.used_high())
+            .filter_map(|index| self.sessions.peek(index).map(|session| (index, session)))
+            .filter(|(_, s)| s.blocked && s.out.as_ref().is_some_and(|out| out.pinned_bytes() > 0))
+            .filter(|(_, s)| self.now_ns.saturating_sub(s.moved_ns) >= PIN_GRACE_NS)
+            .min_by_key(|(_, s)| s.moved_ns);
+        if let Some((index, _)) = slowest {
+            self.ctx.counters().slow_readers_dropped.add(1);
+            self.kill(index as u32);
+        }
+    }
+
+    /// A stop was asked for: sessions close between two requests, and all of them when the time is over.
+    fn stop(&mut self) {
+        match self.stop_deadline_ns {
+            None => {
+                self.stop_deadline_ns =
+                    Some(self.now_ns + self.ctx.shared.config.stop_timeout.as_nanos() as u64);
+                for index in 0..self.sessions.used_high() {
+                    if self
+                        .sessions
+                        .peek(index)
+                        .is_some_and(|s| s.phase == Phase::Open)
+                    {
+                        // One more receive tells whether a request is on its way.
+                        self.sessions.at(index as u32).readable = true;
+                        self.make_ready(index as u32);
+                    }
+                }
+            }
+            Some(deadline) if self.now_ns >= deadline => {
+                for index in 0..self.sessions.used_high() {
+                    if self
+                        .sessions
+                        .peek(index)
+                        .is_some_and(|s| s.phase != Phase::Dead)
+                    {
+                        self.kill(index as u32);
+                    }
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Gives back to the store what ended connections held.
+    pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
+        while let Some(pinned) = self.unpins.pop() {
+            turn.unpin(pinned);
+        }
+        while let Some(index) = self.graves.pop() {
+            let mut state = self.sessions.remove(index);
+            state.release(turn);
+            self.ctx.counters().connections_closed.add(1);
+        }
+    }
+}
