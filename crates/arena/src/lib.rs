@@ -1,0 +1,193 @@
+//! Memory maps for the store: one range of address space, reserved whole, populated and released piece by piece.
+//!
+//! ```text
+//!   reserve            populate(range)            release(range)
+//!   [ . . . . . ]  ->  [ P P . . . ]          ->  [ . P . . . ]      . no memory behind it   P populated
+//! ```
+//!
+//! Invariants:
+//! - The memory reads as zero until it is first written, and again after a release.
+//! - A map never moves, and is unmapped only when the [`Map`] is dropped.
+//! - All sizes are bytes; the start is aligned to [`HUGE_PAGE_BYTES`].
+//!
+//! This crate hands out an address and never a reference: who may read and write what, and when, is the business of
+//! the crate above it.
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// The size of a huge page on the machines that are served (x86-64, and AArch64 with 4 KiB pages), in bytes.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The page size that populate and release round to, in bytes.
+pub const PAGE_BYTES: usize = 4096;
+
+/// A private anonymous memory map.
+#[derive(Debug)]
+pub struct Map {
+    /// What `mmap` gave, for `munmap`.
+    mapped: NonNull<u8>,
+    mapped_bytes: usize,
+    /// The aligned part that is handed out.
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: 1. A Map is an address range and owns it alone; 2. it is not tied to a thread; 3. its methods only make
+// system calls on the range, which the kernel serialises. What is read and written behind `start` is the caller's.
+unsafe impl Send for Map {}
+// SAFETY: as for Send.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Reserves `bytes` (rounded up to a page) of address space that reads as zero. No memory is used before it is
+    /// touched or populated. `huge_pages` asks the kernel for transparent huge pages; where it refuses, the map works
+    /// with ordinary ones, and [`Map::huge_bytes`] says what was had.
+    ///
+    /// # Errors
+    /// What `mmap` answers, above all `ENOMEM` where an address-space limit is set.
+    pub fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let mapped_bytes = bytes + HUGE_PAGE_BYTES;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: 1. the address is null, so the kernel chooses a free range; 2. nothing else refers to that range.
+        let mapped =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+        let mapped = NonNull::new(mapped.cast::<u8>()).ok_or_else(|| io::Error::other("mmap answered null"))?;
+        let skip = mapped.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        assert!(skip < HUGE_PAGE_BYTES, "alignment of a mapped address is always computable");
+        // SAFETY: 1. skip < HUGE_PAGE_BYTES, so start..start + bytes lies inside the mapped range.
+        let start = unsafe { mapped.add(skip) };
+        let map = Self { mapped, mapped_bytes, start, bytes };
+        if huge_pages {
+            // Refused on kernels without transparent huge pages: ordinary pages serve.
+            let _ = map.advise(0, bytes, Advice::LinuxHugepage);
+        }
+        Ok(map)
+    }
+
+    /// The first byte's address, aligned to [`HUGE_PAGE_BYTES`].
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many bytes are reserved.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gets memory for the pages that touch `offset .. offset + bytes`, so that a later write does not fault.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is none; `EINVAL` on kernels before 5.14, where the first write faults instead.
+    pub fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let from = offset / PAGE_BYTES * PAGE_BYTES;
+        let to = (offset + bytes).next_multiple_of(PAGE_BYTES).min(self.bytes);
+        self.advise(from, to - from, Advice::LinuxPopulateWrite)
+    }
+
+    /// Gives the memory of the whole pages inside `offset .. offset + bytes` back to the kernel; they read as zero.
+    /// Nobody may be reading or writing the range.
+    ///
+    /// # Errors
+    /// What `madvise` answers, for example when the range is locked.
+    pub fn release(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let from = offset.next_multiple_of(PAGE_BYTES);
+        let to = (offset + bytes) / PAGE_BYTES * PAGE_BYTES;
+        if from >= to { Ok(()) } else { self.advise(from, to - from, Advice::LinuxDontNeed) }
+    }
+
+    fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> io::Result<()> {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "range {offset}+{bytes} outside the map");
+        // SAFETY: 1. the range lies inside the map (asserted); 2. populate and hugepage change no contents; 3. for
+        // DONTNEED the caller promises that nobody uses the range (see `release`).
+        unsafe { madvise(self.start.as_ptr().add(offset).cast(), bytes, advice)? };
+        Ok(())
+    }
+
+    /// Bytes of this map that huge pages stand behind now, as `/proc/self/smaps` says. Slow: not for a data thread.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn huge_bytes(&self) -> io::Result<u64> {
+        let (from, to) = (self.start.as_ptr() as u64, self.start.as_ptr() as u64 + self.bytes as u64);
+        let mut inside = false;
+        let mut kib = 0;
+        for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
+            if let Some((start, end)) = line.split(' ').next().and_then(address_range) {
+                inside = start < to && end > from;
+            } else if let (true, Some(rest)) = (inside, line.strip_prefix("AnonHugePages:")) {
+                kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
+            }
+        }
+        Ok(kib * 1024)
+    }
+}
+
+/// `5581a000-5581b000` as two addresses.
+fn address_range(word: &str) -> Option<(u64, u64)> {
+    let (start, end) = word.split_once('-')?;
+    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: 1. mapped and mapped_bytes are what mmap gave; 2. the Map is going, and references into it are
+        // bound by the lifetime of whoever owns the Map.
+        let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(map: &Map, offset: usize, byte: u8) {
+        assert!(offset < map.bytes());
+        // SAFETY: 1. the offset is inside the map; 2. the test's thread alone uses it.
+        unsafe { map.start().as_ptr().add(offset).write(byte) }
+    }
+
+    fn read(map: &Map, offset: usize) -> u8 {
+        assert!(offset < map.bytes());
+        // SAFETY: as in `write`.
+        unsafe { map.start().as_ptr().add(offset).read() }
+    }
+
+    #[test]
+    fn released_memory_reads_as_zero_and_its_neighbours_keep_theirs() {
+        let map = Map::reserve(3 * PAGE_BYTES, false).expect("reserve");
+        for page in 0..3 {
+            write(&map, page * PAGE_BYTES, 7);
+        }
+        map.release(PAGE_BYTES, PAGE_BYTES).expect("release");
+        assert_eq!([read(&map, 0), read(&map, PAGE_BYTES), read(&map, 2 * PAGE_BYTES)], [7, 0, 7]);
+    }
+
+    #[test]
+    fn a_release_smaller_than_a_page_takes_nothing() {
+        let map = Map::reserve(PAGE_BYTES, false).expect("reserve");
+        write(&map, 100, 9);
+        map.release(10, 200).expect("release");
+        assert_eq!(read(&map, 100), 9);
+    }
+
+    #[test]
+    fn populate_keeps_contents_and_start_is_aligned_for_huge_pages() {
+        let map = Map::reserve(4 << 20, true).expect("reserve");
+        assert_eq!(map.start().as_ptr() as usize % HUGE_PAGE_BYTES, 0);
+        write(&map, 5, 3);
+        map.populate(0, 1 << 20).expect("populate");
+        assert_eq!(read(&map, 5), 3);
+        assert!(map.huge_bytes().expect("smaps") <= 4 << 20);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside the map")]
+    fn a_range_outside_the_map_is_refused() {
+        let map = Map::reserve(PAGE_BYTES, false).expect("reserve");
+        let _ = map.advise(0, 2 * PAGE_BYTES, Advice::Normal);
+    }
+}

@@ -1,0 +1,201 @@
+//! Draining a segment: every item is moved or removed, and then nothing names it.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use base::clock::UnixMillis;
+
+use super::{Background, PROMOTE_FREQ, SliceKind};
+use crate::draft::Plan;
+use crate::header::{Queue, SegmentHeader, State};
+use crate::item::{DEAD, Kind, Layout};
+use crate::key::{Key, Namespace};
+use crate::segments::SegmentId;
+use crate::slot::Slot;
+use crate::store::{Ended, Seen, Store};
+use crate::write::Snap;
+use crate::write::rewrite::Rewrite;
+
+/// Why a segment is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// To make room, from this queue.
+    Evict(Queue),
+    /// All its items have ended.
+    Expire,
+    /// Its namespace was flushed.
+    Flush,
+    /// It is mostly dead.
+    Compact,
+}
+
+impl Why {
+    pub(super) fn kind(self) -> SliceKind {
+        match self {
+            Self::Evict(_) => SliceKind::Evict,
+            Self::Expire | Self::Flush => SliceKind::Expire,
+            Self::Compact => SliceKind::Compact,
+        }
+    }
+
+    /// Its place among the gauges.
+    pub(super) fn number(self) -> usize {
+        match self {
+            Self::Evict(_) => 0,
+            Self::Expire => 1,
+            Self::Flush => 2,
+            Self::Compact => 3,
+        }
+    }
+}
+
+/// A walk through a segment, from item to item.
+#[derive(Debug)]
+pub(super) struct Drain {
+    id: SegmentId,
+    pub(super) why: Why,
+    at: usize,
+    end: usize,
+}
+
+/// What became of one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Done,
+    /// Its lock was not had: again in the next slice.
+    Busy,
+}
+
+/// How many items are handled between two looks at the time.
+const ITEMS_PER_LOOK: usize = 32;
+
+impl Drain {
+    pub(super) fn of(id: SegmentId, header: &SegmentHeader, why: Why) -> Self {
+        Self { id, why, at: 0, end: header.written.load(Acquire) as usize }
+    }
+}
+
+impl Background {
+    /// Walks on until the end of the segment or of the slice; gives the walk back if it is not at its end.
+    pub(super) fn run_drain(
+        &mut self,
+        store: &Store,
+        mut drain: Drain,
+        now: UnixMillis,
+        over: &mut dyn FnMut() -> bool,
+    ) -> Option<Drain> {
+        let start = store.segments.start(drain.id);
+        let mut items = 0;
+        while drain.at < drain.end {
+            let address = start + drain.at;
+            let layout = Layout::read(&store.segments.heap, address);
+            if !layout.has(DEAD) && self.drain_item(store, &drain, address, &layout, now) == Step::Busy {
+                return Some(drain);
+            }
+            drain.at += layout.size;
+            items += 1;
+            if items % ITEMS_PER_LOOK == 0 && over() {
+                return Some(drain);
+            }
+        }
+        let header = store.segments.header(drain.id);
+        assert!(header.live_items() == 0, "a drained segment has no live item");
+        header.go(State::Limbo);
+        self.limbo.push((drain.id, store.epochs.now()));
+        None
+    }
+
+    fn drain_item(&mut self, store: &Store, drain: &Drain, address: usize, layout: &Layout, now: UnixMillis) -> Step {
+        let header = store.segments.header(drain.id);
+        let bytes = layout.key(&store.segments.heap, address);
+        let key = if layout.kind() == Some(Kind::Piece) {
+            store.hasher.piece(header.namespace(), bytes)
+        } else {
+            store.hasher.key(Namespace(header.namespace()), bytes)
+        };
+        let Some(seen) = store.find(&key).filter(|seen| seen.address == address) else {
+            // Replaced since its header was read: whoever does that marks it dead.
+            return Step::Done;
+        };
+        let freq = seen.slot.freq();
+        let room = store.segments.free_count() > 0;
+        let target = match drain.why {
+            _ if store.ended(&seen, now).is_some() => None,
+            Why::Expire | Why::Flush => None,
+            Why::Evict(Queue::Small) if freq >= PROMOTE_FREQ && room => Some((Queue::Main, Some(0))),
+            Why::Evict(Queue::Main) if freq > 0 && room => Some((Queue::Main, Some(freq - 1))),
+            Why::Evict(_) => None,
+            Why::Compact => Some((header.queue(), None)),
+        };
+        match target {
+            Some((queue, freq)) => self.relocate(store, &key, &seen, queue, freq, now),
+            None => Self::remove(store, &key, address, drain.why, now),
+        }
+    }
+
+    /// Copies the item to a segment of `queue`. Without room for it, or if it changes at the same time, it is tried
+    /// again or evicted.
+    fn relocate(
+        &mut self,
+        store: &Store,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        queue: Queue,
+        freq: Option<u64>,
+        now: UnixMillis,
+    ) -> Step {
+        let snap = Snap::of(store, seen);
+        let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
+        let Ok(draft) = store.draft(&mut self.open, key, &plan, now) else {
+            return Self::remove(store, key, seen.address, Why::Evict(queue), now);
+        };
+        let counters = Self::counters(store);
+        let Some(locked) = store.index.lock(key.hash) else {
+            self.open.give_back(store, draft.reserved);
+            return Step::Busy;
+        };
+        let old = store.find_locked(&locked, key);
+        // Flushed and expired are looked at again under the lock: a flush must not be outlived by a copy.
+        match store.live(old, now).filter(|there| Snap::of(store, there).same(&snap)) {
+            Some(there) => {
+                let orphan = store.publish(&locked, counters, key, draft, Some(&there), freq);
+                debug_assert!(orphan.is_none() || plan.object() == orphan.map(|o| o.large.object));
+                counters.relocated.add(1);
+                Step::Done
+            }
+            None => {
+                drop(locked);
+                self.open.give_back(store, draft.reserved);
+                // It changed, ended or went: the walk looks at it once more.
+                let gone = old.is_none_or(|there| there.address != seen.address);
+                if gone { Step::Done } else { Step::Busy }
+            }
+        }
+    }
+
+    /// Clears the item's slot, and leaves a ghost if it goes from the small queue to make room.
+    fn remove(store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
+        let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
+        let Some(there) = store.find_locked(&locked, key).filter(|there| there.address == address) else {
+            return Step::Done;
+        };
+        let counters = Self::counters(store);
+        let ended = store.ended(&there, now);
+        let ghost = ended.is_none() && why == Why::Evict(Queue::Small);
+        let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
+        locked.replace(there.word, there.slot, to, false);
+        match ended {
+            Some(Ended::Expired) => counters.expired.add(1),
+            Some(Ended::Flushed) => counters.flushed.add(1),
+            None => {
+                counters.evicted.add(1);
+                counters.evicted_unread.add(u64::from(there.slot.freq() == 0));
+            }
+        }
+        let orphan = store.kill(counters, address, &there.layout);
+        drop(locked);
+        if let Some(orphan) = orphan {
+            store.remove_pieces(counters, orphan);
+        }
+        Step::Done
+    }
+}

@@ -1,0 +1,249 @@
+//! The background: everything that makes room, in slices.
+//!
+//! One thread owns it. It collects what the lanes sealed, chooses one job, and runs it until it is done or the slice
+//! is over; the job's cursor stays for the next slice.
+//!
+//! ```text
+//!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
+//!   slice ---+-- index nearly full? --------> grow it, a group at a time
+//!            +-- a segment past, flushed, ---> drain it
+//!            |   or half dead?
+//!            +-- else ----------------------> populate memory ahead of use
+//! ```
+//!
+//! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, 10 % of the segments; what was read
+//! at least [`PROMOTE_FREQ`] times when its segment leaves moves to the main queue, the rest leaves a ghost. The main
+//! queue gives an item another round for each read that it counts. An item whose ghost is found begins with enough
+//! reads to be promoted.
+//!
+//! Bounds: both queues and the limbo list hold each segment at most once, plus entries of segments that left their
+//! queue early, which are swept when they outnumber the segments.
+
+mod drain;
+mod grow;
+mod queues;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::UnixMillis;
+
+use crate::counters::{Counters, Totals};
+use crate::header::{Queue, State};
+use crate::index::growth::SplitScratch;
+use crate::open::OpenTable;
+use crate::segments::{SegmentId, Taker};
+use crate::store::Store;
+use drain::{Drain, Why};
+use grow::Growing;
+use queues::Queues;
+
+/// Reads that carry an item from the small queue to the main one.
+pub(crate) const PROMOTE_FREQ: u64 = 2;
+/// The small queue's share of the segments: a tenth.
+const SMALL_SHARE: usize = 10;
+/// Headers that one slice looks at for segments that are past, flushed or half dead.
+const SCAN_HEADERS: usize = 256;
+
+/// What a slice was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SliceKind {
+    /// Nothing was to be done.
+    Idle,
+    /// Evicting a segment.
+    Evict,
+    /// Removing a segment whose items have all ended, or were flushed.
+    Expire,
+    /// Copying the live items out of a segment that is mostly dead.
+    Compact,
+    /// Growing the index.
+    Grow,
+    /// Getting memory ahead of use.
+    Populate,
+}
+
+/// How a slice went.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceReport {
+    /// What it was spent on.
+    pub kind: SliceKind,
+    /// More work is waiting: run the next slice soon.
+    pub more: bool,
+}
+
+/// The background's side of a store.
+#[derive(Debug)]
+pub struct Background {
+    store: Arc<Store>,
+    open: OpenTable,
+    queues: Queues,
+    /// Drained segments and the epoch in which their last slot was cleared.
+    limbo: Vec<(SegmentId, u64)>,
+    drain: Option<Drain>,
+    growing: Option<Growing>,
+    scratch: SplitScratch,
+    /// Where the scan of the headers goes on.
+    scan: usize,
+    /// Headers scanned since something was last found.
+    scanned: usize,
+    /// Segments whose memory the index has now.
+    withheld: usize,
+    /// Segments, from the first on, whose memory was populated.
+    populated: usize,
+}
+
+impl Background {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        let (count, open_max) = (store.segments.count(), store.geometry.open_max);
+        Self {
+            open: OpenTable::new(Taker::Background, open_max),
+            queues: Queues::new(count),
+            limbo: Vec::with_capacity(count),
+            drain: None,
+            growing: None,
+            scratch: SplitScratch::new(),
+            scan: 0,
+            scanned: 0,
+            withheld: 0,
+            populated: 0,
+            store,
+        }
+    }
+
+    fn counters(store: &Store) -> &Counters {
+        store.counters.last().expect("the background has a block of its own")
+    }
+
+    /// Does one slice of work. `over` says when the slice has used its time; it is asked every few items.
+    pub fn slice(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceReport {
+        let store = Arc::clone(&self.store);
+        // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
+        let _gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        store.background.slices.fetch_add(1, Relaxed);
+        self.queues.collect_sealed(&store);
+        self.reclaim(&store);
+        if self.drain.is_none() {
+            self.choose(&store, now);
+        }
+        let kind = if let Some(drain) = self.drain.take() {
+            let kind = drain.why.kind();
+            self.drain = self.run_drain(&store, drain, now, over);
+            kind
+        } else if self.run_growth(&store, over) {
+            SliceKind::Grow
+        } else if self.populate_ahead(&store) {
+            SliceKind::Populate
+        } else {
+            self.open.seal_ended(&store, now);
+            SliceKind::Idle
+        };
+        self.reclaim(&store);
+        self.publish_gauges(&store);
+        let more = kind != SliceKind::Idle || self.free_wanted(&store) || self.scanned < store.segments.count();
+        SliceReport { kind, more }
+    }
+
+    /// Free segments are short: less than the low mark, or less than a growth of the index is waiting for.
+    fn free_wanted(&self, store: &Store) -> bool {
+        let growth = self.growing.as_ref().map_or(0, |g| g.withhold.saturating_sub(self.withheld));
+        store.segments.free_count() + self.limbo.len() < store.geometry.free_low + growth.min(FREE_AHEAD)
+    }
+
+    /// Picks the next segment to drain, if any.
+    fn choose(&mut self, store: &Store, now: UnixMillis) {
+        if let Some((id, why)) = self.scan_headers(store, now) {
+            self.begin_drain(store, id, why);
+        } else if self.free_wanted(store) {
+            let small_full = self.queues.small * SMALL_SHARE > self.queues.small + self.queues.main;
+            let queue = if small_full || self.queues.main == 0 { Queue::Small } else { Queue::Main };
+            if let Some(id) = self.queues.pop(store, queue).or_else(|| self.queues.pop(store, other(queue))) {
+                self.begin_drain(store, id, Why::Evict(store.segments.header(id).queue()));
+            }
+        }
+    }
+
+    /// Looks at a few headers for a segment that is past, flushed or mostly dead.
+    fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
+        let count = store.segments.count();
+        for _ in 0..SCAN_HEADERS.min(count) {
+            let id = SegmentId(self.scan as u32);
+            self.scan = (self.scan + 1) % count;
+            self.scanned = (self.scanned + 1).min(count);
+            let header = store.segments.header(id);
+            if header.state() != State::Sealed {
+                continue;
+            }
+            let why = if header.sequence() < store.flushed_before(header.namespace()) {
+                Some(Why::Flush)
+            } else if header.is_past(now) || header.live_items() == 0 {
+                Some(Why::Expire)
+            } else if header.dead_bytes() as usize * 2 > store.segments.segment_bytes()
+                && store.segments.free_count() > 0
+            {
+                Some(Why::Compact)
+            } else {
+                None
+            };
+            // A segment that was sealed since the queues were collected is not in one yet; the next slice has it.
+            if let Some(why) = why
+                && self.queues.leave(store, id)
+            {
+                self.scanned = 0;
+                return Some((id, why));
+            }
+        }
+        None
+    }
+
+    fn begin_drain(&mut self, store: &Store, id: SegmentId, why: Why) {
+        let header = store.segments.header(id);
+        header.go(State::Draining);
+        store.background.drained[why.number()].fetch_add(1, Relaxed);
+        self.drain = Some(Drain::of(id, header, why));
+    }
+
+    /// Steps the epoch and frees what nobody can read any more.
+    fn reclaim(&mut self, store: &Store) {
+        if self.limbo.is_empty() {
+            return;
+        }
+        store.epochs.try_advance();
+        let epoch = store.epochs.now();
+        self.limbo.retain(|(id, unlinked)| {
+            let header = store.segments.header(*id);
+            let readable = unlinked + 2 > epoch || header.pins.load(std::sync::atomic::Ordering::Acquire) != 0;
+            if !readable {
+                header.free();
+                store.segments.push_free(*id);
+                Self::counters(store).segments_freed.add(1);
+            }
+            readable
+        });
+    }
+
+    fn publish_gauges(&self, store: &Store) {
+        let gauges = &store.background;
+        gauges.small_segments.store(self.queues.small as u64, Relaxed);
+        gauges.main_segments.store(self.queues.main as u64, Relaxed);
+        gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);
+        gauges.withheld_segments.store(self.withheld as u64, Relaxed);
+    }
+
+    fn totals(store: &Store) -> Totals {
+        let mut totals = Totals::default();
+        for block in &store.counters {
+            totals.add(block);
+        }
+        totals
+    }
+}
+
+/// A growth of the index makes room for itself a few segments at a time.
+const FREE_AHEAD: usize = 4;
+
+fn other(queue: Queue) -> Queue {
+    match queue {
+        Queue::Small => Queue::Main,
+        Queue::Main => Queue::Small,
+    }
+}

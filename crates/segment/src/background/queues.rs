@@ -1,0 +1,82 @@
+//! The two eviction queues, first in first out.
+
+use std::collections::VecDeque;
+
+use crate::header::{Queue, State};
+use crate::segments::SegmentId;
+use crate::store::Store;
+
+/// Sealed segments in the order of their sealing. An entry names one life of a segment by its sequence; a segment
+/// that left early (expired, flushed, compacted) leaves an entry that is skipped when its turn comes.
+#[derive(Debug)]
+pub(super) struct Queues {
+    entries: [VecDeque<(SegmentId, u64)>; 2],
+    /// The sequence under which each segment is queued; 0: it is not.
+    queued: Box<[u64]>,
+    collected: Vec<SegmentId>,
+    /// Segments in the small queue.
+    pub(super) small: usize,
+    /// Segments in the main queue.
+    pub(super) main: usize,
+}
+
+impl Queues {
+    pub(super) fn new(segments: usize) -> Self {
+        let room = || VecDeque::with_capacity(2 * segments + 1);
+        Self {
+            entries: [room(), room()],
+            queued: vec![0; segments].into_boxed_slice(),
+            collected: Vec::with_capacity(segments),
+            small: 0,
+            main: 0,
+        }
+    }
+
+    /// Takes in what the lanes (and the background itself) sealed since the last call.
+    pub(super) fn collect_sealed(&mut self, store: &Store) {
+        while let Some(id) = store.segments.pop_sealed() {
+            self.collected.push(id);
+        }
+        while let Some(id) = self.collected.pop() {
+            let header = store.segments.header(id);
+            let queue = header.queue();
+            self.queued[id.0 as usize] = header.sequence();
+            *self.count(queue) += 1;
+            let entries = &mut self.entries[queue as usize];
+            if entries.len() >= 2 * self.queued.len() {
+                let queued = &self.queued;
+                entries.retain(|(id, sequence)| queued[id.0 as usize] == *sequence);
+            }
+            entries.push_back((id, header.sequence()));
+        }
+    }
+
+    fn count(&mut self, queue: Queue) -> &mut usize {
+        match queue {
+            Queue::Small => &mut self.small,
+            Queue::Main => &mut self.main,
+        }
+    }
+
+    /// Takes a segment out of its queue; false if it is not in one.
+    pub(super) fn leave(&mut self, store: &Store, id: SegmentId) -> bool {
+        let header = store.segments.header(id);
+        let queued = self.queued[id.0 as usize] == header.sequence();
+        if queued {
+            debug_assert!(header.state() == State::Sealed);
+            self.queued[id.0 as usize] = 0;
+            *self.count(header.queue()) -= 1;
+        }
+        queued
+    }
+
+    /// The oldest segment of a queue.
+    pub(super) fn pop(&mut self, store: &Store, queue: Queue) -> Option<SegmentId> {
+        while let Some((id, sequence)) = self.entries[queue as usize].pop_front() {
+            if self.queued[id.0 as usize] == sequence && self.leave(store, id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,205 @@
+//! What a store is made of, computed once from the memory that it may use.
+
+use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
+use crate::item::KEY_BYTES_MAX;
+use crate::slot::HEAP_BYTES_MAX;
+
+/// How a store is made.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Segments, their headers and the index together, in bytes. A promise: the store never uses more.
+    pub memory_bytes: u64,
+    /// A power of two; `None` chooses 1 MiB, less for small memories.
+    pub segment_bytes: Option<u32>,
+    /// Key and value of one item, in bytes.
+    pub item_bytes_max: u64,
+    /// How many threads will open a lane.
+    pub lanes_max: usize,
+    /// Makes the places of keys unpredictable.
+    pub hash_seed: u64,
+    /// Ask for huge pages.
+    pub huge_pages: bool,
+}
+
+/// Why a store cannot be made.
+#[derive(Debug)]
+pub enum StartError {
+    /// The memory is too small for the segments that lanes, classes and the reserve need.
+    MemoryTooSmall {
+        /// What was asked for, in bytes.
+        memory_bytes: u64,
+        /// What it has to be at least, in bytes.
+        least_bytes: u64,
+    },
+    /// The memory is larger than the index can name.
+    MemoryTooLarge {
+        /// The largest heap, in bytes.
+        most_bytes: u64,
+    },
+    /// Not a power of two, or outside 1 KiB ..= 1 MiB.
+    SegmentBytes(u32),
+    /// An item would not fit into half of the memory, or is longer than a length field can say.
+    ItemTooLarge {
+        /// The largest item maximum for this memory, in bytes.
+        most_bytes: u64,
+    },
+    /// The operating system refused the address space.
+    Map(std::io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::MemoryTooSmall { memory_bytes, least_bytes } => {
+                write!(f, "memory of {memory_bytes} bytes is too small: give at least {least_bytes} bytes")
+            }
+            Self::MemoryTooLarge { most_bytes } => {
+                write!(f, "memory is more than the index can name: give at most {most_bytes} bytes")
+            }
+            Self::SegmentBytes(bytes) => {
+                write!(f, "a segment of {bytes} bytes: give a power of two from 1 KiB to 1 MiB")
+            }
+            Self::ItemTooLarge { most_bytes } => {
+                write!(f, "the item maximum is more than this memory allows: give at most {most_bytes} bytes")
+            }
+            Self::Map(error) => {
+                write!(f, "the memory could not be reserved ({error}): raise `ulimit -v` or ask for less")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+const SEGMENT_BYTES_MAX: u32 = 1 << 20;
+const SEGMENT_BYTES_MIN: u32 = 1 << 10;
+/// A small memory is cut into about this many segments, so that open ones waste little of it.
+const SEGMENTS_WANTED: u64 = 1024;
+const SEGMENT_BYTES_SMALL: u64 = 64 << 10;
+const SEGMENTS_MIN: u64 = 16;
+/// The index begins with a slot for every item of this many bytes, and grows from there.
+const START_ITEM_BYTES: u64 = 512;
+/// One header, in bytes.
+const HEADER_BYTES: u64 = 128;
+
+/// The sizes that follow from a [`StoreConfig`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) memory_bytes: u64,
+    pub(crate) segment_bytes: usize,
+    pub(crate) segment_shift: u32,
+    /// How many segments there are while the index has its first size.
+    pub(crate) segments: usize,
+    pub(crate) groups_start: usize,
+    pub(crate) groups_max: usize,
+    /// The largest item that is stored whole, header included; above it, pieces.
+    pub(crate) item_whole_max: usize,
+    /// A piece's value, in bytes.
+    pub(crate) piece_bytes: usize,
+    pub(crate) item_bytes_max: u64,
+    /// The background keeps at least this many segments free: 2 %.
+    pub(crate) free_low: usize,
+    /// The last free segments, which only the background may take: relocation frees more than it uses.
+    pub(crate) free_reserve: usize,
+    /// Open segments a lane may have; the background's count is the same.
+    pub(crate) open_max: usize,
+}
+
+impl Geometry {
+    pub(crate) fn of(config: &StoreConfig) -> Result<Self, StartError> {
+        let memory = config.memory_bytes;
+        let segment_bytes = match config.segment_bytes {
+            Some(bytes) if bytes.is_power_of_two() && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) => bytes,
+            Some(bytes) => return Err(StartError::SegmentBytes(bytes)),
+            None => {
+                let wanted = (memory / SEGMENTS_WANTED).clamp(SEGMENT_BYTES_SMALL, u64::from(SEGMENT_BYTES_MAX));
+                1 << wanted.ilog2()
+            }
+        } as u64;
+        let groups_start = (memory / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1);
+        let fixed = groups_start * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
+        let each = segment_bytes + HEADER_BYTES;
+        let segments = memory.saturating_sub(fixed) / each;
+        let least = (SEGMENTS_MIN + 4 * config.lanes_max as u64) * each;
+        if segments * each < least {
+            let least_bytes = (least + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64;
+            return Err(StartError::MemoryTooSmall { memory_bytes: memory, least_bytes });
+        }
+        if segments * segment_bytes > HEAP_BYTES_MAX {
+            return Err(StartError::MemoryTooLarge { most_bytes: HEAP_BYTES_MAX });
+        }
+        let item_most = (segments * segment_bytes / 2).min(u64::from(u32::MAX));
+        if config.item_bytes_max > item_most {
+            return Err(StartError::ItemTooLarge { most_bytes: item_most });
+        }
+        let (segments, item_whole_max) = (segments as usize, segment_bytes as usize / 8);
+        let free_reserve = 2 + segments / 200;
+        Ok(Self {
+            memory_bytes: memory,
+            segment_bytes: segment_bytes as usize,
+            segment_shift: segment_bytes.trailing_zeros(),
+            segments,
+            groups_start: groups_start as usize,
+            groups_max: (memory as usize / GROUP_BYTES).max(groups_start as usize + 1),
+            item_whole_max,
+            piece_bytes: item_whole_max - PIECE_OVERHEAD,
+            item_bytes_max: config.item_bytes_max,
+            free_low: (segments / 50).max(free_reserve + config.lanes_max + 1),
+            free_reserve,
+            open_max: (segments / 10 / (config.lanes_max + 1)).clamp(1, OPEN_MAX),
+        })
+    }
+}
+
+/// Open segments in one table at most: every class of a namespace and a few more.
+pub(crate) const OPEN_MAX: usize = 64;
+/// Header, extended lengths, expiry and hidden key of a piece, rounded up.
+const PIECE_OVERHEAD: usize = 40;
+
+const _: () = assert!(KEY_BYTES_MAX < SEGMENT_BYTES_MAX as usize / 8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(memory_bytes: u64, lanes_max: usize) -> StoreConfig {
+        StoreConfig {
+            memory_bytes,
+            segment_bytes: None,
+            item_bytes_max: 1 << 20,
+            lanes_max,
+            hash_seed: 1,
+            huge_pages: false,
+        }
+    }
+
+    #[test]
+    fn segments_are_1_mib_and_smaller_for_small_memories() {
+        let of = |mib: u64| Geometry::of(&config(mib << 20, 2)).expect("geometry");
+        assert_eq!(of(4096).segment_bytes, 1 << 20);
+        assert_eq!(of(512).segment_bytes, 512 << 10);
+        assert_eq!(of(64).segment_bytes, 64 << 10);
+        assert!(of(64).open_max >= 24, "two workers open every class of one namespace on 64 MiB");
+        let g = of(64);
+        let index = (g.groups_start * GROUP_BYTES) as u64;
+        assert!(g.segments as u64 * (g.segment_bytes as u64 + HEADER_BYTES) + index <= g.memory_bytes);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_size_that_can() {
+        match Geometry::of(&config(1 << 20, 2)) {
+            Err(StartError::MemoryTooSmall { least_bytes, .. }) => {
+                let mut again = config(least_bytes, 2);
+                again.item_bytes_max = 1000;
+                assert!(Geometry::of(&again).is_ok(), "the size that the error names is enough");
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut big = config(64 << 20, 2);
+        big.item_bytes_max = 1 << 30;
+        assert!(matches!(Geometry::of(&big), Err(StartError::ItemTooLarge { .. })));
+        let mut odd = config(64 << 20, 2);
+        odd.segment_bytes = Some(3000);
+        assert!(matches!(Geometry::of(&odd), Err(StartError::SegmentBytes(3000))));
+    }
+}

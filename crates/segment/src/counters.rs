@@ -1,0 +1,74 @@
+//! Counters: one block for each thread, written by it alone and summed on read.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with a single writer: a plain load and store, no locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline(always)]
+    pub(crate) fn add(&self, by: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(by), Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One thread's block.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct Counters { $($(#[$doc])* pub(crate) $name: Counter,)* }
+
+        /// The blocks of all threads, summed.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Totals { $($(#[$doc])* pub(crate) $name: u64,)* }
+
+        impl Totals {
+            pub(crate) fn add(&mut self, block: &Counters) {
+                $(self.$name = self.$name.wrapping_add(block.$name.read());)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Items published.
+    items_added,
+    /// Items that died, whatever the cause.
+    items_removed,
+    /// Bytes of items published, header and padding included.
+    bytes_added,
+    /// Bytes of items that died.
+    bytes_removed,
+    /// Items evicted to make room for others.
+    evicted,
+    /// Of those, items that were never read.
+    evicted_unread,
+    /// Of those, items that lost their index slot to a newer one.
+    evicted_by_index,
+    /// Items whose time had come, removed by the background or replaced.
+    expired,
+    /// Items that a flush ended, removed.
+    flushed,
+    /// Items copied to another segment.
+    relocated,
+    /// Index slots displaced to their other index bucket.
+    displaced,
+    /// New items whose ghost was found.
+    ghost_hits,
+    /// Operations that had to be parked.
+    parked,
+    /// Reads that found an item past its time.
+    read_expired,
+    /// Reads that found an item ended by a flush.
+    read_flushed,
+    /// Segments that went back to the free list.
+    segments_freed,
+    /// Large values that lost a piece.
+    large_broken,
+}

@@ -1,0 +1,216 @@
+//! New items: bytes first, without a lock; then the slot, under it.
+//!
+//! ```text
+//!   draft     reserve space, write header with DEAD, fields, key, value
+//!   lock      the stripe of the key's group (or give the space back and park)
+//!   decide    look again: is what the draft was made for still so?
+//!   publish   store the slot, clear DEAD of the new, set DEAD of the old
+//!   unlock, and only then reply
+//! ```
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::counters::Counters;
+use crate::header::Queue;
+use crate::index::Locked;
+use crate::item::{CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, Kind, Layout, META, NUM, needs_align8};
+use crate::key::Key;
+use crate::op::{Expire, LargeRef, OpError};
+use crate::open::{OpenTable, Want};
+use crate::raw::Reserved;
+use crate::slot::Slot;
+use crate::store::{Ended, Seen, Store, large_ref};
+use crate::ttl;
+
+/// A value to be written: two parts end to end, or a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'v> {
+    Bytes(&'v [u8], &'v [u8]),
+    Number(u64),
+}
+
+/// All of a new item but its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan<'v> {
+    pub(crate) kind: Kind,
+    pub(crate) content: Content<'v>,
+    pub(crate) client_flags: u32,
+    pub(crate) expire: Expire,
+    /// A token of its own; without one, the item's place is its token.
+    pub(crate) token: Option<u64>,
+    /// A client knows the token, so it has to be kept exact.
+    pub(crate) taken: bool,
+    pub(crate) meta: Option<u32>,
+    pub(crate) queue: Queue,
+}
+
+/// A new item that no slot names yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) layout: Layout,
+    pub(crate) reserved: Reserved,
+}
+
+/// A large value that has lost its head: its pieces are to be removed once the lock is let go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Orphan {
+    pub(crate) namespace: u8,
+    pub(crate) large: LargeRef,
+}
+
+impl Draft {
+    pub(crate) fn address(&self) -> usize {
+        self.reserved.offset()
+    }
+}
+
+impl Plan<'_> {
+    /// The object that this item is the head of.
+    pub(crate) fn object(&self) -> Option<u64> {
+        match (self.kind, self.content) {
+            (Kind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
+            _ => None,
+        }
+    }
+
+    /// Where everything will stand.
+    pub(crate) fn layout(&self, key_len: usize) -> Layout {
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        let bits = bit(self.client_flags != 0, CLIENT_FLAGS)
+            | bit(self.expire != Expire::Never, EXPIRY)
+            | bit(self.token.is_some(), CAS_FIELD)
+            | bit(self.taken || self.token.is_some(), CAS_TAKEN)
+            | bit(self.meta.is_some(), META)
+            | bit(matches!(self.content, Content::Number(_)), NUM);
+        let value_len = match self.content {
+            Content::Bytes(a, b) => a.len() + b.len(),
+            Content::Number(_) => 8,
+        };
+        Layout::plan(self.kind, bits, key_len, value_len)
+    }
+}
+
+impl Store {
+    /// Writes a new item into space of its own.
+    pub(crate) fn draft(
+        &self,
+        open: &mut OpenTable,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        now: UnixMillis,
+    ) -> Result<Draft, OpError> {
+        let layout = plan.layout(key.bytes.len());
+        let want = Want {
+            namespace: key.namespace,
+            class: ttl::class_of(plan.expire, now),
+            queue: plan.queue,
+            size: layout.size,
+            align8: needs_align8(layout.header),
+        };
+        let mut reserved = open.reserve(self, want, now)?;
+        let (heap, address) = (&self.segments.heap, reserved.offset());
+        let segment = self.segments.header_of(address);
+        layout.write_front(heap, &reserved, plan.client_flags);
+        if let Expire::At(at) = plan.expire {
+            let relative = ttl::relative(segment.class(), segment.created(), at);
+            layout.expiry(heap, address).store(relative, Relaxed);
+            segment.note_expiry(ttl::absolute(segment.class(), segment.created(), relative).0);
+        } else {
+            segment.note_expiry(u64::MAX);
+        }
+        if let Some(token) = plan.token {
+            layout.cas_field(heap, address).store(token, Relaxed);
+        }
+        if let Some(meta) = plan.meta {
+            layout.meta(heap, address).store(meta, Relaxed);
+        }
+        layout.write_key(heap, &mut reserved, key.bytes);
+        match plan.content {
+            Content::Bytes(a, b) => {
+                layout.write_value(heap, &mut reserved, 0, a);
+                layout.write_value(heap, &mut reserved, a.len(), b);
+            }
+            Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
+        }
+        Ok(Draft { layout, reserved })
+    }
+
+    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock. Gives back the
+    /// large value that lost its head, whose pieces the caller removes after the lock.
+    pub(crate) fn publish(
+        &self,
+        locked: &Locked<'_>,
+        counters: &Counters,
+        key: &Key<'_>,
+        draft: Draft,
+        old: Option<&Seen<'_>>,
+        freq: Option<u64>,
+    ) -> Option<Orphan> {
+        let address = draft.address();
+        let header = self.segments.header_of(address);
+        let slot = |freq| Slot::item(key.hash.tag(), freq, header.slot_generation(), address);
+        header.items.store(header.items.load(Relaxed) + 1, Release);
+        counters.items_added.add(1);
+        counters.bytes_added.add(draft.layout.size as u64);
+        let orphan = match old {
+            Some(old) => {
+                locked.replace(old.word, old.slot, slot(freq.unwrap_or(0)), freq.is_none());
+                self.undead(&draft);
+                self.kill(counters, old.address, &old.layout)
+            }
+            None => {
+                let room = locked.room();
+                counters.ghost_hits.add(u64::from(room.ghost));
+                counters.displaced.add(u64::from(room.displaced));
+                let first = if room.ghost { GHOST_FREQ } else { 0 };
+                locked.replace(room.word, room.holds, slot(freq.unwrap_or(first)), false);
+                self.undead(&draft);
+                room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
+            }
+        };
+        drop(draft);
+        orphan
+    }
+
+    fn undead(&self, draft: &Draft) {
+        // A plain store: whoever changes a header holds the stripe lock.
+        self.segments.heap.word32(draft.address()).store(draft.layout.header & !DEAD, Release);
+    }
+
+    /// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
+    pub(crate) fn kill(&self, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
+        let before = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+        debug_assert!(before & DEAD == 0, "an item dies once");
+        self.segments.header_of(address).note_dead(layout.size);
+        counters.items_removed.add(1);
+        counters.bytes_removed.add(layout.size as u64);
+        (layout.kind() == Some(Kind::Head)).then(|| Orphan {
+            namespace: self.segments.header_of(address).namespace(),
+            large: large_ref(layout.value(&self.segments.heap, address)),
+        })
+    }
+
+    /// An item that lost its slot to another key.
+    pub(crate) fn evict_slot(&self, counters: &Counters, slot: Slot) -> Option<Orphan> {
+        let address = slot.address();
+        let layout = Layout::read(&self.segments.heap, address);
+        counters.evicted.add(1);
+        counters.evicted_by_index.add(1);
+        counters.evicted_unread.add(u64::from(slot.freq() == 0));
+        self.kill(counters, address, &layout)
+    }
+
+    /// Counts why an item that is being replaced or removed had ended already, if it had.
+    pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) {
+        match seen.and_then(|s| self.ended(s, now)) {
+            Some(Ended::Expired) => counters.expired.add(1),
+            Some(Ended::Flushed) => counters.flushed.add(1),
+            None => {}
+        }
+    }
+}
+
+/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends.
+pub(crate) const GHOST_FREQ: u64 = crate::background::PROMOTE_FREQ;

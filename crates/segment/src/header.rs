@@ -1,0 +1,239 @@
+//! A segment's header: 128 bytes in an array of their own, so that a reader's checks touch one cold line and a
+//! writer's counts another.
+//!
+//! ```text
+//!  cold line (set when the segment is opened, read by every get)     hot line (changed while items come and die)
+//! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
+//! | state   | generation | sequence | created | class | link  |     | write offset | dead bytes | dead items | pins |
+//! |         | 24 bits    | u64      | ms      | queue |       |     | items        |            |            |      |
+//! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
+//! ```
+//!
+//! States:
+//!
+//! ```text
+//!             open                 seal                  walk                 all slots cleared
+//!   Free ------------->  Open  ------------>  Sealed  ---------->  Draining  ------------------>  Limbo
+//!   ^  ^                                                                                           |
+//!   |  +--- two epochs later, no pins: generation + 1 ---------------------------------------------+
+//!   |
+//!   +---> Withheld (memory given to the index) ---> Free
+//! ```
+//!
+//! Deliberately missing: Sealed -> Open (a sealed segment is never written again), Draining -> Sealed (a walk always
+//! ends in Limbo), anything -> Free but Limbo and Withheld.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::raw::{Word32, Word64};
+use crate::slot::slot_generation;
+
+/// Where a segment is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Nothing in it; on the free list.
+    Free = 0,
+    /// One lane appends to it.
+    Open = 1,
+    /// Full or old; in an eviction queue.
+    Sealed = 2,
+    /// The background walks it and clears its slots.
+    Draining = 3,
+    /// No slot names it; readers of two epochs and pins may still.
+    Limbo = 4,
+    /// Its memory was given back; not on the free list.
+    Withheld = 5,
+}
+
+/// Every state, in the order of its number.
+pub(crate) const STATES: [State; 6] =
+    [State::Free, State::Open, State::Sealed, State::Draining, State::Limbo, State::Withheld];
+
+/// The edges of the picture, and no others.
+pub(crate) fn can(from: State, to: State) -> bool {
+    use State::{Draining, Free, Limbo, Open, Sealed, Withheld};
+    matches!(
+        (from, to),
+        (Free, Open | Withheld)
+            | (Open, Sealed)
+            | (Sealed, Draining)
+            | (Draining, Limbo)
+            | (Limbo, Free)
+            | (Withheld, Free)
+    )
+}
+
+/// Which eviction queue a segment is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// New items: first in, first out, and the few that were read again move on.
+    Small = 0,
+    /// Items that proved themselves.
+    Main = 1,
+}
+
+/// One segment's header.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct SegmentHeader {
+    state: Word32,
+    generation: Word32,
+    sequence: Word64,
+    created_ms: Word64,
+    /// class | namespace << 8 | queue << 16
+    kind: Word32,
+    /// The next segment of the free list or the sealed list, as id + 1; 0 ends a list.
+    pub(crate) link: Word32,
+    /// The latest expiry of its items, absolute; `u64::MAX` if one never ends.
+    latest_ms: Word64,
+    cold_pad: [Word64; 3],
+    /// Bytes handed out, from the segment's start.
+    pub(crate) written: Word32,
+    /// Items published in it, ever since it was opened; written by its owner alone.
+    pub(crate) items: Word32,
+    /// Of those, how many are dead.
+    dead_items: Word32,
+    /// Bytes of dead items and fillers.
+    dead_bytes: Word32,
+    /// Readers that hold bytes of it beyond their epoch.
+    pub(crate) pins: Word32,
+    hot_pad: [Word32; 11],
+}
+
+const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
+
+impl SegmentHeader {
+    pub(crate) fn state(&self) -> State {
+        STATES[self.state.load(Acquire) as usize]
+    }
+
+    /// Moves along an edge of the picture; panics on one that is not there.
+    pub(crate) fn go(&self, to: State) {
+        let from = self.state();
+        assert!(can(from, to), "a segment cannot go from {from:?} to {to:?}");
+        self.state.store(to as u32, Release);
+    }
+
+    /// Free -> Open, with a sequence that was never used before.
+    pub(crate) fn open(&self, sequence: u64, created: UnixMillis, class: u8, namespace: u8, queue: Queue) {
+        assert!(self.written.load(Relaxed) == 0 && self.pins.load(Relaxed) == 0, "a free segment is empty");
+        self.sequence.store(sequence, Relaxed);
+        self.created_ms.store(created.0, Relaxed);
+        self.kind.store(u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16, Relaxed);
+        self.latest_ms.store(0, Relaxed);
+        self.go(State::Open);
+    }
+
+    /// Limbo -> Free: the next life has another generation.
+    pub(crate) fn free(&self) {
+        assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");
+        for word in [&self.written, &self.items, &self.dead_items, &self.dead_bytes] {
+            word.store(0, Relaxed);
+        }
+        self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
+        self.go(State::Free);
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot_generation(&self) -> u16 {
+        slot_generation(self.generation.load(Relaxed))
+    }
+
+    /// Unlike any other life of any segment.
+    #[inline(always)]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence.load(Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn created(&self) -> UnixMillis {
+        UnixMillis(self.created_ms.load(Relaxed))
+    }
+
+    #[inline(always)]
+    pub(crate) fn class(&self) -> u8 {
+        self.kind.load(Relaxed) as u8
+    }
+
+    #[inline(always)]
+    pub(crate) fn namespace(&self) -> u8 {
+        (self.kind.load(Relaxed) >> 8) as u8
+    }
+
+    pub(crate) fn queue(&self) -> Queue {
+        if self.kind.load(Relaxed) >> 16 == 0 { Queue::Small } else { Queue::Main }
+    }
+
+    /// Notes that an item ending at `at_ms` (`u64::MAX`: never) lives here.
+    pub(crate) fn note_expiry(&self, at_ms: u64) {
+        if self.latest_ms.load(Relaxed) < at_ms {
+            self.latest_ms.fetch_max(at_ms, Relaxed);
+        }
+    }
+
+    /// Every item in it has ended.
+    pub(crate) fn is_past(&self, now: UnixMillis) -> bool {
+        self.latest_ms.load(Relaxed) <= now.0
+    }
+
+    /// One item of `bytes` died. Called once for each item, under its stripe lock.
+    pub(crate) fn note_dead(&self, bytes: usize) {
+        self.dead_bytes.fetch_add(bytes as u32, Relaxed);
+        self.dead_items.fetch_add(1, Relaxed);
+    }
+
+    /// Bytes that never were an item: a filler, or a reservation that was given up.
+    pub(crate) fn note_waste(&self, bytes: usize) {
+        self.dead_bytes.fetch_add(bytes as u32, Relaxed);
+    }
+
+    pub(crate) fn dead_bytes(&self) -> u32 {
+        self.dead_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn live_items(&self) -> u32 {
+        // Read dead first: an item is counted as published before it can be counted as dead.
+        let dead = self.dead_items.load(Acquire);
+        self.items.load(Acquire).saturating_sub(dead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_picture_of_the_states_is_what_can_says() {
+        // Each line of the picture above, from, to.
+        let edges = [(0, 1), (0, 5), (1, 2), (2, 3), (3, 4), (4, 0), (5, 0)];
+        for from in STATES {
+            for to in STATES {
+                assert_eq!(can(from, to), edges.contains(&(from as u32, to as u32)), "{from:?} -> {to:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot go from Free to Sealed")]
+    fn an_edge_that_is_not_drawn_is_refused() {
+        SegmentHeader::default().go(State::Sealed);
+    }
+
+    #[test]
+    fn a_new_life_has_another_generation_and_no_counts() {
+        let header = SegmentHeader::default();
+        let before = header.slot_generation();
+        header.open(9, UnixMillis(5), 3, 2, Queue::Main);
+        header.written.store(100, Relaxed);
+        assert_eq!((header.class(), header.namespace(), header.queue()), (3, 2, Queue::Main));
+        for state in [State::Sealed, State::Draining, State::Limbo] {
+            header.go(state);
+        }
+        header.free();
+        assert_ne!(header.slot_generation(), before);
+        assert_eq!(header.written.load(Relaxed), 0);
+    }
+}

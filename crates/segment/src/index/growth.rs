@@ -1,0 +1,251 @@
+//! Growth of the index in place, a group at a time, while it is read and written.
+//!
+//! The number of groups goes from G to G' (at most twice G). A key of old group `i` belongs to new group
+//! `group hash * G' >> 32`, which is never below `i`. So the groups are split from the last one down: what a new
+//! group's place held before was split already.
+//!
+//! ```text
+//!                      cursor
+//!   old  [ 0 | 1 | 2 | 3 ]  4 | 5  |            groups >= cursor: split; look at the new place only
+//!                      |     \     \            group cursor - 1: being split; look at the old place, then the new
+//!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      groups below: look at the old place only
+//! ```
+//!
+//! One word says it all: `growing 1 | old groups 31 | cursor 32`. With no growth under way the cursor stands at the
+//! number of groups. A reader that missed compares the word with the one it began with.
+//!
+//! A split holds the stripe locks of the old group and of the new ones, taken in order of their numbers, so no writer
+//! is in any of them; keys are hashed before, without a lock.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, Place, STRIPES, StripeGuard, other_bucket};
+use crate::raw::Word64;
+use crate::slot::Slot;
+
+/// The growth word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth(pub(crate) u64);
+
+impl Growth {
+    pub(crate) fn still(groups: usize) -> Self {
+        Self((groups as u64) << 32 | groups as u64)
+    }
+
+    fn growing(groups: usize, cursor: usize) -> Self {
+        Self(1 << 63 | (groups as u64) << 32 | cursor as u64)
+    }
+
+    #[inline(always)]
+    fn is_growing(self) -> bool {
+        self.0 >> 63 == 1
+    }
+
+    #[inline(always)]
+    fn groups(self) -> usize {
+        (self.0 >> 32) as usize & 0x7fff_ffff
+    }
+
+    #[inline(always)]
+    fn cursor(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+#[inline(always)]
+fn group_of(group_hash: u32, groups: usize) -> usize {
+    (u64::from(group_hash) * groups as u64 >> 32) as usize
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// Room to hash one group's keys before its locks are taken.
+#[derive(Debug)]
+pub(crate) struct SplitScratch {
+    hashed: Box<[(Slot, u32)]>,
+    /// Items of the last split that found no slot in their new group. The caller counts them as evicted.
+    pub(crate) dropped: Vec<Slot>,
+}
+
+impl SplitScratch {
+    pub(crate) fn new() -> Self {
+        Self {
+            hashed: vec![(Slot::EMPTY, 0); GROUP_SLOTS].into_boxed_slice(),
+            dropped: Vec::with_capacity(GROUP_SLOTS),
+        }
+    }
+}
+
+impl Index {
+    #[inline(always)]
+    pub(super) fn place(&self, growth: Growth, hash: Hash) -> Place {
+        let group = group_of(hash.group_hash(), growth.groups());
+        if !growth.is_growing() || group + 1 < growth.cursor() {
+            return Place { group, then: None };
+        }
+        let next = group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize);
+        if group >= growth.cursor() {
+            Place { group: next, then: None }
+        } else {
+            Place { group, then: (next != group).then_some(next) }
+        }
+    }
+
+    /// The group that a writer has to lock: a group that is about to be split counts as old until it is split.
+    #[inline(always)]
+    pub(super) fn write_group(&self, hash: Hash) -> usize {
+        self.place(Growth(self.growth.load(Acquire)), hash).group
+    }
+
+    /// How many groups hold items (the old number while growing).
+    pub(crate) fn groups(&self) -> usize {
+        Growth(self.growth.load(Acquire)).groups()
+    }
+
+    /// How many groups there are or will be when the growth that is under way is complete.
+    pub(crate) fn groups_next(&self) -> usize {
+        self.groups_next.load(Acquire) as usize
+    }
+
+    pub(crate) fn is_growing(&self) -> bool {
+        Growth(self.growth.load(Acquire)).is_growing()
+    }
+
+    /// Begins a growth to `to` groups. Only the background calls it, and only while none is under way.
+    pub(crate) fn begin_growth(&self, to: usize) {
+        let growth = Growth(self.growth.load(Acquire));
+        let groups = growth.groups();
+        assert!(!growth.is_growing() && to > groups && to <= groups * 2, "growth from {groups} to {to}");
+        self.groups_next.store(to as u32, Release);
+        self.growth.store(Growth::growing(groups, groups).0, Release);
+    }
+
+    /// Splits the next group; true when the growth is complete. `group_hash_of` gives the group hash of an item's key.
+    /// `None`: a lock was not had; nothing was done, try again.
+    pub(crate) fn split_next(&self, scratch: &mut SplitScratch, group_hash_of: impl Fn(Slot) -> u32) -> Option<bool> {
+        let growth = Growth(self.growth.load(Acquire));
+        debug_assert!(growth.is_growing());
+        let (old, to) = (growth.cursor() - 1, self.groups_next());
+        for (i, (_, slot)) in self.group_words(old).enumerate() {
+            let group_hash = if slot.is_item() { group_hash_of(slot) } else { 0 };
+            scratch.hashed[i] = (slot, group_hash);
+        }
+        let _guards = self.lock_split(old, growth.groups(), to)?;
+        scratch.dropped.clear();
+        for i in 0..GROUP_SLOTS {
+            let word = self.slot_word(old, i);
+            let slot = Slot(word.load(Acquire));
+            if slot == Slot::EMPTY {
+                continue;
+            }
+            let group_hash = match scratch.hashed[i] {
+                _ if slot.is_ghost() => slot.ghost_group_hash(),
+                (hashed, group_hash) if hashed.same_item(slot) => group_hash,
+                _ => group_hash_of(slot),
+            };
+            let group = group_of(group_hash, to);
+            debug_assert!(group >= old, "a key never moves down");
+            if group != old {
+                scratch.dropped.extend(self.move_slot(word, slot, group, i / BUCKET_SLOTS));
+            }
+        }
+        let done = old == 0;
+        let next = if done { Growth::still(to) } else { Growth::growing(growth.groups(), old) };
+        self.growth.store(next.0, Release);
+        Some(done)
+    }
+
+    /// Copies the slot to the same index bucket (or its other one) of the new group, then clears it here. An item that
+    /// finds both full is given back.
+    fn move_slot(&self, word: &Word64, slot: Slot, group: usize, bucket: usize) -> Option<Slot> {
+        let place = [bucket, other_bucket(bucket, slot.tag())]
+            .into_iter()
+            .flat_map(|b| &self.bucket(group, b).slots)
+            .find(|to| {
+                let held = Slot(to.load(Acquire));
+                held == Slot::EMPTY || (slot.is_item() && held.is_ghost())
+            });
+        let mut seen = slot;
+        loop {
+            if let Some(to) = place {
+                to.store(seen.0, Release);
+            }
+            match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
+                Ok(_) => break,
+                Err(bumped) => seen = Slot(bumped),
+            }
+        }
+        (place.is_none() && slot.is_item()).then_some(seen)
+    }
+
+    /// Locks the stripes of an old group and of every new group that its keys can go to.
+    fn lock_split(&self, old: usize, groups: usize, to: usize) -> Option<[Option<StripeGuard<'_>>; 4]> {
+        let first = old * to / groups;
+        let last = ((old + 1) * to - 1) / groups;
+        assert!(last - first < 3, "a growth at most doubles the groups");
+        let mut stripes = [old % STRIPES, first % STRIPES, (first + 1).min(last) % STRIPES, last % STRIPES];
+        stripes.sort_unstable();
+        let mut guards = [const { None }; 4];
+        for (i, stripe) in stripes.into_iter().enumerate() {
+            if i > 0 && stripes[i - 1] == stripe {
+                continue;
+            }
+            guards[i] = Some(self.try_lock_group(stripe)?);
+        }
+        Some(guards)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_never_moves_to_a_lower_group_and_never_past_the_locked_ones() {
+        for (groups, to) in [(1, 2), (3, 4), (8, 9), (9, 10), (64, 72), (1000, 1125), (7, 14)] {
+            for step in 0..20_000u64 {
+                let hash = (step * 0xffff_ffff / 19_999) as u32;
+                let (old, new) = (group_of(hash, groups), group_of(hash, to));
+                assert!(new >= old);
+                assert!(new >= old * to / groups && new <= ((old + 1) * to - 1) / groups, "{groups}->{to} {hash}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_is_found_at_every_step_of_a_growth() {
+        let index = Index::reserve(8, 18, false).expect("reserve");
+        let hashes: Vec<Hash> = (0..2000u64).map(|i| Hash(base::prng::split_mix(i))).collect();
+        for (i, hash) in hashes.iter().enumerate() {
+            let locked = index.lock(*hash).expect("nobody else locks");
+            let room = locked.room();
+            assert!(!room.holds.is_item(), "eight groups hold two thousand keys");
+            room.word.store(Slot::item(hash.tag(), 0, 1, i * 4).0, Release);
+        }
+        let found = |index: &Index| {
+            hashes
+                .iter()
+                .enumerate()
+                .all(|(i, h)| index.find(*h, |slot| (slot.address() == i * 4).then_some(())).is_some())
+        };
+        let mut scratch = SplitScratch::new();
+        for to in [9, 11, 18] {
+            index.begin_growth(to);
+            loop {
+                assert!(found(&index));
+                let split = index.split_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash());
+                assert!(scratch.dropped.is_empty());
+                if split.expect("nobody else locks") {
+                    break;
+                }
+            }
+            assert!(found(&index) && index.groups() == to && !index.is_growing());
+        }
+        let left = (0..18).flat_map(|g| index.group_words(g)).filter(|(_, s)| s.is_item()).count();
+        assert_eq!(left, hashes.len(), "no slot was left behind or doubled");
+    }
+}

@@ -1,0 +1,309 @@
+//! The index: from a key's hash to the slot that names its item.
+//!
+//! ```text
+//!  hash   63                     32 31        18 17    12 11       0
+//!        +-------------------------+------------+--------+----------+
+//!        |  group hash 32          |            | bucket |   tag    |
+//!        +-------------------------+------------+--------+----------+
+//!  group = group hash * groups >> 32         any number of groups
+//!
+//!  group: 64 index buckets of 8 slots, 4 KiB. A key lives in `bucket` or in `bucket ^ f(tag)` of its group.
+//! ```
+//!
+//! - **Readers take no lock.** They look in both index buckets. A slot that is displaced from one to the other is
+//!   copied first and cleared second, and between the two its stripe's move counter is bumped: a reader that missed
+//!   and sees the counter or the growth word changed looks again.
+//! - **Every change is made under the stripe lock of the group** (4096 stripes, group modulo 4096), which a worker
+//!   tries a bounded number of times and then parks its operation.
+//! - **Growth** raises the number of groups in place, from the last group down: see [`growth`].
+//!
+//! Bounds: the index never allocates; its address space is reserved for the largest number of groups.
+
+pub(crate) mod growth;
+mod room;
+
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+
+use crate::raw::{Array, Word32, Word64};
+use crate::slot::Slot;
+
+/// Slots in an index bucket: one cache line.
+pub(crate) const BUCKET_SLOTS: usize = 8;
+/// Index buckets in a group.
+pub(crate) const GROUP_BUCKETS: usize = 64;
+/// Slots in a group.
+pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
+/// Bytes of a group.
+pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
+/// How many locks share the groups between them.
+const STRIPES: usize = 4096;
+/// How often a worker tries a lock before it parks the operation.
+const LOCK_SPINS: usize = 64;
+
+/// One cache line of slots.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Bucket {
+    slots: [Word64; BUCKET_SLOTS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// What a key's hash says about its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hash(pub(crate) u64);
+
+impl Hash {
+    #[inline(always)]
+    pub(crate) fn group_hash(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn tag(self) -> u16 {
+        (self.0 & 0xfff) as u16
+    }
+
+    #[inline(always)]
+    fn bucket(self) -> usize {
+        (self.0 >> 12) as usize % GROUP_BUCKETS
+    }
+}
+
+/// The other index bucket of a tag: `bucket ^ f(tag)`, its own inverse, never the same one.
+#[inline(always)]
+fn other_bucket(bucket: usize, tag: u16) -> usize {
+    let spread = (u32::from(tag).wrapping_mul(0x9E37_79B1) >> 26) as usize;
+    bucket ^ spread.max(1)
+}
+
+/// One of the locks, and how often a slot under it was displaced.
+#[derive(Debug, Default)]
+struct Stripe {
+    lock: Word32,
+    moves: Word32,
+}
+
+/// The index of one store.
+#[derive(Debug)]
+pub(crate) struct Index {
+    buckets: Array<Bucket>,
+    stripes: Box<[Stripe]>,
+    /// See [`growth::Growth`].
+    growth: Word64,
+    /// The number of groups that a growth leads to. Written only while none is under way.
+    groups_next: Word32,
+}
+
+/// A slot that was found, and what the caller's `matches` made of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'i, T> {
+    pub(crate) word: &'i Word64,
+    pub(crate) slot: Slot,
+    pub(crate) what: T,
+}
+
+/// Where to look for a key: its group, and while that group is being split the one it may have gone to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    group: usize,
+    then: Option<usize>,
+}
+
+impl Index {
+    /// An empty index of `groups`, with address space for `groups_max`.
+    pub(crate) fn reserve(groups: usize, groups_max: usize, huge_pages: bool) -> io::Result<Self> {
+        assert!(groups >= 1 && groups <= groups_max && groups_max < 1 << 31);
+        Ok(Self {
+            buckets: Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)?,
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            growth: Word64::new(growth::Growth::still(groups).0),
+            groups_next: Word32::new(groups as u32),
+        })
+    }
+
+    pub(crate) fn map(&self) -> &arena::Map {
+        self.buckets.map()
+    }
+
+    /// Bytes of the locks, which live outside the map.
+    pub(crate) const fn stripes_bytes() -> usize {
+        STRIPES * size_of::<Stripe>()
+    }
+
+    #[inline(always)]
+    fn bucket(&self, group: usize, bucket: usize) -> &Bucket {
+        self.buckets.at(group * GROUP_BUCKETS + bucket)
+    }
+
+    #[inline(always)]
+    fn stripe(&self, group: usize) -> &Stripe {
+        &self.stripes[group % STRIPES]
+    }
+
+    /// Asks for the line of the key's first index bucket.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        let place = self.place(growth::Growth(self.growth.load(Relaxed)), hash);
+        self.buckets.prefetch(place.group * GROUP_BUCKETS + hash.bucket());
+    }
+
+    #[inline(always)]
+    fn scan<T>(&self, group: usize, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+        let (tag, first) = (hash.tag(), hash.bucket());
+        for bucket in [first, other_bucket(first, tag)] {
+            for word in &self.bucket(group, bucket).slots {
+                let slot = Slot(word.load(Acquire));
+                if slot.tag() == tag
+                    && slot.is_item()
+                    && let Some(what) = matches(slot)
+                {
+                    return Some(Found { word, slot, what });
+                }
+            }
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn scan_place<T>(&self, place: Place, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+        match self.scan(place.group, hash, matches) {
+            None => place.then.and_then(|then| self.scan(then, hash, matches)),
+            found => found,
+        }
+    }
+
+    /// Finds the slot whose tag is the hash's and of which `matches` makes something. Takes no lock.
+    #[inline]
+    pub(crate) fn find<T>(&self, hash: Hash, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+        let place = self.place(growth::Growth(self.growth.load(Acquire)), hash);
+        match self.scan_place(place, hash, &matches) {
+            None => self.find_again(hash, &matches),
+            found => found,
+        }
+    }
+
+    /// Calls `visit` with the first item whose tag is the hash's, as far as a quick look shows.
+    #[inline]
+    pub(crate) fn first_match(&self, hash: Hash, visit: impl Fn(Slot)) {
+        let place = self.place(growth::Growth(self.growth.load(Relaxed)), hash);
+        let (tag, first) = (hash.tag(), hash.bucket());
+        for bucket in [first, other_bucket(first, tag)] {
+            for word in &self.bucket(place.group, bucket).slots {
+                let slot = Slot(word.load(Relaxed));
+                if slot.tag() == tag && slot.is_item() {
+                    return visit(slot);
+                }
+            }
+        }
+    }
+
+    /// A miss counts only if no slot was displaced and no group was split while it looked.
+    #[inline]
+    fn find_again<T>(&self, hash: Hash, matches: &impl Fn(Slot) -> Option<T>) -> Option<Found<'_, T>> {
+        loop {
+            let growth = self.growth.load(Acquire);
+            let place = self.place(growth::Growth(growth), hash);
+            let stripe = self.stripe(place.group);
+            let moves = stripe.moves.load(Acquire);
+            if let Some(found) = self.scan_place(place, hash, matches) {
+                return Some(found);
+            }
+            fence(Acquire);
+            if stripe.moves.load(Relaxed) == moves && self.growth.load(Relaxed) == growth {
+                return None;
+            }
+        }
+    }
+
+    /// Takes the stripe lock of the key's group; `None` if it is not had after a bounded number of tries.
+    #[inline]
+    pub(crate) fn lock(&self, hash: Hash) -> Option<Locked<'_>> {
+        for _ in 0..LOCK_SPINS {
+            // The group of the lock has to be the key's group while the lock is held: look again with it.
+            let group = self.write_group(hash);
+            let Some(guard) = self.try_lock_group(group) else {
+                std::hint::spin_loop();
+                continue;
+            };
+            if self.write_group(hash) == group {
+                return Some(Locked { index: self, guard, group, hash });
+            }
+        }
+        None
+    }
+
+    fn try_lock_group(&self, group: usize) -> Option<StripeGuard<'_>> {
+        let stripe = self.stripe(group);
+        if stripe.lock.load(Relaxed) != 0 {
+            return None;
+        }
+        stripe.lock.compare_exchange(0, 1, Acquire).ok()?;
+        Some(StripeGuard { stripe })
+    }
+
+    /// All slots of `group`, in order, as they are now.
+    pub(crate) fn group_words(&self, group: usize) -> impl Iterator<Item = (&Word64, Slot)> + '_ {
+        (0..GROUP_SLOTS).map(move |i| {
+            let word = self.slot_word(group, i);
+            (word, Slot(word.load(Acquire)))
+        })
+    }
+
+    fn slot_word(&self, group: usize, i: usize) -> &Word64 {
+        &self.bucket(group, i / BUCKET_SLOTS).slots[i % BUCKET_SLOTS]
+    }
+}
+
+/// Holds one stripe; let go on drop.
+#[derive(Debug)]
+struct StripeGuard<'i> {
+    stripe: &'i Stripe,
+}
+
+impl Drop for StripeGuard<'_> {
+    fn drop(&mut self) {
+        self.stripe.lock.store(0, Release);
+    }
+}
+
+/// The right to change the slots of one key's group. Nothing that can wait may happen while it is held.
+#[derive(Debug)]
+pub(crate) struct Locked<'i> {
+    index: &'i Index,
+    guard: StripeGuard<'i>,
+    group: usize,
+    hash: Hash,
+}
+
+impl<'i> Locked<'i> {
+    /// Finds the key's slot: exact, since nothing moves under the lock.
+    #[inline]
+    pub(crate) fn find<T>(&self, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'i, T>> {
+        self.index.scan(self.group, self.hash, &matches)
+    }
+
+    /// Makes `to` what `word` holds, keeping the frequency that readers may have bumped meanwhile if `keep_freq`.
+    #[inline]
+    pub(crate) fn replace(&self, word: &Word64, from: Slot, to: Slot, keep_freq: bool) {
+        let mut seen = from;
+        loop {
+            debug_assert!(seen.same_item(from), "a slot changed under its lock");
+            let next = if keep_freq { to.with_freq(seen.freq()) } else { to };
+            match word.compare_exchange(seen.0, next.0, Release) {
+                Ok(_) => return,
+                Err(now) => seen = Slot(now),
+            }
+        }
+    }
+}
+
+/// Counts one read in the slot, up to [`crate::slot::FREQ_MAX`]. A lost race loses one count, nothing else.
+#[inline(always)]
+pub(crate) fn bump(word: &Word64, slot: Slot) {
+    if slot.freq() < crate::slot::FREQ_MAX {
+        let _ = word.compare_exchange(slot.0, slot.with_freq(slot.freq() + 1).0, Relaxed);
+    }
+}

@@ -1,0 +1,86 @@
+//! A key with its hash, made once for each operation.
+
+use crate::index::Hash;
+
+/// Which keyspace a key belongs to: hashed with the key, and kept in the segment's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Namespace(pub u8);
+
+impl Namespace {
+    /// The one that listeners use when nothing else is said.
+    pub const DEFAULT: Self = Self(0);
+    /// How many namespaces a store has room for.
+    pub const MAX: usize = 16;
+}
+
+/// A key, ready to be looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'k> {
+    pub(crate) bytes: &'k [u8],
+    pub(crate) hash: Hash,
+    pub(crate) namespace: u8,
+    /// A hidden key: the piece of a large value.
+    pub(crate) piece: bool,
+}
+
+impl Key<'_> {
+    /// The key's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// The hash: equal keys of one namespace have equal hashes for the life of the store, and no other meaning.
+    pub fn hash(&self) -> u64 {
+        self.hash.0
+    }
+}
+
+/// Hashes keys with the store's seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hasher {
+    seed: u64,
+}
+
+/// Sets the hidden keys of pieces apart from every namespace's own.
+const PIECE_DOMAIN: u64 = 0x7069_6563_6500_0000;
+
+impl Hasher {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed: base::prng::split_mix(seed) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn key<'k>(&self, namespace: Namespace, bytes: &'k [u8]) -> Key<'k> {
+        assert!((namespace.0 as usize) < Namespace::MAX, "namespace {} of {}", namespace.0, Namespace::MAX);
+        let seed = self.seed.wrapping_add(u64::from(namespace.0) << 56);
+        let hash = Hash(xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed));
+        Key { bytes, hash, namespace: namespace.0, piece: false }
+    }
+
+    pub(crate) fn piece<'k>(&self, namespace: u8, bytes: &'k [u8]) -> Key<'k> {
+        let seed = self.seed.wrapping_add(PIECE_DOMAIN | u64::from(namespace) << 56);
+        Key { bytes, hash: Hash(xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)), namespace, piece: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_has_another_place_in_every_namespace_as_a_piece_and_under_another_seed() {
+        let (a, b) = (Hasher::new(1), Hasher::new(2));
+        let hashes = [
+            a.key(Namespace(0), b"key").hash,
+            a.key(Namespace(1), b"key").hash,
+            a.piece(0, b"key").hash,
+            a.piece(1, b"key").hash,
+            b.key(Namespace(0), b"key").hash,
+        ];
+        for i in 0..hashes.len() {
+            for j in 0..i {
+                assert_ne!(hashes[i], hashes[j]);
+            }
+        }
+    }
+}

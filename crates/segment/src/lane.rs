@@ -1,0 +1,136 @@
+//! A data thread's way into the store, and one turn of it.
+
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+
+use crate::counters::Counters;
+use crate::key::{Key, Namespace};
+use crate::open::OpenTable;
+use crate::segments::Taker;
+use crate::store::{Store, TOKEN_OFFSET_BITS};
+
+/// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
+/// thread at a time.
+#[derive(Debug)]
+pub struct Lane {
+    store: Arc<Store>,
+    own: Own,
+}
+
+/// What a lane alone uses.
+#[derive(Debug)]
+pub(crate) struct Own {
+    pub(crate) id: usize,
+    pub(crate) open: OpenTable,
+    pub(crate) tokens: Tokens,
+    /// A piece's bytes, while a large value is put together from others.
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// No lane is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneError {
+    /// How many there are.
+    pub lanes_max: usize,
+}
+
+impl std::fmt::Display for LaneError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "all {} lanes of the store are taken: make it with more", self.lanes_max)
+    }
+}
+
+impl std::error::Error for LaneError {}
+
+/// CAS tokens for changes in place: a segment sequence that no segment gets, and its 2^18 offsets.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    next: u64,
+    left: u64,
+}
+
+impl Tokens {
+    pub(crate) fn fresh(&mut self, store: &Store) -> u64 {
+        if self.left == 0 {
+            self.next = store.segments.next_sequence() << TOKEN_OFFSET_BITS;
+            self.left = 1 << TOKEN_OFFSET_BITS;
+        }
+        self.left -= 1;
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(store: Arc<Store>, id: usize) -> Self {
+        let open = OpenTable::new(Taker::Lane, store.geometry.open_max);
+        let scratch = vec![0; store.geometry.piece_bytes];
+        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch } }
+    }
+
+    /// Begins a turn: what it reads stays until the [`Turn`] is dropped. `now` is the turn's time.
+    #[inline]
+    pub fn turn(&mut self, now: UnixMillis) -> Turn<'_> {
+        self.store.epochs.enter(self.own.id);
+        Turn { store: &self.store, own: &mut self.own, now }
+    }
+
+    /// Seals open segments that are old or flushed, so that the background can have them. For a thread that wakes
+    /// without writing; call it about once a second.
+    pub fn tidy(&mut self, now: UnixMillis) {
+        self.own.open.seal_ended(&self.store, now);
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.own.open.seal_all(&self.store);
+    }
+}
+
+/// One turn of a data thread's loop, inside an epoch.
+#[derive(Debug)]
+pub struct Turn<'l> {
+    /// Inside the crate, what is read lives as long as the store; the public methods tie it to the turn.
+    pub(crate) store: &'l Store,
+    pub(crate) own: &'l mut Own,
+    pub(crate) now: UnixMillis,
+}
+
+impl<'l> Turn<'l> {
+    /// The turn's time.
+    pub fn now(&self) -> UnixMillis {
+        self.now
+    }
+
+    /// Makes a key ready to be looked up.
+    #[inline]
+    pub fn key<'k>(&self, namespace: Namespace, bytes: &'k [u8]) -> Key<'k> {
+        self.store.hasher.key(namespace, bytes)
+    }
+
+    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Turn::prefetch_item`]
+    /// for each, then look them up.
+    #[inline]
+    pub fn prefetch(&self, key: &Key<'_>) {
+        self.store.index.prefetch(key.hash);
+    }
+
+    /// Brings the lines of the item that the key's tag points to into the cache.
+    #[inline]
+    pub fn prefetch_item(&self, key: &Key<'_>) {
+        self.store.prefetch_item(key);
+    }
+
+    #[inline(always)]
+    pub(crate) fn counters(&self) -> &'l Counters {
+        &self.store.counters[self.own.id]
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.store.epochs.leave(self.own.id);
+    }
+}

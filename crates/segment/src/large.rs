@@ -1,0 +1,367 @@
+//! Large values: an item longer than an eighth of a segment is kept as pieces.
+//!
+//! ```text
+//!   key  ->  head: object id 8 | bytes 8
+//!            hidden key (object id, 0)  ->  piece 0     every piece but the last is `piece_bytes` long
+//!            hidden key (object id, 1)  ->  piece 1
+//!            ...
+//! ```
+//!
+//! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
+//!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
+//! - An object id is never reused, so a piece can never be taken for one of another value.
+//! - A reader pins the segments of the pieces, so that they can be sent without a copy after the turn has ended.
+//!   Callers bound the pinned bytes: the store only counts them.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use crate::counters::Counters;
+use crate::draft::{Content, Orphan, Plan};
+use crate::header::Queue;
+use crate::item::Kind;
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
+use crate::slot::Slot;
+use crate::store::{Store, large_value};
+use crate::write::put::{Body, Expect};
+
+/// A large value that is being written, piece by piece, over as many turns as it takes.
+///
+/// Give it to [`Turn::large_commit`] or [`Turn::large_abort`]; one that is dropped leaves its pieces to eviction.
+#[derive(Debug)]
+pub struct LargeWriter {
+    namespace: u8,
+    object: u64,
+    bytes: u64,
+    written: u64,
+    expire: Expire,
+}
+
+impl LargeWriter {
+    /// The whole value's length, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many bytes are written.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+/// The pieces of a large value, held in memory until they are unpinned.
+#[derive(Debug)]
+#[must_use = "pinned segments are not reused before they are unpinned"]
+pub struct Pinned {
+    /// Address and length of each piece.
+    pieces: Vec<(usize, u32)>,
+    bytes: u64,
+    released: bool,
+}
+
+impl Pinned {
+    /// All pieces together, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many pieces there are.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        debug_assert!(self.released || std::thread::panicking(), "a pin was dropped without being released");
+    }
+}
+
+/// Where the bytes of a joined value come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source<'v> {
+    Bytes(&'v [u8]),
+    Object(LargeRef),
+}
+
+impl Source<'_> {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Object(large) => large.bytes,
+        }
+    }
+}
+
+/// The hidden key of a piece: `object id 8 | number 4`.
+fn piece_name(object: u64, number: u32) -> [u8; 12] {
+    let mut name = [0; 12];
+    name[..8].copy_from_slice(&object.to_le_bytes());
+    name[8..].copy_from_slice(&number.to_le_bytes());
+    name
+}
+
+impl Store {
+    fn piece_count(&self, bytes: u64) -> u32 {
+        bytes.div_ceil(self.geometry.piece_bytes as u64) as u32
+    }
+
+    /// Removes the pieces of a large value. One whose lock is not had stays until it is evicted: nothing names it.
+    pub(crate) fn remove_pieces(&self, counters: &Counters, orphan: Orphan) {
+        for number in 0..self.piece_count(orphan.large.bytes) {
+            let name = piece_name(orphan.large.object, number);
+            let key = self.hasher.piece(orphan.namespace, &name);
+            let Some(locked) = self.index.lock(key.hash) else { continue };
+            if let Some(seen) = self.find_locked(&locked, &key) {
+                locked.replace(seen.word, seen.slot, Slot::EMPTY, false);
+                self.kill(counters, seen.address, &seen.layout);
+            }
+        }
+    }
+
+    /// The bytes of one piece of a pinned value.
+    pub fn pinned_bytes<'p>(&'p self, pin: &'p Pinned, piece: usize) -> &'p [u8] {
+        let (address, bytes) = pin.pieces[piece];
+        self.segments.heap.bytes(address, bytes as usize)
+    }
+
+    /// Lets pinned segments go.
+    pub fn unpin(&self, mut pin: Pinned) {
+        for (address, _) in &pin.pieces {
+            let before = self.segments.header_of(*address).pins.fetch_sub(1, AcqRel);
+            assert!(before > 0, "a pin is released once");
+        }
+        self.pins.fetch_sub(1, Relaxed);
+        pin.released = true;
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// The longest value that is stored whole under this key, in bytes.
+    pub(crate) fn whole_max(&self, key: &Key<'_>) -> u64 {
+        (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key.bytes.len()) as u64
+    }
+
+    /// Values longer than this may be stored in pieces: give them to [`Turn::large_begin`] as they come in.
+    pub fn large_threshold(&self) -> u64 {
+        self.store.geometry.piece_bytes as u64
+    }
+
+    /// Every piece but the last has exactly this many bytes.
+    pub fn large_piece_max(&self) -> usize {
+        self.store.geometry.piece_bytes
+    }
+
+    /// Begins a value of `value_bytes`, to be stored under `key`.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`].
+    pub fn large_begin(&mut self, key: &Key<'_>, value_bytes: u64, expire: Expire) -> Result<LargeWriter, OpError> {
+        self.check_size(key, value_bytes)?;
+        let object = self.store.objects.fetch_add(1, Relaxed);
+        Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
+    }
+
+    /// Stores the next piece: [`Turn::large_piece_max`] bytes, or what is left.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: nothing was stored, give the same bytes again in a later turn.
+    ///
+    /// # Panics
+    /// If the length is another one.
+    pub fn large_piece(&mut self, writer: &mut LargeWriter, bytes: &[u8]) -> Result<(), OpError> {
+        let piece_bytes = self.store.geometry.piece_bytes as u64;
+        let expected = (writer.bytes - writer.written).min(piece_bytes);
+        assert!(bytes.len() as u64 == expected && expected > 0, "a piece of {} bytes, not {expected}", bytes.len());
+        let name = piece_name(writer.object, (writer.written / piece_bytes) as u32);
+        let key = self.store.hasher.piece(writer.namespace, &name);
+        let plan = Plan {
+            kind: Kind::Piece,
+            content: Content::Bytes(bytes, &[]),
+            client_flags: 0,
+            expire: writer.expire,
+            token: None,
+            taken: false,
+            meta: None,
+            queue: Queue::Small,
+        };
+        self.commit(&key, &plan, None)?;
+        writer.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Stores the head, as `put` says (its value is not looked at). Anything but `Stored` removes the pieces.
+    ///
+    /// # Errors
+    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    pub fn large_commit(
+        &mut self,
+        writer: LargeWriter,
+        key: &Key<'_>,
+        put: &Put<'_>,
+    ) -> Result<PutOutcome, (LargeWriter, OpError)> {
+        assert!(writer.written == writer.bytes, "{} of {} bytes are written", writer.written, writer.bytes);
+        let large = LargeRef { object: writer.object, bytes: writer.bytes };
+        let outcome = match self.put_body(key, put, Body::Head(&large_value(large))) {
+            Ok(outcome) => outcome,
+            Err(error) => return Err((writer, error)),
+        };
+        let joined = matches!(put.mode, PutMode::Append | PutMode::Prepend) && put.vivify.is_none();
+        if joined || !matches!(outcome, PutOutcome::Stored { .. }) {
+            self.large_abort(writer);
+        }
+        Ok(outcome)
+    }
+
+    /// Gives up a value that is being written, and removes its pieces.
+    pub fn large_abort(&mut self, writer: LargeWriter) {
+        let large = LargeRef { object: writer.object, bytes: writer.written };
+        self.store.remove_pieces(self.counters(), Orphan { namespace: writer.namespace, large });
+    }
+
+    /// Stores a large value that is in memory as a whole.
+    pub(crate) fn put_large(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
+        let mut writer = self.large_begin(key, put.value.len() as u64, put.expire)?;
+        for piece in put.value.chunks(self.large_piece_max()) {
+            if let Err(error) = self.large_piece(&mut writer, piece) {
+                self.large_abort(writer);
+                return Err(error);
+            }
+        }
+        self.large_commit(writer, key, put).map_err(|(writer, error)| {
+            self.large_abort(writer);
+            error
+        })
+    }
+
+    /// Stores the sources end to end as a large value, in the place of the item that is expected.
+    pub(crate) fn commit_joined(
+        &mut self,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        expect: Option<Expect>,
+        sources: [Source<'_>; 2],
+    ) -> Result<Option<u64>, OpError> {
+        let bytes = sources.iter().map(Source::len).sum();
+        let mut writer = self.large_begin(key, bytes, plan.expire)?;
+        let mut scratch = std::mem::take(&mut self.own.scratch);
+        let fed = self.feed(&mut writer, &mut scratch, key.namespace, sources);
+        self.own.scratch = scratch;
+        let head = large_value(LargeRef { object: writer.object, bytes });
+        let stored = match fed {
+            Ok(true) => {
+                let plan = Plan { kind: Kind::Head, content: Content::Bytes(&head, &[]), ..*plan };
+                self.commit(key, &plan, expect)
+            }
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if !matches!(stored, Ok(Some(_))) {
+            self.large_abort(writer);
+        }
+        stored
+    }
+
+    /// Cuts the sources into pieces; false if a source lost a piece meanwhile.
+    fn feed(
+        &mut self,
+        writer: &mut LargeWriter,
+        scratch: &mut [u8],
+        namespace: u8,
+        sources: [Source<'_>; 2],
+    ) -> Result<bool, OpError> {
+        let mut filled = 0;
+        for source in sources {
+            let count = match source {
+                Source::Bytes(_) => 1,
+                Source::Object(large) => self.store.piece_count(large.bytes),
+            };
+            for number in 0..count {
+                let mut from = match source {
+                    Source::Bytes(bytes) => bytes,
+                    Source::Object(large) => match self.piece(namespace, large.object, number) {
+                        Some((address, bytes)) => self.store.segments.heap.bytes(address, bytes as usize),
+                        None => return Ok(false),
+                    },
+                };
+                while !from.is_empty() {
+                    let take = from.len().min(scratch.len() - filled);
+                    scratch[filled..filled + take].copy_from_slice(&from[..take]);
+                    (filled, from) = (filled + take, &from[take..]);
+                    if filled == scratch.len() {
+                        self.large_piece(writer, &scratch[..filled])?;
+                        filled = 0;
+                    }
+                }
+            }
+        }
+        if filled > 0 {
+            self.large_piece(writer, &scratch[..filled])?;
+        }
+        Ok(true)
+    }
+
+    /// Where a piece's bytes are.
+    fn piece(&self, namespace: u8, object: u64, number: u32) -> Option<(usize, u32)> {
+        let name = piece_name(object, number);
+        let key = self.store.hasher.piece(namespace, &name);
+        let seen = self.find_live(&key)?;
+        crate::index::bump(seen.word, seen.slot);
+        Some((seen.layout.value_address(seen.address), seen.layout.value_len as u32))
+    }
+
+    /// Pins the pieces of the large value that `key`'s item named in this turn. `None`: a piece is lost; the item is
+    /// deleted, and the read is a miss.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the broken item's lock was not had.
+    pub fn pin_large(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
+        let count = self.store.piece_count(large.bytes);
+        let mut pin = Pinned { pieces: Vec::with_capacity(count as usize), bytes: large.bytes, released: false };
+        self.store.pins.fetch_add(1, Relaxed);
+        for number in 0..count {
+            match self.piece(key.namespace, large.object, number) {
+                Some((address, bytes)) => {
+                    self.store.segments.header_of(address).pins.fetch_add(1, AcqRel);
+                    pin.pieces.push((address, bytes));
+                }
+                None => {
+                    self.store.unpin(pin);
+                    self.delete_broken(key, large)?;
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(pin))
+    }
+
+    fn delete_broken(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
+        let store = self.store;
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
+        let names = there.layout.kind() == Some(Kind::Head)
+            && crate::store::large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
+        if names {
+            self.counters().large_broken.add(1);
+            locked.replace(there.word, there.slot, Slot::EMPTY, false);
+            let orphan = store.kill(self.counters(), there.address, &there.layout);
+            drop(locked);
+            self.bury(orphan, None);
+        }
+        Ok(())
+    }
+
+    /// Gives the pieces a new expiry. Partly done on an error: calling again completes it.
+    pub(crate) fn touch_pieces(&mut self, namespace: u8, large: LargeRef, expire: Expire) -> Result<(), OpError> {
+        for number in 0..self.store.piece_count(large.bytes) {
+            let name = piece_name(large.object, number);
+            let key = self.store.hasher.piece(namespace, &name);
+            self.retry(|turn| turn.try_touch(&key, expire))?;
+        }
+        Ok(())
+    }
+}
+
+/// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.
+const ITEM_OVERHEAD: usize = 40;

@@ -1,0 +1,53 @@
+//! The item store: reads without locks, every change under its stripe lock, eviction in the background.
+//!
+//! ```text
+//!   key --hash--> index group, index bucket --slot--> segment, offset --> item
+//!
+//!   Store       shared by all threads: index, segments, epochs, counters
+//!   Lane        one data thread's way in: its epoch word and its open segments
+//!   Turn        one turn of that thread's loop, inside an epoch; what it reads stays until it ends
+//!   Background  the one thread that seals, expires, evicts, compacts and grows, in slices
+//! ```
+//!
+//! The engine knows no protocol and no thread, and reads no clock: the time is an argument of a turn and of a slice.
+//! The byte layouts are drawn in [`mod@item`], [`mod@slot`] and [`mod@header`], and in `docs/format/segment.md`.
+//!
+//! What is absent, and stays so: an allocation after the start on any operation on an item that is stored whole; a
+//! lock on a read; eviction inside a request (but for the one item that an overfull index bucket pushes out); a
+//! pointer in the shared memory.
+#![deny(unsafe_code)]
+
+mod background;
+mod config;
+mod counters;
+mod draft;
+mod epoch;
+mod header;
+mod index;
+mod item;
+mod key;
+mod lane;
+mod large;
+mod op;
+mod open;
+#[allow(unsafe_code)]
+mod raw;
+mod read;
+mod segments;
+mod slot;
+mod stats;
+mod store;
+mod ttl;
+mod write;
+
+pub use background::{Background, SliceKind, SliceReport};
+pub use config::{StartError, StoreConfig};
+pub use key::{Key, Namespace};
+pub use lane::{Lane, LaneError, Turn};
+pub use large::{LargeWriter, Pinned};
+pub use op::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
+    PutOutcome, Value, decimal_len,
+};
+pub use stats::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
+pub use store::Store;

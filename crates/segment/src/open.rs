@@ -1,0 +1,168 @@
+//! The open segments of one thread: where its new items go.
+//!
+//! One open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum; beyond
+//! it, neighbouring classes share one. A segment is sealed when the next item does not fit, when it has been open for
+//! an eighth of its class, or when its namespace was flushed since.
+//!
+//! The table is the sole owner of the write end of its segments: that is what makes a [`Reserved`] exclusive.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::header::Queue;
+use crate::item::{FILLER, FILLER_BYTES};
+use crate::op::OpError;
+use crate::raw::Reserved;
+use crate::segments::{SegmentId, Taker};
+use crate::store::Store;
+use crate::ttl;
+
+/// One segment that is being filled.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    id: SegmentId,
+    namespace: u8,
+    class: u8,
+    queue: Queue,
+    sequence: u64,
+    /// Bytes handed out.
+    written: usize,
+    opened: UnixMillis,
+    /// When it was last written to, in reservations of the table.
+    used: u64,
+}
+
+/// The open segments of one thread.
+#[derive(Debug)]
+pub(crate) struct OpenTable {
+    taker: Taker,
+    open: Vec<Open>,
+    open_max: usize,
+    reservations: u64,
+}
+
+/// What kind of item asks for space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub(crate) namespace: u8,
+    pub(crate) class: u8,
+    pub(crate) queue: Queue,
+    /// A multiple of 4, in bytes.
+    pub(crate) size: usize,
+    pub(crate) align8: bool,
+}
+
+impl OpenTable {
+    pub(crate) fn new(taker: Taker, open_max: usize) -> Self {
+        Self { taker, open: Vec::with_capacity(open_max), open_max, reservations: 0 }
+    }
+
+    /// Space for one item. `Parked`: no segment is free.
+    pub(crate) fn reserve(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<Reserved, OpError> {
+        debug_assert!(want.size.is_multiple_of(4) && want.size <= store.segments.segment_bytes() - FILLER_BYTES);
+        self.reservations += 1;
+        let mut at = match self.find(want) {
+            Some(at) => at,
+            None => self.open_or_share(store, want, now)?,
+        };
+        let open = self.open[at];
+        let fill = usize::from(want.align8 && !open.written.is_multiple_of(8)) * FILLER_BYTES;
+        let full = open.written + fill + want.size > store.segments.segment_bytes();
+        let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class);
+        if full || old || open.sequence < store.flushed_before(open.namespace) {
+            self.seal(store, at);
+            at = self.open_new(store, Want { class: open.class, ..want }, now)?;
+        }
+        let open = &mut self.open[at];
+        let start = store.segments.start(open.id);
+        if want.align8 && !open.written.is_multiple_of(8) {
+            store.segments.heap.word32(start + open.written).store(FILLER, Relaxed);
+            store.segments.header(open.id).note_waste(FILLER_BYTES);
+            open.written += FILLER_BYTES;
+        }
+        let reserved = Reserved::new(start + open.written, want.size);
+        open.written += want.size;
+        open.used = self.reservations;
+        store.segments.header(open.id).written.store(open.written as u32, Release);
+        Ok(reserved)
+    }
+
+    /// Hands the latest reservation back: nothing was published in it.
+    pub(crate) fn give_back(&mut self, store: &Store, reserved: Reserved) {
+        let id = store.segments.of(reserved.offset());
+        let open = self.open.iter_mut().find(|o| o.id == id).expect("a reservation lies in an open segment");
+        let at = reserved.offset() - store.segments.start(id);
+        assert!(at + reserved.len() == open.written, "only the latest reservation can be handed back");
+        open.written = at;
+        store.segments.header(id).written.store(at as u32, Release);
+    }
+
+    /// Seals every open segment, at the end of the table's thread.
+    pub(crate) fn seal_all(&mut self, store: &Store) {
+        while !self.open.is_empty() {
+            self.seal(store, self.open.len() - 1);
+        }
+    }
+
+    /// Seals the segments of namespaces that were flushed since they were opened, and those open for too long.
+    pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
+        let mut at = 0;
+        while let Some(open) = self.open.get(at) {
+            let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class);
+            if old || open.sequence < store.flushed_before(open.namespace) {
+                self.seal(store, at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn find(&self, want: Want) -> Option<usize> {
+        self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
+    }
+
+    fn open_or_share(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
+        if self.open.len() < self.open_max {
+            return self.open_new(store, want, now);
+        }
+        let neighbour =
+            |o: &&Open| o.namespace == want.namespace && o.queue == want.queue && ttl::same_unit(o.class, want.class);
+        match self.open.iter().filter(neighbour).min_by_key(|o| o.class.abs_diff(want.class)) {
+            Some(near) => {
+                let class = near.class;
+                self.find(Want { class, ..want }).ok_or(OpError::Parked)
+            }
+            None => {
+                let idle = (0..self.open.len()).min_by_key(|at| self.open[*at].used).ok_or(OpError::OutOfMemory)?;
+                self.seal(store, idle);
+                self.open_new(store, want, now)
+            }
+        }
+    }
+
+    fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
+        let id = store.segments.take_free(self.taker).ok_or(OpError::Parked)?;
+        let sequence = store.segments.next_sequence();
+        let created = ttl::creation(want.class, now);
+        store.segments.header(id).open(sequence, created, want.class, want.namespace, want.queue);
+        self.open.push(Open {
+            id,
+            namespace: want.namespace,
+            class: want.class,
+            queue: want.queue,
+            sequence,
+            written: 0,
+            opened: now,
+            used: self.reservations,
+        });
+        Ok(self.open.len() - 1)
+    }
+
+    fn seal(&mut self, store: &Store, at: usize) {
+        let open = self.open.swap_remove(at);
+        let left = store.segments.segment_bytes() - open.written;
+        store.segments.header(open.id).note_waste(left);
+        store.segments.seal(open.id);
+    }
+}

@@ -1,0 +1,117 @@
+//! The heap: all segments, end to end, in one map. An address is a byte offset from its start.
+
+use std::io;
+
+use arena::Map;
+
+use super::{Word32, Word64};
+
+/// The segments' memory.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    map: Map,
+}
+
+/// Asks the processor to bring a cache line. A hint: any address is allowed.
+#[inline(always)]
+pub(super) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: 1. a prefetch never faults, whatever the address; 2. SSE is part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+impl Heap {
+    pub(crate) fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Self> {
+        Ok(Self { map: Map::reserve(bytes, huge_pages)? })
+    }
+
+    pub(crate) fn map(&self) -> &Map {
+        &self.map
+    }
+
+    #[inline(always)]
+    fn address(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.map.bytes() && bytes <= self.map.bytes() - offset, "{offset}+{bytes} outside the heap");
+        // SAFETY: 1. offset + bytes is inside the map (asserted above).
+        unsafe { self.map.start().as_ptr().add(offset) }
+    }
+
+    /// The shared word at `offset`, which must be a multiple of 4.
+    #[inline(always)]
+    pub(crate) fn word32(&self, offset: usize) -> &Word32 {
+        let address = self.address(offset, 4);
+        assert!(offset.is_multiple_of(4), "word at {offset} is not aligned");
+        // SAFETY: 1. inside the map and aligned (asserted); 2. every bit pattern is valid; 3. words are touched as
+        // atomics of this width alone while they are shared (module rules 1 and 2); 4. the lifetime is the map's.
+        unsafe { &*address.cast::<Word32>() }
+    }
+
+    /// The shared word at `offset`, which must be a multiple of 8.
+    #[inline(always)]
+    pub(crate) fn word64(&self, offset: usize) -> &Word64 {
+        let address = self.address(offset, 8);
+        assert!(offset.is_multiple_of(8), "word at {offset} is not aligned");
+        // SAFETY: as for `word32`, with 8 bytes.
+        unsafe { &*address.cast::<Word64>() }
+    }
+
+    /// Frozen bytes: a published key or value that the caller reached through an index slot inside an epoch, or holds
+    /// a pin on.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
+        let address = self.address(offset, bytes);
+        // SAFETY: 1. inside the map (asserted); 2. u8 has no invalid values and the map is initialised (zero); 3. the
+        // bytes are frozen and stay so while the epoch or the pin lasts (module rules 2 to 4).
+        unsafe { std::slice::from_raw_parts(address, bytes) }
+    }
+
+    /// Asks the processor to bring the two lines from `offset` on. A hint: nothing is read.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        let address = self.map.start().as_ptr().wrapping_add(offset);
+        prefetch(address);
+        prefetch(address.wrapping_add(64));
+    }
+}
+
+/// The right to write one range of an open segment that nobody else can name yet.
+///
+/// Made only by the open-segment table of one lane, for a range past everything that it handed out before; it is not
+/// `Clone`, so rule 2 of the module holds by ownership.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    offset: usize,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// The caller is the owner of the open segment that `offset .. offset + bytes` lies in, and that range was not
+    /// handed out since the segment was opened (or was handed back).
+    pub(crate) fn new(offset: usize, bytes: usize) -> Self {
+        debug_assert!(offset.is_multiple_of(4) && bytes.is_multiple_of(4));
+        Self { offset, bytes }
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies `from` to `at`, bytes from the start of the range.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, heap: &Heap, at: usize, from: &[u8]) {
+        assert!(at <= self.bytes && from.len() <= self.bytes - at, "{at}+{} outside the item", from.len());
+        let address = heap.address(self.offset + at, from.len());
+        // SAFETY: 1. the target is inside the map and inside this reservation (asserted); 2. nobody else reads or
+        // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap, since it is either outside
+        // the heap or published bytes, and a reservation is neither.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address, from.len()) };
+    }
+}

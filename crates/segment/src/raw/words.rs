@@ -1,0 +1,82 @@
+//! The shared words: `std` atomics in production; under `--cfg shuttle` every access is also a scheduling point, so
+//! that the very same store runs under a scheduler that tries interleavings.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Lets the model scheduler switch threads here.
+#[inline(always)]
+fn schedule_point() {
+    #[cfg(shuttle)]
+    shuttle::thread::yield_now();
+}
+
+macro_rules! word {
+    ($name:ident, $atomic:ident, $int:ident, $doc:literal) => {
+        #[doc = $doc]
+        #[derive(Debug, Default)]
+        #[repr(transparent)]
+        pub(crate) struct $name($atomic);
+
+        impl $name {
+            #[inline(always)]
+            pub(crate) const fn new(value: $int) -> Self {
+                Self($atomic::new(value))
+            }
+
+            #[inline(always)]
+            pub(crate) fn load(&self, order: Ordering) -> $int {
+                schedule_point();
+                self.0.load(order)
+            }
+
+            #[inline(always)]
+            pub(crate) fn store(&self, value: $int, order: Ordering) {
+                schedule_point();
+                self.0.store(value, order);
+            }
+
+            #[inline(always)]
+            pub(crate) fn compare_exchange(&self, from: $int, to: $int, ok: Ordering) -> Result<$int, $int> {
+                schedule_point();
+                self.0.compare_exchange(from, to, ok, Ordering::Relaxed)
+            }
+
+            #[inline(always)]
+            pub(crate) fn fetch_add(&self, by: $int, order: Ordering) -> $int {
+                schedule_point();
+                self.0.fetch_add(by, order)
+            }
+
+            #[inline(always)]
+            #[allow(dead_code, reason = "not every width needs every operation")]
+            pub(crate) fn fetch_sub(&self, by: $int, order: Ordering) -> $int {
+                schedule_point();
+                self.0.fetch_sub(by, order)
+            }
+
+            #[inline(always)]
+            #[allow(dead_code, reason = "not every width needs every operation")]
+            pub(crate) fn fetch_max(&self, with: $int, order: Ordering) -> $int {
+                schedule_point();
+                self.0.fetch_max(with, order)
+            }
+
+            #[inline(always)]
+            #[allow(dead_code, reason = "not every width needs every operation")]
+            pub(crate) fn fetch_or(&self, bits: $int, order: Ordering) -> $int {
+                schedule_point();
+                self.0.fetch_or(bits, order)
+            }
+
+            #[inline(always)]
+            #[allow(dead_code, reason = "not every width needs every operation")]
+            pub(crate) fn swap(&self, value: $int, order: Ordering) -> $int {
+                schedule_point();
+                self.0.swap(value, order)
+            }
+        }
+    };
+}
+
+word!(Word32, AtomicU32, u32, "A shared word of 32 bits: item header, expiry, META, segment header fields.");
+word!(Word64, AtomicU64, u64, "A shared word of 64 bits: index slot, integer value, CAS field, epochs, sequences.");

@@ -1,0 +1,139 @@
+//! Reads: no lock, and no write but the frequency and the time of last access.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use base::clock::UnixMillis;
+
+use crate::index::bump;
+use crate::item::{CAS_TAKEN, Layout, META, META_FETCHED, meta_secs, meta_word};
+use crate::item::{META_STALE, META_WON};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Item, OpError};
+use crate::store::{Ended, Seen, Store};
+
+impl Store {
+    /// Brings the lines that [`Store::find`] will read for this key: segment header and item.
+    #[inline]
+    pub(crate) fn prefetch_item(&self, key: &Key<'_>) {
+        self.index.first_match(key.hash, |slot| {
+            self.segments.prefetch_header(slot.address());
+            self.segments.heap.prefetch(slot.address());
+        });
+    }
+
+    /// Counts an access: in the slot, and in META where there is one.
+    #[inline(always)]
+    pub(crate) fn note_access(&self, seen: &Seen<'_>, now: UnixMillis) {
+        bump(seen.word, seen.slot);
+        if seen.layout.has(META) {
+            self.note_access_meta(seen, now);
+        }
+    }
+
+    fn note_access_meta(&self, seen: &Seen<'_>, now: UnixMillis) {
+        let word = seen.layout.meta(&self.segments.heap, seen.address);
+        let meta = word.load(Relaxed);
+        let secs = self.meta_now(now);
+        if meta & META_FETCHED == 0 || meta_secs(meta) != secs {
+            let next = meta_word(secs, meta & (META_STALE | META_WON) | META_FETCHED);
+            // A lost race means that another reader noted its access, or that the item's lease changed.
+            let _ = word.compare_exchange(meta, next, Relaxed);
+        }
+    }
+}
+
+impl<'l> Turn<'l> {
+    #[inline(always)]
+    pub(crate) fn find_live(&self, key: &Key<'_>) -> Option<Seen<'l>> {
+        let store = self.store;
+        let seen = store.find(key)?;
+        match store.ended(&seen, self.now) {
+            None => Some(seen),
+            Some(ended) => {
+                self.note_ended_read(ended);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn note_ended_read(&self, ended: Ended) {
+        match ended {
+            Ended::Expired => self.counters().read_expired.add(1),
+            Ended::Flushed => self.counters().read_flushed.add(1),
+        }
+    }
+
+    /// The key's item. Counts as an access.
+    #[inline]
+    pub fn get(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        let seen = self.find_live(key)?;
+        self.store.note_access(&seen, self.now);
+        Some(self.store.item(&seen))
+    }
+
+    /// The key's item, without counting an access.
+    pub fn peek(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        let seen = self.find_live(key)?;
+        Some(self.store.item(&seen))
+    }
+
+    /// The key's item with a CAS token that is exact from now on. Counts as an access.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the token was never taken and the stripe lock was not had.
+    #[inline]
+    pub fn gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
+        if !self.take_token(key)? {
+            return Ok(None);
+        }
+        Ok(self.get(key))
+    }
+
+    /// Marks the live item's token as known to a client, so that it is kept exact; false if there is no item.
+    pub(crate) fn take_token(&mut self, key: &Key<'_>) -> Result<bool, OpError> {
+        let Some(seen) = self.find_live(key) else { return Ok(false) };
+        if seen.layout.has(CAS_TAKEN) {
+            return Ok(true);
+        }
+        let store = self.store;
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let Some(now_there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(false) };
+        store.segments.heap.word32(now_there.address).fetch_or(CAS_TAKEN, AcqRel);
+        Ok(true)
+    }
+
+    #[cold]
+    pub(crate) fn parked(&self) -> OpError {
+        self.counters().parked.add(1);
+        OpError::Parked
+    }
+
+    /// Visits the live items of at most about `n` index slots from `cursor` (0 begins), and gives the next cursor;
+    /// `None` at the end. An item that stays is visited at least once unless the index grows meanwhile, and one that
+    /// is relocated may be visited twice.
+    pub fn crawl(&self, cursor: u64, n: usize, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
+        let store = self.store;
+        let groups = store.index.groups().max(store.index.groups_next()) as u64;
+        let each = crate::index::GROUP_SLOTS;
+        let mut group = cursor;
+        let mut visited = 0;
+        while group < groups && visited < n.max(1) {
+            for (word, slot) in store.index.group_words(group as usize) {
+                if !slot.is_item() {
+                    continue;
+                }
+                let address = slot.address();
+                let seen = Seen { word, slot, address, layout: Layout::read(&store.segments.heap, address) };
+                let piece = seen.layout.kind() == Some(crate::item::Kind::Piece);
+                if !piece && store.ended(&seen, self.now).is_none() {
+                    visit(&store.item(&seen));
+                }
+            }
+            visited += each;
+            group += 1;
+        }
+        (group < groups).then_some(group)
+    }
+}

@@ -1,0 +1,153 @@
+//! The index slot: one u64 that names an item, or remembers one that was evicted (a ghost).
+//!
+//! ```text
+//!  63       52 51  49  48  47        39 38                                     0
+//! +-----------+------+----+------------+-----------------------------------------+
+//! |  tag 12   | freq | t  | generation |  location 39: address / 4               |   item in memory
+//! +-----------+------+----+------------+-----------------------------------------+
+//! |  tag 12   |  0   | 0  |     0      |  1 |  0 (6)  |  group hash 32           |   ghost
+//! +-----------+------+----+------------+-----------------------------------------+
+//! |  0                                                                           |   empty
+//! +------------------------------------------------------------------------------+
+//! ```
+//!
+//! - `freq`: how often the item was read, 0..=7, capped at [`FREQ_MAX`].
+//! - `t`: tier; 0 is memory.
+//! - `generation`: 1..=511, derived from the segment's; 0 marks a ghost, so no item's slot is ever 0.
+//! - A ghost keeps the group hash, which places it again when the index grows.
+
+/// An index slot's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u64);
+
+/// Reads beyond this many are not counted: S3-FIFO needs two bits of history.
+pub(crate) const FREQ_MAX: u64 = 3;
+
+const TAG_SHIFT: u32 = 52;
+const FREQ_SHIFT: u32 = 49;
+const GENERATION_SHIFT: u32 = 39;
+const LOCATION_BITS: u32 = 39;
+const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
+const GHOST_MARK: u64 = 1 << 38;
+/// How many generations a slot tells apart.
+const GENERATIONS: u32 = 511;
+
+/// The largest heap that a slot can name, in bytes.
+pub(crate) const HEAP_BYTES_MAX: u64 = (1 << LOCATION_BITS) * 4;
+
+impl Slot {
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// Names the item at `address` (bytes from the heap's start) in a segment of that generation.
+    pub(crate) fn item(tag: u16, freq: u64, generation: u16, address: usize) -> Self {
+        debug_assert!(tag < 1 << 12 && freq <= 7 && (1..=511).contains(&generation) && address.is_multiple_of(4));
+        let location = address as u64 / 4;
+        assert!(location <= LOCATION_MASK, "address {address} is past what a slot can name");
+        Self(
+            (u64::from(tag) << TAG_SHIFT)
+                | (freq << FREQ_SHIFT)
+                | (u64::from(generation) << GENERATION_SHIFT)
+                | location,
+        )
+    }
+
+    /// Remembers that an item with this tag and group hash was evicted.
+    pub(crate) fn ghost(tag: u16, group_hash: u32) -> Self {
+        Self((u64::from(tag) << TAG_SHIFT) | GHOST_MARK | u64::from(group_hash))
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_item(self) -> bool {
+        (self.0 >> GENERATION_SHIFT) & 0x1ff != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_ghost(self) -> bool {
+        !self.is_item() && self.0 != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn tag(self) -> u16 {
+        (self.0 >> TAG_SHIFT) as u16
+    }
+
+    #[inline(always)]
+    pub(crate) fn freq(self) -> u64 {
+        (self.0 >> FREQ_SHIFT) & 7
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation(self) -> u16 {
+        ((self.0 >> GENERATION_SHIFT) & 0x1ff) as u16
+    }
+
+    /// The item's address in bytes from the heap's start.
+    #[inline(always)]
+    pub(crate) fn address(self) -> usize {
+        debug_assert!(self.is_item());
+        ((self.0 & LOCATION_MASK) * 4) as usize
+    }
+
+    /// The group hash that a ghost keeps.
+    pub(crate) fn ghost_group_hash(self) -> u32 {
+        debug_assert!(self.is_ghost());
+        self.0 as u32
+    }
+
+    /// The same item, whatever its frequency.
+    #[inline(always)]
+    pub(crate) fn same_item(self, other: Self) -> bool {
+        const FREQ: u64 = 7 << FREQ_SHIFT;
+        (self.0 & !FREQ) == (other.0 & !FREQ)
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_freq(self, freq: u64) -> Self {
+        debug_assert!(freq <= 7);
+        Self((self.0 & !(7 << FREQ_SHIFT)) | (freq << FREQ_SHIFT))
+    }
+}
+
+/// The nine bits of a segment's generation that a slot keeps: 1..=511.
+#[inline(always)]
+pub(crate) fn slot_generation(segment_generation: u32) -> u16 {
+    1 + (segment_generation % GENERATIONS) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_comes_back_and_none_leaks_into_another() {
+        for tag in [0, 1, 0xfff] {
+            for freq in [0, 3, 7] {
+                for generation in [1, 511] {
+                    for address in [0, 4, (HEAP_BYTES_MAX - 4) as usize] {
+                        let slot = Slot::item(tag, freq, generation, address);
+                        assert!(slot.is_item() && !slot.is_ghost());
+                        assert_eq!((slot.tag(), slot.freq()), (tag, freq));
+                        assert_eq!((slot.generation(), slot.address()), (generation, address));
+                        let other = slot.with_freq(7 - freq);
+                        assert!(other.same_item(slot) && other.freq() == 7 - freq);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ghost_is_neither_empty_nor_an_item_whatever_its_hash() {
+        let ghost = Slot::ghost(0, 0);
+        assert!(ghost.is_ghost() && !ghost.is_item() && ghost != Slot::EMPTY);
+        assert_eq!(Slot::ghost(0xfff, u32::MAX).ghost_group_hash(), u32::MAX);
+        assert!(!Slot::EMPTY.is_ghost() && !Slot::EMPTY.is_item());
+    }
+
+    #[test]
+    fn slot_generations_are_never_zero() {
+        for generation in 0..2000 {
+            assert!((1..=511).contains(&slot_generation(generation)));
+        }
+    }
+}

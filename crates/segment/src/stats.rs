@@ -1,0 +1,153 @@
+//! What a store says about itself.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::counters::Totals;
+use crate::header::STATES;
+use crate::index::{GROUP_BYTES, GROUP_SLOTS};
+use crate::segments::SegmentId;
+use crate::store::Store;
+
+/// A store's figures at one moment. Counts run since the start; sizes are bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoreStats {
+    /// Items that are there (ended ones too, until they are removed; pieces of large values count).
+    pub items: u64,
+    /// Items stored since the start.
+    pub items_total: u64,
+    /// Bytes of the items that are there, with their headers and padding.
+    pub item_bytes: u64,
+    /// The promise: segments, headers and index never use more.
+    pub memory_bytes: u64,
+    /// Segments in use times their size.
+    pub heap_bytes: u64,
+    /// The index's present size.
+    pub index_bytes: u64,
+    /// Slots in the index.
+    pub index_slots: u64,
+    /// Index buckets (for tools that know hash tables by their power): the base-2 logarithm of the slots.
+    pub index_power: u64,
+    /// The index is growing now.
+    pub index_growing: bool,
+    /// Growths completed.
+    pub index_growths: u64,
+    /// A segment's size.
+    pub segment_bytes: u64,
+    /// Segments in all, by state: free, open, sealed, draining, limbo, withheld.
+    pub segments: [u64; 6],
+    /// Sealed segments in the small queue.
+    pub segments_small: u64,
+    /// Sealed segments in the main queue.
+    pub segments_main: u64,
+    /// Bytes in sealed and open segments that belong to dead items, fillers and unused ends.
+    pub dead_bytes: u64,
+    /// Items evicted to make room.
+    pub evicted: u64,
+    /// Of those, items that were never read.
+    pub evicted_unread: u64,
+    /// Of those, items pushed out of an overfull index bucket.
+    pub evicted_by_index: u64,
+    /// Items removed because their time had come.
+    pub expired: u64,
+    /// Items removed because of a flush.
+    pub flushed: u64,
+    /// Items copied to another segment.
+    pub relocated: u64,
+    /// Index slots displaced.
+    pub displaced: u64,
+    /// New items whose ghost was found.
+    pub ghost_hits: u64,
+    /// Operations parked for a lock or for memory.
+    pub parked: u64,
+    /// Reads that found an item past its time.
+    pub read_expired: u64,
+    /// Reads that found an item ended by a flush.
+    pub read_flushed: u64,
+    /// Segments that became free again.
+    pub segments_freed: u64,
+    /// Segments drained: evicted, expired, flushed, compacted.
+    pub segments_drained: [u64; 4],
+    /// Large values that lost a piece.
+    pub large_broken: u64,
+    /// Large values being sent now.
+    pub pins: u64,
+    /// Background slices run.
+    pub slices: u64,
+    /// Huge pages were asked for.
+    pub huge_pages_asked: bool,
+}
+
+/// The names of [`StoreStats::segments`], in order.
+pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "limbo", "withheld"];
+/// The names of [`StoreStats::segments_drained`], in order.
+pub const DRAIN_REASONS: [&str; 4] = ["evicted", "expired", "flushed", "compacted"];
+
+impl Store {
+    /// The figures now. Walks all segment headers: not for a data thread's hot path.
+    pub fn stats(&self) -> StoreStats {
+        let mut totals = Totals::default();
+        for block in &self.counters {
+            totals.add(block);
+        }
+        let mut segments = [0; STATES.len()];
+        let mut dead_bytes = 0;
+        for id in 0..self.segments.count() {
+            let header = self.segments.header(SegmentId(id as u32));
+            segments[header.state() as usize] += 1;
+            dead_bytes += u64::from(header.dead_bytes());
+        }
+        let groups = self.index.groups() as u64;
+        let used = self.segments.count() as u64 - segments[0] - segments[5];
+        let gauges = &self.background;
+        StoreStats {
+            items: totals.items_added.saturating_sub(totals.items_removed),
+            items_total: totals.items_added,
+            item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
+            memory_bytes: self.geometry.memory_bytes,
+            heap_bytes: used * self.segments.segment_bytes() as u64,
+            index_bytes: self.index.groups_next() as u64 * GROUP_BYTES as u64,
+            index_slots: groups * GROUP_SLOTS as u64,
+            index_power: (groups * GROUP_SLOTS as u64).ilog2().into(),
+            index_growing: self.index.is_growing(),
+            index_growths: gauges.growths.load(Relaxed),
+            segment_bytes: self.segments.segment_bytes() as u64,
+            segments,
+            segments_small: gauges.small_segments.load(Relaxed),
+            segments_main: gauges.main_segments.load(Relaxed),
+            dead_bytes,
+            evicted: totals.evicted,
+            evicted_unread: totals.evicted_unread,
+            evicted_by_index: totals.evicted_by_index,
+            expired: totals.expired,
+            flushed: totals.flushed,
+            relocated: totals.relocated,
+            displaced: totals.displaced,
+            ghost_hits: totals.ghost_hits,
+            parked: totals.parked,
+            read_expired: totals.read_expired,
+            read_flushed: totals.read_flushed,
+            segments_freed: totals.segments_freed,
+            segments_drained: std::array::from_fn(|i| gauges.drained[i].load(Relaxed)),
+            large_broken: totals.large_broken,
+            pins: self.pins.load(Relaxed),
+            slices: gauges.slices.load(Relaxed),
+            huge_pages_asked: self.huge_pages_asked,
+        }
+    }
+
+    /// Bytes of the segments and the index that huge pages stand behind now, as the kernel says. Slow.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn huge_page_bytes(&self) -> std::io::Result<u64> {
+        Ok(self.segments.heap.map().huge_bytes()? + self.index.map().huge_bytes()?)
+    }
+
+    /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
+    /// background's queues and a piece's worth of scratch space for each lane.
+    pub fn overhead_bytes_max(&self) -> u64 {
+        let queues = self.segments.count() as u64 * 80;
+        let lanes = self.counters.len() as u64 * self.geometry.piece_bytes as u64;
+        queues + lanes + (64 << 10)
+    }
+}

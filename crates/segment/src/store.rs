@@ -1,0 +1,289 @@
+//! The store: what all threads share, and how an item is found and seen.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+use base::clock::UnixMillis;
+
+use crate::background::Background;
+use crate::config::{Geometry, StartError, StoreConfig};
+use crate::counters::Counters;
+use crate::epoch::Epochs;
+use crate::header::Queue;
+use crate::index::{Found, Index};
+use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
+use crate::key::{Hasher, Key, Namespace};
+use crate::lane::{Lane, LaneError};
+use crate::op::{Expire, Item, LargeRef, Value};
+use crate::raw::Word64;
+use crate::segments::Segments;
+use crate::slot::Slot;
+
+/// An in-memory store of items.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) geometry: Geometry,
+    pub(crate) segments: Segments,
+    pub(crate) index: Index,
+    pub(crate) epochs: Epochs,
+    pub(crate) hasher: Hasher,
+    /// One block for each lane, and the last one for the background.
+    pub(crate) counters: Box<[Counters]>,
+    pub(crate) lanes_opened: AtomicUsize,
+    /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
+    flushed: [Word64; Namespace::MAX],
+    /// Held by the background for a slice, so that a flush does not overlap a relocation.
+    pub(crate) slice_gate: Mutex<()>,
+    /// Names the objects of large values; never reused.
+    pub(crate) objects: Word64,
+    /// Bytes of segments that are pinned or reserved by unfinished large values are bounded by the callers; this
+    /// counts the pins, for the stats.
+    pub(crate) pins: Word64,
+    /// Segments that background relocation found no room for, slices and the like: see [`crate::StoreStats`].
+    pub(crate) background: BackgroundGauges,
+    pub(crate) started: UnixMillis,
+    pub(crate) huge_pages_asked: bool,
+}
+
+/// What the background says about itself; written by it alone.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundGauges {
+    pub(crate) small_segments: AtomicU64,
+    pub(crate) main_segments: AtomicU64,
+    pub(crate) limbo_segments: AtomicU64,
+    pub(crate) withheld_segments: AtomicU64,
+    pub(crate) growths: AtomicU64,
+    pub(crate) slices: AtomicU64,
+    /// Segments drained, by reason: evicted, expired, flushed, compacted.
+    pub(crate) drained: [AtomicU64; 4],
+}
+
+/// An item that was found: its slot, where it is and how it is laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'s> {
+    pub(crate) word: &'s Word64,
+    pub(crate) slot: Slot,
+    pub(crate) address: usize,
+    pub(crate) layout: Layout,
+}
+
+impl Store {
+    /// A store of the given sizes, and the handle that does its background work (which a thread has to drive, or
+    /// nothing is ever evicted).
+    ///
+    /// # Errors
+    /// See [`StartError`]: sizes that do not fit together, or address space that is not to be had.
+    pub fn new(config: &StoreConfig, now: UnixMillis) -> Result<(Arc<Self>, Background), StartError> {
+        let geometry = Geometry::of(config)?;
+        let store = Arc::new(Self {
+            segments: Segments::reserve(&geometry, config.huge_pages).map_err(StartError::Map)?,
+            index: Index::reserve(geometry.groups_start, geometry.groups_max, config.huge_pages)
+                .map_err(StartError::Map)?,
+            epochs: Epochs::new(config.lanes_max),
+            hasher: Hasher::new(config.hash_seed),
+            counters: (0..=config.lanes_max).map(|_| Counters::default()).collect(),
+            lanes_opened: AtomicUsize::new(0),
+            flushed: [const { Word64::new(0) }; Namespace::MAX],
+            slice_gate: Mutex::new(()),
+            objects: Word64::new(1),
+            pins: Word64::new(0),
+            background: BackgroundGauges::default(),
+            started: now,
+            huge_pages_asked: config.huge_pages,
+            geometry,
+        });
+        let background = Background::new(Arc::clone(&store));
+        Ok((store, background))
+    }
+
+    /// A data thread's way into the store.
+    ///
+    /// # Errors
+    /// When `lanes_max` lanes were opened already: lanes are for the life of their threads, and not reused.
+    pub fn lane(self: &Arc<Self>) -> Result<Lane, LaneError> {
+        let lanes_max = self.counters.len() - 1;
+        let id = self.lanes_opened.fetch_add(1, Relaxed);
+        if id < lanes_max { Ok(Lane::new(Arc::clone(self), id)) } else { Err(LaneError { lanes_max }) }
+    }
+
+    /// The background has urgent work: free segments are short or the index is full. Cheap.
+    #[inline]
+    pub fn needs_background(&self) -> bool {
+        self.segments.free_count() < self.geometry.free_low
+    }
+
+    /// The sequence below which segments of a namespace count as flushed.
+    #[inline(always)]
+    pub(crate) fn flushed_before(&self, namespace: u8) -> u64 {
+        self.flushed[namespace as usize].load(SeqCst)
+    }
+
+    /// Ends every item of the namespace that was stored before. The caller holds the slice gate.
+    ///
+    /// A relocation or a copying change may have opened a segment after the first sequence was taken and before it
+    /// was stored; its segment lies below the second one.
+    pub(crate) fn raise_flushed(&self, namespace: u8) {
+        for _ in 0..2 {
+            let sequence = self.segments.next_sequence();
+            self.flushed[namespace as usize].fetch_max(sequence, SeqCst);
+        }
+    }
+
+    /// The slot names this very key.
+    #[inline(always)]
+    fn matches(&self, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
+        let address = slot.address();
+        let header = self.segments.header_of(address);
+        if header.slot_generation() != slot.generation() || header.namespace() != key.namespace {
+            return None;
+        }
+        let layout = Layout::read(&self.segments.heap, address);
+        let same = layout.key_len == key.bytes.len()
+            && (layout.kind() == Some(Kind::Piece)) == key.piece
+            && layout.key(&self.segments.heap, address) == key.bytes;
+        same.then_some((address, layout))
+    }
+
+    /// Finds the key's slot without a lock, whether its item has ended or not.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Seen<'_>> {
+        self.index.find(key.hash, |slot| self.matches(key, slot)).map(Seen::of)
+    }
+
+    /// Finds the key's slot under its lock.
+    #[inline(always)]
+    pub(crate) fn find_locked<'s>(&'s self, locked: &crate::index::Locked<'s>, key: &Key<'_>) -> Option<Seen<'s>> {
+        locked.find(|slot| self.matches(key, slot)).map(Seen::of)
+    }
+
+    /// Why an item that is there is not to be read, if so.
+    #[inline(always)]
+    pub(crate) fn ended(&self, seen: &Seen<'_>, now: UnixMillis) -> Option<Ended> {
+        if seen.layout.has(EXPIRY) {
+            let relative = seen.layout.expiry(&self.segments.heap, seen.address).load(Acquire);
+            if self.segments.expire_at(seen.address, relative) <= now {
+                return Some(Ended::Expired);
+            }
+        }
+        let header = self.segments.header_of(seen.address);
+        (header.sequence() < self.flushed_before(header.namespace())).then_some(Ended::Flushed)
+    }
+
+    /// The item, unless it has ended.
+    #[inline(always)]
+    pub(crate) fn live<'s>(&self, seen: Option<Seen<'s>>, now: UnixMillis) -> Option<Seen<'s>> {
+        seen.filter(|s| self.ended(s, now).is_none())
+    }
+
+    /// When the item ends.
+    #[inline(always)]
+    pub(crate) fn expire(&self, seen: &Seen<'_>) -> Expire {
+        if seen.layout.has(EXPIRY) {
+            let relative = seen.layout.expiry(&self.segments.heap, seen.address).load(Acquire);
+            Expire::At(self.segments.expire_at(seen.address, relative))
+        } else {
+            Expire::Never
+        }
+    }
+
+    /// The CAS token that goes with a place: `segment sequence 46 | offset / 4 18`.
+    #[inline(always)]
+    pub(crate) fn place_token(&self, address: usize) -> u64 {
+        let offset = address & (self.segments.segment_bytes() - 1);
+        self.segments.header_of(address).sequence() << TOKEN_OFFSET_BITS | (offset as u64 / 4)
+    }
+
+    /// The item's CAS token. Read before the value: see [`crate::write`] on in-place changes.
+    #[inline(always)]
+    pub(crate) fn token(&self, seen: &Seen<'_>) -> u64 {
+        if seen.layout.has(CAS_FIELD) {
+            seen.layout.cas_field(&self.segments.heap, seen.address).load(Acquire)
+        } else {
+            self.place_token(seen.address)
+        }
+    }
+
+    /// The META word, if the item has one.
+    #[inline(always)]
+    pub(crate) fn meta(&self, seen: &Seen<'_>) -> Option<u32> {
+        seen.layout.has(META).then(|| seen.layout.meta(&self.segments.heap, seen.address).load(Acquire))
+    }
+
+    /// Seconds since the store's start, as META counts them.
+    pub(crate) fn meta_now(&self, now: UnixMillis) -> u32 {
+        (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK
+    }
+
+    /// The item as a caller sees it.
+    #[inline(always)]
+    pub(crate) fn item<'s>(&'s self, seen: &Seen<'_>) -> Item<'s> {
+        let heap = &self.segments.heap;
+        let (layout, address) = (&seen.layout, seen.address);
+        let header = self.segments.header_of(address);
+        // The token first, the value second: an in-place change writes them the other way round, so a token is never
+        // newer than the value it is given out with.
+        let token = self.token(seen);
+        let value = match layout.kind() {
+            _ if layout.has(NUM) => Value::Integer(layout.number(heap, address).load(Acquire)),
+            Some(Kind::Head) => Value::Large(large_ref(layout.value(heap, address))),
+            _ => Value::Bytes(layout.value(heap, address)),
+        };
+        let meta = self.meta(seen);
+        let (fetched, last_access) = match meta {
+            Some(meta) => {
+                let secs = u64::from(meta_secs(meta));
+                (meta & META_FETCHED != 0, self.started.plus_ms(secs * 1000))
+            }
+            None => (seen.slot.freq() > 0 || header.queue() == Queue::Main, header.created()),
+        };
+        Item {
+            key: layout.key(heap, address),
+            value,
+            client_flags: layout.client_flags(heap, address),
+            expire: self.expire(seen),
+            token,
+            fetched,
+            last_access,
+            stale: meta.is_some_and(|meta| meta & META_STALE != 0),
+            stored_bytes: layout.size as u64,
+            ttl_class: header.class(),
+        }
+    }
+}
+
+/// Bits of a CAS token that hold the offset: a segment of 1 MiB in units of 4 bytes.
+pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
+/// META counts seconds modulo 2^26: two years.
+const META_SECS_MASK: u32 = (1 << 26) - 1;
+
+/// Why an item that still has its slot is not to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Its time has come.
+    Expired,
+    /// Its namespace was flushed.
+    Flushed,
+}
+
+impl<'s> Seen<'s> {
+    #[inline(always)]
+    fn of(found: Found<'s, (usize, Layout)>) -> Self {
+        let (address, layout) = found.what;
+        Self { word: found.word, slot: found.slot, address, layout }
+    }
+}
+
+/// The value of a head: `object 8 | bytes 8`, little-endian.
+pub(crate) fn large_ref(value: &[u8]) -> LargeRef {
+    let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes"));
+    LargeRef { object: word(0), bytes: word(8) }
+}
+
+/// The bytes of a head's value.
+pub(crate) fn large_value(large: LargeRef) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&large.object.to_le_bytes());
+    value[8..].copy_from_slice(&large.bytes.to_le_bytes());
+    value
+}

@@ -1,0 +1,107 @@
+//! delete, mark stale, drop the value.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use crate::draft::Content;
+use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Delete, DeleteOutcome, Expire, OpError};
+use crate::slot::Slot;
+use crate::store::{Seen, Store};
+use crate::write::Snap;
+use crate::write::put::Expect;
+use crate::write::rewrite::{Rewrite, TokenRule};
+
+impl Turn<'_> {
+    /// Removes the item, or marks it stale, or drops its value.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    pub fn delete(&mut self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
+        if delete.mark_stale || delete.drop_value {
+            return self.retry(|turn| turn.try_mark(key, delete));
+        }
+        let (store, counters) = (self.store, self.counters());
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let Some(there) = store.find_locked(&locked, key) else { return Ok(DeleteOutcome::NotFound) };
+        let live = store.live(Some(there), self.now);
+        if let (Some(seen), Some(compare)) = (live, delete.compare)
+            && store.token(&seen) != compare
+        {
+            return Ok(DeleteOutcome::Exists);
+        }
+        // An item that has ended is removed all the same: its slot is free from now on.
+        store.note_ended(counters, Some(&there), self.now);
+        locked.replace(there.word, there.slot, Slot::EMPTY, false);
+        let orphan = store.kill(counters, there.address, &there.layout);
+        drop(locked);
+        self.bury(orphan, None);
+        Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
+    }
+
+    fn try_mark(&mut self, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
+        let Some((seen, snap)) = self.snap(key) else { return Ok(Some(DeleteOutcome::NotFound)) };
+        let store = self.store;
+        if delete.compare.is_some_and(|compare| compare != snap.token) {
+            return Ok(Some(DeleteOutcome::Exists));
+        }
+        if self.can_mark_in_place(&seen, delete) {
+            return self.mark_in_place(key, snap);
+        }
+        let bits = if delete.mark_stale { META_STALE } else { 0 };
+        let meta = store.meta(&seen).map_or_else(
+            || crate::item::meta_word(store.meta_now(self.now), bits),
+            |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },
+        );
+        let head_to_empty = delete.drop_value && seen.layout.kind() == Some(Kind::Head);
+        let rewrite = Rewrite {
+            expire: delete.expire,
+            content: delete.drop_value.then_some(Content::Bytes(&[], &[])),
+            client_flags: delete.drop_value.then_some(0),
+            token: delete.token.map_or(TokenRule::New, TokenRule::Give),
+            meta: (delete.mark_stale || store.meta(&seen).is_some()).then_some(meta),
+            taken: false,
+        };
+        let mut plan = store.copy_plan(&seen, &snap, rewrite);
+        if head_to_empty {
+            plan.kind = Kind::Plain;
+        }
+        let done = self.commit(key, &plan, Some(Expect(Some(snap))))?;
+        Ok(done.map(|_| DeleteOutcome::Deleted))
+    }
+
+    /// Only the stale bit changes, and a token that a client knows can change with it.
+    fn can_mark_in_place(&self, seen: &Seen<'_>, delete: &Delete) -> bool {
+        !delete.drop_value
+            && delete.token.is_none()
+            && delete.expire.is_none_or(|to| to == Expire::Never && self.store.expire(seen) == Expire::Never)
+            && seen.layout.has(META)
+            && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+    }
+
+    fn mark_in_place(&mut self, key: &Key<'_>, snap: Snap) -> Result<Option<DeleteOutcome>, OpError> {
+        let store = self.store;
+        let fresh = self.own.tokens.fresh(store);
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
+        let heap = &store.segments.heap;
+        store.set_meta(&there, META_STALE, META_WON);
+        if there.layout.has(CAS_FIELD) {
+            there.layout.cas_field(heap, there.address).store(fresh, Release);
+        }
+        Ok(Some(DeleteOutcome::Deleted))
+    }
+}
+
+impl Store {
+    /// Sets and clears bits of the META word while readers may note their accesses in it. The lock is held.
+    pub(crate) fn set_meta(&self, seen: &Seen<'_>, set: u32, clear: u32) {
+        let word = seen.layout.meta(&self.segments.heap, seen.address);
+        let mut meta = word.load(Acquire);
+        while let Err(now) = word.compare_exchange(meta, (meta | set) & !clear, AcqRel) {
+            meta = now;
+        }
+    }
+}

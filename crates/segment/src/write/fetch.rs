@@ -1,0 +1,149 @@
+//! The meta get: a read with side effects (touch, vivify, leases).
+//!
+//! A lease says who refills an item: on a miss that was vivified, on a stale item, or on one about to end, one caller
+//! wins and all others are told that somebody has.
+
+use crate::draft::{Content, Plan};
+use crate::header::Queue;
+use crate::item::{Kind, META, META_STALE, META_WON, meta_word};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Expire, Fetch, Fetched, Lease, OpError};
+use crate::store::Seen;
+use crate::write::Snap;
+use crate::write::put::Expect;
+use crate::write::rewrite::Rewrite;
+
+/// What the side effects came to.
+#[derive(Clone, Copy, Debug)]
+enum Effect {
+    Miss,
+    Vivified,
+    Hit(Lease),
+}
+
+impl Turn<'_> {
+    /// Reads an item with the side effects asked for.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
+    pub fn fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Fetched<'_>>, OpError> {
+        let before = self.find_live(key).map(|seen| {
+            let item = self.store.item(&seen);
+            (item.fetched, item.last_access)
+        });
+        let plain = fetch.touch.is_none() && fetch.recache_below_ms.is_none() && !fetch.want_access;
+        let effect = match self.find_live(key) {
+            Some(seen) if plain && !seen.layout.has(META) => Effect::Hit(Lease::None),
+            None if fetch.vivify.is_none() => Effect::Miss,
+            _ => self.retry(|turn| turn.try_fetch(key, fetch))?,
+        };
+        if fetch.want_token {
+            self.take_token(key)?;
+        }
+        let (lease, vivified) = match effect {
+            Effect::Miss => return Ok(None),
+            Effect::Vivified => (Lease::Won, true),
+            Effect::Hit(lease) => (lease, false),
+        };
+        let Some(seen) = self.find_live(key) else { return Ok(None) };
+        let mut item = self.store.item(&seen);
+        if let Some((fetched, last_access)) = before {
+            (item.fetched, item.last_access) = (fetched, last_access);
+        }
+        if !fetch.no_bump && !vivified {
+            self.store.note_access(&seen, self.now);
+        }
+        Ok(Some(Fetched { item, lease, vivified }))
+    }
+
+    fn try_fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Effect>, OpError> {
+        let Some((seen, snap)) = self.snap(key) else {
+            return match fetch.vivify {
+                Some(expire) => self.vivify(key, fetch, expire),
+                None => Ok(Some(Effect::Miss)),
+            };
+        };
+        let (lease, touch) = self.wanted(&seen, fetch);
+        let won = if lease == Lease::Won { META_WON } else { 0 };
+        let has_meta = seen.layout.has(META);
+        let in_place = touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to));
+        if seen.layout.kind() == Some(Kind::Head)
+            && !in_place
+            && let Some(expire) = touch
+        {
+            let large = crate::store::large_ref(seen.layout.value(&self.store.segments.heap, seen.address));
+            self.touch_pieces(key.namespace, large, expire)?;
+        }
+        if in_place && (has_meta || (won == 0 && !fetch.want_access)) {
+            return self.fetch_in_place(key, snap, won, touch).map(|done| done.map(|()| Effect::Hit(lease)));
+        }
+        let store = self.store;
+        let meta = match store.meta(&seen) {
+            Some(meta) => Some(meta | won),
+            None if fetch.want_access || won != 0 => {
+                let fetched = if store.item(&seen).fetched { crate::item::META_FETCHED } else { 0 };
+                Some(meta_word(store.meta_now(self.now), won | fetched))
+            }
+            None => None,
+        };
+        let done = self.rewrite(key, &seen, snap, Rewrite { expire: touch, meta, ..Rewrite::SAME })?;
+        Ok(done.map(|_| Effect::Hit(lease)))
+    }
+
+    /// Whose turn it is to fill, and the new expiry if it differs.
+    fn wanted(&self, seen: &Seen<'_>, fetch: &Fetch) -> (Lease, Option<Expire>) {
+        let meta = self.store.meta(seen).unwrap_or(0);
+        let expire = self.store.expire(seen);
+        let ends_soon = match (fetch.recache_below_ms, expire) {
+            (Some(below), Expire::At(at)) => at.ms_since(self.now) < below,
+            _ => false,
+        };
+        let lease = if meta & META_WON != 0 {
+            Lease::AlreadyWon
+        } else if meta & META_STALE != 0 || ends_soon {
+            Lease::Won
+        } else {
+            Lease::None
+        };
+        (lease, fetch.touch.filter(|to| *to != expire))
+    }
+
+    fn fetch_in_place(
+        &mut self,
+        key: &Key<'_>,
+        snap: Snap,
+        won: u32,
+        touch: Option<Expire>,
+    ) -> Result<Option<()>, OpError> {
+        if won == 0 && touch.is_none() {
+            return Ok(Some(()));
+        }
+        let store = self.store;
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
+        if won != 0 {
+            store.set_meta(&there, META_WON, 0);
+        }
+        if let Some(to) = touch {
+            store.touch_in_place(&there, to);
+        }
+        Ok(Some(()))
+    }
+
+    fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Effect>, OpError> {
+        let plan = Plan {
+            kind: Kind::Plain,
+            content: Content::Bytes(&[], &[]),
+            client_flags: 0,
+            expire,
+            token: fetch.token,
+            taken: fetch.want_token,
+            meta: Some(meta_word(self.store.meta_now(self.now), META_WON)),
+            queue: Queue::Small,
+        };
+        let done = self.commit(key, &plan, Some(Expect(None)))?;
+        Ok(done.map(|_| Effect::Vivified))
+    }
+}

@@ -1,0 +1,105 @@
+//! Changes: every one is made under the stripe lock of its key.
+//!
+//! An operation first looks without a lock and decides what it would do; writes the new bytes, if any, where nobody
+//! can see them; then takes the lock, looks again and goes through with it only if nothing that it relied on has
+//! changed ([`Snap`]). Else it starts over, a bounded number of times, and then parks.
+//!
+//! **Changes in place** (number, expiry, lease) touch shared words of a published item. Where a client may know the
+//! CAS token and the change is one of the value, the value is stored first and a fresh token second, while readers
+//! load the token first: a token that was given out never goes with an older value than it was made for.
+
+mod arith;
+mod delete;
+mod fetch;
+pub(crate) mod put;
+pub(crate) mod rewrite;
+mod touch;
+
+use crate::draft::Orphan;
+use crate::item::{EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
+use crate::key::{Key, Namespace};
+use crate::lane::Turn;
+use crate::op::OpError;
+use crate::slot::Slot;
+use crate::store::{Seen, Store};
+
+/// How often an operation starts over when the item changes under it, before it parks.
+pub(crate) const RETRIES: usize = 4;
+
+/// Everything about an item that a change may have relied on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snap {
+    slot: Slot,
+    header: u32,
+    expiry: u32,
+    number: u64,
+    token: u64,
+    lease: u32,
+}
+
+impl Snap {
+    /// The item as it is. Inexact while other threads change it: only a comparison under the lock proves it.
+    pub(crate) fn of(store: &Store, seen: &Seen<'_>) -> Self {
+        let (heap, layout, address) = (&store.segments.heap, &seen.layout, seen.address);
+        let load = std::sync::atomic::Ordering::Acquire;
+        Self {
+            slot: seen.slot,
+            header: layout.header,
+            token: store.token(seen),
+            expiry: if layout.has(EXPIRY) { layout.expiry(heap, address).load(load) } else { 0 },
+            number: if layout.has(NUM) { layout.number(heap, address).load(load) } else { 0 },
+            lease: store.meta(seen).unwrap_or(0) & (META_STALE | META_WON),
+        }
+    }
+
+    /// Nothing that matters has changed: all but the frequency and the facts of access.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.slot.same_item(other.slot)
+            && (self.header, self.expiry, self.number) == (other.header, other.expiry, other.number)
+            && (self.token, self.lease) == (other.token, other.lease)
+    }
+}
+
+const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
+
+impl<'l> Turn<'l> {
+    /// Runs `attempt` until it comes to an end, a bounded number of times.
+    pub(crate) fn retry<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, OpError>,
+    ) -> Result<T, OpError> {
+        for _ in 0..RETRIES {
+            if let Some(done) = attempt(self)? {
+                return Ok(done);
+            }
+        }
+        Err(self.parked())
+    }
+
+    /// The live item and all that a change relies on.
+    pub(crate) fn snap(&self, key: &Key<'_>) -> Option<(Seen<'l>, Snap)> {
+        let seen = self.find_live(key)?;
+        Some((seen, Snap::of(self.store, &seen)))
+    }
+
+    /// Removes the pieces of a large value that has no head any more; `kept` is the object that still has one. A piece
+    /// whose lock is not had stays until it is evicted: nothing names it.
+    pub(crate) fn bury(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
+        if let Some(orphan) = orphan.filter(|o| Some(o.large.object) != kept) {
+            self.store.remove_pieces(self.counters(), orphan);
+        }
+    }
+
+    /// Ends every item of the namespace that is there now.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] while a background slice runs: a relocation must not carry an item past the flush.
+    pub fn flush(&mut self, namespace: Namespace) -> Result<(), OpError> {
+        {
+            let Ok(_gate) = self.store.slice_gate.try_lock() else { return Err(self.parked()) };
+            self.store.raise_flushed(namespace.0);
+        }
+        self.own.open.seal_ended(self.store, self.now);
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! set, add, replace, append, prepend, and their compared forms.
+
+use crate::draft::{Content, Plan};
+use crate::header::Queue;
+use crate::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::large::Source;
+use crate::op::{OpError, Put, PutMode, PutOutcome};
+use crate::store::{Seen, Store, large_ref};
+use crate::write::Snap;
+
+/// What a put comes to, given what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Store; `stale`: as a stale item, since the token was too old.
+    Store { stale: bool },
+    /// Append or prepend, to what is there.
+    Join,
+    /// Change nothing.
+    End(PutOutcome),
+}
+
+impl Store {
+    fn judge(&self, put: &Put<'_>, there: Option<&Seen<'_>>) -> Verdict {
+        let mut stale = false;
+        if let Some(compare) = put.compare {
+            let Some(seen) = there else { return Verdict::End(PutOutcome::NotFound) };
+            let token = self.token(seen);
+            if compare != token {
+                if !(put.invalidate && compare < token) {
+                    return Verdict::End(PutOutcome::Exists);
+                }
+                stale = true;
+            }
+        }
+        match (put.mode, there) {
+            (PutMode::Set, _) | (PutMode::Add, None) | (PutMode::Replace, Some(_)) => Verdict::Store { stale },
+            (PutMode::Append | PutMode::Prepend, Some(_)) => Verdict::Join,
+            (PutMode::Append | PutMode::Prepend, None) if put.vivify.is_some() => Verdict::Store { stale },
+            _ => Verdict::End(PutOutcome::NotStored),
+        }
+    }
+}
+
+/// What kind of item a put makes: an ordinary one, or the head of a large value that is already there in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body<'v> {
+    Whole(&'v [u8]),
+    Head(&'v [u8; 16]),
+}
+
+impl Turn<'_> {
+    /// Stores a value.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
+    /// [`OpError::OutOfMemory`].
+    pub fn put(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
+        self.check_size(key, put.value.len() as u64)?;
+        if put.value.len() as u64 > self.whole_max(key) {
+            return self.put_large(key, put);
+        }
+        self.put_body(key, put, Body::Whole(put.value))
+    }
+
+    pub(crate) fn check_size(&self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
+        let most = self.store.geometry.item_bytes_max;
+        let key_max = KEY_BYTES_MAX.min(self.store.geometry.item_whole_max / 2);
+        let fits = key.bytes.len() as u64 + value_bytes <= most && key.bytes.len() <= key_max;
+        if fits { Ok(()) } else { Err(OpError::TooLarge) }
+    }
+
+    pub(crate) fn put_body(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<PutOutcome, OpError> {
+        if put.mode == PutMode::Set && put.compare.is_none() {
+            return self.store_plan(key, put, body, false, None)?.ok_or_else(|| self.parked());
+        }
+        self.retry(|turn| turn.try_put(key, put, body))
+    }
+
+    fn try_put(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
+        let there = self.snap(key);
+        match self.store.judge(put, there.as_ref().map(|(seen, _)| seen)) {
+            Verdict::End(outcome) => Ok(Some(outcome)),
+            Verdict::Store { stale } => {
+                let expect = Expect(there.map(|(_, snap)| snap));
+                self.store_plan(key, put, body, stale, Some(expect))
+            }
+            Verdict::Join => self.join(key, put, body),
+        }
+    }
+
+    /// Writes the item, takes the lock and publishes it if what is there is still what is expected.
+    fn store_plan(
+        &mut self,
+        key: &Key<'_>,
+        put: &Put<'_>,
+        body: Body<'_>,
+        stale: bool,
+        expect: Option<Expect>,
+    ) -> Result<Option<PutOutcome>, OpError> {
+        let (kind, content) = match body {
+            Body::Whole(value) => (Kind::Plain, Content::Bytes(value, &[])),
+            Body::Head(value) => (Kind::Head, Content::Bytes(value, &[])),
+        };
+        let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
+        let plan = Plan {
+            kind,
+            content,
+            client_flags: put.client_flags,
+            expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
+            token: put.token,
+            taken: put.want_token,
+            meta: stale.then(|| meta_word(self.store.meta_now(self.now), META_STALE)),
+            queue: Queue::Small,
+        };
+        let stored = self.commit(key, &plan, expect)?;
+        Ok(stored.map(|token| PutOutcome::Stored { token: if put.want_token { token } else { 0 } }))
+    }
+
+    /// Drafts and publishes. `None`: what is there is not what was expected; nothing was changed.
+    pub(crate) fn commit(
+        &mut self,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        expect: Option<Expect>,
+    ) -> Result<Option<u64>, OpError> {
+        let (store, counters) = (self.store, self.counters());
+        let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
+        let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
+        let Some(locked) = store.index.lock(key.hash) else {
+            self.own.open.give_back(store, draft.reserved);
+            counters.parked.add(1);
+            return Err(OpError::Parked);
+        };
+        let old = store.find_locked(&locked, key);
+        if let Some(Expect(expected)) = expect {
+            let there = store.live(old, self.now).map(|seen| Snap::of(store, &seen));
+            let same = match (&expected, &there) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.same(b),
+                _ => false,
+            };
+            if !same {
+                drop(locked);
+                self.own.open.give_back(store, draft.reserved);
+                return Ok(None);
+            }
+        }
+        store.note_ended(counters, old.as_ref(), self.now);
+        let orphan = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        drop(locked);
+        self.bury(orphan, plan.object());
+        Ok(Some(token))
+    }
+
+    /// Appends or prepends to the item that is there.
+    fn join(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
+        let Some((seen, snap)) = self.snap(key) else { return Ok(None) };
+        let store = self.store;
+        let old_len = store.item(&seen).value_len();
+        let mut digits = [0; 20];
+        let old = if seen.layout.has(NUM) {
+            Source::Bytes(decimal(snap.number, &mut digits))
+        } else if seen.layout.kind() == Some(Kind::Head) {
+            Source::Object(large_ref(seen.layout.value(&store.segments.heap, seen.address)))
+        } else {
+            Source::Bytes(seen.layout.value(&store.segments.heap, seen.address))
+        };
+        let part = match body {
+            Body::Whole(bytes) => Source::Bytes(bytes),
+            Body::Head(value) => Source::Object(large_ref(value)),
+        };
+        let total = old_len + part.len();
+        self.check_size(key, total)?;
+        let (a, b) = if put.mode == PutMode::Append { (old, part) } else { (part, old) };
+        let mut plan = Plan {
+            kind: Kind::Plain,
+            content: Content::Bytes(&[], &[]),
+            client_flags: seen.layout.client_flags(&store.segments.heap, seen.address),
+            expire: store.expire(&seen),
+            token: put.token,
+            taken: put.want_token,
+            meta: None,
+            queue: Queue::Small,
+        };
+        let expect = Some(Expect(Some(snap)));
+        let stored = match (a, b) {
+            (Source::Bytes(a), Source::Bytes(b)) if total <= self.whole_max(key) => {
+                plan.content = Content::Bytes(a, b);
+                self.commit(key, &plan, expect)?
+            }
+            _ => self.commit_joined(key, &plan, expect, [a, b])?,
+        };
+        Ok(stored.map(|token| PutOutcome::Stored { token: if put.want_token { token } else { 0 } }))
+    }
+}
+
+/// What a commit relies on: this very item, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expect(pub(crate) Option<Snap>);
+
+/// The decimal digits of a number.
+pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut left = number;
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            return &digits[at..];
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Copying an item with something changed: what cannot be done in place.
+
+use crate::draft::{Content, Plan};
+use crate::header::Queue;
+use crate::item::{CAS_FIELD, CAS_TAKEN, NUM};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Expire, OpError};
+use crate::store::{Seen, Store};
+use crate::write::Snap;
+use crate::write::put::Expect;
+
+/// The CAS token of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenRule {
+    /// The value is the same: the token stays, if a client may know it.
+    Keep,
+    /// The value changed: the copy's place is its new token.
+    New,
+    /// The client's own.
+    Give(u64),
+}
+
+/// What is different in the copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rewrite<'v> {
+    pub(crate) expire: Option<Expire>,
+    pub(crate) content: Option<Content<'v>>,
+    pub(crate) client_flags: Option<u32>,
+    pub(crate) token: TokenRule,
+    pub(crate) taken: bool,
+    pub(crate) meta: Option<u32>,
+}
+
+impl Rewrite<'_> {
+    /// A copy with nothing different.
+    pub(crate) const SAME: Self =
+        Self { expire: None, content: None, client_flags: None, token: TokenRule::Keep, taken: false, meta: None };
+}
+
+impl Store {
+    /// The plan of a copy of `seen`.
+    pub(crate) fn copy_plan<'v>(&'v self, seen: &Seen<'_>, snap: &Snap, rewrite: Rewrite<'v>) -> Plan<'v> {
+        let (heap, layout) = (&self.segments.heap, &seen.layout);
+        let token = match rewrite.token {
+            TokenRule::Keep => layout.has(CAS_TAKEN | CAS_FIELD).then_some(snap.token),
+            TokenRule::New => None,
+            TokenRule::Give(token) => Some(token),
+        };
+        let same_content = || {
+            if layout.has(NUM) {
+                Content::Number(snap.number)
+            } else {
+                Content::Bytes(layout.value(heap, seen.address), &[])
+            }
+        };
+        Plan {
+            kind: layout.kind().expect("an item has one of the kinds"),
+            content: rewrite.content.unwrap_or_else(same_content),
+            client_flags: rewrite.client_flags.unwrap_or_else(|| layout.client_flags(heap, seen.address)),
+            expire: rewrite.expire.unwrap_or_else(|| self.expire(seen)),
+            token,
+            taken: rewrite.taken,
+            meta: rewrite.meta.or_else(|| self.meta(seen)),
+            queue: Queue::Small,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Puts a changed copy in the item's place, and gives its token. `None`: the item changed meanwhile, and nothing
+    /// was done.
+    pub(crate) fn rewrite(
+        &mut self,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        snap: Snap,
+        rewrite: Rewrite<'_>,
+    ) -> Result<Option<u64>, OpError> {
+        let plan = self.store.copy_plan(seen, &snap, rewrite);
+        self.commit(key, &plan, Some(Expect(Some(snap))))
+    }
+}

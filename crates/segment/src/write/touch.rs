@@ -1,0 +1,63 @@
+//! A new expiry for an item that is there.
+
+use std::sync::atomic::Ordering::Release;
+
+use crate::item::{EXPIRY, Kind};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Expire, Item, OpError};
+use crate::store::{Seen, Store, large_ref};
+use crate::ttl;
+use crate::write::Snap;
+use crate::write::rewrite::Rewrite;
+
+impl Store {
+    /// The item's expiry word can take the new time: a segment's latest expiry must never be passed in place.
+    pub(crate) fn can_touch_in_place(&self, seen: &Seen<'_>, to: Expire) -> bool {
+        match (to, self.expire(seen)) {
+            (Expire::Never, now) => now == Expire::Never,
+            (Expire::At(to), Expire::At(now)) => to <= now && seen.layout.has(EXPIRY),
+            (Expire::At(_), Expire::Never) => false,
+        }
+    }
+
+    /// Writes the expiry word. The lock is held, and [`Store::can_touch_in_place`] holds.
+    pub(crate) fn touch_in_place(&self, seen: &Seen<'_>, to: Expire) {
+        if let Expire::At(to) = to {
+            let header = self.segments.header_of(seen.address);
+            let relative = ttl::relative(header.class(), header.created(), to);
+            seen.layout.expiry(&self.segments.heap, seen.address).store(relative, Release);
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Gives the item a new expiry, and shows it. Counts as an access.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: nothing was changed, again in a later turn.
+    pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
+        let found = self.retry(|turn| turn.try_touch(key, expire))?;
+        Ok(if found { self.get(key) } else { None })
+    }
+
+    /// True if the item was there and has the new expiry.
+    pub(crate) fn try_touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<bool>, OpError> {
+        let store = self.store;
+        let Some((seen, snap)) = self.snap(key) else { return Ok(Some(false)) };
+        if seen.layout.kind() == Some(Kind::Head) && !store.can_touch_in_place(&seen, expire) {
+            // A later end: the pieces first, since a head must never outlive them. Before an earlier one they stay.
+            let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
+            self.touch_pieces(key.namespace, large, expire)?;
+        }
+        if !store.can_touch_in_place(&seen, expire) {
+            let done = self.rewrite(key, &seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
+            return Ok(done.map(|_| true));
+        }
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
+        store.touch_in_place(&there, expire);
+        Ok(Some(true))
+    }
+}
