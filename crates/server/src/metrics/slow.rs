@@ -147,21 +147,26 @@ mod tests {
     #[test]
     fn a_reader_never_sees_half_an_entry_while_it_is_written() {
         let ring = SlowRing::default();
-        let mut seen = 0u64;
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let (mut seen, mut latest) = (0u64, 0u64);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                for number in 1..300_000 {
+            scope.spawn(|| {
+                let mut number = 0;
+                while !done.load(Relaxed) {
+                    number += 1;
                     ring.push(&request(number));
                 }
             });
-            while !writer.is_finished() {
+            while seen < 200_000 {
                 for request in ring.read(0) {
                     seen += 1;
                     let at = request.at.0;
+                    latest = latest.max(at);
                     assert_eq!((request.key_hash, request.wait_ns, request.send_ns), (at, at, at));
                 }
             }
+            done.store(true, Relaxed);
         });
-        assert!(seen > 0, "nothing was read while the writer wrote");
+        assert!(latest > SLOW_MAX as u64, "the writer never came round while entries were read");
     }
 }

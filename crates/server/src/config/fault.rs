@@ -1,0 +1,64 @@
+//! One thing that is wrong with the settings: where it is, what it is, and what to do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::value::Wrong;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A line of a file, counted from 1.
+    File {
+        /// The file as the user named it.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A flag of the command line, without its dashes.
+    Flag(&'static str),
+    /// Nobody said it: it is a default.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Flag(flag) => write!(f, "--{flag}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// One fault. Shows as `gannet.toml:12: limits.maxconns: what is wrong; remedy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where the value came from.
+    pub origin: Origin,
+    /// The setting's path, or what stands in its place; empty if the fault belongs to no setting.
+    pub name: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Fault {
+    /// `wrong` at `origin` for the setting `name`.
+    pub fn new(origin: Origin, name: impl Into<String>, wrong: Wrong) -> Self {
+        Self { origin, name: name.into(), what: wrong.what, remedy: wrong.remedy }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.origin)?;
+        if !self.name.is_empty() {
+            write!(f, "{}: ", self.name)?;
+        }
+        write!(f, "{}; {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,353 @@
+//! Reads CONFIG.toml: every fault of the file at once, each with its line.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::{Fault, Origin};
+use super::nearest::nearest;
+use super::settings::Settings;
+use super::table::{ABSENT, SETTINGS, Setting, TABLES, setting};
+use super::value::{Shape, Value, Wrong};
+
+/// A configuration file is not larger than this.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Faults that are listed at most; a file with more is not a configuration.
+pub const FAULTS_MAX: usize = 100;
+
+/// Where each setting that someone set came from, by its path.
+pub type Origins = HashMap<&'static str, Origin>;
+
+/// Reads the file at `path` into `settings`. Settings that are right are taken even if others are wrong.
+///
+/// # Errors
+/// Every fault of the file, in the order of its lines, at most [`FAULTS_MAX`].
+pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
+    let unreadable = |what: String, remedy: &str| {
+        let origin = Origin::File { path: path.to_owned(), line: 1 };
+        vec![Fault::new(origin, "", Wrong::new(what, remedy))]
+    };
+    let file = std::fs::File::open(path).map_err(|error| {
+        unreadable(format!("the file can not be opened ({error})"), "name a file that is there and may be read")
+    })?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| {
+        unreadable(format!("the file can not be read ({error})"), "name a file that is there and may be read")
+    })?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(unreadable("the file is larger than 1MiB".to_owned(), "name a configuration file"));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| unreadable("the file is not UTF-8 text".to_owned(), "name a configuration file"))?;
+    read_text(path, &text, settings, origins)
+}
+
+/// Reads `text`, which is what the file at `path` holds, into `settings`.
+///
+/// # Errors
+/// As [`read_file`].
+pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
+    let mut reader = Reader { path: path.to_owned(), text, settings, origins, faults: Vec::new() };
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        reader.syntax(error);
+    }
+    for (name, value) in document.get_ref() {
+        reader.root(name, value);
+    }
+    let mut faults = reader.faults;
+    faults.sort_by(|a, b| a.origin.cmp(&b.origin));
+    faults.dedup();
+    // Of a line that is not TOML, what its setting wants says more than what the grammar wants.
+    let named: Vec<Origin> = faults.iter().filter(|fault| !fault.name.is_empty()).map(|f| f.origin.clone()).collect();
+    faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.origin));
+    faults.truncate(FAULTS_MAX);
+    if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// The state of one pass over a document.
+struct Reader<'r> {
+    path: PathBuf,
+    text: &'r str,
+    settings: &'r mut Settings,
+    origins: &'r mut Origins,
+    faults: Vec<Fault>,
+}
+
+impl Reader<'_> {
+    fn origin(&self, at: usize) -> Origin {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        Origin::File { path: self.path.clone(), line }
+    }
+
+    fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        let fault = Fault::new(self.origin(at), name, Wrong::new(what, remedy));
+        self.faults.push(fault);
+    }
+
+    fn syntax(&mut self, error: &toml::de::Error) {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        let remedy = if message.contains("duplicate key") {
+            "keep one of them"
+        } else {
+            "write it as TOML: [table] lines, and key = value lines with text in double quotes"
+        };
+        self.fault(error.span().map_or(0, |span| span.start), "", message, remedy);
+    }
+
+    /// An entry outside all tables, or a table.
+    fn root(&mut self, name: &Spanned<impl AsRef<str>>, value: &Spanned<DeValue<'_>>) {
+        let (at, table) = (name.span().start, name.get_ref().as_ref());
+        let Some(entries) = value.get_ref().as_table() else {
+            let remedy = match SETTINGS.iter().find(|setting| setting.key() == table) {
+                Some(setting) => format!("put it below [{}]", setting.table()),
+                None => format!("put keys below their table, one of {}", table_names()),
+            };
+            return self.fault(at, table, "this key is outside of every table", remedy);
+        };
+        if TABLES.iter().all(|(known, _)| *known != table) {
+            let remedy = match nearest(table, TABLES.iter().map(|(known, _)| *known)) {
+                Some(known) => format!("did you mean [{known}]?"),
+                None => format!("the tables are {}", table_names()),
+            };
+            return self.fault(at, table, "there is no such table", remedy);
+        }
+        for (key, value) in entries {
+            let path = format!("{table}.{}", key.get_ref());
+            match setting(&path) {
+                Some(setting) => self.entry(setting, value),
+                None => self.unknown(key.span().start, table, key.get_ref(), &path),
+            }
+        }
+    }
+
+    fn unknown(&mut self, at: usize, table: &str, key: &str, path: &str) {
+        if let Some((_, _, what)) = ABSENT.iter().find(|(_, absent, _)| *absent == path) {
+            return self.fault(at, path, format!("this build does not have {what}"), "remove the line");
+        }
+        let same_table = SETTINGS.iter().filter(|setting| setting.table() == table).map(Setting::key);
+        let remedy = if let Some(known) = nearest(key, same_table) {
+            format!("did you mean {known}?")
+        } else if let Some(elsewhere) = SETTINGS.iter().find(|setting| setting.key() == key) {
+            format!("it belongs below [{}]", elsewhere.table())
+        } else if let Some(known) = nearest(key, SETTINGS.iter().map(Setting::key)) {
+            let place = SETTINGS.iter().find(|setting| setting.key() == known).map_or("", Setting::table);
+            format!("did you mean {known} below [{place}]?")
+        } else {
+            "remove the line; `gannet config --default` shows every setting".to_owned()
+        };
+        self.fault(at, path, "there is no such setting", remedy);
+    }
+
+    /// A value for a setting that exists.
+    fn entry(&mut self, setting: &'static Setting, value: &Spanned<DeValue<'_>>) {
+        let at = value.span().start;
+        let shape = setting.view(self.settings, |value| value.shape());
+        let texts = match (value.get_ref(), shape) {
+            (DeValue::Array(values), Shape::List) => {
+                let mut texts = Vec::new();
+                for value in values.iter() {
+                    match scalar(value.get_ref()) {
+                        Some((text, Shape::Text)) => texts.push(text),
+                        _ => self.fault(value.span().start, setting.path, "an entry is not text", "put it in quotes"),
+                    }
+                }
+                if texts.len() < values.len() {
+                    return;
+                }
+                texts
+            }
+            (value, _) => match scalar(value) {
+                Some((text, written)) if fits(setting, &text, written, shape) => vec![text],
+                Some((text, _)) => return self.misshapen(setting, at, &text, shape),
+                None => return self.misshapen(setting, at, value.type_str(), shape),
+            },
+        };
+        let origin = self.origin(at);
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        match setting.set(self.settings, &texts) {
+            Ok(()) => {
+                self.origins.insert(setting.path, origin);
+            }
+            Err(wrongs) => {
+                let faults = wrongs.into_iter().map(|wrong| Fault::new(origin.clone(), setting.path, wrong));
+                self.faults.extend(faults);
+            }
+        }
+    }
+
+    fn misshapen(&mut self, setting: &Setting, at: usize, text: &str, shape: Shape) {
+        let default = setting.view(&Settings::default(), toml_text);
+        let (what, remedy) = match shape {
+            Shape::Integer => ("a whole number is wanted here", format!("write it without quotes, as in {default}")),
+            Shape::Switch => ("true or false is wanted here", "write true or false, without quotes".to_owned()),
+            Shape::Text => ("text is wanted here", format!("put it in quotes, as in {default}")),
+            Shape::List => ("a list of texts is wanted here", format!("write it as in {default}")),
+        };
+        self.fault(at, setting.path, format!("{what}, not {text}"), remedy);
+    }
+}
+
+/// Whether a value that was written as `written` can be read as a `shape`. A bare number for a text is let through:
+/// sizes and durations say themselves what is missing.
+fn fits(setting: &Setting, text: &str, written: Shape, shape: Shape) -> bool {
+    match (written, shape) {
+        (Shape::Text, Shape::Integer) => text == "auto" && setting.default == ["auto"],
+        (Shape::Integer, Shape::Text) => setting.range.is_some(),
+        (Shape::Text, Shape::List) => true,
+        _ => written == shape,
+    }
+}
+
+/// The text of a value that is neither a list nor a table, and how it was written.
+fn scalar(value: &DeValue<'_>) -> Option<(String, Shape)> {
+    match value {
+        DeValue::String(text) => Some((text.to_string(), Shape::Text)),
+        DeValue::Integer(number) => Some((number.to_string(), Shape::Integer)),
+        DeValue::Boolean(on) => Some((on.to_string(), Shape::Switch)),
+        _ => None,
+    }
+}
+
+fn table_names() -> String {
+    TABLES.map(|(name, _)| format!("[{name}]")).join(", ")
+}
+
+/// How `value` is written in the file.
+pub fn toml_text(value: &dyn Value) -> String {
+    let quoted = |text: &String| toml::Value::String(text.clone()).to_string();
+    match value.shape() {
+        Shape::List => format!("[{}]", value.entries().iter().map(quoted).collect::<Vec<_>>().join(", ")),
+        Shape::Switch => value.show(),
+        Shape::Integer if value.magnitude().is_some() => value.show(),
+        Shape::Integer | Shape::Text => quoted(&value.show()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::units::{ByteSize, TimeSpan};
+
+    fn read(text: &str) -> (Settings, Vec<Fault>) {
+        let (mut settings, mut origins) = (Settings::default(), Origins::new());
+        let faults = read_text(Path::new("g.toml"), text, &mut settings, &mut origins).err().unwrap_or_default();
+        (settings, faults)
+    }
+
+    /// The only fault of `text`: its line and its whole text.
+    fn only(text: &str) -> (usize, String) {
+        let (_, faults) = read(text);
+        assert_eq!(faults.len(), 1, "{text}: {faults:?}");
+        match &faults[0].origin {
+            Origin::File { line, .. } => (*line, faults[0].to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_whole_file_is_read() {
+        let (settings, faults) = read(
+            "[listen]\nmemcached = [\"0.0.0.0:1\", \"unix:/run/g\"]\nadmin = \"none\"\n[store]\nmemory = \"1GiB\"\n\
+             [threads]\nworkers = 3\npin = \"0-2\"\n[limits]\nmaxconns = 1_000\nidle_timeout = \"5m\"\n\
+             [log]\nlevel = \"debug\"\n",
+        );
+        assert_eq!(faults, []);
+        assert_eq!((settings.memcached.len(), settings.workers.said()), (2, Some(3)));
+        assert_eq!((settings.memory.said(), settings.maxconns.said()), (Some(ByteSize::mib(1024)), Some(1000)));
+        assert_eq!(settings.idle_timeout, TimeSpan::secs(300));
+    }
+
+    #[test]
+    fn every_kind_of_fault_has_its_line_and_a_remedy() {
+        for (text, line, what, remedy) in [
+            ("\n[store]\nmemory = 512\n", 3, "bare number", "\"512MiB\""),
+            ("[store]\nmemory = \"1m\"\n", 2, "powers of 1000 or of 1024", "MiB is 2^20"),
+            ("[store]\nmemory = \"1KiB\"\n", 2, "below the least", "16MiB to"),
+            ("[store]\nmemroy = \"1GiB\"\n", 2, "no such setting", "did you mean memory?"),
+            ("[store]\nmaxconns = 1\n", 2, "no such setting", "belongs below [limits]"),
+            ("[store]\nmax_conns = 1\n", 2, "no such setting", "maxconns below [limits]"),
+            ("[store]\nqqq = 1\n", 2, "no such setting", "gannet config --default"),
+            ("[sotre]\nmemory = \"1GiB\"\n", 1, "no such table", "[store]"),
+            ("[qqqqqq]\n", 1, "no such table", "[listen], [store]"),
+            ("memory = \"1GiB\"\n", 1, "outside of every table", "below [store]"),
+            ("qqq = 1\n", 1, "outside of every table", "[listen], [store]"),
+            ("[limits]\nmaxconns = \"many\"\n", 2, "whole number is wanted", "without quotes"),
+            ("[limits]\nmaxconns = \"7\"\n", 2, "whole number is wanted", "without quotes"),
+            ("[limits]\nmaxconns = 0\n", 2, "below the least", "1 to 1000000"),
+            ("[limits]\nmaxconns = -1\n", 2, "begins with a number", "whole number"),
+            ("[limits]\nmaxconns = 1.5\n", 2, "whole number is wanted", "without quotes"),
+            ("[limits]\nidle_timeout = 60\n", 2, "bare number", "\"60s\""),
+            ("[store]\nhuge_pages = \"yes\"\n", 2, "true or false", "without quotes"),
+            ("[store]\nhuge_pages = 1\n", 2, "true or false", "without quotes"),
+            ("[log]\nlevel = true\n", 2, "text is wanted", "\"info\""),
+            ("[log]\nlevel = \"inof\"\n", 2, "no such word", "\"info\""),
+            ("[listen]\nmemcached = [\n  \"127.0.0.1:1\",\n  \"10.0.0.1\"]\n", 2, "not an address", "10.0.0.1:11211"),
+            ("[listen]\nmemcached = [1]\n", 2, "not text", "quotes"),
+            ("[listen]\nmemcached = 1\n", 2, "list of texts", "[\"127.0.0.1:11211\"]"),
+            ("[listen]\nresp = [\"127.0.0.1:6379\"]\n", 2, "does not have the RESP", "remove"),
+            ("[threads]\nio = \"uring\"\n", 2, "does not have io_uring", "epoll"),
+            ("[threads]\npin = \"auto\"\n", 2, "can not plan", "0-3,8"),
+            ("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", 3, "duplicate key", "keep one"),
+            ("[log]\nlevel = info\n", 2, "text is wanted", "put it in quotes"),
+        ] {
+            let (at, shown) = only(text);
+            assert_eq!(at, line, "{text}: {shown}");
+            assert!(shown.contains(what), "{text}: {shown}");
+            assert!(shown.contains(remedy), "{text}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_broken_table_line_is_found_where_it_is() {
+        let faults = read("[log\nlevel = \"info\"\n").1;
+        assert!(faults[0].to_string().starts_with("g.toml:1: "), "{faults:?}");
+        assert!(faults[0].remedy.contains("[table] lines"), "{faults:?}");
+    }
+
+    #[test]
+    fn all_faults_come_at_once_in_the_order_of_lines() {
+        let (settings, faults) = read(
+            "[store]\nmemory = 5\nsegment = \"x\"\n[limits]\nmaxconns = 7\nidle_timeout = 3\n[log]\nlevle = \"info\"\n",
+        );
+        let lines: Vec<_> = faults.iter().map(|f| f.to_string().split(':').nth(1).unwrap().to_owned()).collect();
+        assert_eq!(lines, ["2", "3", "6", "8"]);
+        assert_eq!(settings.maxconns.said(), Some(7), "a right setting is taken beside wrong ones");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_or_not_text_or_too_large_is_one_fault() {
+        let folder = std::env::temp_dir().join(format!("gannet-config-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (mut settings, mut origins) = (Settings::default(), Origins::new());
+        let mut what = |name: &str, bytes: Option<&[u8]>| {
+            let path = folder.join(name);
+            if let Some(bytes) = bytes {
+                std::fs::write(&path, bytes).unwrap();
+            }
+            read_file(&path, &mut settings, &mut origins).unwrap_err()[0].to_string()
+        };
+        assert!(what("absent.toml", None).contains("can not be opened"));
+        assert!(what("binary.toml", Some(&[0xff, 0xfe])).contains("not UTF-8"));
+        assert!(what("large.toml", Some(&vec![b'#'; FILE_BYTES_MAX as usize + 1])).contains("larger than 1MiB"));
+        assert!(read_file(&folder, &mut settings, &mut origins).unwrap_err()[0].what.contains("can not be read"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn garbage_never_panics() {
+        let mut prng = base::prng::Prng::new(11);
+        let parts =
+            ["[", "]", "store", ".", "memory", "=", "\"", "1GiB", "\n", "#", "'", "[[", "0x", "{", "}", ",", "é"];
+        let mut faulty = 0;
+        for _ in 0..5_000 {
+            let text: String = (0..prng.below(12)).map(|_| parts[prng.below(parts.len() as u64) as usize]).collect();
+            faulty += usize::from(!read(&text).1.is_empty());
+        }
+        assert!(faulty > 1000, "{faulty}");
+    }
+}

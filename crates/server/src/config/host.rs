@@ -1,0 +1,221 @@
+//! What the machine, or the control group that the server runs in, gives it: CPUs, memory, open files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What the server may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// CPUs that this process may run on, ascending; not empty.
+    pub cpus: Vec<usize>,
+    /// CPUs that the control group pays for, in hundredths; `None` if it does not limit them.
+    pub cpu_quota_percent: Option<u64>,
+    /// The machine's memory, in bytes.
+    pub machine_bytes: u64,
+    /// The control group's memory limit, in bytes, if it has one below the machine's.
+    pub cgroup_bytes: Option<u64>,
+    /// Descriptors that this process may open, once its soft limit is raised to its hard one.
+    pub files_max: u64,
+}
+
+impl Host {
+    /// Asks the kernel. What can not be read counts as not limited; without /proc the machine has 1 GiB.
+    pub fn probe() -> Self {
+        Self::read(Path::new("/"), io::affinity::usable_cpus().unwrap_or_default(), files_max())
+    }
+
+    /// As [`Host::probe`], from the proc and sys file systems below `root`.
+    fn read(root: &Path, cpus: Vec<usize>, files_max: u64) -> Self {
+        let machine_bytes = machine_bytes(root).unwrap_or(1 << 30);
+        let groups = Groups::read(root);
+        Self {
+            cpus: if cpus.is_empty() { vec![0] } else { cpus },
+            cpu_quota_percent: groups.cpu_quota_percent(),
+            machine_bytes,
+            cgroup_bytes: groups.memory_bytes().filter(|bytes| *bytes < machine_bytes),
+            files_max,
+        }
+    }
+
+    /// The memory that the server may use at most, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.cgroup_bytes.unwrap_or(self.machine_bytes)
+    }
+
+    /// Workers that can run at once: one a usable CPU, at most what the quota pays for, rounded up.
+    pub fn parallelism(&self) -> u64 {
+        let quota = self.cpu_quota_percent.map_or(u64::MAX, |percent| percent.div_ceil(100).max(1));
+        quota.min(self.cpus.len() as u64)
+    }
+}
+
+fn files_max() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
+/// Raises the soft limit of open files to `files`, if it is lower. At most the hard limit is possible.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= files) {
+        return Ok(());
+    }
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })?)
+}
+
+fn machine_bytes(root: &Path) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The control groups of this process: each folder from its own up to the root, for either version.
+struct Groups {
+    v2: Vec<PathBuf>,
+    v1_memory: Vec<PathBuf>,
+    v1_cpu: Vec<PathBuf>,
+}
+
+impl Groups {
+    fn read(root: &Path) -> Self {
+        let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+        let sys = root.join("sys/fs/cgroup");
+        let mut groups = Self { v2: Vec::new(), v1_memory: Vec::new(), v1_cpu: Vec::new() };
+        for line in text.lines() {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            if controllers.is_empty() {
+                groups.v2 = upwards(&sys, path);
+            }
+            if controllers.split(',').any(|name| name == "memory") {
+                groups.v1_memory = upwards(&sys.join("memory"), path);
+            }
+            if controllers.split(',').any(|name| name == "cpu") {
+                groups.v1_cpu = upwards(&sys.join(controllers), path);
+                groups.v1_cpu.extend(upwards(&sys.join("cpu"), path));
+            }
+        }
+        groups
+    }
+
+    /// The smallest limit on the way up.
+    fn memory_bytes(&self) -> Option<u64> {
+        let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+        let v2 = self.v2.iter().filter_map(|folder| number(folder.join("memory.max")));
+        let v1 = self.v1_memory.iter().filter_map(|folder| number(folder.join("memory.limit_in_bytes")));
+        v2.chain(v1).min()
+    }
+
+    fn cpu_quota_percent(&self) -> Option<u64> {
+        let share = |quota: &str, period: &str| {
+            let (quota, period) = (quota.trim().parse::<u64>().ok()?, period.trim().parse::<u64>().ok()?);
+            quota.checked_mul(100)?.checked_div(period)
+        };
+        let v2 = self.v2.iter().filter_map(|folder| {
+            let text = fs::read_to_string(folder.join("cpu.max")).ok()?;
+            let (quota, period) = text.trim().split_once(' ')?;
+            share(quota, period)
+        });
+        let v1 = self.v1_cpu.iter().filter_map(|folder| {
+            let quota = fs::read_to_string(folder.join("cpu.cfs_quota_us")).ok()?;
+            share(&quota, &fs::read_to_string(folder.join("cpu.cfs_period_us")).ok()?)
+        });
+        v2.chain(v1).min()
+    }
+}
+
+/// `base` joined with `path` and with each of its parents. In a container the path may not exist below `base`; the
+/// parents do.
+fn upwards(base: &Path, path: &str) -> Vec<PathBuf> {
+    let relative = Path::new(path.trim_start_matches('/'));
+    relative.ancestors().map(|part| base.join(part)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("gannet-host-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(root)
+        }
+
+        fn host(&self) -> Host {
+            Host::read(&self.0, vec![0, 1, 2, 3], 1024)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:       16384 kB\nMemFree: 1 kB\n");
+
+    #[test]
+    fn a_limit_of_version_2_is_found_on_the_way_up() {
+        let tree = Tree::new(
+            "v2",
+            &[
+                MEMINFO,
+                ("proc/self/cgroup", "0::/a/b\n"),
+                ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+                ("sys/fs/cgroup/a/memory.max", "8388608\n"),
+                ("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n"),
+                ("sys/fs/cgroup/a/cpu.max", "max 100000\n"),
+            ],
+        );
+        let host = tree.host();
+        assert_eq!((host.cgroup_bytes, host.memory_bytes()), (Some(8 << 20), 8 << 20));
+        assert_eq!((host.cpu_quota_percent, host.parallelism()), (Some(150), 2));
+    }
+
+    #[test]
+    fn a_limit_of_version_1_counts_and_its_unlimited_value_does_not() {
+        let tree = Tree::new(
+            "v1",
+            &[
+                MEMINFO,
+                ("proc/self/cgroup", "5:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n"),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n"),
+                ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+            ],
+        );
+        let host = tree.host();
+        assert_eq!((host.cgroup_bytes, host.cpu_quota_percent, host.parallelism()), (None, None, 4));
+        fs::write(tree.0.join("sys/fs/cgroup/memory/memory.limit_in_bytes"), "4194304\n").unwrap();
+        fs::write(tree.0.join("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us"), "50000\n").unwrap();
+        let host = tree.host();
+        assert_eq!((host.cgroup_bytes, host.parallelism()), (Some(4 << 20), 1));
+    }
+
+    #[test]
+    fn a_machine_without_control_groups_is_whole() {
+        let tree = Tree::new("none", &[MEMINFO]);
+        let host = tree.host();
+        assert_eq!((host.memory_bytes(), host.parallelism()), (16 << 20, 4));
+        let host = Host::read(Path::new("/nonexistent"), Vec::new(), 1024);
+        assert_eq!((host.memory_bytes(), host.parallelism()), (1 << 30, 1));
+    }
+
+    #[test]
+    fn this_machine_has_cpus_memory_and_files() {
+        let host = Host::probe();
+        assert!(host.parallelism() >= 1 && host.memory_bytes() > 1 << 20 && host.files_max > 10, "{host:?}");
+        raise_files_limit(1).unwrap();
+    }
+}

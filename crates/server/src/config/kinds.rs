@@ -1,0 +1,423 @@
+//! Values with a meaning of their own: addresses, log levels, CPU lists, the event back end, socket modes.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::value::{Shape, Value, Wrong, one_of};
+
+/// Addresses that one listener list holds at most.
+pub const ENDPOINTS_MAX: usize = 32;
+/// The longest path that the kernel takes for a Unix socket, without its final zero byte.
+pub const UNIX_PATH_LEN_MAX: usize = 107;
+/// CPU numbers are below this.
+pub const CPU_NUMBER_END: usize = 1024;
+
+/// Where a listener listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// An IP address and a port.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Reads an IP address and a port; `localhost` is 127.0.0.1.
+fn tcp_address(text: &str) -> Result<SocketAddr, Wrong> {
+    let spelled = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    spelled.as_deref().unwrap_or(text).parse().map_err(|_| {
+        let remedy = match text.rsplit_once(':') {
+            None if text.parse::<std::net::Ipv4Addr>().is_ok() => format!("add a port, as in {text}:11211"),
+            Some(("" | "*", port)) if port.parse::<u16>().is_ok() => {
+                format!("write 0.0.0.0:{port} for all IPv4 addresses, [::]:{port} for all IPv6 addresses")
+            }
+            _ => "write an IP address and a port, as in 127.0.0.1:11211 or [::1]:11211".to_owned(),
+        };
+        Wrong::new(format!("{text:?} is not an address to listen on"), remedy)
+    })
+}
+
+impl std::str::FromStr for Endpoint {
+    type Err = Wrong;
+
+    fn from_str(text: &str) -> Result<Self, Wrong> {
+        let Some(path) = text.strip_prefix("unix:") else {
+            return tcp_address(text).map(Self::Tcp).map_err(|wrong| {
+                let hint = if text.starts_with('/') { format!("write unix:{text}") } else { wrong.remedy };
+                Wrong::new(wrong.what, hint)
+            });
+        };
+        if path.is_empty() || path.len() > UNIX_PATH_LEN_MAX || path.contains('\0') {
+            let what =
+                format!("the path of a Unix socket has 1 to {UNIX_PATH_LEN_MAX} bytes and this has {}", path.len());
+            return Err(Wrong::new(what, "write a short path, as in unix:/run/gannet.sock"));
+        }
+        Ok(Self::Unix(PathBuf::from(path)))
+    }
+}
+
+impl Value for Vec<Endpoint> {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = vec![text.parse()?];
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.entries().join(", ")
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "ADDR|unix:PATH"
+    }
+
+    fn entries(&self) -> Vec<String> {
+        self.iter().map(Endpoint::to_string).collect()
+    }
+
+    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        if texts.len() > ENDPOINTS_MAX {
+            let what = format!("{} addresses are given and {ENDPOINTS_MAX} is the most", texts.len());
+            return Err(vec![Wrong::new(what, "listen on 0.0.0.0 or [::] instead of on each address")]);
+        }
+        let (mut endpoints, mut faults) = (Vec::new(), Vec::new());
+        for text in texts {
+            match text.parse::<Endpoint>() {
+                Ok(endpoint) if endpoints.contains(&endpoint) && !is_any_port(&endpoint) => {
+                    faults.push(Wrong::new(format!("{endpoint} is there twice"), "remove one of them"));
+                }
+                Ok(endpoint) => endpoints.push(endpoint),
+                Err(wrong) => faults.push(wrong),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        *self = endpoints;
+        Ok(())
+    }
+}
+
+/// Port 0 asks the kernel for any free port, so it may be asked for more than once.
+fn is_any_port(endpoint: &Endpoint) -> bool {
+    matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0)
+}
+
+/// Where the admin port listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AdminAddress {
+    /// There is no admin port.
+    #[default]
+    None,
+    /// HTTP is served here.
+    At(SocketAddr),
+}
+
+impl Value for AdminAddress {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = match text {
+            "none" => Self::None,
+            _ if text.starts_with("unix:") => {
+                let what = "the admin port speaks HTTP over TCP";
+                return Err(Wrong::new(what, "write an address, as in 127.0.0.1:9090, or \"none\""));
+            }
+            _ => Self::At(tcp_address(text).map_err(|wrong| {
+                Wrong::new(wrong.what, format!("{}, or \"none\"", wrong.remedy.replace("11211", "9090")))
+            })?),
+        };
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::At(address) => address.to_string(),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "ADDR|none"
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What stops the server or loses data.
+    Error,
+    /// What an operator should look at.
+    Warn,
+    /// Starts, stops and changes.
+    #[default]
+    Info,
+    /// Connections and background work.
+    Debug,
+    /// Everything there is.
+    Trace,
+}
+
+const LOG_LEVELS: [(&str, LogLevel); 6] = [
+    ("off", LogLevel::Off),
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+
+/// How workers wait for sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoChoice {
+    /// The best that this kernel allows.
+    #[default]
+    Auto,
+    /// epoll.
+    Epoll,
+}
+
+const IO_CHOICES: [(&str, IoChoice); 2] = [("auto", IoChoice::Auto), ("epoll", IoChoice::Epoll)];
+
+/// The word for `value` in `words`.
+fn word_of<T: PartialEq>(value: &T, words: &[(&'static str, T)]) -> String {
+    let found = words.iter().find(|(_, candidate)| candidate == value);
+    found.expect("every value of a closed set has its word").0.to_owned()
+}
+
+impl Value for LogLevel {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = one_of(text, &LOG_LEVELS)?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        word_of(self, &LOG_LEVELS)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "LEVEL"
+    }
+}
+
+impl Value for IoChoice {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        if text == "uring" {
+            return Err(Wrong::new("this build does not have io_uring", "write \"epoll\" or \"auto\""));
+        }
+        *self = one_of(text, &IO_CHOICES)?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        word_of(self, &IO_CHOICES)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "auto|epoll"
+    }
+}
+
+/// Which CPUs the workers run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// The kernel's scheduler decides.
+    #[default]
+    None,
+    /// Worker n runs on the n-th CPU of the list. Never empty, each CPU once, in the order given.
+    Cpus(Vec<usize>),
+}
+
+impl Value for Pin {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = match text {
+            "none" => Self::None,
+            "auto" => {
+                let remedy = "write \"none\" or a list of CPUs, as in \"0-3,8\"";
+                return Err(Wrong::new("this build can not plan the pinning by itself", remedy));
+            }
+            list => Self::Cpus(cpu_list(list)?),
+        };
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::None => "none".to_owned(),
+            Self::Cpus(cpus) => show_cpu_list(cpus),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "none|CPULIST"
+    }
+}
+
+/// Reads `0-3,8`.
+fn cpu_list(text: &str) -> Result<Vec<usize>, Wrong> {
+    let wrong = |what: String| Wrong::new(what, "write CPU numbers and ranges, as in \"0-3,8\", or \"none\"");
+    let number = |part: &str| match part.trim().parse::<usize>() {
+        Ok(cpu) if cpu < CPU_NUMBER_END => Ok(cpu),
+        Ok(cpu) => Err(wrong(format!("CPU {cpu} is beyond {}", CPU_NUMBER_END - 1))),
+        Err(_) => Err(wrong(format!("{part:?} is not a CPU number"))),
+    };
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(wrong(format!("the range {part} runs backwards")));
+        }
+        for cpu in first..=last {
+            if cpus.contains(&cpu) {
+                return Err(wrong(format!("CPU {cpu} is there twice")));
+            }
+            cpus.push(cpu);
+        }
+    }
+    Ok(cpus)
+}
+
+/// The list as text: writes runs of three and more as a range.
+pub(crate) fn show_cpu_list(cpus: &[usize]) -> String {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while at < cpus.len() {
+        let run = cpus[at..].iter().enumerate().take_while(|(offset, cpu)| **cpu == cpus[at] + offset).count();
+        if run >= 3 {
+            parts.push(format!("{}-{}", cpus[at], cpus[at + run - 1]));
+            at += run;
+        } else {
+            parts.push(cpus[at].to_string());
+            at += 1;
+        }
+    }
+    parts.join(",")
+}
+
+/// The permission bits of a Unix socket's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnixMode(pub u32);
+
+impl Value for UnixMode {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777 && text.len() >= 3);
+        *self = Self(bits.ok_or_else(|| {
+            Wrong::new(format!("{text:?} is not a file mode"), "write three octal digits, as in \"700\" or \"0770\"")
+        })?);
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        format!("{:04o}", self.0)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "MODE"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip<V: Value + Default + PartialEq + fmt::Debug>(text: &str) -> V {
+        let (mut value, mut again) = (V::default(), V::default());
+        value.read(text).unwrap();
+        again.read(&value.show()).unwrap();
+        assert_eq!(value, again);
+        value
+    }
+
+    fn remedy<V: Value + Default>(text: &str) -> String {
+        V::default().read(text).unwrap_err().remedy
+    }
+
+    #[test]
+    fn addresses_of_every_family_read_back() {
+        round_trip::<Vec<Endpoint>>("127.0.0.1:11211");
+        round_trip::<Vec<Endpoint>>("[::]:0");
+        round_trip::<Vec<Endpoint>>("unix:/run/gannet.sock");
+        assert_eq!(round_trip::<Vec<Endpoint>>("localhost:7"), [Endpoint::Tcp(([127, 0, 0, 1], 7).into())]);
+        assert_eq!(round_trip::<AdminAddress>("none"), AdminAddress::None);
+        round_trip::<AdminAddress>("127.0.0.1:9090");
+    }
+
+    #[test]
+    fn an_address_without_port_or_with_a_star_names_what_to_write() {
+        assert!(remedy::<Vec<Endpoint>>("10.0.0.1").contains("10.0.0.1:11211"));
+        assert!(remedy::<Vec<Endpoint>>("*:11300").contains("0.0.0.0:11300"));
+        assert!(remedy::<Vec<Endpoint>>(":11300").contains("0.0.0.0:11300"));
+        assert!(remedy::<Vec<Endpoint>>("/run/x.sock").contains("unix:/run/x.sock"));
+        assert!(remedy::<Vec<Endpoint>>("10.0.0.1:99999").contains("127.0.0.1:11211"));
+        assert!(remedy::<AdminAddress>("unix:/x").contains("127.0.0.1:9090"));
+        let long = format!("unix:/{}", "x".repeat(UNIX_PATH_LEN_MAX));
+        assert!(long.parse::<Endpoint>().unwrap_err().what.contains("108"));
+    }
+
+    #[test]
+    fn one_address_twice_is_refused_but_any_port_twice_is_not() {
+        let mut endpoints = Vec::<Endpoint>::new();
+        assert!(endpoints.read_all(&["127.0.0.1:1", "127.0.0.1:1"]).is_err());
+        endpoints.read_all(&["127.0.0.1:0", "127.0.0.1:0"]).unwrap();
+        assert_eq!(endpoints.len(), 2);
+        assert_eq!(endpoints.read_all(&["x", "y", "127.0.0.1:3"]).unwrap_err().len(), 2);
+        assert!(endpoints.read_all(&["127.0.0.1:0"; ENDPOINTS_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn cpu_lists_keep_their_order_and_refuse_what_is_no_cpu() {
+        assert_eq!(round_trip::<Pin>("8,0-3"), Pin::Cpus(vec![8, 0, 1, 2, 3]));
+        assert_eq!(Pin::Cpus(vec![8, 0, 1, 2, 3, 5, 6]).show(), "8,0-3,5,6");
+        for bad in ["", "3-1", "1,1", "0-", "x", "1024", "-1", "0-3,2"] {
+            assert!(remedy::<Pin>(bad).contains("0-3,8"), "{bad}");
+        }
+        assert!(Pin::None.read("auto").unwrap_err().what.contains("this build"));
+    }
+
+    #[test]
+    fn what_a_build_does_not_have_is_said_clearly() {
+        assert!(IoChoice::Auto.read("uring").unwrap_err().what.contains("this build does not have"));
+        assert!(remedy::<IoChoice>("epol").contains("\"epoll\""));
+    }
+
+    #[test]
+    fn modes_are_octal() {
+        assert_eq!(round_trip::<UnixMode>("0770"), UnixMode(0o770));
+        for bad in ["7", "999", "1777", "rwx"] {
+            assert!(remedy::<UnixMode>(bad).contains("octal"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A reload: which settings changed, and which of those a running server takes.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::settings::Settings;
+use super::table::{Reload, SETTINGS};
+use crate::shared::Shared;
+
+/// A setting whose value is another one now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The setting's path.
+    pub path: &'static str,
+    /// What it was.
+    pub before: String,
+    /// What the user wants now.
+    pub after: String,
+    /// Whether a running server takes it.
+    pub reload: Reload,
+}
+
+/// What differs between the settings that the server runs with and those that the user wants now.
+pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
+    let change = |setting: &'static super::table::Setting| {
+        let (before, after) = (setting.show(running), setting.show(wanted));
+        (before != after).then_some(Change { path: setting.path, before, after, reload: setting.reload })
+    };
+    SETTINGS.iter().filter_map(change).collect()
+}
+
+/// `running` with the settings of `wanted` that a running server takes.
+pub fn merged(running: &Settings, wanted: &Settings) -> Settings {
+    let mut merged = running.clone();
+    for setting in SETTINGS.iter().filter(|setting| setting.reload == Reload::Live) {
+        let entries = setting.view(wanted, |value| value.entries());
+        let texts: Vec<&str> = entries.iter().map(String::as_str).collect();
+        setting.set(&mut merged, &texts).expect("a value that was read once is read again");
+    }
+    merged
+}
+
+/// Hands the live settings to the threads of a running server. The log level is the log's own.
+pub fn apply(settings: &Settings, shared: &Shared) {
+    let live = &shared.live;
+    let most = shared.config.connections_max as u64;
+    live.connections_max.store(settings.maxconns.said().unwrap_or(most).min(most), Relaxed);
+    live.idle_timeout_ms.store(settings.idle_timeout.as_ms_ceil(), Relaxed);
+    live.stall_timeout_ms.store(settings.stall_timeout.as_ms_ceil(), Relaxed);
+    let slow_ns = settings.slow_request.as_ns();
+    for worker in &shared.workers {
+        worker.recorder.set_slow_above_ns((slow_ns > 0).then_some(slow_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table::setting;
+
+    #[test]
+    fn a_reload_takes_what_is_live_and_names_the_rest() {
+        let running = Settings::default();
+        let mut wanted = running.clone();
+        for (path, text) in [("log.level", "debug"), ("store.memory", "1GiB"), ("limits.maxconns", "5")] {
+            setting(path).unwrap().set(&mut wanted, &[text]).unwrap();
+        }
+        let found = changes(&running, &wanted);
+        let live: Vec<_> = found.iter().map(|change| (change.path, change.reload == Reload::Live)).collect();
+        assert_eq!(live, [("store.memory", false), ("limits.maxconns", true), ("log.level", true)]);
+        let merged = merged(&running, &wanted);
+        assert_eq!(merged.log_level, wanted.log_level);
+        assert_eq!((merged.maxconns, merged.memory), (wanted.maxconns, running.memory));
+        assert!(changes(&merged, &merged).is_empty());
+    }
+}

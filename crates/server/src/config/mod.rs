@@ -1,0 +1,24 @@
+//! The settings: from their table come the flags, the file, the sample, the docs page and the admin port's text.
+//!
+//! ```text
+//! defaults (table) -> CONFIG.toml -> command line -> Settings -> resolve(Host) -> Plan -> the server
+//!                     all faults at once, each with where, what and remedy
+//! ```
+//! Invariants: a setting that is not in the table does not exist; a fault never leaves a half-changed value; what
+//! [`sample`] writes is read back to the defaults.
+
+pub mod fault;
+pub mod file;
+pub mod host;
+pub mod kinds;
+pub mod live;
+pub mod nearest;
+pub mod plan;
+pub mod settings;
+pub mod table;
+pub mod text;
+pub mod value;
+
+pub use fault::{Fault, Origin};
+pub use plan::Plan;
+pub use settings::Settings;

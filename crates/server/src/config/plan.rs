@@ -1,0 +1,290 @@
+//! From what the user wants to what the server is started with: `auto` becomes a value, and what this machine can not
+//! give is a fault.
+
+use base::units::ByteSize;
+use io::listen::ListenAddr;
+
+use super::fault::{Fault, Origin};
+use super::file::Origins;
+use super::host::Host;
+use super::kinds::{AdminAddress, Endpoint, Pin};
+use super::settings::Settings;
+use super::value::{Auto, Wrong};
+use crate::start::ServerConfig;
+
+/// `auto` memory is this part of what the host gives.
+const MEMORY_SHARE: u64 = 4;
+/// `auto` memory is at least this, in bytes, if the host has twice as much.
+const MEMORY_AUTO_MIN: ByteSize = ByteSize::mib(64);
+/// `auto` connections, where the limit of open files allows them.
+pub const MAXCONNS_AUTO: u64 = 10_000;
+/// Descriptors for anything but clients: standard streams, log, listeners, admin connections.
+const FILES_FIXED: u64 = 128;
+/// Descriptors of a worker beside its clients: reactor and waker.
+const FILES_A_WORKER: u64 = 4;
+/// Workers at most.
+const WORKERS_MAX: u64 = crate::start::WORKERS_MAX as u64;
+
+/// What the server is started with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The server's part.
+    pub server: ServerConfig,
+    /// The settings with every `auto` that matters to a reader made a value.
+    pub resolved: Settings,
+    /// Descriptors that the process needs.
+    pub files: u64,
+    /// What an operator should know and what is no fault, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Makes a plan for `host`. `origins` says where each setting came from.
+///
+/// # Errors
+/// Every setting that this host can not give or that contradicts another.
+pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<Fault>> {
+    let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
+    planner.addresses(settings);
+    let workers = planner.workers(settings);
+    let memory = planner.memory(settings);
+    planner.segment(settings);
+    planner.item_max(settings, memory);
+    let pin = planner.pin(settings, workers);
+    let (maxconns, files) = planner.maxconns(settings, workers);
+    let (faults, notes) = (planner.faults, planner.notes);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let mut resolved = settings.clone();
+    resolved.memory = Auto::Is(memory);
+    resolved.workers = Auto::Is(workers);
+    resolved.maxconns = Auto::Is(maxconns);
+    let server = ServerConfig {
+        memcached: settings.memcached.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
+        admin: admin_addr(settings),
+        memory_bytes: memory.0,
+        workers: workers as usize,
+        pin,
+        connections_max: maxconns as usize,
+        idle_timeout: (settings.idle_timeout.0 > 0).then(|| settings.idle_timeout.as_duration()),
+        stall_timeout: settings.stall_timeout.as_duration(),
+        stop_timeout: settings.stop_timeout.as_duration(),
+        item_bytes_max: settings.item_max.0,
+        segment_bytes: settings.segment.said().map(|size| size.0 as u32),
+        hash_seed: None,
+        huge_pages: settings.huge_pages,
+        shutdown_command: settings.shutdown,
+    };
+    Ok(Plan { server, resolved, files, notes })
+}
+
+fn listen_addr(endpoint: &Endpoint, settings: &Settings) -> ListenAddr {
+    match endpoint {
+        Endpoint::Tcp(address) => ListenAddr::Tcp(*address),
+        Endpoint::Unix(path) => ListenAddr::Unix { path: path.clone(), mode: settings.unix_mode.0 },
+    }
+}
+
+fn admin_addr(settings: &Settings) -> Option<std::net::SocketAddr> {
+    match settings.admin {
+        AdminAddress::None => None,
+        AdminAddress::At(address) => Some(address),
+    }
+}
+
+struct Planner<'p> {
+    origins: &'p Origins,
+    host: &'p Host,
+    faults: Vec<Fault>,
+    notes: Vec<String>,
+}
+
+impl Planner<'_> {
+    fn fault(&mut self, path: &'static str, what: String, remedy: String) {
+        let origin = self.origins.get(path).cloned().unwrap_or(Origin::Default);
+        self.faults.push(Fault::new(origin, path, Wrong::new(what, remedy)));
+    }
+
+    fn addresses(&mut self, settings: &Settings) {
+        if settings.memcached.is_empty() {
+            let remedy = "give at least one, as in [\"127.0.0.1:11211\"]";
+            self.fault("listen.memcached", "there is no address to listen on".to_owned(), remedy.to_owned());
+        }
+        for endpoint in &settings.memcached {
+            match endpoint {
+                Endpoint::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
+                    let what = format!("{address} is a memcached address too");
+                    self.fault("listen.admin", what, "give the admin port an address of its own".to_owned());
+                }
+                Endpoint::Tcp(address) if !address.ip().is_loopback() => self.notes.push(format!(
+                    "{address} can be reached from other machines, and there is no authentication: keep it behind a \
+                     firewall"
+                )),
+                _ => {}
+            }
+        }
+        if let AdminAddress::At(address) = settings.admin
+            && !address.ip().is_loopback()
+        {
+            self.notes.push(format!("the admin port {address} can be reached from other machines"));
+        }
+    }
+
+    fn workers(&mut self, settings: &Settings) -> u64 {
+        let parallelism = self.host.parallelism().min(WORKERS_MAX);
+        let workers = settings.workers.said().unwrap_or(parallelism);
+        if workers > parallelism {
+            self.notes
+                .push(format!("{workers} workers share {parallelism} CPUs: they wait for each other, and tails grow"));
+        }
+        workers
+    }
+
+    fn memory(&mut self, settings: &Settings) -> ByteSize {
+        let host = ByteSize(self.host.memory_bytes());
+        let Some(memory) = settings.memory.said() else {
+            let least = MEMORY_AUTO_MIN.0.min(host.0 / 2);
+            // Whole MiB: a size that a person can read.
+            return ByteSize::mib((host.0 / MEMORY_SHARE).max(least) >> 20);
+        };
+        if memory >= host {
+            let owner = if self.host.cgroup_bytes.is_some() { "the control group" } else { "the machine" };
+            let what = format!("{memory} is not less than {owner}'s {}", about(host));
+            self.fault("store.memory", what, format!("write at most {}", ByteSize::mib((host.0 >> 20) * 9 / 10)));
+        }
+        memory
+    }
+
+    fn segment(&mut self, settings: &Settings) {
+        let Some(segment) = settings.segment.said().filter(|segment| !segment.0.is_power_of_two()) else { return };
+        let lower = 1u64 << segment.0.ilog2();
+        let remedy = format!("write {} or {}", ByteSize(lower), ByteSize(lower * 2));
+        self.fault("store.segment", format!("{segment} is not a power of two"), remedy);
+    }
+
+    fn item_max(&mut self, settings: &Settings, memory: ByteSize) {
+        if settings.item_max.0 > memory.0 / 2 {
+            let what = format!("an item of {} does not fit into half of the memory, {memory}", settings.item_max);
+            let remedy = format!("write at most {}, or give more memory", about(ByteSize(memory.0 / 2)));
+            self.fault("store.item_max", what, remedy);
+        }
+    }
+
+    fn pin(&mut self, settings: &Settings, workers: u64) -> Vec<usize> {
+        let Pin::Cpus(cpus) = &settings.pin else { return Vec::new() };
+        let usable = || super::kinds::show_cpu_list(&self.host.cpus);
+        if let Some(cpu) = cpus.iter().find(|cpu| !self.host.cpus.contains(cpu)) {
+            let (what, remedy) =
+                (format!("this process may not run on CPU {cpu}"), format!("choose from {}", usable()));
+            self.fault("threads.pin", what, remedy);
+        } else if (cpus.len() as u64) < workers {
+            let what = format!("{} CPUs are named for {workers} workers", cpus.len());
+            self.fault("threads.pin", what, format!("name {workers} CPUs, or set threads.workers to {}", cpus.len()));
+        }
+        cpus.clone()
+    }
+
+    /// The connections, and the descriptors for everything.
+    fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
+        let fixed = FILES_FIXED + workers * FILES_A_WORKER + settings.memcached.len() as u64;
+        let room = self.host.files_max.saturating_sub(fixed);
+        let Some(maxconns) = settings.maxconns.said() else {
+            let maxconns = MAXCONNS_AUTO.min(room).max(1);
+            if maxconns < MAXCONNS_AUTO {
+                let files = self.host.files_max;
+                self.notes.push(format!("the limit of {files} open files allows {maxconns} connections"));
+            }
+            return (maxconns, fixed + maxconns);
+        };
+        if maxconns > room {
+            let what = format!(
+                "{maxconns} connections need {} open files and the limit is {}",
+                fixed + maxconns,
+                self.host.files_max
+            );
+            let least = if room > 0 { format!(", or write at most {room}") } else { String::new() };
+            let remedy = format!("raise it with `ulimit -n {}` or LimitNOFILE= in the unit{least}", fixed + maxconns);
+            self.fault("limits.maxconns", what, remedy);
+        }
+        (maxconns, fixed + maxconns)
+    }
+}
+
+/// A size rounded to whole MiB.
+fn about(size: ByteSize) -> String {
+    ByteSize::mib(size.0 >> 20).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table::setting;
+
+    fn host() -> Host {
+        Host {
+            cpus: vec![0, 1, 2, 3],
+            cpu_quota_percent: None,
+            machine_bytes: 8 << 30,
+            cgroup_bytes: None,
+            files_max: 20_000,
+        }
+    }
+
+    fn with(values: &[(&str, &str)], host: &Host) -> Result<Plan, Vec<Fault>> {
+        let mut settings = Settings::default();
+        for (path, text) in values {
+            setting(path).unwrap().set(&mut settings, &[text]).unwrap();
+        }
+        plan(&settings, &Origins::new(), host)
+    }
+
+    fn fault(values: &[(&str, &str)]) -> String {
+        let faults = with(values, &host()).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        faults[0].to_string()
+    }
+
+    #[test]
+    fn the_defaults_take_a_quarter_of_the_memory_and_a_worker_a_cpu() {
+        let plan = with(&[], &host()).unwrap();
+        assert_eq!((plan.server.memory_bytes, plan.server.workers, plan.server.connections_max), (2 << 30, 4, 10_000));
+        assert!(plan.files > 10_000 && plan.notes.is_empty(), "{plan:?}");
+        let small = Host { cgroup_bytes: Some(1 << 30), cpu_quota_percent: Some(150), files_max: 1024, ..host() };
+        let plan = with(&[], &small).unwrap();
+        assert_eq!((plan.server.memory_bytes, plan.server.workers), (256 << 20, 2));
+        assert!(plan.server.connections_max < 1024 && plan.files <= 1024);
+        assert!(plan.notes[0].contains("1024 open files"), "{:?}", plan.notes);
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_refused_with_what_it_has() {
+        let text = fault(&[("store.memory", "9GiB")]);
+        assert!(text.contains("store.memory") && text.contains("the machine's 8GiB"), "{text}");
+        let text = fault(&[("limits.maxconns", "50000")]);
+        assert!(text.contains("ulimit -n 50") && text.contains("at most 19"), "{text}");
+        let text = fault(&[("threads.pin", "0-4"), ("threads.workers", "4")]);
+        assert!(text.contains("CPU 4") && text.contains("0-3"), "{text}");
+        let text = fault(&[("threads.pin", "0-1")]);
+        assert!(text.contains("2 CPUs are named for 4 workers"), "{text}");
+        let text = fault(&[("store.memory", "32MiB"), ("store.item_max", "17MiB")]);
+        assert!(text.contains("half of the memory"), "{text}");
+        let text = fault(&[("store.segment", "100KiB")]);
+        assert!(text.contains("write 64KiB or 128KiB"), "{text}");
+    }
+
+    #[test]
+    fn contradictions_are_all_found_at_once() {
+        let faults = with(&[("listen.admin", "127.0.0.1:11211"), ("store.memory", "1TiB")], &host()).unwrap_err();
+        let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
+        assert_eq!(names, ["listen.admin", "store.memory"]);
+        let none = Settings { memcached: Vec::new(), ..Settings::default() };
+        assert!(plan(&none, &Origins::new(), &host()).is_err());
+    }
+
+    #[test]
+    fn what_is_open_to_the_network_is_noted() {
+        let plan = with(&[("listen.memcached", "0.0.0.0:1"), ("threads.workers", "9")], &host()).unwrap();
+        assert!(plan.notes.iter().any(|note| note.contains("no authentication")), "{:?}", plan.notes);
+        assert!(plan.notes.iter().any(|note| note.contains("9 workers share 4 CPUs")), "{:?}", plan.notes);
+    }
+}

@@ -1,0 +1,66 @@
+//! The values of all settings, typed.
+
+use base::units::{ByteSize, TimeSpan};
+
+use super::kinds::{AdminAddress, Endpoint, IoChoice, LogLevel, Pin, UnixMode};
+use super::table::SETTINGS;
+use super::value::Auto;
+
+/// What the user wants, `auto` not yet resolved. What each field does is said once, in [`SETTINGS`](super::table::SETTINGS).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table of settings documents each field")]
+pub struct Settings {
+    pub memcached: Vec<Endpoint>,
+    pub admin: AdminAddress,
+    pub unix_mode: UnixMode,
+    pub memory: Auto<ByteSize>,
+    pub segment: Auto<ByteSize>,
+    pub item_max: ByteSize,
+    pub huge_pages: bool,
+    pub workers: Auto<u64>,
+    pub io: IoChoice,
+    pub pin: Pin,
+    pub maxconns: Auto<u64>,
+    pub idle_timeout: TimeSpan,
+    pub stall_timeout: TimeSpan,
+    pub stop_timeout: TimeSpan,
+    pub shutdown: bool,
+    pub log_level: LogLevel,
+    pub slow_request: TimeSpan,
+}
+
+impl Settings {
+    /// All fields at their types' zero: what the table's defaults are read into.
+    fn blank() -> Self {
+        Self {
+            memcached: Vec::new(),
+            admin: AdminAddress::None,
+            unix_mode: UnixMode(0),
+            memory: Auto::Auto,
+            segment: Auto::Auto,
+            item_max: ByteSize(0),
+            huge_pages: false,
+            workers: Auto::Auto,
+            io: IoChoice::Auto,
+            pin: Pin::None,
+            maxconns: Auto::Auto,
+            idle_timeout: TimeSpan(0),
+            stall_timeout: TimeSpan(0),
+            stop_timeout: TimeSpan(0),
+            shutdown: false,
+            log_level: LogLevel::Off,
+            slow_request: TimeSpan(0),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self::blank();
+        for setting in &SETTINGS {
+            let read = (setting.value)(&mut settings).read_all(setting.default);
+            read.expect("a test reads every default");
+        }
+        settings
+    }
+}

@@ -1,0 +1,355 @@
+//! The settings, one object each.
+//!
+//! Everything that a reader meets comes from this table: the flags and their help, the sample file, the check of a
+//! file, the page in `docs/`, what the admin port shows, and which settings a reload takes.
+
+use base::units::{ByteSize, TimeSpan};
+
+use super::settings::Settings;
+use super::value::{Value, Wrong};
+
+/// Whether a running server takes a changed value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// SIGHUP takes it.
+    Live,
+    /// Only a restart takes it.
+    Restart,
+}
+
+/// One setting.
+pub struct Setting {
+    /// Where it is in the file: `table.key`.
+    pub path: &'static str,
+    /// Its command-line flag without the dashes, if it has one.
+    pub flag: Option<&'static str>,
+    /// What it is without a word from the user, as texts; more or fewer than one only for a list.
+    pub default: &'static [&'static str],
+    /// The least and the greatest value: bytes, nanoseconds or things.
+    pub range: Option<(u64, u64)>,
+    /// Whether a running server takes a changed value.
+    pub reload: Reload,
+    /// What it does, in whole sentences.
+    pub help: &'static str,
+    /// Its place in the settings.
+    pub value: fn(&mut Settings) -> &mut dyn Value,
+}
+
+impl Setting {
+    /// The table that it is in.
+    pub fn table(&self) -> &'static str {
+        self.path.split_once('.').expect("every path has a table and a key").0
+    }
+
+    /// Its key in the table.
+    pub fn key(&self) -> &'static str {
+        self.path.split_once('.').expect("every path has a table and a key").1
+    }
+
+    /// Takes `texts` into `settings` if all of them are right and in range; changes nothing otherwise.
+    ///
+    /// # Errors
+    /// One for each thing that is wrong.
+    pub fn set(&self, settings: &mut Settings, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        let mut changed = settings.clone();
+        let value = (self.value)(&mut changed);
+        value.read_all(texts)?;
+        if let (Some((min, max)), Some(magnitude)) = (self.range, value.magnitude())
+            && !(min..=max).contains(&magnitude)
+        {
+            let side = if magnitude < min { "below the least" } else { "above the greatest" };
+            return Err(vec![Wrong::new(
+                format!("{} is {side} value", value.show()),
+                format!("write a value from {} to {}", value.show_magnitude(min), value.show_magnitude(max)),
+            )]);
+        }
+        *settings = changed;
+        Ok(())
+    }
+
+    /// Calls `look` with the value that `settings` has.
+    pub fn view<T>(&self, settings: &Settings, look: impl FnOnce(&dyn Value) -> T) -> T {
+        look((self.value)(&mut settings.clone()))
+    }
+
+    /// The value that `settings` has, as text.
+    pub fn show(&self, settings: &Settings) -> String {
+        self.view(settings, |value| value.show())
+    }
+
+    /// The range as text, if there is one: `1MiB to 1GiB`.
+    pub fn show_range(&self) -> Option<String> {
+        let (min, max) = self.range?;
+        let shown = |value: &dyn Value| format!("{} to {}", value.show_magnitude(min), value.show_magnitude(max));
+        Some(self.view(&Settings::default(), shown))
+    }
+}
+
+/// The tables of the file in their order, with a line on each.
+pub const TABLES: [(&str, &str); 6] = [
+    ("listen", "Where clients and operators connect."),
+    ("store", "The memory that items live in."),
+    ("threads", "The threads that serve."),
+    ("limits", "What one client, and all of them, may take."),
+    ("commands", "Commands that are not for every client."),
+    ("log", "What is written to standard error."),
+];
+
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+const SECOND: u64 = TimeSpan::secs(1).0;
+const DAY: u64 = TimeSpan::secs(86_400).0;
+
+/// Every setting, table by table in the order of [`TABLES`].
+pub static SETTINGS: [Setting; 17] = [
+    Setting {
+        path: "listen.memcached",
+        flag: Some("memcached"),
+        default: &["127.0.0.1:11211"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Where memcached clients connect: an IP address and a port, or unix: and a path. There is no \
+               authentication, so keep it away from networks that are not trusted.",
+        value: |s| &mut s.memcached,
+    },
+    Setting {
+        path: "listen.admin",
+        flag: Some("admin"),
+        default: &["127.0.0.1:9090"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Where metrics, health and this configuration are served over HTTP; \"none\" turns it off.",
+        value: |s| &mut s.admin,
+    },
+    Setting {
+        path: "listen.unix_mode",
+        flag: None,
+        default: &["0700"],
+        range: None,
+        reload: Reload::Restart,
+        help: "The permission bits of Unix sockets, octal.",
+        value: |s| &mut s.unix_mode,
+    },
+    Setting {
+        path: "store.memory",
+        flag: Some("memory"),
+        default: &["auto"],
+        range: Some((ByteSize::mib(16).0, 64 * TIB)),
+        reload: Reload::Restart,
+        help: "All memory for items, their index and buffers. \"auto\" is a quarter of what the machine, or the \
+               control group that the server runs in, has.",
+        value: |s| &mut s.memory,
+    },
+    Setting {
+        path: "store.segment",
+        flag: Some("segment"),
+        default: &["auto"],
+        range: Some((ByteSize::kib(1).0, ByteSize::mib(1).0)),
+        reload: Reload::Restart,
+        help: "The size of a segment, the unit in which memory is filled, expired and evicted: a power of two. \
+               \"auto\" is 1MiB, and less for a small memory.",
+        value: |s| &mut s.segment,
+    },
+    Setting {
+        path: "store.item_max",
+        flag: Some("item-max"),
+        default: &["1MiB"],
+        range: Some((ByteSize::kib(1).0, GIB)),
+        reload: Reload::Restart,
+        help: "The largest item, key and value together, at most half of the memory. Items larger than an eighth of \
+               a segment are kept in pieces.",
+        value: |s| &mut s.item_max,
+    },
+    Setting {
+        path: "store.huge_pages",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Ask the kernel for huge pages. What was had is in the log and in the metrics; without them the \
+               server runs, with slower reads.",
+        value: |s| &mut s.huge_pages,
+    },
+    Setting {
+        path: "threads.workers",
+        flag: Some("workers"),
+        default: &["auto"],
+        range: Some((1, crate::start::WORKERS_MAX as u64)),
+        reload: Reload::Restart,
+        help: "Threads that serve clients. \"auto\" is one for each CPU that the server may use.",
+        value: |s| &mut s.workers,
+    },
+    Setting {
+        path: "threads.io",
+        flag: Some("io"),
+        default: &["auto"],
+        range: None,
+        reload: Reload::Restart,
+        help: "How workers wait for their sockets. \"auto\" takes the best that this build and this kernel have.",
+        value: |s| &mut s.io,
+    },
+    Setting {
+        path: "threads.pin",
+        flag: Some("pin"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "The CPUs that workers are bound to, one each in the order of the list, as in \"0-3,8\"; \"none\" \
+               leaves them to the kernel.",
+        value: |s| &mut s.pin,
+    },
+    Setting {
+        path: "limits.maxconns",
+        flag: Some("maxconns"),
+        default: &["auto"],
+        range: Some((1, 1_000_000)),
+        reload: Reload::Live,
+        help: "Connections at once; the next one gets an error line and is closed. \"auto\" is 10000, or what the \
+               limit of open files allows if that is less. A reload takes a lower value, or a higher one up to \
+               the value at start.",
+        value: |s| &mut s.maxconns,
+    },
+    Setting {
+        path: "limits.idle_timeout",
+        flag: None,
+        default: &["0s"],
+        range: Some((0, 365 * DAY)),
+        reload: Reload::Live,
+        help: "A connection without a request for this long is closed; 0s never closes one.",
+        value: |s| &mut s.idle_timeout,
+    },
+    Setting {
+        path: "limits.stall_timeout",
+        flag: None,
+        default: &["30s"],
+        range: Some((SECOND / 10, DAY)),
+        reload: Reload::Live,
+        help: "A client that takes none of its replies for this long is dropped; so is one that holds back half a \
+               request for this long while others wait for its buffer.",
+        value: |s| &mut s.stall_timeout,
+    },
+    Setting {
+        path: "limits.stop_timeout",
+        flag: None,
+        default: &["10s"],
+        range: Some((0, 600 * SECOND)),
+        reload: Reload::Restart,
+        help: "After SIGTERM or SIGINT, how long requests in flight may take before their connections are closed.",
+        value: |s| &mut s.stop_timeout,
+    },
+    Setting {
+        path: "commands.shutdown",
+        flag: None,
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Clients may stop the server with the shutdown command.",
+        value: |s| &mut s.shutdown,
+    },
+    Setting {
+        path: "log.level",
+        flag: Some("log"),
+        default: &["info"],
+        range: None,
+        reload: Reload::Live,
+        help: "The least important entries to write: off, error, warn, info, debug or trace.",
+        value: |s| &mut s.log_level,
+    },
+    Setting {
+        path: "log.slow_request",
+        flag: None,
+        default: &["10ms"],
+        range: Some((0, 100 * SECOND)),
+        reload: Reload::Live,
+        help: "Requests that take longer are kept with their parts and shown on the admin port; 0s keeps none.",
+        value: |s| &mut s.slow_request,
+    },
+];
+
+/// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
+pub const ABSENT: [(&str, &str, &str); 12] = [
+    ("resp", "listen.resp", "the RESP protocol"),
+    ("grpc", "listen.grpc", "the gRPC service"),
+    ("auth-file", "listen.auth_file", "authentication"),
+    ("file", "store.file", "a store in a file"),
+    ("file-index", "store.file_index", "a store in a file"),
+    ("file-reset", "store.file_reset", "a store in a file"),
+    ("checkpoint", "store.checkpoint", "a store in a file"),
+    ("upgrade", "store.upgrade", "a hand-over to a new process"),
+    ("flash", "store.flash", "a store on flash"),
+    ("busy-poll", "threads.busy_poll", "busy polling"),
+    ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
+    ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
+];
+
+/// The setting at `path`.
+pub fn setting(path: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_default_is_read_and_is_in_range() {
+        for setting in &SETTINGS {
+            let mut settings = Settings::default();
+            setting.set(&mut settings, setting.default).unwrap_or_else(|wrong| panic!("{}: {wrong:?}", setting.path));
+            assert_eq!(setting.view(&settings, |value| value.entries()), setting.default, "{}", setting.path);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_tables_are_whole_and_in_order() {
+        let mut names = HashSet::new();
+        for (flag, path) in SETTINGS.iter().map(|s| (s.flag, s.path)).chain(ABSENT.iter().map(|a| (Some(a.0), a.1))) {
+            assert!(names.insert(path.to_owned()), "{path} is there twice");
+            assert!(flag.is_none_or(|flag| names.insert(format!("--{flag}"))), "{flag:?} is there twice");
+        }
+        let mut tables: Vec<&str> = SETTINGS.iter().map(Setting::table).collect();
+        tables.dedup();
+        assert_eq!(tables, TABLES.map(|(name, _)| name));
+    }
+
+    #[test]
+    fn two_settings_never_share_a_place() {
+        let mut changed = 0;
+        for setting in &SETTINGS {
+            for text in ["127.0.0.1:7", "7KiB", "77KiB", "17MiB", "7s", "7", "0777", "true", "false", "epoll", "error"]
+            {
+                let mut settings = Settings::default();
+                if setting.set(&mut settings, &[text]).is_err() || settings == Settings::default() {
+                    continue;
+                }
+                changed += 1;
+                let differs = |other: &&Setting| other.show(&settings) != other.show(&Settings::default());
+                let names: Vec<&str> = SETTINGS.iter().filter(differs).map(|s| s.path).collect();
+                assert_eq!(names, [setting.path]);
+            }
+        }
+        assert!(changed >= SETTINGS.len(), "only {changed} changes were tried");
+    }
+
+    #[test]
+    fn help_is_whole_sentences_and_ranges_hold_their_default() {
+        for setting in &SETTINGS {
+            assert!(setting.help.ends_with('.') && !setting.help.contains("  "), "{}", setting.path);
+            if let Some((min, max)) = setting.range {
+                assert!(min < max, "{}", setting.path);
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_out_of_range_changes_nothing_and_names_the_range() {
+        let mut settings = Settings::default();
+        let wrong = setting("store.memory").unwrap().set(&mut settings, &["1MiB"]).unwrap_err();
+        assert!(wrong[0].what.contains("below the least"), "{wrong:?}");
+        assert!(wrong[0].remedy.contains("16MiB to 64TiB"), "{wrong:?}");
+        let wrong = setting("threads.workers").unwrap().set(&mut settings, &["129"]).unwrap_err();
+        assert!(wrong[0].what.contains("above the greatest"), "{wrong:?}");
+        assert_eq!(settings, Settings::default());
+    }
+}

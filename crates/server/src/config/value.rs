@@ -1,0 +1,317 @@
+//! What a setting can hold: each kind of value reads its text form, writes it back, and says how TOML spells it.
+//!
+//! A value's text is the same on the command line and between quotes in the file. Reading is strict: a value that is
+//! not understood whole changes nothing and says what is wrong and what to write instead.
+
+use base::units::{ByteSize, Count, TimeSpan, UnitError};
+
+/// Why a text is not a value of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// What is wrong, as part of a sentence.
+    pub what: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+impl Wrong {
+    /// A fault with its remedy.
+    pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what: what.into(), remedy: remedy.into() }
+    }
+}
+
+impl From<UnitError> for Wrong {
+    fn from(error: UnitError) -> Self {
+        Self::new(error.to_string(), error.remedy())
+    }
+}
+
+/// How a value is spelled in TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// `"text"`.
+    Text,
+    /// `1024`, or `"auto"` where the value allows it.
+    Integer,
+    /// `true` or `false`.
+    Switch,
+    /// `["text", "text"]`; on the command line the flag is repeated.
+    List,
+}
+
+/// One kind of value.
+pub trait Value {
+    /// Takes the value that `text` says, or changes nothing.
+    ///
+    /// # Errors
+    /// `text` is not a value of this kind.
+    fn read(&mut self, text: &str) -> Result<(), Wrong>;
+
+    /// The text that [`Value::read`] takes back to this value. A list shows its entries with `, ` between them.
+    fn show(&self) -> String;
+
+    /// How TOML spells it.
+    fn shape(&self) -> Shape;
+
+    /// What the reader of a help text is to put in, such as `SIZE`.
+    fn placeholder(&self) -> &'static str;
+
+    /// The number that a range bounds: bytes, nanoseconds or things. `None` if it has none, or is `auto`.
+    fn magnitude(&self) -> Option<u64> {
+        None
+    }
+
+    /// How `magnitude` reads in this value's unit.
+    fn show_magnitude(&self, magnitude: u64) -> String {
+        magnitude.to_string()
+    }
+
+    /// The entries one by one: more than one only for a list.
+    fn entries(&self) -> Vec<String> {
+        vec![self.show()]
+    }
+
+    /// Takes the values that `texts` say. All but lists want exactly one.
+    ///
+    /// # Errors
+    /// One for each text that is wrong.
+    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        match texts {
+            [text] => self.read(text).map_err(|wrong| vec![wrong]),
+            _ => {
+                Err(vec![Wrong::new(format!("one value is wanted and {} are given", texts.len()), "keep one of them")])
+            }
+        }
+    }
+}
+
+impl Value for ByteSize {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = text.parse().map_err(|error: UnitError| with_own_number(text, error, &["MiB", "MB"]))?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "SIZE"
+    }
+
+    fn magnitude(&self) -> Option<u64> {
+        Some(self.0)
+    }
+
+    fn show_magnitude(&self, magnitude: u64) -> String {
+        ByteSize(magnitude).to_string()
+    }
+}
+
+impl Value for TimeSpan {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = text.parse().map_err(|error: UnitError| with_own_number(text, error, &["s", "ms"]))?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "DURATION"
+    }
+
+    fn magnitude(&self) -> Option<u64> {
+        Some(self.0)
+    }
+
+    fn show_magnitude(&self, magnitude: u64) -> String {
+        TimeSpan(magnitude).to_string()
+    }
+}
+
+/// The remedy for a bare number names that very number: `write "512MiB" or "512MB"`.
+fn with_own_number(text: &str, error: UnitError, units: &[&str; 2]) -> Wrong {
+    let text = text.trim();
+    if error.fault != base::units::Fault::BareNumber {
+        return error.into();
+    }
+    Wrong::new(error.to_string(), format!("write \"{text}{}\" or \"{text}{}\"", units[0], units[1]))
+}
+
+impl Value for u64 {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = text.parse::<Count>()?.0;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Integer
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "N"
+    }
+
+    fn magnitude(&self) -> Option<u64> {
+        Some(*self)
+    }
+}
+
+impl Value for bool {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = match text {
+            "true" => true,
+            "false" => false,
+            _ => return Err(Wrong::new(format!("{text:?} is neither true nor false"), "write true or false")),
+        };
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.to_string()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Switch
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "BOOL"
+    }
+}
+
+/// A value, or the word `auto`: the program chooses at start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Auto<T> {
+    /// Chosen at start from what the machine has.
+    #[default]
+    Auto,
+    /// What the user said.
+    Is(T),
+}
+
+impl<T: Copy> Auto<T> {
+    /// What the user said, if anything.
+    pub fn said(&self) -> Option<T> {
+        match self {
+            Self::Auto => None,
+            Self::Is(value) => Some(*value),
+        }
+    }
+}
+
+impl<T: Value + Default> Value for Auto<T> {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        if text == "auto" {
+            *self = Self::Auto;
+            return Ok(());
+        }
+        let mut value = T::default();
+        value.read(text).map_err(|wrong| Wrong::new(wrong.what, format!("{}, or write \"auto\"", wrong.remedy)))?;
+        *self = Self::Is(value);
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Auto => "auto".to_owned(),
+            Self::Is(value) => value.show(),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        T::default().shape()
+    }
+
+    fn placeholder(&self) -> &'static str {
+        T::default().placeholder()
+    }
+
+    fn magnitude(&self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Is(value) => value.magnitude(),
+        }
+    }
+
+    fn show_magnitude(&self, magnitude: u64) -> String {
+        T::default().show_magnitude(magnitude)
+    }
+}
+
+/// Reads one of a closed set of words.
+///
+/// # Errors
+/// Names all the words, and the nearest one if `text` looks like it.
+pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Wrong> {
+    if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
+    }
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let remedy = match super::nearest::nearest(text, names.iter().copied()) {
+        Some(name) => format!("did you mean {name:?}? The words are {}", names.join(", ")),
+        None => format!("write one of {}", names.join(", ")),
+    };
+    Err(Wrong::new(format!("no such word: {text:?}"), remedy))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_refused_changes_nothing() {
+        let mut size = ByteSize::mib(3);
+        assert!(size.read("12").is_err());
+        assert_eq!(size, ByteSize::mib(3));
+        let mut auto = Auto::Is(7u64);
+        assert!(auto.read("sometimes").is_err());
+        assert_eq!(auto, Auto::Is(7));
+    }
+
+    #[test]
+    fn the_remedy_for_a_bare_number_holds_that_number() {
+        let wrong = ByteSize(0).read("512").unwrap_err();
+        assert_eq!(wrong.remedy, "write \"512MiB\" or \"512MB\"");
+        let wrong = TimeSpan(0).read("60").unwrap_err();
+        assert_eq!(wrong.remedy, "write \"60s\" or \"60ms\"");
+    }
+
+    #[test]
+    fn auto_is_read_and_shown() {
+        let mut auto = Auto::Is(7u64);
+        auto.read("auto").unwrap();
+        assert_eq!((auto, auto.show().as_str(), auto.magnitude()), (Auto::Auto, "auto", None));
+        auto.read("12").unwrap();
+        assert_eq!((auto.said(), auto.show().as_str()), (Some(12), "12"));
+    }
+
+    #[test]
+    fn a_word_with_a_typo_names_its_neighbour() {
+        let words = [("debug", 1), ("info", 2)];
+        assert_eq!(one_of("info", &words), Ok(2));
+        assert!(one_of("inof", &words).unwrap_err().remedy.contains("\"info\""));
+        assert!(one_of("zzzzzz", &words).unwrap_err().remedy.contains("debug, info"));
+    }
+
+    #[test]
+    fn two_values_for_one_setting_are_refused() {
+        assert!(7u64.read_all(&["1", "2"]).is_err());
+        assert!(7u64.read_all(&[]).is_err());
+    }
+}
