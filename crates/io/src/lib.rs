@@ -23,6 +23,7 @@ pub mod affinity;
 pub mod epoll;
 pub mod listen;
 pub mod signal;
+pub mod sim;
 
 pub mod waker;
 

@@ -36,22 +36,13 @@ impl Sizes {
     /// value, or a piece of a large one) is `piece_bytes_max`.
     pub fn new(sessions_max: usize, piece_bytes_max: usize) -> Self {
         let head = 4 << 10;
-        let big_bytes = BIG_BYTES_MIN
-            .max((piece_bytes_max + head).next_multiple_of(4096))
-            .max(LINE_BYTES_MAX + head);
-        Self {
-            small_count: sessions_max.min(128),
-            out_count: sessions_max.min(128),
-            big_count: 16,
-            big_bytes,
-        }
+        let big_bytes = BIG_BYTES_MIN.max((piece_bytes_max + head).next_multiple_of(4096)).max(LINE_BYTES_MAX + head);
+        Self { small_count: sessions_max.min(128), out_count: sessions_max.min(128), big_count: 16, big_bytes }
     }
 
     /// Bytes of all buffers together: what a worker adds to the store's memory.
     pub fn bytes(&self) -> usize {
-        self.small_count * SMALL_BYTES
-            + self.out_count * OUT_BYTES
-            + self.big_count * self.big_bytes
+        self.small_count * SMALL_BYTES + self.out_count * OUT_BYTES + self.big_count * self.big_bytes
     }
 }
 
@@ -93,11 +84,7 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn new(block: Box<[u8]>) -> Self {
-        Self {
-            block,
-            from: 0,
-            to: 0,
-        }
+        Self { block, from: 0, to: 0 }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -128,10 +115,7 @@ impl Input {
 
     pub(crate) fn received(&mut self, bytes: usize) {
         self.to += bytes;
-        assert!(
-            self.to <= self.block.len(),
-            "more was received than there was room for"
-        );
+        assert!(self.to <= self.block.len(), "more was received than there was room for");
     }
 
     /// The same bytes in a larger block; returns the old one.
@@ -149,15 +133,8 @@ impl Input {
 
 impl Buffers {
     pub(crate) fn new(sizes: Sizes) -> Self {
-        let blocks = |count, bytes| {
-            (0..count)
-                .map(|_| vec![0u8; bytes].into_boxed_slice())
-                .collect::<Vec<_>>()
-        };
-        let outs = blocks(sizes.out_count, OUT_BYTES)
-            .into_iter()
-            .map(|b| Box::new(OutBuffer::new(b)))
-            .collect();
+        let blocks = |count, bytes| (0..count).map(|_| vec![0u8; bytes].into_boxed_slice()).collect::<Vec<_>>();
+        let outs = blocks(sizes.out_count, OUT_BYTES).into_iter().map(|b| Box::new(OutBuffer::new(b))).collect();
         Self {
             small: blocks(sizes.small_count, SMALL_BYTES),
             big: blocks(sizes.big_count, sizes.big_bytes),
@@ -203,6 +180,12 @@ impl Buffers {
             self.big.push(block);
         }
         self.outs.push(out);
+    }
+
+    /// How many are lent.
+    pub(crate) fn lent(&self) -> usize {
+        let all = self.sizes.small_count + self.sizes.big_count + self.sizes.out_count;
+        all - CLASSES.iter().map(|class| self.free(*class)).sum::<usize>()
     }
 
     pub(crate) fn big_bytes(&self) -> usize {

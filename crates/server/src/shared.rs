@@ -1,5 +1,6 @@
 //! What all threads of one server share.
 
+use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
 use crate::metrics::Recorder;
 use crate::start::ServerConfig;
@@ -7,8 +8,7 @@ use base::clock::UnixMillis;
 use io::waker::Waker;
 use segment::Store;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-    Ordering::Release,
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -24,6 +24,8 @@ pub struct Shared {
     pub live: Live,
     /// One for each worker, in their order.
     pub workers: Vec<WorkerShared>,
+    /// What the commands of all workers share.
+    pub commands: CommandShared,
     /// The acceptor's counters.
     pub acceptor: AcceptorCounters,
     /// The background thread's counters.
@@ -42,10 +44,7 @@ pub struct Shared {
 impl Shared {
     /// Connections that are open, over all workers.
     pub fn connections_open(&self) -> u64 {
-        self.workers
-            .iter()
-            .map(|worker| worker.counters.connections_open())
-            .sum()
+        self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
     }
 
     /// Lets the background thread work at once if it sleeps.
@@ -70,6 +69,8 @@ impl Shared {
 pub struct WorkerShared {
     /// What it has done.
     pub counters: WorkerCounters,
+    /// What its commands have done.
+    pub commands: CommandCounters,
     /// The latencies of its operations.
     pub recorder: Recorder,
     /// Ends its wait.
@@ -151,17 +152,12 @@ pub struct PinBudget {
 
 impl PinBudget {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self {
-            bytes_max,
-            used: AtomicU64::new(0),
-            wanted: AtomicBool::new(false),
-        }
+        Self { bytes_max, used: AtomicU64::new(0), wanted: AtomicBool::new(false) }
     }
 
     /// Takes `bytes` if they are to be had, and else remembers that someone waits.
     pub fn grant(&self, bytes: u64) -> bool {
-        let take =
-            |used: u64| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
+        let take = |used: u64| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
         let granted = self.used.fetch_update(AcqRel, Acquire, take).is_ok();
         if !granted {
             self.wanted.store(true, Relaxed);
@@ -218,9 +214,7 @@ impl DelayedFlush {
 
     /// A due flush could not be done now: it is due again, unless another one was scheduled meanwhile.
     pub(crate) fn put_back(&self, now: UnixMillis) {
-        let _ = self
-            .at_ms
-            .compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
+        let _ = self.at_ms.compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
     }
 }
 

@@ -1,12 +1,12 @@
 //! Starting and stopping a server inside this process.
 
 use crate::clock::Clock;
+use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
 use crate::shared::{
-    AcceptorCounters, BackgroundCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch,
-    WorkerShared,
+    AcceptorCounters, BackgroundCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared,
 };
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use base::clock::UnixMillis;
@@ -137,32 +137,12 @@ impl Server {
     /// Binds, makes the store and starts all threads. When it returns, clients can connect.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         check(&config)?;
-        let bind = |addr: &ListenAddr| {
-            Listener::bind(addr).map_err(|error| StartError::Bind {
-                addr: addr.clone(),
-                error,
-            })
-        };
-        let listeners = config
-            .memcached
-            .iter()
-            .map(bind)
-            .collect::<Result<Vec<_>, _>>()?;
-        let addrs = listeners
-            .iter()
-            .map(|listener| listener.addr().clone())
-            .collect();
-        let started = UnixMillis::now();
-        let (store, background) =
-            Store::new(store_config(&config), started).map_err(StartError::Store)?;
-        let shared = Arc::new(share(config, store, started)?);
-        let mut running = Running {
-            shared,
-            addrs,
-            acceptor: None,
-            workers: Vec::new(),
-            background: None,
-        };
+        let bind =
+            |addr: &ListenAddr| Listener::bind(addr).map_err(|error| StartError::Bind { addr: addr.clone(), error });
+        let listeners = config.memcached.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
+        let (shared, background) = assemble(config, UnixMillis::now())?;
+        let mut running = Running { shared, addrs, acceptor: None, workers: Vec::new(), background: None };
         running.spawn_background(background)?;
         running.spawn_workers(listeners)?;
         Ok(running)
@@ -174,14 +154,10 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
         return Err(StartError::Config("no address to listen on"));
     }
     if config.workers == 0 || config.workers > WORKERS_MAX {
-        return Err(StartError::Config(
-            "the number of workers must be from 1 to 128",
-        ));
+        return Err(StartError::Config("the number of workers must be from 1 to 128"));
     }
     if config.connections_max == 0 {
-        return Err(StartError::Config(
-            "at least one connection must be allowed",
-        ));
+        return Err(StartError::Config("at least one connection must be allowed"));
     }
     Ok(())
 }
@@ -192,37 +168,31 @@ fn store_config(config: &ServerConfig) -> StoreConfig {
         segment_bytes: config.segment_bytes,
         item_bytes_max: config.item_bytes_max,
         lanes_max: config.workers + LANES_SPARE,
-        hash_seed: config
-            .hash_seed
-            .unwrap_or_else(|| RandomState::new().hash_one(0)),
+        hash_seed: config.hash_seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
         huge_pages: config.huge_pages,
     }
 }
 
-fn share(
-    config: ServerConfig,
-    store: Arc<Store>,
-    started: UnixMillis,
-) -> Result<Shared, StartError> {
+/// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
+/// simulation that turns the workers itself.
+pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
+    let (store, background) = Store::new(store_config(&config), started).map_err(StartError::Store)?;
     let worker = |_| {
-        let (counters, recorder) = (WorkerCounters::default(), Recorder::default());
         Ok(WorkerShared {
-            counters,
-            recorder,
+            counters: WorkerCounters::default(),
+            commands: CommandCounters::default(),
+            recorder: Recorder::default(),
             waker: Waker::new()?,
         })
     };
-    Ok(Shared {
+    let shared = Shared {
         live: Live {
             connections_max: AtomicU64::new(config.connections_max as u64),
-            idle_timeout_ms: AtomicU64::new(
-                config.idle_timeout.map_or(0, |t| t.as_millis() as u64),
-            ),
+            idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
             stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
         },
-        workers: (0..config.workers)
-            .map(worker)
-            .collect::<Result<_, StartError>>()?,
+        workers: (0..config.workers).map(worker).collect::<Result<_, StartError>>()?,
+        commands: CommandShared::default(),
         acceptor: AcceptorCounters::new(Waker::new()?),
         background: BackgroundCounters::default(),
         pins: PinBudget::new(config.memory_bytes / 100 * PIN_PERCENT),
@@ -232,16 +202,15 @@ fn share(
         background_thread: OnceLock::new(),
         store,
         config,
-    })
+    };
+    Ok((Arc::new(shared), background))
 }
 
 impl Running {
     fn spawn_background(&mut self, background: segment::Background) -> Result<(), StartError> {
         let shared = Arc::clone(&self.shared);
         let body = move || crate::background::run(&shared, background);
-        let thread = std::thread::Builder::new()
-            .name("background".to_owned())
-            .spawn(body)?;
+        let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);
         Ok(())
@@ -251,11 +220,7 @@ impl Running {
         let shared = &self.shared;
         let clock = Clock::machine();
         // The acceptor gives to the least loaded, so an even share and a little more is never exceeded.
-        let sessions_max = shared
-            .config
-            .connections_max
-            .div_ceil(shared.config.workers)
-            + 1;
+        let sessions_max = shared.config.connections_max.div_ceil(shared.config.workers) + 1;
         let mut intakes = Vec::new();
         for number in 0..shared.config.workers {
             let (sender, intake) = sync_channel(INTAKE_MAX);
@@ -263,11 +228,7 @@ impl Running {
             let opened = Opened::open(&shared.workers[number].waker)?;
             let lane = shared.store.lane().expect("lanes_max counts the workers");
             let shared = Arc::clone(shared);
-            let cpu = shared
-                .config
-                .pin
-                .get(number % shared.config.pin.len().max(1))
-                .copied();
+            let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
             let clock = clock.clone();
             let body = move || {
                 if let Some(cpu) = cpu
@@ -276,33 +237,13 @@ impl Running {
                     tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
                 }
                 let io = opened.reactor(EVENTS_MAX);
-                Worker::new(WorkerParts {
-                    io,
-                    lane,
-                    shared,
-                    number,
-                    intake,
-                    clock,
-                    sessions_max,
-                })
-                .run();
+                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run();
             };
-            self.workers.push(
-                std::thread::Builder::new()
-                    .name(format!("worker-{number}"))
-                    .spawn(body)?,
-            );
+            self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);
         }
         let handed = vec![0; intakes.len()];
         let shared = Arc::clone(shared);
-        let acceptor = Acceptor {
-            listeners,
-            shared,
-            intakes,
-            sessions_max,
-            handed,
-            reserve: open_reserve(),
-        };
+        let acceptor = Acceptor { listeners, shared, intakes, sessions_max, handed, reserve: open_reserve() };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(())

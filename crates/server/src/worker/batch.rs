@@ -37,11 +37,7 @@ impl<B: Backend> Core<B> {
         }
         let session = self.sessions.at(index);
         if session.servable && !lend_output(session, &mut self.buffers) {
-            let class = if session.out.is_some() {
-                Class::Big
-            } else {
-                Class::Out
-            };
+            let class = if session.out.is_some() { Class::Big } else { Class::Out };
             return self.wait_for(index, class);
         }
         session.place = Place::Batch;
@@ -55,11 +51,7 @@ impl<B: Backend> Core<B> {
         let need = session.input_want.max(held + 1);
         let capacity = session.input.as_ref().map_or(0, Input::capacity);
         if need > capacity {
-            let class = if need > SMALL_BYTES {
-                Class::Big
-            } else {
-                Class::Small
-            };
+            let class = if need > SMALL_BYTES { Class::Big } else { Class::Small };
             if need > self.buffers.big_bytes() {
                 // No protocol asks for more than fits; if one did, this connection could never go on.
                 self.ctx.counters().protocol_errors.add(1);
@@ -120,8 +112,7 @@ impl<B: Backend> Core<B> {
                 continue;
             }
             self.ctx.ready = session.ready_at;
-            let progress =
-                memcache::serve(turn, input.bytes(), out, &mut session.state, &mut self.ctx);
+            let progress = memcache::serve(turn, input.bytes(), out, &mut session.state, &mut self.ctx);
             input.consume(progress.consumed);
             bytes += progress.consumed;
             if input.len() == 0
@@ -160,10 +151,7 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
         State::Yield => session.servable = left > 0,
         State::OutputFull { want } => {
             // With nothing to send, waiting for room is waiting for someone else's pins.
-            let longer = session
-                .out
-                .as_ref()
-                .is_some_and(|out| want > out.capacity());
+            let longer = session.out.as_ref().is_some_and(|out| want > out.capacity());
             let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
             session.pause = if stuck { Pause::Store } else { Pause::Output };
             session.out_want = want;

@@ -133,10 +133,7 @@ impl<B: Backend> Worker<B> {
             pins_checked_ns: 0,
             stop_deadline_ns: None,
         };
-        Self {
-            lane: parts.lane,
-            core,
-        }
+        Self { lane: parts.lane, core }
     }
 
     /// Turns until a stop has been asked for and is done.
@@ -149,14 +146,17 @@ impl<B: Backend> Worker<B> {
         self.core.sessions.len()
     }
 
+    /// Buffers that are lent to sessions now.
+    pub fn buffers_lent(&self) -> usize {
+        self.core.buffers.lent()
+    }
+
     /// One turn. False once a stop is done: no connection is left and none will come.
     pub fn turn(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = core.sleep();
         // A reactor that cannot be waited on is a programmer's error: its descriptor or its memory is not what it was.
-        core.io
-            .wait(timeout, &mut core.events)
-            .expect("waiting on a reactor of our own");
+        core.io.wait(timeout, &mut core.events).expect("waiting on a reactor of our own");
         core.begin_turn();
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
@@ -190,8 +190,7 @@ impl<B: Backend> Worker<B> {
 impl<B: Backend> Core<B> {
     /// How long the next wait may take.
     fn sleep(&self) -> Option<Duration> {
-        let recallable =
-            |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
+        let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         if !self.ready.is_empty() || CLASSES.into_iter().any(recallable) {
             Some(Duration::ZERO)
         } else if !self.parked.is_empty() {

@@ -85,12 +85,7 @@ impl<B: Backend> Core<B> {
         for op in out.ops() {
             let wait_ns = clock.ns_between(op.ready, op.begun);
             let execute_ns = clock.ns_between(op.begun, op.ended);
-            recorder.record(
-                op.command,
-                wait_ns,
-                execute_ns,
-                clock.ns_between(op.ended, now),
-            );
+            recorder.record(op.command, wait_ns, execute_ns, clock.ns_between(op.ended, now));
         }
         self.empty(&mut out);
         self.buffers.put_out(out);
@@ -118,12 +113,7 @@ impl<B: Backend> Core<B> {
             if silent {
                 self.finish(index);
             }
-        } else if session.phase == Phase::Open
-            && silent
-            && session.ended
-            && !session.servable
-            && !session.readable
-        {
+        } else if session.phase == Phase::Open && silent && session.ended && !session.servable && !session.readable {
             self.kill(index);
         } else if session.phase == Phase::Open && silent && stopping && session.at_rest() {
             self.finish(index);
@@ -195,12 +185,7 @@ impl<B: Backend> Core<B> {
 }
 
 /// One send of what is next; says how much was offered too.
-fn offer<B: Backend>(
-    io: &mut B,
-    stream: &B::Stream,
-    out: &OutBuffer,
-    store: &segment::Store,
-) -> (Sent, usize) {
+fn offer<B: Backend>(io: &mut B, stream: &B::Stream, out: &OutBuffer, store: &segment::Store) -> (Sent, usize) {
     if let Some(bytes) = out.plain() {
         return (io.send(stream, &[IoSlice::new(bytes)]), bytes.len());
     }

@@ -39,10 +39,7 @@ impl<B: Backend> Core<B> {
     fn sweep(&mut self, count: usize) {
         let live = &self.ctx.shared.live;
         let idle_ns = live.idle_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
-        let stall_ns = live
-            .stall_timeout_ms
-            .load(Relaxed)
-            .saturating_mul(1_000_000);
+        let stall_ns = live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
         let wanted = self.waiting.iter().any(|list| !list.is_empty());
         for _ in 0..count {
             self.sweep_at = (self.sweep_at + 1) % self.sessions.used_high();
@@ -55,9 +52,7 @@ impl<B: Backend> Core<B> {
             let end = match session.phase {
                 Phase::Dead => None,
                 Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
-                _ if session.blocked => {
-                    (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped))
-                }
+                _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
                 _ if session.place != Place::Idle => None,
                 _ if wanted && session.input.is_some() && silent_ns >= stall_ns => {
                     Some(Some(&counters.slow_senders_dropped))
@@ -90,14 +85,9 @@ impl<B: Backend> Core<B> {
     fn stop(&mut self) {
         match self.stop_deadline_ns {
             None => {
-                self.stop_deadline_ns =
-                    Some(self.now_ns + self.ctx.shared.config.stop_timeout.as_nanos() as u64);
+                self.stop_deadline_ns = Some(self.now_ns + self.ctx.shared.config.stop_timeout.as_nanos() as u64);
                 for index in 0..self.sessions.used_high() {
-                    if self
-                        .sessions
-                        .peek(index)
-                        .is_some_and(|s| s.phase == Phase::Open)
-                    {
+                    if self.sessions.peek(index).is_some_and(|s| s.phase == Phase::Open) {
                         // One more receive tells whether a request is on its way.
                         self.sessions.at(index as u32).readable = true;
                         self.make_ready(index as u32);
@@ -106,11 +96,7 @@ impl<B: Backend> Core<B> {
             }
             Some(deadline) if self.now_ns >= deadline => {
                 for index in 0..self.sessions.used_high() {
-                    if self
-                        .sessions
-                        .peek(index)
-                        .is_some_and(|s| s.phase != Phase::Dead)
-                    {
+                    if self.sessions.peek(index).is_some_and(|s| s.phase != Phase::Dead) {
                         self.kill(index as u32);
                     }
                 }

@@ -1,0 +1,366 @@
+//! Connections in memory whose bad luck follows from a seed.
+//!
+//! ```text
+//!   SimClient ── send: cut into fragments, each arrives later ──> arrived ── receive ──> worker
+//!   SimClient <── take ── a window of bytes in flight <── send: cut short, or blocked ── worker
+//! ```
+//!
+//! It keeps the promises of a real back end: events are edges (one for each arrival), a receive shorter than its buffer
+//! has taken all that had arrived, and a blocked send is followed by an event once there is room, if that was asked for.
+//! All else is as unpleasant as the seed wants: fragments, delays, events for nothing, events in any order, sends cut
+//! anywhere. Time is a number that [`Backend::wait`] moves.
+
+use crate::{Backend, Event, Received, Sent, Token};
+use base::prng::Prng;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How unpleasant the network is.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// Longest fragment in which bytes arrive.
+    pub fragment_bytes_max: usize,
+    /// Longest time that a fragment takes.
+    pub delay_ns_max: u64,
+    /// Bytes to a client that are in flight before a send is blocked.
+    pub window_bytes: usize,
+    /// Of 1000 sends, so many are cut short although there is room.
+    pub short_sends: u64,
+    /// Of 1000 waits, so many report a connection to which nothing has happened.
+    pub idle_events: u64,
+}
+
+impl Faults {
+    /// Nothing bad happens.
+    pub const NONE: Self = Self {
+        fragment_bytes_max: usize::MAX,
+        delay_ns_max: 0,
+        window_bytes: usize::MAX,
+        short_sends: 0,
+        idle_events: 0,
+    };
+}
+
+/// One connection, both ends.
+#[derive(Default)]
+struct Wire {
+    token: Option<Token>,
+    /// Fragments on their way to the server, with their time of arrival; an empty one is the end of the stream.
+    coming: VecDeque<(u64, Vec<u8>)>,
+    arrived: VecDeque<u8>,
+    ended: bool,
+    reset: bool,
+    /// Bytes that the client has not taken yet.
+    to_client: Vec<u8>,
+    server_closed: bool,
+    want_writable: bool,
+    edge_in: bool,
+    edge_out: bool,
+}
+
+struct Net {
+    prng: Prng,
+    faults: Faults,
+    clock_ns: Arc<AtomicU64>,
+    wires: Vec<Wire>,
+}
+
+/// The network and the server's side of it.
+pub struct Sim {
+    net: Rc<RefCell<Net>>,
+    events_max: usize,
+}
+
+/// The server's end of one connection.
+#[derive(Debug)]
+pub struct SimStream(usize);
+
+/// The client's end of one connection.
+pub struct SimClient {
+    net: Rc<RefCell<Net>>,
+    wire: usize,
+}
+
+impl Sim {
+    /// A network whose every accident follows from `seed`, and whose time is `clock_ns`.
+    pub fn new(seed: u64, faults: Faults, clock_ns: Arc<AtomicU64>, events_max: usize) -> Self {
+        let net = Net { prng: Prng::new(seed), faults, clock_ns, wires: Vec::new() };
+        Self { net: Rc::new(RefCell::new(net)), events_max }
+    }
+
+    /// Something that makes connections to the server that gets this back end.
+    pub fn dialler(&self) -> SimDialler {
+        SimDialler { net: Rc::clone(&self.net) }
+    }
+}
+
+/// Makes connections.
+pub struct SimDialler {
+    net: Rc<RefCell<Net>>,
+}
+
+impl SimDialler {
+    /// A new connection: the client's end, and the server's, to be handed to a worker.
+    pub fn connect(&self) -> (SimClient, SimStream) {
+        let mut net = self.net.borrow_mut();
+        net.wires.push(Wire::default());
+        let wire = net.wires.len() - 1;
+        (SimClient { net: Rc::clone(&self.net), wire }, SimStream(wire))
+    }
+
+    /// Whether a worker has nothing more to wait for: no byte is on its way to it and no event is due.
+    pub fn is_quiet(&self) -> bool {
+        let net = self.net.borrow();
+        net.wires.iter().all(|wire| wire.coming.is_empty() && !wire.edge_in && !wire.edge_out)
+    }
+}
+
+impl SimClient {
+    /// Sends `bytes`: they arrive in order, in fragments, later.
+    pub fn send(&self, bytes: &[u8]) {
+        let net = &mut *self.net.borrow_mut();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let longest = net.faults.fragment_bytes_max.min(rest.len()) as u64;
+            let (fragment, behind) = rest.split_at(1 + net.prng.below(longest) as usize);
+            net.launch(self.wire, fragment.to_vec());
+            rest = behind;
+        }
+    }
+
+    /// Sends nothing more.
+    pub fn close_send(&self) {
+        self.net.borrow_mut().launch(self.wire, Vec::new());
+    }
+
+    /// Breaks the connection at once, whatever is on its way.
+    pub fn reset(&self) {
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[self.wire];
+        wire.reset = true;
+        wire.edge_in = wire.token.is_some();
+        wire.coming.clear();
+        wire.arrived.clear();
+    }
+
+    /// Takes at most `bytes_max` of what the server has sent.
+    pub fn take(&self, bytes_max: usize) -> Vec<u8> {
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[self.wire];
+        let taken: Vec<u8> = wire.to_client.drain(..bytes_max.min(wire.to_client.len())).collect();
+        wire.edge_out |= wire.want_writable && !taken.is_empty();
+        taken
+    }
+
+    /// Whether the server has closed this connection or said that it will send nothing more.
+    pub fn is_closed(&self) -> bool {
+        self.net.borrow().wires[self.wire].server_closed
+    }
+}
+
+impl Net {
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.load(Relaxed)
+    }
+
+    fn launch(&mut self, wire: usize, fragment: Vec<u8>) {
+        let delay_ns = self.prng.below(self.faults.delay_ns_max.saturating_add(1).max(1));
+        let earliest = self.wires[wire].coming.back().map_or(0, |(at, _)| *at);
+        let at = (self.now_ns() + delay_ns).max(earliest);
+        self.wires[wire].coming.push_back((at, fragment));
+    }
+
+    /// Lets arrive what is due.
+    fn arrive(&mut self) {
+        let now_ns = self.now_ns();
+        for wire in &mut self.wires {
+            while wire.coming.front().is_some_and(|(at, _)| *at <= now_ns) {
+                let Some((_, fragment)) = wire.coming.pop_front() else { break };
+                wire.ended |= fragment.is_empty();
+                wire.arrived.extend(fragment);
+                wire.edge_in = true;
+            }
+        }
+    }
+
+    fn next_arrival_ns(&self) -> Option<u64> {
+        self.wires.iter().filter_map(|wire| wire.coming.front().map(|(at, _)| *at)).min()
+    }
+
+    /// Moves edges into `events`, in an order of the seed's choice.
+    fn report(&mut self, events: &mut Vec<Event>, events_max: usize) {
+        let count = self.wires.len();
+        if count == 0 {
+            return;
+        }
+        let first = self.prng.below(count as u64) as usize;
+        for step in 0..count {
+            if events.len() == events_max {
+                return;
+            }
+            let idle = self.prng.chance(self.faults.idle_events, 1000 * count as u64);
+            let wire = &mut self.wires[(first + step) % count];
+            let Some(token) = wire.token else { continue };
+            let writable = wire.edge_out && wire.want_writable;
+            if wire.edge_in || writable || idle {
+                let hangup = wire.ended || wire.reset;
+                events.push(Event { token, readable: wire.edge_in || idle, writable, hangup });
+                (wire.edge_in, wire.edge_out) = (false, wire.edge_out && !writable);
+            }
+        }
+    }
+}
+
+impl Backend for Sim {
+    type Stream = SimStream;
+
+    fn attach(&mut self, stream: &SimStream, token: Token) -> std::io::Result<()> {
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[stream.0];
+        assert!(wire.token.is_none(), "attached twice");
+        wire.token = Some(token);
+        wire.edge_in = !wire.arrived.is_empty() || wire.ended || wire.reset;
+        Ok(())
+    }
+
+    fn close(&mut self, stream: SimStream) {
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[stream.0];
+        (wire.token, wire.server_closed) = (None, true);
+        (wire.edge_in, wire.edge_out) = (false, false);
+        wire.coming.clear();
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
+        let net = &mut *self.net.borrow_mut();
+        events.clear();
+        net.clock_ns.fetch_add(1_000, Relaxed);
+        net.arrive();
+        net.report(events, self.events_max);
+        if !events.is_empty() {
+            return Ok(());
+        }
+        let until_timeout = timeout.map(|timeout| net.now_ns() + timeout.as_nanos() as u64);
+        let wake_ns = match (until_timeout, net.next_arrival_ns()) {
+            (Some(timeout), Some(arrival)) => Some(timeout.min(arrival)),
+            (one, other) => one.or(other),
+        };
+        if let Some(wake_ns) = wake_ns {
+            net.clock_ns.fetch_max(wake_ns, Relaxed);
+        }
+        net.arrive();
+        net.report(events, self.events_max);
+        Ok(())
+    }
+
+    fn receive(&mut self, stream: &SimStream, into: &mut [u8]) -> Received {
+        assert!(!into.is_empty(), "a receive into nothing");
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[stream.0];
+        if wire.reset {
+            return Received::Reset;
+        }
+        let bytes = into.len().min(wire.arrived.len());
+        for (place, byte) in into.iter_mut().zip(wire.arrived.drain(..bytes)) {
+            *place = byte;
+        }
+        match bytes {
+            0 if wire.ended => Received::Closed,
+            0 => Received::Blocked,
+            _ => Received::Bytes(bytes),
+        }
+    }
+
+    fn send(&mut self, stream: &SimStream, parts: &[IoSlice<'_>]) -> Sent {
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[stream.0];
+        if wire.reset {
+            return Sent::Reset;
+        }
+        let offered: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(offered > 0, "a send of nothing");
+        let mut taken = offered.min(net.faults.window_bytes.saturating_sub(wire.to_client.len()));
+        if taken == 0 {
+            return Sent::Blocked;
+        }
+        if net.prng.chance(net.faults.short_sends, 1000) {
+            taken = 1 + net.prng.below(taken as u64) as usize;
+        }
+        let mut left = taken;
+        for part in parts {
+            let bytes = left.min(part.len());
+            wire.to_client.extend_from_slice(&part[..bytes]);
+            left -= bytes;
+        }
+        Sent::Bytes(taken)
+    }
+
+    fn want_writable(&mut self, stream: &SimStream, token: Token, want: bool) {
+        let net = &mut *self.net.borrow_mut();
+        let wire = &mut net.wires[stream.0];
+        assert_eq!(wire.token, Some(token), "another connection's token");
+        wire.want_writable = want;
+        wire.edge_out = want && wire.to_client.len() < net.faults.window_bytes;
+    }
+
+    fn shutdown_send(&mut self, stream: &SimStream) {
+        self.net.borrow_mut().wires[stream.0].server_closed = true;
+    }
+
+    fn submit(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAULTS: Faults =
+        Faults { fragment_bytes_max: 5, delay_ns_max: 9_000, window_bytes: 7, short_sends: 500, idle_events: 100 };
+
+    /// Echoes through the back end and returns what the client got with the number of waits it took.
+    fn echo(seed: u64, bytes: &[u8]) -> (Vec<u8>, usize) {
+        let mut sim = Sim::new(seed, FAULTS, Arc::new(AtomicU64::new(0)), 8);
+        let (client, stream) = sim.dialler().connect();
+        let token = Token::new(3, 9);
+        sim.attach(&stream, token).unwrap();
+        client.send(bytes);
+        let (mut held, mut got, mut events, mut waits) = (Vec::new(), Vec::new(), Vec::with_capacity(8), 0);
+        sim.want_writable(&stream, token, true);
+        while got.len() < bytes.len() {
+            waits += 1;
+            assert!(waits < 10_000, "an event was lost");
+            sim.wait(Some(Duration::from_millis(1)), &mut events).unwrap();
+            if events.iter().any(|event| event.readable) {
+                let mut buffer = [0; 64];
+                if let Received::Bytes(n) = sim.receive(&stream, &mut buffer) {
+                    held.extend_from_slice(&buffer[..n]);
+                }
+            }
+            if !held.is_empty()
+                && let Sent::Bytes(n) = sim.send(&stream, &[IoSlice::new(&held)])
+            {
+                held.drain(..n);
+            }
+            got.extend(client.take(64));
+        }
+        (got, waits)
+    }
+
+    #[test]
+    fn bytes_survive_every_accident_and_one_seed_gives_one_run() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut lengths = std::collections::HashSet::new();
+        for seed in 0..20 {
+            let (got, waits) = echo(seed, &bytes);
+            assert_eq!(got, bytes, "seed {seed}");
+            assert_eq!(echo(seed, &bytes).1, waits, "seed {seed}");
+            lengths.insert(waits);
+        }
+        assert!(lengths.len() > 5, "the seeds do not differ");
+    }
+}

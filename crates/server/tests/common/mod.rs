@@ -1,0 +1,116 @@
+//! A server in this process, and a client that says exactly what it is told to.
+#![allow(dead_code)]
+
+use gannet_server::start::{Running, Server, ServerConfig};
+use io::listen::ListenAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// No test waits longer for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A small server on a free port.
+pub fn config() -> ServerConfig {
+    ServerConfig {
+        memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
+        memory_bytes: 64 << 20,
+        workers: 1,
+        hash_seed: Some(7),
+        huge_pages: false,
+        ..ServerConfig::default()
+    }
+}
+
+pub fn start(config: ServerConfig) -> Running {
+    Server::start(config).expect("the server starts")
+}
+
+/// The first TCP address.
+pub fn tcp(running: &Running) -> SocketAddr {
+    let is_tcp = |addr: &ListenAddr| if let ListenAddr::Tcp(addr) = addr { Some(*addr) } else { None };
+    running.addrs().iter().find_map(is_tcp).expect("a TCP address")
+}
+
+/// A client connection.
+pub struct Client<S = TcpStream> {
+    pub stream: S,
+}
+
+impl Client {
+    pub fn connect(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).expect("connects");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream }
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("sends");
+    }
+
+    /// Reads exactly the bytes that are expected.
+    pub fn expect(&mut self, reply: &[u8]) {
+        let mut bytes = vec![0; reply.len()];
+        self.stream.read_exact(&mut bytes).expect("the whole reply");
+        if bytes != reply {
+            let show = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned();
+            panic!("got {:?} instead of {:?}", show(&bytes), show(reply));
+        }
+    }
+
+    /// One request, one reply.
+    pub fn ask(&mut self, request: &[u8], reply: &[u8]) {
+        self.send(request);
+        self.expect(reply);
+    }
+
+    /// The peer closes, and says nothing before that.
+    pub fn expect_end(&mut self) {
+        assert_eq!(self.read_to_end(), b"", "the end of the stream");
+    }
+
+    /// All that comes until the peer closes.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self.stream.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+            Err(error) => panic!("{error} after {} bytes", bytes.len()),
+        }
+        bytes
+    }
+}
+
+/// Waits until `holds`.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A `set` request.
+pub fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut request = format!("set {key} 0 0 {}\r\n", value.len()).into_bytes();
+    request.extend_from_slice(value);
+    request.extend_from_slice(b"\r\n");
+    request
+}
+
+/// The reply to a `get` of one key that is there.
+pub fn value(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut reply = format!("VALUE {key} 0 {}\r\n", value.len()).into_bytes();
+    reply.extend_from_slice(value);
+    reply.extend_from_slice(b"\r\nEND\r\n");
+    reply
+}
+
+/// Bytes that tell where they are, so that a shift by one shows.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
