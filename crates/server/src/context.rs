@@ -87,12 +87,7 @@ impl WorkerContext {
     #[inline]
     pub fn op_done(&mut self, out: &mut OutBuffer, command: Command) {
         let ended = self.clock.ticks();
-        out.push_op(OpTimes {
-            command,
-            ready: self.ready,
-            begun: self.op_begun,
-            ended,
-        });
+        out.push_op(OpTimes { command, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
         self.batch_ops += 1;
     }

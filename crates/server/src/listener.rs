@@ -68,18 +68,11 @@ impl Acceptor {
 
     /// Connections that `worker` has or will find in its intake.
     fn load(&self, worker: usize) -> u64 {
-        self.handed[worker].saturating_sub(
-            self.shared.workers[worker]
-                .counters
-                .connections_closed
-                .value(),
-        )
+        self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
     fn hand_over(&mut self, mut stream: Stream) {
-        let open: u64 = (0..self.intakes.len())
-            .map(|worker| self.load(worker))
-            .sum();
+        let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
         if open >= connections_max {
             return self.refuse(stream);
@@ -87,9 +80,7 @@ impl Acceptor {
         // The least loaded first; the next ones only if its intake is full.
         let mut tried = 0u128;
         while let Some(worker) = (0..self.intakes.len())
-            .filter(|worker| {
-                tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64
-            })
+            .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
             .min_by_key(|worker| self.load(*worker))
         {
             match self.intakes[worker].try_send(stream) {

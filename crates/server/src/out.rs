@@ -70,11 +70,7 @@ impl OutBuffer {
     /// asks for room before it begins needs no second question.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.ops.len() == OPS_MAX {
-            0
-        } else {
-            self.block.len() - self.len
-        }
+        if self.ops.len() == OPS_MAX { 0 } else { self.block.len() - self.len }
     }
 
     /// Bytes that could be appended if this buffer was empty. A reply longer than this needs
@@ -105,10 +101,7 @@ impl OutBuffer {
     /// The first `bytes` of [`OutBuffer::spare`] have been written.
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
-        assert!(
-            bytes <= self.block.len() - self.len,
-            "more was written than there was room for"
-        );
+        assert!(bytes <= self.block.len() - self.len, "more was written than there was room for");
         self.len += bytes;
     }
 
@@ -121,11 +114,7 @@ impl OutBuffer {
     /// Forgets the bytes appended since `mark`. Nothing may have been pinned or sent since.
     pub fn truncate(&mut self, mark: usize) {
         assert!(
-            mark <= self.len
-                && self
-                    .pins_len
-                    .checked_sub(1)
-                    .is_none_or(|i| self.pin_at(i) <= mark),
+            mark <= self.len && self.pins_len.checked_sub(1).is_none_or(|i| self.pin_at(i) <= mark),
             "a stale mark"
         );
         self.len = mark;
@@ -141,10 +130,7 @@ impl OutBuffer {
     /// have been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
     pub fn push_pinned(&mut self, pinned: Pinned) {
         self.pinned_bytes += pinned.bytes();
-        self.pins[self.pins_len] = Some(Pin {
-            at: self.len,
-            pinned,
-        });
+        self.pins[self.pins_len] = Some(Pin { at: self.len, pinned });
         self.pins_len += 1;
     }
 
@@ -171,22 +157,12 @@ impl OutBuffer {
     /// Room enough that another batch of operations is worth adding before this is sent.
     #[inline]
     pub(crate) fn has_batch_room(&self) -> bool {
-        self.ops.len() + OPS_A_BATCH <= OPS_MAX
-            && self.len <= self.block.len() / 2
-            && self.pins_len == 0
+        self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
     }
 
     /// Fills `parts` with what is to be sent next and returns how many there are.
-    pub(crate) fn parts<'s>(
-        &'s self,
-        store: &'s Store,
-        parts: &mut [IoSlice<'s>; PARTS_MAX],
-    ) -> usize {
-        let mut gather = Gather {
-            skip: self.sent,
-            parts,
-            filled: 0,
-        };
+    pub(crate) fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX]) -> usize {
+        let mut gather = Gather { skip: self.sent, parts, filled: 0 };
         let mut from = 0;
         for pin in self.pins[..self.pins_len].iter().flatten() {
             gather.add(&self.block[from..pin.at]);
@@ -217,10 +193,7 @@ impl OutBuffer {
 
     /// Uses a longer block from now on. Only an empty buffer can.
     pub(crate) fn lend(&mut self, block: Box<[u8]>) {
-        assert!(
-            self.is_empty() && self.own.is_none(),
-            "bytes or a block would be lost"
-        );
+        assert!(self.is_empty() && self.own.is_none(), "bytes or a block would be lost");
         self.own = Some(std::mem::replace(&mut self.block, block));
     }
 
@@ -232,10 +205,7 @@ impl OutBuffer {
     }
 
     pub(crate) fn push_op(&mut self, op: OpTimes) {
-        assert!(
-            self.ops.len() < OPS_MAX,
-            "an operation was begun without room"
-        );
+        assert!(self.ops.len() < OPS_MAX, "an operation was begun without room");
         self.ops.push(op);
     }
 

@@ -135,10 +135,7 @@ pub(crate) struct Table<S> {
 impl<S> Table<S> {
     /// Room for `sessions_max` connections.
     pub(crate) fn new(sessions_max: usize) -> Self {
-        assert!(
-            sessions_max > 0 && sessions_max < u32::MAX as usize,
-            "sessions_max {sessions_max}"
-        );
+        assert!(sessions_max > 0 && sessions_max < u32::MAX as usize, "sessions_max {sessions_max}");
         Self {
             slots: (0..sessions_max).map(|_| None).collect(),
             generations: vec![0; sessions_max],
@@ -176,9 +173,7 @@ impl<S> Table<S> {
     /// Gives a dead session's slot back, and its protocol state to the caller.
     pub(crate) fn remove(&mut self, index: u32) -> SessionState {
         let session = self.slots[index as usize].take().expect("a slot in use");
-        debug_assert!(
-            session.phase == Phase::Dead && session.input.is_none() && session.out.is_none()
-        );
+        debug_assert!(session.phase == Phase::Dead && session.input.is_none() && session.out.is_none());
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push(index);
         session.state
