@@ -49,6 +49,8 @@ pub enum Error {
     BadClass,
     /// An adjustment of slab classes or of an LRU: the store has neither.
     NoSlabs,
+    /// `stats detail on`: nothing is counted by key prefix.
+    DetailUnavailable,
     /// `watch` of what the server cannot report.
     WatchUnavailable,
     /// Key and value are more than the item maximum.
@@ -63,7 +65,7 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -87,6 +89,7 @@ impl Error {
         Self::MemoryLimit,
         Self::BadClass,
         Self::NoSlabs,
+        Self::DetailUnavailable,
         Self::WatchUnavailable,
         Self::TooLarge,
         Self::OutOfMemory,
@@ -120,6 +123,7 @@ impl Error {
             Self::MemoryLimit => b"MEMLIMIT_ADJUST_FAILED the memory limit is fixed at start\r\n",
             Self::BadClass => b"BADCLASS invalid class id\r\n",
             Self::NoSlabs => b"CLIENT_ERROR the store has no slab classes and no LRU to adjust\r\n",
+            Self::DetailUnavailable => b"CLIENT_ERROR statistics by key prefix are not kept\r\n",
             Self::WatchUnavailable => b"ERROR watch: this server keeps no log of single operations\r\n",
             Self::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Self::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",

@@ -146,7 +146,7 @@ impl MetaLine {
         put_i64(&mut self.line, value);
     }
 
-    /// A flag with a token of at most [`OPAQUE_BYTES_MAX`] bytes.
+    /// A flag with a token of at most [`OPAQUE_BYTES_MAX`] bytes; for `k`, [`KEY_BASE64_BYTES_MAX`].
     pub fn token(&mut self, letter: u8, token: &[u8]) {
         self.mark(letter);
         self.line.put(token);

@@ -1,0 +1,77 @@
+//! `lru_crawler metadump` and `mgdump`: every item, in as many calls as it takes.
+
+use super::{Call, LINE_ROOM, Step, exptime};
+use crate::context::{OPS_A_BATCH, State};
+use crate::metrics::Command;
+use protocol::memcache::reply::{self, ItemFacts};
+use protocol::memcache::request::Dump;
+use segment::Item;
+
+/// Where a dump is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dumping {
+    /// Where the store's walk goes on.
+    cursor: u64,
+    /// Items of the part at `cursor` that are told already.
+    told: usize,
+}
+
+impl Call<'_, '_> {
+    /// Tells the next items. The line is consumed with the last one, so that the session is asked again until then.
+    pub(super) fn dump(&mut self, format: Dump, consumed: usize) -> Step {
+        let mut dumping = self.session.dump.unwrap_or_default();
+        let mut seen = 0;
+        let mut full = false;
+        let out = &mut *self.out;
+        let next = self.turn.crawl(dumping.cursor, 1, &mut |item| {
+            seen += 1;
+            if full || seen <= dumping.told {
+                return;
+            }
+            // Room for the end of the dump is kept too.
+            full = out.room() < LINE_ROOM;
+            if !full {
+                dumping.told += 1;
+                tell(out, format, item);
+            }
+        });
+        if full {
+            self.session.dump = Some(dumping);
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        match next {
+            Some(cursor) => {
+                self.session.dump = Some(Dumping { cursor, told: 0 });
+                // A part of the walk is as much work as many lookups: let others go first after eight of them.
+                self.ops += OPS_A_BATCH / 8;
+            }
+            None => {
+                self.room(LINE_ROOM)?;
+                self.session.dump = None;
+                self.out.push(if format == Dump::Metadump { reply::END } else { reply::META_END });
+                self.at += consumed;
+                self.done(Command::Other);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tell(out: &mut crate::out::OutBuffer, format: Dump, item: &Item<'_>) {
+    match format {
+        Dump::Mgdump => reply::mgdump(out, item.key),
+        Dump::Metadump => reply::metadump(
+            out,
+            &ItemFacts {
+                key: item.key,
+                exp: exptime::ends_at(item.expire),
+                la: item.last_access.secs(),
+                cas: item.token,
+                fetched: item.fetched,
+                class: item.ttl_class.into(),
+                size: item.stored_bytes,
+                client_flags: item.client_flags,
+            },
+        ),
+    }
+}

@@ -1,0 +1,299 @@
+//! Retrievals: `get`, `gets`, `gat`, `gats`.
+//!
+//! Plain retrievals that follow one another are looked up together: all their keys, up to [`PROBES_MAX`], are hashed
+//! and prefetched before the first is looked up, so that the waits for memory overlap.
+
+use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
+use crate::context::{OPS_A_BATCH, State};
+use crate::metrics::Command;
+use protocol::memcache::request::Get;
+use protocol::memcache::{Error, Keys, Parsed, Request, parse, reply};
+use protocol::number::Decimal;
+use protocol::sink::Fixed;
+use segment::{Item, Key, LargeRef, OpError, Value};
+
+/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
+const PROBES_MAX: usize = 16;
+
+/// One key of a run of retrievals.
+#[derive(Clone, Copy)]
+struct Probe<'b> {
+    key: Key<'b>,
+    with_cas: bool,
+    command: Command,
+    /// Bytes of the request's keys from this one on, to come back to.
+    keys_left: usize,
+    /// Bytes of the request's keys behind this one.
+    keys_behind: usize,
+    /// The last key of its request, whose line takes so many bytes.
+    ends: Option<usize>,
+}
+
+/// A run of keys, of one request or of several.
+struct Probes<'b> {
+    probes: [Option<Probe<'b>>; PROBES_MAX],
+    len: usize,
+    /// As many keys as this call may still look up, and at most [`PROBES_MAX`].
+    most: usize,
+}
+
+/// What stands at a key's place in the answer.
+enum Found {
+    /// All of it is written, or it is a miss.
+    Hit,
+    Miss,
+    /// A value to be sent from the store; its line is not written yet.
+    Large(LargeRef, Fixed<{ reply::VALUE_HEADER_BYTES_MAX }>),
+}
+
+impl<'b> Probes<'b> {
+    /// Collects the keys of the retrieval `get` and of the retrievals behind it.
+    fn collect(call: &Call<'b, '_>, get: Get<'b>, consumed: usize) -> Self {
+        let mut run = Self { probes: [None; PROBES_MAX], len: 0, most: PROBES_MAX.min(OPS_A_BATCH - call.ops) };
+        let whole = get.keys.rest();
+        let keys = match call.session.keys_left {
+            Some(left) => Keys::resume(&whole[whole.len() - left..]),
+            None => get.keys,
+        };
+        let mut at = call.at + consumed;
+        if !run.add(call, keys, call.session.keys_left.is_some(), get.with_cas, consumed) {
+            return run;
+        }
+        while run.len < run.most {
+            let Parsed::Request { request: Request::Get(next), consumed } = parse(&call.buf[at..]) else { break };
+            if next.touch.is_some() || !run.add(call, next.keys, false, next.with_cas, consumed) {
+                break;
+            }
+            at += consumed;
+        }
+        run
+    }
+
+    /// Adds the keys of one request, of which `several` says that some came before; false if they do not all fit.
+    fn add(
+        &mut self,
+        call: &Call<'b, '_>,
+        mut keys: Keys<'b>,
+        mut several: bool,
+        with_cas: bool,
+        consumed: usize,
+    ) -> bool {
+        let mut keys_left = keys.rest().len();
+        let mut next = keys.next();
+        while let Some(bytes) = next {
+            if self.len == self.most {
+                return false;
+            }
+            let key = call.turn.key(NAMESPACE, bytes);
+            call.turn.prefetch(&key);
+            let left_before = keys_left;
+            keys_left = keys.rest().len();
+            next = keys.next();
+            let ends = if next.is_none() { Some(consumed) } else { None };
+            let command = match (with_cas, several || ends.is_none()) {
+                (true, _) => Command::Gets,
+                (false, true) => Command::MultiGet,
+                (false, false) => Command::Get,
+            };
+            several = true;
+            self.probes[self.len] =
+                Some(Probe { key, with_cas, command, keys_left: left_before, keys_behind: keys_left, ends });
+            self.len += 1;
+        }
+        true
+    }
+}
+
+impl<'c> Call<'c, '_> {
+    /// `get` and `gets`, and those that follow.
+    pub(super) fn get(&mut self, get: Get<'c>, consumed: usize) -> Step {
+        let run = Probes::collect(self, get, consumed);
+        if run.len > 1 {
+            run.probes[..run.len].iter().flatten().for_each(|probe| self.turn.prefetch_item(&probe.key));
+        }
+        for probe in run.probes[..run.len].iter().flatten() {
+            let found = self.room(LINE_ROOM).and_then(|()| self.look_up(probe));
+            if let Err(state) = found {
+                self.session.keys_left = Some(probe.keys_left);
+                return Err(state);
+            }
+            if let Some(consumed) = probe.ends {
+                self.out.push(reply::END);
+                self.at += consumed;
+                self.session.keys_left = None;
+                self.done(probe.command);
+            } else {
+                // A key is an operation's work, though its request is not done.
+                self.session.keys_left = Some(probe.keys_behind);
+                self.ops += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_up(&mut self, probe: &Probe<'_>) -> Step {
+        let item = if probe.with_cas {
+            match self.turn.gets(&probe.key) {
+                Ok(item) => item,
+                Err(error) => return self.retrieval_failed(error),
+            }
+        } else {
+            self.turn.get(&probe.key)
+        };
+        let found = match item {
+            None => Found::Miss,
+            Some(item) => write_item(self.out, &item, probe.key.bytes(), probe.with_cas)?,
+        };
+        let hit = self.finish_item(&probe.key, found)?;
+        let counters = self.counters();
+        counters.cmd_get.add(1);
+        if hit {
+            counters.get_hits.add(1)
+        } else {
+            counters.get_misses.add(1)
+        }
+        Ok(())
+    }
+
+    /// Writes what is left to be written of an item; whether it was there.
+    fn finish_item(&mut self, key: &Key<'_>, found: Found) -> Result<bool, State> {
+        match found {
+            Found::Hit => Ok(true),
+            Found::Miss => Ok(false),
+            Found::Large(large, head) => self.large_value(key, large, head.as_slice()),
+        }
+    }
+
+    /// Puts `head`, the large value and a line end; false if the value has lost a piece and counts as missing.
+    pub(super) fn large_value(&mut self, key: &Key<'_>, large: LargeRef, head: &[u8]) -> Result<bool, State> {
+        if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        match self.turn.pin_large(key, large) {
+            Ok(Some(pinned)) => {
+                self.out.push(head);
+                self.out.push_pinned(pinned);
+                self.out.push(reply::CRLF);
+                Ok(true)
+            }
+            Ok(None) => {
+                self.ctx.pin_refund(large.bytes);
+                Ok(false)
+            }
+            Err(error) => {
+                self.ctx.pin_refund(large.bytes);
+                if error == OpError::Parked { Err(State::Parked) } else { Ok(false) }
+            }
+        }
+    }
+
+    /// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
+    fn retrieval_failed(&mut self, error: OpError) -> Step {
+        match error {
+            OpError::Parked => Err(State::Parked),
+            OpError::TooLarge | OpError::OutOfMemory => {
+                self.counters().store_no_memory.add(1);
+                self.counters().cmd_get.add(1);
+                self.counters().get_misses.add(1);
+                Ok(())
+            }
+        }
+    }
+
+    /// `gat` and `gats`.
+    pub(super) fn get_and_touch(&mut self, get: Get<'c>, consumed: usize) -> Step {
+        let expire = exptime::expire(get.touch.unwrap_or(0), self.ctx.now);
+        let whole = get.keys.rest();
+        let mut keys = match self.session.keys_left {
+            Some(left) => Keys::resume(&whole[whole.len() - left..]),
+            None => get.keys,
+        };
+        loop {
+            self.session.keys_left = Some(keys.rest().len());
+            self.room(LINE_ROOM)?;
+            let Some(bytes) = keys.next() else { break };
+            let key = self.turn.key(NAMESPACE, bytes);
+            let touched = match self.turn.touch(&key, expire) {
+                Ok(item) => Ok(item.is_some()),
+                Err(error) => Err(error),
+            };
+            // A touched item's token is exact only once it has been taken.
+            let item = match touched {
+                Ok(false) => Ok(None),
+                Ok(true) if get.with_cas => self.turn.gets(&key),
+                Ok(true) => Ok(self.turn.peek(&key)),
+                Err(error) => Err(error),
+            };
+            let found = match item {
+                Ok(None) => Found::Miss,
+                Ok(Some(item)) => write_item(self.out, &item, bytes, get.with_cas)?,
+                Err(OpError::Parked) => return Err(State::Parked),
+                Err(_) => Found::Miss,
+            };
+            let hit = self.finish_item(&key, found)?;
+            let counters = self.counters();
+            counters.cmd_touch.add(1);
+            counters.cmd_get.add(1);
+            if hit {
+                counters.touch_hits.add(1);
+                counters.get_hits.add(1);
+            } else {
+                counters.touch_misses.add(1);
+                counters.get_misses.add(1);
+            }
+        }
+        self.out.push(reply::END);
+        self.session.keys_left = None;
+        self.at += consumed;
+        self.done(Command::Gat);
+        Ok(())
+    }
+
+    /// Answers a request that could not be done.
+    pub(super) fn op_error(&mut self, error: OpError, quiet: bool) -> Step {
+        let told = match error {
+            OpError::Parked => return Err(State::Parked),
+            OpError::TooLarge => {
+                self.counters().store_too_large.add(1);
+                Error::TooLarge
+            }
+            OpError::OutOfMemory => {
+                self.counters().store_no_memory.add(1);
+                Error::OutOfMemory
+            }
+        };
+        if !quiet {
+            reply::error(self.out, told);
+        }
+        Ok(())
+    }
+}
+
+/// Writes an item's line and value, unless the value is large. `LINE_ROOM` bytes are free.
+fn write_item(out: &mut crate::out::OutBuffer, item: &Item<'_>, key: &[u8], with_cas: bool) -> Result<Found, State> {
+    let cas = with_cas.then_some(item.token);
+    match item.value {
+        Value::Bytes(bytes) => {
+            let want = LINE_ROOM + bytes.len();
+            if out.room() < want {
+                return Err(State::OutputFull { want });
+            }
+            reply::value_header(out, key, item.client_flags, bytes.len() as u64, cas);
+            out.push(bytes);
+            out.push(reply::CRLF);
+            Ok(Found::Hit)
+        }
+        Value::Integer(number) => {
+            let digits = Decimal::new(number);
+            reply::value_header(out, key, item.client_flags, digits.as_slice().len() as u64, cas);
+            out.push(digits.as_slice());
+            out.push(reply::CRLF);
+            Ok(Found::Hit)
+        }
+        Value::Large(large) => {
+            let mut head = Fixed::new();
+            reply::value_header(&mut head, key, item.client_flags, large.bytes, cas);
+            Ok(Found::Large(large, head))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The memcached protocol over the store: one call serves what a session has received.
+//!
+//! ```text
+//!   input   [ get a\r\n | get b c\r\n | set d 0 0 5\r\nval          ]
+//!             ^ at        keys_left      not all there: NeedInput
+//!   serve     probe a, b, c: hash, prefetch  ->  look up in order  ->  replies in order
+//! ```
+//!
+//! Invariants:
+//! - Replies are in the order of the requests. Room for a reply is made sure of before its operation is done, so no
+//!   operation is done twice and no reply is lost.
+//! - A request is consumed when its last reply byte is in the output. A retrieval or a table of statistics longer than
+//!   the output goes on where it was left ([`SessionState::keys_left`], [`SessionState::lines_done`]).
+//! - A large value is written piece by piece ([`large::LargeSet`]); a session holds at most one.
+
+mod dump;
+mod exptime;
+mod get;
+mod large;
+mod meta;
+mod small;
+mod stats;
+mod store;
+
+use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
+use crate::metrics::Command;
+use crate::out::OutBuffer;
+use dump::Dumping;
+use large::LargeSet;
+use meta::FirstFetch;
+use protocol::memcache::{Error, Parsed, Request, parse, reply};
+use segment::{Namespace, Turn};
+
+use super::counters::CommandCounters;
+
+pub use stats::command_totals;
+
+/// Every key of this listener is in this namespace.
+const NAMESPACE: Namespace = Namespace::DEFAULT;
+
+/// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
+const LINE_ROOM: usize = 1024;
+
+const _: () = assert!(reply::META_LINE_BYTES_MAX + 32 <= LINE_ROOM);
+const _: () = assert!(reply::ITEM_FACTS_BYTES_MAX + 32 <= LINE_ROOM);
+const _: () = assert!(reply::VALUE_HEADER_BYTES_MAX + 32 <= LINE_ROOM);
+
+/// What the protocol keeps of a connection between calls.
+#[derive(Default)]
+pub struct SessionState {
+    /// Bytes of input that belong to a request that was refused.
+    swallow: u64,
+    /// A retrieval was answered in part: this many bytes of its keys are left.
+    keys_left: Option<usize>,
+    /// Statistics were answered in part: this many lines are sent.
+    lines_done: usize,
+    /// A large value that is arriving.
+    large: Option<LargeSet>,
+    /// A dump that is being answered.
+    dump: Option<Dumping>,
+    /// A fetch was done and its answer did not fit: what its first run found.
+    fetched: Option<FirstFetch>,
+}
+
+impl SessionState {
+    /// Gives back what the connection holds in the store. Call it once, when the connection ends.
+    pub fn release(&mut self, turn: &mut Turn<'_>) {
+        if let Some(large) = self.large.take() {
+            large.abort(turn);
+        }
+    }
+}
+
+/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came.
+pub fn serve(
+    turn: &mut Turn<'_>,
+    buf: &[u8],
+    out: &mut OutBuffer,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+) -> Progress {
+    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: 0 };
+    let state = loop {
+        if let Err(state) = call.step() {
+            break state;
+        }
+    };
+    Progress { consumed: call.at, state }
+}
+
+/// One call of [`serve`]. Its steps end with the state that keeps the next one from being made.
+struct Call<'c, 'l> {
+    turn: &'c mut Turn<'l>,
+    buf: &'c [u8],
+    /// Bytes of `buf` consumed.
+    at: usize,
+    out: &'c mut OutBuffer,
+    session: &'c mut SessionState,
+    ctx: &'c mut WorkerContext,
+    /// Operations done.
+    ops: usize,
+}
+
+/// `Err` says why the call ends here.
+type Step = Result<(), State>;
+
+impl<'c> Call<'c, '_> {
+    fn step(&mut self) -> Step {
+        if self.ops >= OPS_A_BATCH {
+            self.counters().yields.add(1);
+            return Err(State::Yield);
+        }
+        if self.session.swallow > 0 {
+            return self.swallow();
+        }
+        self.room(LINE_ROOM)?;
+        if self.session.large.is_some() {
+            return self.large_go_on();
+        }
+        match parse(self.rest()) {
+            Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+            Parsed::Request { request, consumed } => self.execute(request, consumed),
+            Parsed::Bad { error, consumed, swallow, quiet } => {
+                self.at += consumed;
+                self.session.swallow = swallow;
+                self.counters().protocol_errors.add(1);
+                if !quiet {
+                    reply::error(self.out, error);
+                }
+                self.done(Command::Other);
+                Ok(())
+            }
+            Parsed::Fatal(error) => {
+                self.at = self.buf.len();
+                self.counters().protocol_errors.add(1);
+                reply::error(self.out, error);
+                self.done(Command::Other);
+                Err(State::Close)
+            }
+        }
+    }
+
+    fn execute(&mut self, request: Request<'c>, consumed: usize) -> Step {
+        match request {
+            Request::Get(get) if get.touch.is_none() => self.get(get, consumed),
+            Request::Get(get) => self.get_and_touch(get, consumed),
+            Request::Store(header) => self.store(header, consumed),
+            Request::Delete { key, noreply } => self.delete(key, noreply, consumed),
+            Request::Arith(arith) => self.arith(arith, consumed),
+            Request::Touch { key, exptime, noreply } => self.touch(key, exptime, noreply, consumed),
+            Request::FlushAll { delay, noreply } => self.flush_all(delay, noreply, consumed),
+            Request::MetaGet(meta) => self.meta_get(&meta, consumed),
+            Request::MetaStore(meta, len) => self.meta_store(&meta, len, consumed),
+            Request::MetaDelete(meta) => self.meta_delete(&meta, consumed),
+            Request::MetaArith(meta) => self.meta_arith(&meta, consumed),
+            Request::MetaDebug(key) => self.meta_debug(key, consumed),
+            Request::MetaNoop => self.answer(reply::META_NOOP, consumed),
+            Request::Version => self.version(consumed),
+            Request::Verbosity { noreply } | Request::CacheMemlimit { noreply, .. } if noreply => {
+                self.answer(b"", consumed)
+            }
+            Request::Verbosity { .. } | Request::CrawlerSetting => self.answer(reply::OK, consumed),
+            Request::CacheMemlimit { mib, .. } => self.cache_memlimit(mib, consumed),
+            Request::Quit => {
+                self.at = self.buf.len();
+                Err(State::Close)
+            }
+            Request::Shutdown { .. } => self.shutdown(consumed),
+            Request::Stats(topic) => self.stats(topic, consumed),
+            Request::Watch(_) => self.answer(Error::WatchUnavailable.wire(), consumed),
+            Request::Dump(format) => self.dump(format, consumed),
+        }
+    }
+
+    /// What has not been consumed.
+    fn rest(&self) -> &'c [u8] {
+        &self.buf[self.at..]
+    }
+
+    fn counters(&self) -> &CommandCounters {
+        &self.ctx.shared.workers[self.ctx.worker].commands
+    }
+
+    /// Goes on only if `bytes` fit into the output.
+    fn room(&self, bytes: usize) -> Step {
+        if self.out.room() < bytes { Err(State::OutputFull { want: bytes }) } else { Ok(()) }
+    }
+
+    /// The operation at hand is done and answered.
+    fn done(&mut self, command: Command) {
+        self.ops += 1;
+        self.ctx.op_done(self.out, command);
+    }
+
+    /// A request that needs nothing but its answer.
+    fn answer(&mut self, line: &[u8], consumed: usize) -> Step {
+        self.out.push(line);
+        self.at += consumed;
+        self.done(Command::Other);
+        Ok(())
+    }
+
+    fn swallow(&mut self) -> Step {
+        let gone = self.session.swallow.min(self.rest().len() as u64);
+        self.at += gone as usize;
+        self.session.swallow -= gone;
+        if self.session.swallow > 0 { Err(State::NeedInput { want: 1 }) } else { Ok(()) }
+    }
+}

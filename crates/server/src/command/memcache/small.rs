@@ -1,0 +1,157 @@
+//! Commands without a value and with a line for an answer: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and
+//! the administrative ones.
+
+use super::{Call, NAMESPACE, Step, exptime};
+use crate::context::State;
+use crate::metrics::Command;
+use protocol::memcache::reply::{self, ItemFacts};
+use protocol::memcache::request::Arith as ArithRequest;
+use protocol::memcache::{Error, KEY_BYTES_MAX, MetaKey};
+use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire};
+
+impl<'c> Call<'c, '_> {
+    pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
+        let key = self.turn.key(NAMESPACE, key);
+        match self.turn.delete(&key, &Delete::default()) {
+            Ok(outcome) => {
+                let deleted = outcome == DeleteOutcome::Deleted;
+                let counters = self.counters();
+                if deleted {
+                    counters.delete_hits.add(1)
+                } else {
+                    counters.delete_misses.add(1)
+                }
+                if !noreply {
+                    self.out.push(if deleted { reply::DELETED } else { reply::NOT_FOUND });
+                }
+            }
+            Err(error) => self.op_error(error, noreply)?,
+        }
+        self.at += consumed;
+        self.done(Command::Delete);
+        Ok(())
+    }
+
+    pub(super) fn arith(&mut self, request: ArithRequest<'_>, consumed: usize) -> Step {
+        let ArithRequest { key, delta, decrement, noreply } = request;
+        let key = self.turn.key(NAMESPACE, key);
+        let arith =
+            Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
+        match self.turn.arith(&key, &arith) {
+            Ok(outcome) => {
+                self.count_arith(decrement, outcome);
+                match outcome {
+                    _ if noreply => {}
+                    ArithOutcome::Number { value, .. } => reply::number(self.out, value),
+                    ArithOutcome::NotFound => self.out.push(reply::NOT_FOUND),
+                    ArithOutcome::NotNumber => reply::error(self.out, Error::NotNumber),
+                    ArithOutcome::Exists => self.out.push(reply::EXISTS),
+                }
+            }
+            Err(error) => self.op_error(error, noreply)?,
+        }
+        self.at += consumed;
+        self.done(if decrement { Command::Decr } else { Command::Incr });
+        Ok(())
+    }
+
+    pub(super) fn count_arith(&self, decrement: bool, outcome: ArithOutcome) {
+        let counters = self.counters();
+        match (outcome, decrement) {
+            (ArithOutcome::Number { .. }, false) => counters.incr_hits.add(1),
+            (ArithOutcome::Number { .. }, true) => counters.decr_hits.add(1),
+            (ArithOutcome::NotFound, false) => counters.incr_misses.add(1),
+            (ArithOutcome::NotFound, true) => counters.decr_misses.add(1),
+            (ArithOutcome::Exists, _) => counters.cas_badval.add(1),
+            (ArithOutcome::NotNumber, _) => {}
+        }
+    }
+
+    pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
+        let key = self.turn.key(NAMESPACE, key);
+        let touched = self.turn.touch(&key, exptime::expire(exptime, self.ctx.now)).map(|item| item.is_some());
+        match touched {
+            Ok(touched) => {
+                let counters = self.counters();
+                counters.cmd_touch.add(1);
+                if touched {
+                    counters.touch_hits.add(1)
+                } else {
+                    counters.touch_misses.add(1)
+                }
+                if !noreply {
+                    self.out.push(if touched { reply::TOUCHED } else { reply::NOT_FOUND });
+                }
+            }
+            Err(error) => self.op_error(error, noreply)?,
+        }
+        self.at += consumed;
+        self.done(Command::Touch);
+        Ok(())
+    }
+
+    /// A delay that is not past yet is kept where every worker looks before its next turn; any other flushes now and
+    /// takes the place of a delayed one.
+    pub(super) fn flush_all(&mut self, delay: i64, noreply: bool, consumed: usize) -> Step {
+        let now = self.ctx.now;
+        match exptime::expire(delay, now) {
+            Expire::At(at) if at > now => self.ctx.shared.delayed_flush.schedule(at),
+            Expire::At(_) | Expire::Never => {
+                self.turn.flush(NAMESPACE).map_err(|_| State::Parked)?;
+                self.ctx.shared.delayed_flush.cancel();
+            }
+        }
+        self.counters().cmd_flush.add(1);
+        if !noreply {
+            self.out.push(reply::OK);
+        }
+        self.at += consumed;
+        self.done(Command::Flush);
+        Ok(())
+    }
+
+    pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
+        let mut scratch = [0; KEY_BYTES_MAX];
+        let key = self.turn.key(NAMESPACE, token.bytes(&mut scratch));
+        match self.turn.peek(&key) {
+            None => self.out.push(reply::META_END),
+            Some(item) => {
+                let facts = ItemFacts {
+                    key: key.bytes(),
+                    exp: exptime::seconds_left(item.expire, self.ctx.now),
+                    la: self.ctx.now.ms_since(item.last_access) / 1000,
+                    cas: item.token,
+                    fetched: item.fetched,
+                    class: item.ttl_class.into(),
+                    size: item.stored_bytes,
+                    client_flags: item.client_flags,
+                };
+                reply::debug(self.out, token, &facts);
+            }
+        }
+        self.counters().cmd_meta.add(1);
+        self.at += consumed;
+        self.done(Command::Other);
+        Ok(())
+    }
+
+    pub(super) fn version(&mut self, consumed: usize) -> Step {
+        self.answer(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes(), consumed)
+    }
+
+    /// The store's size is fixed at start: only that very size is accepted.
+    pub(super) fn cache_memlimit(&mut self, mib: u32, consumed: usize) -> Step {
+        let same = u64::from(mib) << 20 == self.ctx.shared.config.memory_bytes;
+        self.answer(if same { reply::OK } else { Error::MemoryLimit.wire() }, consumed)
+    }
+
+    /// Every stop finishes what is in flight, so both forms are one.
+    pub(super) fn shutdown(&mut self, consumed: usize) -> Step {
+        if !self.ctx.shared.config.shutdown_command {
+            return self.answer(Error::ShutdownDisabled.wire(), consumed);
+        }
+        self.at += consumed;
+        self.ctx.shared.request_stop();
+        Err(State::Close)
+    }
+}

@@ -1,0 +1,397 @@
+//! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
+//!
+//! Names that describe memcached's own machinery (slab moves, LRU juggling, its crawler) are told only where a tool
+//! reads them and the store has something that means the same; a constant 0 would say that something was measured.
+//!
+//! A table that is longer than the output goes on in the next call: lines are counted, and those told are skipped.
+
+use super::{Call, LINE_ROOM, Step};
+use crate::command::counters::CommandTotals;
+use crate::context::State;
+use crate::metrics::Command;
+use crate::out::OutBuffer;
+use crate::shared::Shared;
+use io::listen::ListenAddr;
+use protocol::memcache::request::Stats;
+use protocol::memcache::{Error, reply};
+use protocol::number::{Decimal, put_u64};
+use protocol::sink::{Fixed, Sink};
+use std::io::Read;
+
+/// The longest line in bytes: a name, and a path of a Unix socket.
+const STAT_BYTES_MAX: usize = 256;
+
+/// The class that all items are told under: the store has no slab classes, and tools add the classes up.
+const CLASS: u64 = 1;
+
+/// Lines behind the first `skip`, as long as the output has room.
+struct Lines<'o> {
+    out: &'o mut OutBuffer,
+    skip: usize,
+    next: usize,
+    full: bool,
+}
+
+impl Lines<'_> {
+    fn line(&mut self, write: impl FnOnce(&mut Fixed<STAT_BYTES_MAX>)) {
+        if self.full {
+            return;
+        }
+        if self.next >= self.skip {
+            // Room for the end of the table is kept too.
+            if self.out.room() < STAT_BYTES_MAX + reply::END.len() {
+                self.full = true;
+                return;
+            }
+            let mut line = Fixed::new();
+            write(&mut line);
+            self.out.push(line.as_slice());
+        }
+        self.next += 1;
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.line(|line| reply::stat_u64(line, name, value));
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.line(|line| reply::stat(line, name, &value[..value.len().min(STAT_BYTES_MAX - 64)]));
+    }
+
+    fn switch(&mut self, name: &str, on: bool) {
+        self.text(name, if on { "yes" } else { "no" });
+    }
+
+    /// Seconds with six decimals.
+    fn seconds(&mut self, name: &str, us: u64) {
+        self.line(|line| {
+            line.put(b"STAT ");
+            line.put(name.as_bytes());
+            line.put(b" ");
+            put_u64(line, us / 1_000_000);
+            line.put(b".");
+            let padded = Decimal::new(1_000_000 + us % 1_000_000);
+            line.put(&padded.as_slice()[1..]);
+            line.put(reply::CRLF);
+        });
+    }
+
+    fn class(&mut self, prefix: &str, name: &str, value: u64) {
+        self.line(|line| reply::stat_class(line, prefix, CLASS, name, value));
+    }
+}
+
+impl Call<'_, '_> {
+    /// `stats`. The line is consumed with its last answer.
+    pub(super) fn stats(&mut self, topic: Stats, consumed: usize) -> Step {
+        match topic {
+            Stats::Reset => {
+                self.reset();
+                self.out.push(reply::RESET);
+            }
+            Stats::Detail(true) => reply::error(self.out, Error::DetailUnavailable),
+            Stats::Detail(false) => self.out.push(reply::OK),
+            _ => self.table(topic)?,
+        }
+        self.at += consumed;
+        self.done(Command::Stats);
+        Ok(())
+    }
+
+    fn table(&mut self, topic: Stats) -> Step {
+        let skip = self.session.lines_done;
+        let mut lines = Lines { out: self.out, skip, next: 0, full: false };
+        match topic {
+            Stats::General => general(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
+            Stats::Items => items(&mut lines, &self.ctx.shared),
+            Stats::Slabs => slabs(&mut lines, &self.ctx.shared),
+            Stats::Settings => settings(&mut lines, &self.ctx.shared),
+            Stats::Sizes => lines.text("sizes_status", "disabled"),
+            Stats::Conns => conns(&mut lines, &self.ctx.shared),
+            // No prefixes are collected, and no list of keys by class is kept: both are empty.
+            Stats::DetailDump | Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
+        }
+        if lines.full {
+            self.session.lines_done = lines.next;
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        self.session.lines_done = 0;
+        self.out.push(reply::END);
+        Ok(())
+    }
+
+    /// Makes what is told count from here. The counters themselves belong to their workers.
+    fn reset(&mut self) {
+        let totals = command_totals(&self.ctx.shared);
+        *self.ctx.shared.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
+    }
+}
+
+/// What the commands of all workers have counted since start.
+pub fn command_totals(shared: &Shared) -> CommandTotals {
+    let mut totals = CommandTotals::default();
+    shared.workers.iter().for_each(|worker| totals.add(&worker.commands));
+    totals
+}
+
+fn since_reset(shared: &Shared) -> CommandTotals {
+    let baseline = *shared.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    command_totals(shared).since(&baseline)
+}
+
+fn sum(shared: &Shared, counter: impl Fn(&crate::counters::WorkerCounters) -> u64) -> u64 {
+    shared.workers.iter().map(|worker| counter(&worker.counters)).sum()
+}
+
+fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
+    let (store, commands) = (shared.store.stats(), since_reset(shared));
+    let (user_us, system_us) = cpu_times_us();
+    lines.number("pid", std::process::id().into());
+    lines.number("uptime", now_secs.saturating_sub(shared.started.secs()));
+    lines.number("time", now_secs);
+    lines.text("version", env!("CARGO_PKG_VERSION"));
+    lines.number("pointer_size", u64::from(usize::BITS));
+    lines.seconds("rusage_user", user_us);
+    lines.seconds("rusage_system", system_us);
+    connections(lines, shared);
+    command_lines(lines, &commands);
+    lines.number("get_expired", store.read_expired);
+    lines.number("get_flushed", store.read_flushed);
+    lines.number("auth_cmds", 0);
+    lines.number("auth_errors", 0);
+    lines.number("idle_kicks", sum(shared, |worker| worker.idle_closed.value()));
+    lines.number("bytes_read", sum(shared, |worker| worker.bytes_read.value()));
+    lines.number("bytes_written", sum(shared, |worker| worker.bytes_written.value()));
+    lines.number("limit_maxbytes", store.memory_bytes);
+    lines.number("threads", shared.workers.len() as u64);
+    lines.number("conn_yields", commands.yields);
+    lines.number("hash_power_level", store.index_power);
+    lines.number("hash_bytes", store.index_bytes);
+    lines.number("hash_is_expanding", store.index_growing.into());
+    lines.number("bytes", store.item_bytes);
+    lines.number("curr_items", store.items);
+    lines.number("total_items", commands.items_stored);
+    lines.number("evicted_unfetched", store.evicted_unread);
+    lines.number("evictions", store.evicted);
+    lines.number("reclaimed", store.expired);
+    lines.number("crawler_reclaimed", store.expired);
+    segment_lines(lines, &store);
+}
+
+fn connections(lines: &mut Lines<'_>, shared: &Shared) {
+    let open = shared.connections_open();
+    let max = shared.live.connections_max.load(std::sync::atomic::Ordering::Relaxed);
+    lines.number("max_connections", max);
+    lines.number("curr_connections", open);
+    lines.number("total_connections", sum(shared, |worker| worker.connections_total.value()));
+    lines.number("rejected_connections", shared.acceptor.rejected.value());
+    lines.number("connection_structures", shared.config.connections_max as u64);
+    lines.number("accepting_conns", u64::from(open < max && !shared.stop.is_off()));
+    lines.number("listen_disabled_num", shared.acceptor.descriptors_exhausted.value());
+}
+
+fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
+    commands.each(|name, value| match name {
+        // Told by another name, or of no meaning to memcached's tools.
+        "items_stored" | "protocol_errors" | "yields" => {}
+        _ => lines.number(name, value),
+    });
+}
+
+/// What the store has instead of slabs and LRU, under names of its own.
+fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
+    let [free, open, sealed, draining, limbo, withheld] = store.segments;
+    lines.number("segment_bytes", store.segment_bytes);
+    for (name, count) in [
+        ("segments_free", free),
+        ("segments_open", open),
+        ("segments_sealed", sealed),
+        ("segments_draining", draining),
+        ("segments_limbo", limbo),
+        ("segments_withheld", withheld),
+    ] {
+        lines.number(name, count);
+    }
+    lines.number("segment_dead_bytes", store.dead_bytes);
+    lines.number("items_relocated", store.relocated);
+    lines.number("ops_parked", store.parked);
+    lines.number("large_values_broken", store.large_broken);
+    lines.switch("huge_pages_asked", store.huge_pages_asked);
+}
+
+fn items(lines: &mut Lines<'_>, shared: &Shared) {
+    let store = shared.store.stats();
+    if store.items == 0 {
+        return;
+    }
+    for (name, value) in [
+        ("number", store.items),
+        ("mem_requested", store.item_bytes),
+        ("evicted", store.evicted),
+        ("evicted_unfetched", store.evicted_unread),
+        ("outofmemory", since_reset(shared).store_no_memory),
+        ("reclaimed", store.expired),
+        ("crawler_reclaimed", store.expired),
+    ] {
+        lines.class("items", name, value);
+    }
+}
+
+/// All segments as one class of pages: a chunk is an item of average size.
+fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
+    let (store, commands) = (shared.store.stats(), since_reset(shared));
+    if store.items > 0 {
+        let chunk_bytes = store.item_bytes.div_ceil(store.items).max(1);
+        let pages = store.heap_bytes / store.segment_bytes;
+        let chunks = (store.heap_bytes / chunk_bytes).max(store.items);
+        for (name, value) in [
+            ("chunk_size", chunk_bytes),
+            ("chunks_per_page", store.segment_bytes / chunk_bytes),
+            ("total_pages", pages),
+            ("total_chunks", chunks),
+            ("used_chunks", store.items),
+            ("free_chunks", chunks - store.items),
+            ("free_chunks_end", 0),
+            ("mem_requested", store.item_bytes),
+            ("get_hits", commands.get_hits),
+            ("cmd_set", commands.cmd_set),
+            ("delete_hits", commands.delete_hits),
+            ("incr_hits", commands.incr_hits),
+            ("decr_hits", commands.decr_hits),
+            ("cas_hits", commands.cas_hits),
+            ("cas_badval", commands.cas_badval),
+            ("touch_hits", commands.touch_hits),
+        ] {
+            lines.class("", name, value);
+        }
+    }
+    lines.number("active_slabs", u64::from(store.items > 0));
+    lines.number("total_malloced", store.heap_bytes);
+}
+
+fn settings(lines: &mut Lines<'_>, shared: &Shared) {
+    let config = &shared.config;
+    let tcp = config.memcached.iter().find_map(|addr| match addr {
+        ListenAddr::Tcp(addr) => Some(addr),
+        ListenAddr::Unix { .. } => None,
+    });
+    lines.number("maxbytes", config.memory_bytes);
+    lines.number("maxconns", shared.live.connections_max.load(std::sync::atomic::Ordering::Relaxed));
+    lines.number("tcpport", tcp.map_or(0, |addr| addr.port().into()));
+    lines.number("udpport", 0);
+    match tcp {
+        Some(addr) => lines.line(|line| {
+            line.put(b"STAT inter ");
+            put_display(line, &addr.ip());
+            line.put(reply::CRLF);
+        }),
+        None => lines.text("inter", "NULL"),
+    }
+    lines.number("verbosity", 0);
+    lines.text("evictions", "on");
+    let unix = config.memcached.iter().find_map(|addr| match addr {
+        ListenAddr::Unix { path, .. } => path.to_str(),
+        ListenAddr::Tcp(_) => None,
+    });
+    lines.text("domain_socket", unix.unwrap_or("NULL"));
+    lines.switch("shutdown_command", config.shutdown_command);
+    lines.number("num_threads", config.workers as u64);
+    lines.text("stat_key_prefix", ":");
+    lines.switch("detail_enabled", false);
+    lines.number("reqs_per_event", crate::context::OPS_A_BATCH as u64);
+    lines.switch("cas_enabled", true);
+    lines.number("tcp_backlog", io::listen::BACKLOG as u64);
+    lines.text("binding_protocol", "ascii");
+    lines.switch("auth_enabled_sasl", false);
+    lines.switch("auth_enabled_ascii", false);
+    lines.number("item_size_max", config.item_bytes_max);
+    lines.switch("maxconns_fast", true);
+    lines.switch("flush_enabled", true);
+    lines.switch("dump_enabled", true);
+    lines.text("hash_algorithm", "xxh3");
+    lines.number("idle_timeout", config.idle_timeout.map_or(0, |timeout| timeout.as_secs()));
+    lines.switch("track_sizes", false);
+    lines.switch("ssl_enabled", false);
+}
+
+/// The listening sockets, then how many connections each worker has: single connections belong to their workers.
+fn conns(lines: &mut Lines<'_>, shared: &Shared) {
+    for (number, addr) in shared.config.memcached.iter().enumerate() {
+        lines.line(|line| {
+            line.put(b"STAT ");
+            put_u64(line, number as u64);
+            match addr {
+                ListenAddr::Tcp(addr) => {
+                    line.put(b":addr tcp:");
+                    put_display(line, addr);
+                }
+                ListenAddr::Unix { path, .. } => {
+                    line.put(b":addr unix:");
+                    let path = path.to_str().unwrap_or("?");
+                    line.put(&path.as_bytes()[..path.len().min(STAT_BYTES_MAX - 64)]);
+                }
+            }
+            line.put(reply::CRLF);
+        });
+        lines.line(|line| {
+            line.put(b"STAT ");
+            put_u64(line, number as u64);
+            line.put(b":state conn_listening\r\n");
+        });
+    }
+    for (number, worker) in shared.workers.iter().enumerate() {
+        lines.line(|line| {
+            line.put(b"STAT worker_");
+            put_u64(line, number as u64);
+            line.put(b":connections ");
+            put_u64(line, worker.counters.connections_open());
+            line.put(reply::CRLF);
+        });
+    }
+}
+
+/// Formats without allocation.
+fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
+    struct Adapter<'s, S>(&'s mut S);
+    impl<S: Sink> std::fmt::Write for Adapter<'_, S> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.put(text.as_bytes());
+            Ok(())
+        }
+    }
+    use std::fmt::Write;
+    // The adapter never fails.
+    let _ = write!(Adapter(sink), "{value}");
+}
+
+/// User and system time of this process in microseconds; 0 where the kernel does not say.
+fn cpu_times_us() -> (u64, u64) {
+    /// The kernel tells processes' times in hundredths of a second, whatever its own tick is.
+    const TICK_US: u64 = 10_000;
+    let mut text = [0; 1024];
+    let read = std::fs::File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text));
+    let text = &text[..read.unwrap_or(0)];
+    // The second field is the program's name in parentheses and may hold anything: count from behind it.
+    let Some(end) = text.iter().rposition(|byte| *byte == b')') else { return (0, 0) };
+    let mut fields = text[end + 1..].split(|byte| *byte == b' ').filter(|field| !field.is_empty()).skip(11);
+    let mut ticks = || fields.next().and_then(protocol::number::parse_u64).unwrap_or(0);
+    let user = ticks();
+    (user * TICK_US, ticks() * TICK_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_used_by_this_process_grows_with_work() {
+        let before = cpu_times_us();
+        let mut sum = 0u64;
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 60 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
+        }
+        let after = cpu_times_us();
+        assert!(after.0 + after.1 > before.0 + before.1, "{before:?} {after:?} {sum}");
+    }
+}
