@@ -1,0 +1,52 @@
+# Every task of this repository. `make help` lists them.
+# A cargo target folder of its own goes in CARGO_TARGET_DIR, as usual.
+
+CARGO ?= cargo
+XTASK := $(CARGO) run --quiet --package xtask --
+XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help run test check bench replay fuzz loom asan miri valgrind docs
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+run: ## build the release server and start it on its defaults
+	$(CARGO) build --release --bin gannet
+	@echo 'try it:  printf "set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n" | nc 127.0.0.1 11211'
+	@"$${CARGO_TARGET_DIR:-target}/release/gannet" serve
+
+test: ## install what the tests need, then run every test there is
+	$(XTASK) test
+
+check: ## format, lints as errors, tidy, unit tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(XTASK) tidy
+	$(CARGO) test --workspace --quiet --lib --bins
+
+bench: ## CPU a request and bytes an item beside a null server and Debian's memcached
+	$(CARGO) build --release --bin gannet
+	$(XTASK_RELEASE) bench $(ARGS)
+
+replay: ## 20 million requests drawn from production caches, on Gannet and on Debian's memcached
+	$(CARGO) build --release --bin gannet
+	$(XTASK_RELEASE) replay $(ARGS)
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (60) seconds
+	$(XTASK) fuzz $(ARGS)
+
+loom: ## the concurrency models; they are run by shuttle, which explores schedules at random from a seed
+	$(XTASK) loom
+
+asan: ## unit tests of the crates with unsafe code under AddressSanitizer (nightly)
+	$(XTASK) asan
+
+miri: ## unit tests of the crates with unsafe code under Miri (nightly)
+	$(XTASK) miri
+
+valgrind: ## unit tests of the crates with unsafe code under valgrind
+	$(XTASK) valgrind
+
+docs: ## the API documentation, warnings as errors
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items

@@ -1,0 +1,44 @@
+// Starts one server through ../serve and ends it by its process id.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createConnection, createServer } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+const SERVE = fileURLToPath(new URL("../serve", import.meta.url));
+
+export async function freePort() {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await once(probe, "listening");
+  const { port } = probe.address();
+  probe.close();
+  await once(probe, "close");
+  return port;
+}
+
+export async function connect(port) {
+  const socket = createConnection(port, "127.0.0.1");
+  await once(socket, "connect");
+  return socket;
+}
+
+export async function startServer(port) {
+  port ??= await freePort();
+  const child = spawn(SERVE, [String(port)], { stdio: ["ignore", "ignore", "inherit"] });
+  const stop = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGTERM");
+    await once(child, "exit");
+  };
+  for (let attempt = 0; attempt < 500 && child.exitCode === null; attempt++) {
+    try {
+      (await connect(port)).destroy();
+      return { port, stop };
+    } catch {
+      await sleep(20);
+    }
+  }
+  await stop();
+  throw new Error(`the server does not listen on ${port}`);
+}

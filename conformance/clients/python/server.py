@@ -1,0 +1,61 @@
+"""Starts one server through ../serve and ends it by its process id."""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+SERVE = Path(__file__).resolve().parent.parent / "serve"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    def __init__(self, port: int | None = None):
+        self.port = port or free_port()
+        self.process = subprocess.Popen([str(SERVE), str(self.port)])
+        self.wait_until_it_listens()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return ("127.0.0.1", self.port)
+
+    def wait_until_it_listens(self) -> None:
+        deadline = time.monotonic() + 10
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server ended with {self.process.returncode}")
+            try:
+                socket.create_connection(self.address, timeout=1).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    self.stop()
+                    raise
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def raise_file_limit(files: int) -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))

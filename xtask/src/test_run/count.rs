@@ -1,0 +1,124 @@
+//! Reads how many tests a runner executed from what it printed.
+
+/// Tests that passed and that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Passed.
+    pub passed: u64,
+    /// Failed, errors included.
+    pub failed: u64,
+}
+
+impl Count {
+    /// Both sums.
+    pub fn plus(self, other: Self) -> Self {
+        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
+}
+
+/// Whose output is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `test result: ok. 3 passed; 0 failed; ...`, once for each test binary.
+    Cargo,
+    /// `3 passed, 1 failed in 0.1s`, on the last line.
+    Pytest,
+    /// `--- PASS: TestX`, one for each test (`go test -v`).
+    Go,
+    /// `# pass 3` and `# fail 0` (TAP).
+    Node,
+    /// `Tests run: 3, Failures: 0, Errors: 0, Skipped: 0`; the last such line is the sum.
+    Surefire,
+    /// `ascii get   [pass]`.
+    Memccapable,
+}
+
+/// Counts the tests in `output`.
+pub fn count(format: Format, output: &str) -> Count {
+    match format {
+        Format::Cargo => sum(output.lines().filter(|line| line.starts_with("test result:")).map(|line| Count {
+            passed: number_before(line, "passed"),
+            failed: number_before(line, "failed"),
+        })),
+        Format::Pytest => {
+            let line = output.lines().rev().find(|line| line.contains(" in ") && line.contains('s'));
+            let line = line.unwrap_or_default();
+            let failed = number_before(line, "failed") + number_before(line, "error");
+            Count { passed: number_before(line, "passed"), failed }
+        }
+        Format::Go => sum(output.lines().map(|line| Count {
+            passed: u64::from(line.starts_with("--- PASS:")),
+            failed: u64::from(line.starts_with("--- FAIL:")),
+        })),
+        Format::Node => sum(output.lines().map(|line| Count {
+            passed: number_after(line, "# pass "),
+            failed: number_after(line, "# fail ") + number_after(line, "# cancelled "),
+        })),
+        Format::Surefire => {
+            let line = output.lines().rev().find(|line| line.contains("Tests run:")).unwrap_or_default();
+            let part = |name: &str| {
+                line.find(name).map_or(0, |at| number_after(&line[at..], name).max(0))
+            };
+            let failed = part("Failures: ") + part("Errors: ");
+            Count { passed: part("Tests run: ").saturating_sub(failed + part("Skipped: ")), failed }
+        }
+        Format::Memccapable => sum(output.lines().map(|line| Count {
+            passed: u64::from(line.trim_end().ends_with("[pass]")),
+            failed: u64::from(line.trim_end().ends_with("[FAIL]")),
+        })),
+    }
+}
+
+fn sum(counts: impl Iterator<Item = Count>) -> Count {
+    counts.fold(Count::default(), Count::plus)
+}
+
+/// The number in front of the first `word` of `line`, or 0.
+fn number_before(line: &str, word: &str) -> u64 {
+    let Some(at) = line.find(word) else { return 0 };
+    let text = line[..at].trim_end();
+    let digits = text.rfind(|c: char| !c.is_ascii_digit()).map_or(text, |end| &text[end + 1..]);
+    digits.parse().unwrap_or(0)
+}
+
+/// The number behind `prefix` at the start of `line`, or 0.
+fn number_after(line: &str, prefix: &str) -> u64 {
+    let Some(rest) = line.strip_prefix(prefix) else { return 0 };
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn reads(format: Format, output: &str, passed: u64, failed: u64) {
+        assert_eq!(count(format, output), Count { passed, failed });
+    }
+
+    #[test]
+    fn each_runner_is_read_when_all_passes_and_when_some_fail() {
+        let cargo = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\nx\n\
+                     test result: FAILED. 10 passed; 2 failed; 0 ignored\n";
+        reads(Format::Cargo, cargo, 13, 2);
+        reads(Format::Pytest, "...\n===== 2 failed, 12 passed, 1 warning in 3.10s =====\n", 12, 2);
+        reads(Format::Pytest, "12 passed in 3.10s\n", 12, 0);
+        reads(Format::Pytest, "1 passed, 1 error in 0.10s\n", 1, 1);
+        reads(Format::Go, "=== RUN A\n--- PASS: A (0.0s)\n    --- PASS: A/b\n--- FAIL: B (0.0s)\nFAIL\n", 1, 1);
+        reads(Format::Node, "# tests 5\n# pass 4\n# fail 1\n# cancelled 0\n", 4, 1);
+        let maven = "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 1 s\n\
+                     [ERROR] Tests run: 9, Failures: 1, Errors: 2, Skipped: 1\n";
+        reads(Format::Surefire, maven, 5, 3);
+        reads(Format::Memccapable, "ascii get      [pass]\nascii set      [FAIL]\n", 1, 1);
+    }
+
+    #[test]
+    fn output_without_tests_counts_as_none_executed() {
+        for format in [Format::Cargo, Format::Pytest, Format::Go, Format::Node, Format::Surefire, Format::Memccapable]
+        {
+            reads(format, "", 0, 0);
+            reads(format, "no tests ran in 0.01s\n", 0, 0);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The foreign programs that the tests run, and how a fresh Debian 12 gets them.
+
+use std::process::Command;
+
+/// A program, and the Debian package that brings it.
+struct Need {
+    program: &'static str,
+    arguments: &'static [&'static str],
+    packages: &'static [&'static str],
+}
+
+const NEEDS: [Need; 9] = [
+    Need { program: "cc", arguments: &["--version"], packages: &["gcc", "libc6-dev"] },
+    Need { program: "memcached", arguments: &["-V"], packages: &["memcached"] },
+    Need { program: "memccapable", arguments: &["-h"], packages: &["libmemcached-tools"] },
+    Need { program: "valgrind", arguments: &["--version"], packages: &["valgrind"] },
+    Need { program: "python3", arguments: &["-c", "import venv, ensurepip"], packages: &["python3", "python3-venv"] },
+    Need { program: "go", arguments: &["version"], packages: &["golang-go"] },
+    Need { program: "node", arguments: &["--version"], packages: &["nodejs"] },
+    Need { program: "npm", arguments: &["--version"], packages: &["npm"] },
+    Need { program: "mvn", arguments: &["--version"], packages: &["default-jdk-headless", "maven"] },
+];
+
+/// Installs what is missing, as root with apt-get; otherwise says what to install.
+///
+/// # Errors
+/// The command that a person has to run, or that failed.
+pub fn install_missing() -> Result<(), String> {
+    let packages = missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if !rustix::process::geteuid().is_root() {
+        return Err(format!("programs that the tests need are missing; run:  sudo apt-get install -y {list}"));
+    }
+    println!("installing: {list}");
+    let apt = |arguments: &[&str]| -> Result<(), String> {
+        let status = Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("apt-get {}: {status}", arguments.join(" "))),
+            Err(error) => Err(format!("apt-get: {error}; install by hand: {list}")),
+        }
+    };
+    apt(&["update", "-q"])?;
+    let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
+    install.extend(&packages);
+    apt(&install)?;
+    match missing() {
+        still if still.is_empty() => Ok(()),
+        still => Err(format!("installed, but not found all the same: {}", still.join(" "))),
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    let is_there = |need: &Need| {
+        let run = Command::new(need.program).args(need.arguments).output();
+        // memccapable knows no option that succeeds without a server: that it starts is enough.
+        run.is_ok_and(|output| output.status.success() || need.program == "memccapable")
+    };
+    NEEDS.iter().filter(|need| !is_there(need)).flat_map(|need| need.packages.iter().copied()).collect()
+}

@@ -1,0 +1,108 @@
+//! The runners, in the order in which they run: the cheapest to fail first.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::count::Format;
+
+/// One command line, run by bash.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// What bash runs.
+    pub shell: String,
+    /// Where.
+    pub folder: PathBuf,
+    /// Variables added to the environment.
+    pub environment: Vec<(&'static str, String)>,
+    /// A failure ends the runner at once; else the tests' own report says what failed.
+    pub must_succeed: bool,
+}
+
+impl Step {
+    /// A step whose failure its output explains.
+    pub fn new(folder: &Path, shell: impl Into<String>) -> Self {
+        Self { shell: shell.into(), folder: folder.to_path_buf(), environment: Vec::new(), must_succeed: false }
+    }
+
+    /// The same step, without which the runner cannot go on.
+    pub fn required(mut self) -> Self {
+        self.must_succeed = true;
+        self
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+}
+
+/// One suite.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// What has to be there first.
+    pub prepare: Vec<Step>,
+    /// The suite itself.
+    pub step: Step,
+    /// How its output is counted.
+    pub format: Format,
+}
+
+/// Where cargo puts what it builds.
+pub fn target_folder(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// Every runner.
+pub fn all(root: &Path) -> Vec<Runner> {
+    let target = target_folder(root);
+    let server = target.join("release/gannet").display().to_string();
+    let xtask = env::current_exe().unwrap_or_else(|_| target.join("debug/xtask")).display().to_string();
+    let build = Step::new(root, "cargo build --release --bin gannet").required();
+    let clients = root.join("conformance/clients");
+    let suite = |name: &'static str, folder: &str, prepare: &[&str], shell: &str, format: Format| {
+        let folder = clients.join(folder);
+        let mut steps = vec![build.clone()];
+        steps.extend(prepare.iter().map(|shell| Step::new(&folder, *shell).required().with("VENV", venv(&target))));
+        let step = Step::new(&folder, shell).with("GANNET_BIN", &server).with("VENV", venv(&target));
+        Runner { name, prepare: steps, step, format }
+    };
+    vec![
+        Runner {
+            name: "cargo",
+            prepare: Vec::new(),
+            step: Step::new(root, "cargo test --workspace --no-fail-fast"),
+            format: Format::Cargo,
+        },
+        Runner {
+            name: "models",
+            prepare: Vec::new(),
+            step: Step::new(root, format!("{xtask} loom")),
+            format: Format::Cargo,
+        },
+        suite("memccapable", ".", &[], "./memccapable", Format::Memccapable),
+        suite(
+            "pymemcache",
+            "python",
+            &["python3 -m venv \"$VENV\"", "\"$VENV\"/bin/pip install -q --disable-pip-version-check -r requirements.txt"],
+            "\"$VENV\"/bin/python -m pytest -q -p no:cacheprovider",
+            Format::Pytest,
+        ),
+        suite("gomemcache", "go", &[], "go test -v -count=1 ./...", Format::Go),
+        suite("npm memcached", "node", &["npm ci --no-audit --no-fund"], NODE, Format::Node),
+        suite("spymemcached", "java", &[], "mvn -B -ntp -Dstyle.color=never test", Format::Surefire),
+        Runner {
+            name: "replay",
+            prepare: vec![build.clone()],
+            step: Step::new(root, format!("{xtask} replay --short")).with("GANNET_BIN", &server),
+            format: Format::Cargo,
+        },
+    ]
+}
+
+const NODE: &str = "node --test --test-reporter=tap";
+
+fn venv(target: &Path) -> String {
+    target.join("clients-python").display().to_string()
+}

@@ -1,0 +1,105 @@
+//! Rules for documents: every command they name exists, every relative link leads somewhere.
+
+use super::Fault;
+use super::tree::{File, Tree};
+
+/// Checks every Markdown file of `tree`.
+pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+    let targets = tree.file("Makefile").map(|file| make_targets(&file.text)).unwrap_or_default();
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (index, line) in file.text.lines().enumerate() {
+            for target in commands(line) {
+                if !targets.contains(&target) {
+                    let message = format!("`make {target}` is not a target of the Makefile");
+                    faults.push(Fault::new(&file.path, index + 1, message));
+                }
+            }
+            for link in links(line) {
+                if !leads_somewhere(tree, file, link) {
+                    faults.push(Fault::new(&file.path, index + 1, format!("the link '{link}' leads nowhere")));
+                }
+            }
+        }
+    }
+}
+
+/// Targets of a Makefile: words before a `:` at the start of a line.
+fn make_targets(makefile: &str) -> Vec<String> {
+    let rules = makefile.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+    let names = rules.filter_map(|line| line.split_once(':')).filter(|(_, rest)| !rest.starts_with('='));
+    names.flat_map(|(names, _)| names.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// Words that follow `make` at the start of a command: a code span, or a line of a code block.
+fn commands(line: &str) -> Vec<String> {
+    let starts = line.match_indices("make ").filter(|(at, _)| {
+        let before = line[..*at].trim_end_matches("$ ");
+        before.trim().is_empty() || before.ends_with('`')
+    });
+    let is_target = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    starts
+        .filter_map(|(at, found)| {
+            let is_span = line[..at].ends_with('`');
+            let is_block = at == 0 || line.starts_with("    ") || line.starts_with("$ ");
+            let rest = &line[at + found.len()..];
+            let word: String = rest.chars().take_while(|c| is_target(*c)).collect();
+            let after = rest[word.len()..].trim_start();
+            let ends = after.is_empty() || after.starts_with(['`', '#']) || is_span;
+            (!word.is_empty() && ends && (is_span || is_block)).then_some(word)
+        })
+        .collect()
+}
+
+/// Targets of inline links that are paths.
+fn links(line: &str) -> Vec<&str> {
+    let targets = line.match_indices("](").filter_map(|(at, found)| line[at + found.len()..].split(')').next());
+    targets.filter(|link| !link.contains("://") && !link.starts_with('#') && !link.starts_with("mailto:")).collect()
+}
+
+fn leads_somewhere(tree: &Tree, from: &File, link: &str) -> bool {
+    let path = link.split('#').next().unwrap_or_default();
+    let folder = from.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let path = parts.join("/");
+    let below = format!("{path}/");
+    path.is_empty() || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAKEFILE: (&str, &str) = ("Makefile", "CARGO := cargo\nrun test: deps\n\tcargo run\n");
+
+    fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
+        let mut faults = Vec::new();
+        check(&Tree::of(files), &mut faults);
+        faults.iter().map(Fault::to_string).collect()
+    }
+
+    #[test]
+    fn a_command_that_is_no_target_is_found_in_a_span_and_in_a_block() {
+        assert_eq!(faults_of(&[MAKEFILE, ("README.md", "try `make walk`\n")]).len(), 1);
+        assert_eq!(faults_of(&[MAKEFILE, ("README.md", "make walk   # goes\n")]).len(), 1);
+        assert!(faults_of(&[MAKEFILE, ("README.md", "`make run`, or\nmake test\n")]).is_empty());
+    }
+
+    #[test]
+    fn the_verb_make_in_a_sentence_is_no_command() {
+        assert!(faults_of(&[MAKEFILE, ("README.md", "make sure that\nwe make it so\n")]).is_empty());
+    }
+
+    #[test]
+    fn a_link_to_a_missing_file_is_found() {
+        let page = ("docs/a.md", "[b](b.md) [c](../README.md#x) [d](https://example.org) [e](#here) [f](../docs)");
+        assert_eq!(faults_of(&[MAKEFILE, page, ("README.md", "")]).len(), 1);
+        assert!(faults_of(&[MAKEFILE, page, ("README.md", ""), ("docs/b.md", "")]).is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! Which crate may know which: edges of the crate graph go down only.
+//!
+//! ```text
+//!   L4  gannet                                  xtask
+//!   L3  server   grpc   load   doctor
+//!   L2  io   flash
+//!   L1  segment   protocol   record   graph   cluster
+//!   L0  base   arena
+//! ```
+
+use super::Fault;
+use super::tree::Tree;
+
+/// Each crate with the crates that its code may name. A crate that is not here may not be added unnoticed.
+const ALLOWED: [(&str, &[&str]); 15] = [
+    ("base", &[]),
+    ("arena", &["base"]),
+    ("segment", &["base", "arena"]),
+    ("protocol", &["base"]),
+    ("record", &["base", "segment"]),
+    ("graph", &["base", "arena", "segment"]),
+    ("cluster", &["base"]),
+    ("io", &["base", "arena"]),
+    ("flash", &["base", "arena", "segment", "io"]),
+    ("server", &["base", "arena", "segment", "protocol", "record", "graph", "cluster", "io", "flash"]),
+    ("grpc", &["base", "segment", "protocol", "record", "cluster", "server"]),
+    ("load", &["base", "protocol", "io"]),
+    ("doctor", &["base", "io"]),
+    ("gannet", &["base", "arena", "segment", "protocol", "io", "server", "grpc", "load", "doctor"]),
+    ("xtask", &["base", "protocol", "server", "load"]),
+];
+
+/// Crates above which a crate may not reach even in its tests: the same list, seen as levels.
+const LEVELS: [(&str, &[&str]); 5] = [
+    ("L0", &["base", "arena"]),
+    ("L1", &["segment", "protocol", "record", "graph", "cluster"]),
+    ("L2", &["io", "flash"]),
+    ("L3", &["server", "grpc", "load", "doctor"]),
+    ("L4", &["gannet", "xtask"]),
+];
+
+/// Checks the manifest of every crate.
+pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+    for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
+        let Some(name) = file.crate_name() else { continue };
+        if file.path != format!("crates/{name}/Cargo.toml") && file.path != "xtask/Cargo.toml" {
+            continue;
+        }
+        let manifest: toml::Table = match file.text.parse() {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                faults.push(Fault::new(&file.path, 0, format!("not a manifest: {error}")));
+                continue;
+            }
+        };
+        let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
+            let message = format!("crate '{name}' has no level; add it to the allow-list in xtask/src/tidy/edges.rs");
+            faults.push(Fault::new(&file.path, 0, message));
+            continue;
+        };
+        for dependency in edges(&manifest, &["dependencies", "build-dependencies"]) {
+            if !allowed.contains(&dependency.as_str()) {
+                let message = format!("'{name}' may not depend on '{dependency}': its list is {allowed:?}");
+                faults.push(Fault::new(&file.path, line_of(&file.text, &dependency), message));
+            }
+        }
+        for dependency in edges(&manifest, &["dev-dependencies"]) {
+            if level(&dependency) > level(name) {
+                let message = format!("tests of '{name}' may not depend on '{dependency}', which is above it");
+                faults.push(Fault::new(&file.path, line_of(&file.text, &dependency), message));
+            }
+        }
+    }
+}
+
+fn level(name: &str) -> usize {
+    LEVELS.iter().position(|(_, names)| names.contains(&name)).unwrap_or(LEVELS.len())
+}
+
+/// Names of the workspace's own crates in the `kinds` tables of a manifest, `[target.*]` tables included.
+fn edges(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let per_target = targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);
+    let tables = std::iter::once(manifest).chain(per_target);
+    let tables = tables.flat_map(|table| kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()));
+    let mut found: Vec<String> = tables.flat_map(toml::Table::iter).filter_map(|(k, v)| own_crate(k, v)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn own_crate(key: &str, value: &toml::Value) -> Option<String> {
+    let package = value.get("package").and_then(toml::Value::as_str).unwrap_or(key);
+    let name = package.strip_prefix("gannet-").unwrap_or(package);
+    let is_path = value.get("path").is_some() || package.starts_with("gannet-");
+    (is_path || ALLOWED.iter().any(|(known, _)| *known == name)).then(|| name.to_owned())
+}
+
+fn line_of(text: &str, dependency: &str) -> usize {
+    text.lines().position(|line| line.contains(dependency)).map_or(0, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults_of(path: &str, manifest: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        check(&Tree::of(&[(path, manifest)]), &mut faults);
+        faults.iter().map(Fault::to_string).collect()
+    }
+
+    #[test]
+    fn an_edge_upwards_or_sideways_is_found() {
+        let up = "[dependencies]\nserver = { workspace = true }\n";
+        assert_eq!(faults_of("crates/segment/Cargo.toml", up).len(), 1);
+        let sideways = "[dependencies]\nx = { package = \"gannet-segment\", path = \"../segment\" }\n";
+        assert_eq!(faults_of("crates/protocol/Cargo.toml", sideways).len(), 1);
+        let hidden = "[target.'cfg(unix)'.dependencies]\ngannet-server = { path = \"../server\" }\n";
+        assert_eq!(faults_of("crates/io/Cargo.toml", hidden).len(), 1);
+        let test_only = "[dev-dependencies]\nserver = { workspace = true }\n";
+        assert_eq!(faults_of("crates/io/Cargo.toml", test_only).len(), 1);
+    }
+
+    #[test]
+    fn an_edge_downwards_and_a_foreign_crate_are_allowed() {
+        let good = "[dependencies]\nbase = { workspace = true }\nmemchr = { workspace = true }\n\
+                    [dev-dependencies]\nprotocol = { workspace = true }\n";
+        assert!(faults_of("crates/segment/Cargo.toml", good).is_empty());
+        assert!(faults_of("fuzz/Cargo.toml", "[dependencies]\nserver = {}\n").is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_a_level_is_found() {
+        assert_eq!(faults_of("crates/extra/Cargo.toml", "[package]\nname = \"gannet-extra\"\n").len(), 1);
+    }
+
+    #[test]
+    fn the_allow_list_itself_never_points_up() {
+        for (name, allowed) in ALLOWED {
+            for dependency in allowed {
+                assert!(level(dependency) <= level(name), "{name} -> {dependency}");
+            }
+        }
+    }
+}

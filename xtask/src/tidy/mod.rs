@@ -1,0 +1,87 @@
+//! The style and the architecture as a test: `cargo run -p xtask -- tidy`.
+//!
+//! ```text
+//!   tree ──> text   line and file lengths, stale terms      (any text file)
+//!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
+//!        ├─> edges  which crate may know which              (Cargo.toml)
+//!        └─> docs   commands and links that documents name  (Markdown, Makefile)
+//! ```
+//!
+//! A check never changes a file. Each fault names the file, the line and the remedy; all are listed at once.
+
+mod docs;
+mod edges;
+mod rust;
+mod text;
+mod tree;
+
+use std::fmt;
+use std::path::Path;
+
+use tree::Tree;
+
+/// One breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// Path below the repository's root.
+    pub path: String,
+    /// 1-based; 0 for the file as a whole.
+    pub line: usize,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}
+
+impl Fault {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
+}
+
+/// Every fault below `root`, sorted, and the number of files that were looked at.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub fn faults(root: &Path) -> std::io::Result<(Vec<Fault>, usize)> {
+    let tree = Tree::read(root)?;
+    let mut faults = Vec::new();
+    text::check(&tree, &mut faults);
+    rust::check(&tree, &mut faults);
+    edges::check(&tree, &mut faults);
+    docs::check(&tree, &mut faults);
+    faults.sort();
+    faults.dedup();
+    Ok((faults, tree.files.len()))
+}
+
+/// Prints every fault below `root`; false if there is one, or if nothing was found to look at.
+///
+/// # Errors
+/// When the tree cannot be read.
+pub fn run(root: &Path) -> std::io::Result<bool> {
+    let (faults, files) = faults(root)?;
+    for fault in &faults {
+        println!("{fault}");
+    }
+    println!("tidy: {files} files, {} faults", faults.len());
+    Ok(faults.is_empty() && files > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_is_tidy() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies below the root");
+        let (faults, files) = faults(root).expect("the tree is readable");
+        assert!(files > 10, "only {files} files were looked at");
+        let lines: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        assert!(faults.is_empty(), "\n{}", lines.join("\n"));
+    }
+}

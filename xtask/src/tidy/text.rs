@@ -1,0 +1,125 @@
+//! Rules for any text: line length, file length, stale terms of the glossary.
+
+use super::Fault;
+use super::tree::{File, Tree};
+
+const LINE_CHARS_MAX: usize = 120;
+const FILE_LINES_MAX: usize = 1000;
+
+/// Endings whose lines are held to [`LINE_CHARS_MAX`]; Markdown is not, because of its tables.
+const CODE_ENDINGS: [&str; 7] = [".rs", ".py", ".java", ".go", ".js", ".mjs", ".sh"];
+
+/// Checks every file of `tree`.
+pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
+    let stale = tree.file("GLOSSARY.md").map(|glossary| stale_terms(&glossary.text)).unwrap_or_default();
+    for file in &tree.files {
+        let is_code = CODE_ENDINGS.iter().any(|ending| file.path.ends_with(ending));
+        if is_code {
+            lengths(file, faults);
+        }
+        if is_code || (file.path.ends_with(".md") && file.path != "GLOSSARY.md") {
+            terms(file, &stale, faults);
+        }
+    }
+}
+
+fn lengths(file: &File, faults: &mut Vec<Fault>) {
+    for (index, line) in file.text.lines().enumerate() {
+        let chars = line.chars().count();
+        if chars > LINE_CHARS_MAX {
+            let message = format!("{chars} characters; break the line at {LINE_CHARS_MAX}");
+            faults.push(Fault::new(&file.path, index + 1, message));
+        }
+    }
+    let lines = file.lines_without_tests();
+    if file.is_rust() && !file.is_test() && lines > FILE_LINES_MAX {
+        let message = format!("{lines} lines without tests; split the file at {FILE_LINES_MAX} at the latest");
+        faults.push(Fault::new(&file.path, 0, message));
+    }
+}
+
+/// A word that is no longer used: what to say instead, and below which folders (empty: everywhere).
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stale {
+    term: String,
+    instead: String,
+    below: String,
+}
+
+/// Rows of the table below the glossary's heading `Stale terms`: `| term | say instead | below |`.
+fn stale_terms(glossary: &str) -> Vec<Stale> {
+    let section = glossary.lines().skip_while(|line| !(line.starts_with('#') && line.contains("Stale terms")));
+    let rows = section.skip(1).take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with('|'));
+    let cells = |line: &str| -> Vec<String> {
+        line.trim().trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect()
+    };
+    rows.map(cells)
+        .filter(|cells| cells.len() == 3 && cells[0] != "term" && !cells[0].starts_with("--"))
+        .map(|cells| Stale { term: cells[0].to_lowercase(), instead: cells[1].clone(), below: cells[2].clone() })
+        .collect()
+}
+
+fn terms(file: &File, stale: &[Stale], faults: &mut Vec<Fault>) {
+    let here: Vec<&Stale> = stale.iter().filter(|stale| file.path.starts_with(&stale.below)).collect();
+    if here.is_empty() {
+        return;
+    }
+    for (index, line) in file.text.lines().enumerate() {
+        let line = line.to_lowercase();
+        for stale in &here {
+            if contains_word(&line, &stale.term) {
+                let message = format!("stale term '{}': say '{}'", stale.term, stale.instead);
+                faults.push(Fault::new(&file.path, index + 1, message));
+            }
+        }
+    }
+}
+
+/// `word` stands in `line` with no letter, digit or `_` beside it (a plural `s` behind it counts as the word).
+fn contains_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, found)| {
+        let before = line[..at].chars().next_back();
+        let rest = &line[at + found.len()..];
+        let rest = rest.strip_prefix('s').unwrap_or(rest);
+        !before.is_some_and(is_part) && !rest.chars().next().is_some_and(is_part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GLOSSARY: &str = "# Words\n\n## Stale terms\n\n| term | say instead | below |\n|---|---|---|\n\
+                            | hash table | index | crates/segment |\n| white list | allow-list | |\n\n## Next\n| a | b | c |\n";
+
+    fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
+        let mut faults = Vec::new();
+        check(&Tree::of(files), &mut faults);
+        faults.iter().map(Fault::to_string).collect()
+    }
+
+    #[test]
+    fn a_long_line_is_found_in_code_and_allowed_in_a_document() {
+        let long = "x".repeat(121);
+        assert_eq!(faults_of(&[("crates/a/src/lib.rs", &long)]).len(), 1);
+        assert!(faults_of(&[("crates/a/src/lib.rs", &long[1..]), ("a.md", &long)]).is_empty());
+    }
+
+    #[test]
+    fn a_long_file_is_found_unless_its_length_is_tests() {
+        let code = "fn a() {}\n".repeat(1001);
+        assert_eq!(faults_of(&[("crates/a/src/lib.rs", &code)]).len(), 1);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{code}}}\n");
+        assert!(faults_of(&[("crates/a/src/lib.rs", &tests), ("crates/a/tests/all.rs", &code)]).is_empty());
+    }
+
+    #[test]
+    fn a_stale_term_is_found_where_the_glossary_says_so() {
+        let glossary = ("GLOSSARY.md", GLOSSARY);
+        assert_eq!(faults_of(&[glossary, ("crates/segment/src/a.rs", "// the Hash tables\n")]).len(), 1);
+        assert_eq!(faults_of(&[glossary, ("README.md", "a white list")]).len(), 1);
+        assert!(faults_of(&[glossary, ("crates/server/src/a.rs", "// the hash table\n")]).is_empty());
+        assert!(faults_of(&[glossary, ("crates/segment/src/a.rs", "// rehash tablet, hash tablets\n")]).is_empty());
+    }
+}
