@@ -20,6 +20,7 @@ pub mod config;
 pub mod context;
 pub mod counters;
 mod listener;
+pub mod log;
 pub mod metrics;
 pub mod out;
 mod session;

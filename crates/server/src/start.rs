@@ -176,7 +176,7 @@ fn store_config(config: &ServerConfig) -> StoreConfig {
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    let (store, background) = Store::new(store_config(&config), started).map_err(StartError::Store)?;
+    let (store, background) = Store::new(&store_config(&config), started).map_err(StartError::Store)?;
     let worker = |_| {
         Ok(WorkerShared {
             counters: WorkerCounters::default(),
@@ -209,7 +209,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
 impl Running {
     fn spawn_background(&mut self, background: segment::Background) -> Result<(), StartError> {
         let shared = Arc::clone(&self.shared);
-        let body = move || crate::background::run(&shared, background);
+        let body = move || crate::background::run(&shared, background, &Clock::machine());
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);

@@ -19,12 +19,11 @@ mod upkeep;
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::clock::{Clock, Ticks};
 use crate::context::WorkerContext;
-use crate::out::PINS_MAX;
 use crate::session::{Phase, Place, Table};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
 use io::{Backend, Event};
-use segment::{Lane, Pinned};
+use segment::Lane;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -42,6 +41,10 @@ pub const EVENTS_MAX: usize = 512;
 const PARKED_WAIT: Duration = Duration::from_millis(1);
 /// How long a worker with connections sleeps at most: what its timeouts are checked by.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// How long a worker without connections sleeps at most.
+const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
+/// How often a worker hands old open segments to the background.
+const TIDY_NS: u64 = 1_000_000_000;
 
 /// What a worker is made of.
 pub struct WorkerParts<B: Backend> {
@@ -79,8 +82,6 @@ struct Core<B: Backend> {
     parked: Vec<u32>,
     waiting: [VecDeque<u32>; CLASSES.len()],
     batch: Vec<u32>,
-    /// Pins of output that was sent or dropped, to be given back in the next store turn.
-    unpins: Vec<Pinned>,
     /// Dead sessions whose state is to be given back in the next store turn.
     graves: Vec<u32>,
     born: Ticks,
@@ -90,6 +91,7 @@ struct Core<B: Backend> {
     swept_ns: u64,
     sweep_at: usize,
     pins_checked_ns: u64,
+    tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
 }
@@ -123,7 +125,6 @@ impl<B: Backend> Worker<B> {
             parked: Vec::with_capacity(sessions_max),
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
-            unpins: Vec::with_capacity(sizes.out_count * PINS_MAX),
             graves: Vec::with_capacity(sessions_max),
             born,
             turn_ticks: born,
@@ -131,6 +132,7 @@ impl<B: Backend> Worker<B> {
             swept_ns: 0,
             sweep_at: 0,
             pins_checked_ns: 0,
+            tidied_ns: 0,
             stop_deadline_ns: None,
         };
         Self { lane: parts.lane, core }
@@ -156,15 +158,19 @@ impl<B: Backend> Worker<B> {
         let core = &mut self.core;
         let timeout = core.sleep();
         // A reactor that cannot be waited on is a programmer's error: its descriptor or its memory is not what it was.
-        core.io.wait(timeout, &mut core.events).expect("waiting on a reactor of our own");
+        core.io.wait(Some(timeout), &mut core.events).expect("waiting on a reactor of our own");
         core.begin_turn();
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
             bytes += Self::batch(&mut self.lane, core);
         }
         core.upkeep();
-        if !core.unpins.is_empty() || !core.graves.is_empty() {
+        if !core.graves.is_empty() {
             core.release(&mut self.lane.turn(core.ctx.now));
+        }
+        if core.now_ns - core.tidied_ns >= TIDY_NS {
+            core.tidied_ns = core.now_ns;
+            self.lane.tidy(core.ctx.now);
         }
         let shared = &core.ctx.shared;
         if !core.parked.is_empty() || shared.store.needs_background() {
@@ -189,16 +195,16 @@ impl<B: Backend> Worker<B> {
 
 impl<B: Backend> Core<B> {
     /// How long the next wait may take.
-    fn sleep(&self) -> Option<Duration> {
+    fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         if !self.ready.is_empty() || CLASSES.into_iter().any(recallable) {
-            Some(Duration::ZERO)
+            Duration::ZERO
         } else if !self.parked.is_empty() {
-            Some(PARKED_WAIT)
+            PARKED_WAIT
         } else if self.sessions.len() > 0 {
-            Some(SLEEP_MAX)
+            SLEEP_MAX
         } else {
-            None
+            SLEEP_ALONE_MAX
         }
     }
 

@@ -91,12 +91,12 @@ impl<B: Backend> Core<B> {
         self.buffers.put_out(out);
     }
 
-    /// Forgets an output's bytes and notes its pins for the next store turn.
-    fn empty(&mut self, out: &mut OutBuffer) {
-        let (unpins, pins) = (&mut self.unpins, &self.ctx.shared.pins);
+    /// Forgets an output's bytes and lets its pins go.
+    fn empty(&self, out: &mut OutBuffer) {
+        let shared = &self.ctx.shared;
         out.clear(|pinned| {
-            pins.release(pinned.bytes());
-            unpins.push(pinned);
+            shared.pins.release(pinned.bytes());
+            shared.store.unpin(pinned);
         });
     }
 

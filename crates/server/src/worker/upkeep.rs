@@ -107,9 +107,6 @@ impl<B: Backend> Core<B> {
 
     /// Gives back to the store what ended connections held.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
-        while let Some(pinned) = self.unpins.pop() {
-            turn.unpin(pinned);
-        }
         while let Some(index) = self.graves.pop() {
             let mut state = self.sessions.remove(index);
             state.release(turn);

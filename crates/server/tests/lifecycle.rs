@@ -1,0 +1,191 @@
+//! How connections end: refused, idle, slow, reset, and with the server.
+
+mod common;
+
+use common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
+use std::time::{Duration, Instant};
+
+const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
+
+#[test]
+fn the_connection_above_the_maximum_is_told_so_and_a_later_one_is_served_again() {
+    let mut config = config();
+    (config.workers, config.connections_max) = (2, 3);
+    let running = start(config);
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(tcp(&running))).collect();
+    for client in &mut clients {
+        client.ask(b"get x\r\n", b"END\r\n");
+    }
+    for refused in 1..=5 {
+        assert_eq!(Client::connect(tcp(&running)).read_to_end(), REFUSAL);
+        assert_eq!(running.shared().acceptor.rejected.value(), refused);
+    }
+    clients.pop();
+    wait_until("the close is counted", || running.shared().connections_open() == 2);
+    let mut late = Client::connect(tcp(&running));
+    late.ask(b"get x\r\n", b"END\r\n");
+    running.stop();
+}
+
+#[test]
+fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
+    let mut config = config();
+    config.idle_timeout = Some(Duration::from_millis(1500));
+    let running = start(config);
+    let mut idle = Client::connect(tcp(&running));
+    let mut busy = Client::connect(tcp(&running));
+    idle.ask(b"get x\r\n", b"END\r\n");
+    let begun = Instant::now();
+    let watcher = std::thread::spawn(move || {
+        idle.expect_end();
+        begun.elapsed()
+    });
+    while begun.elapsed() < Duration::from_secs(4) {
+        busy.ask(b"get x\r\n", b"END\r\n");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let closed_after = watcher.join().unwrap();
+    assert!(closed_after >= Duration::from_millis(1400) && closed_after < Duration::from_secs(4), "{closed_after:?}");
+    assert_eq!(running.shared().workers[0].counters.idle_closed.value(), 1);
+    running.stop();
+}
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn a_reader_that_does_not_read_grows_no_memory_and_is_dropped() {
+    let mut config = config();
+    config.stall_timeout = Duration::from_millis(1500);
+    let running = start(config);
+    let mut client = Client::connect(tcp(&running));
+    let mut other = Client::connect(tcp(&running));
+    client.ask(&set("k", &pattern(30_000)), b"STORED\r\n");
+    let before = resident();
+    // 60 GB of replies are asked for, none is read.
+    let mut writer = client.stream.try_clone().unwrap();
+    let flood = std::thread::spawn(move || {
+        use std::io::Write;
+        let requests = b"get k\r\n".repeat(10_000);
+        (0..200).take_while(|_| writer.write_all(&requests).is_ok()).count()
+    });
+    let counters = &running.shared().workers[0].counters;
+    wait_until("the drop", || {
+        other.ask(b"get k\r\n", &value("k", &pattern(30_000)));
+        counters.slow_readers_dropped.value() == 1
+    });
+    let rounds = flood.join().unwrap();
+    assert!(rounds < 200, "the client was never held back");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes more are resident");
+    running.stop();
+}
+
+#[test]
+fn a_reader_of_a_large_value_that_stalls_gives_its_pins_back_when_it_is_dropped() {
+    let mut config = config();
+    config.stall_timeout = Duration::from_millis(1000);
+    config.item_bytes_max = 16 << 20;
+    config.memory_bytes = 256 << 20;
+    let running = start(config);
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("k", &pattern(12 << 20)), b"STORED\r\n");
+    client.send(&b"get k\r\n".repeat(4));
+    wait_until("the pin", || running.shared().pins.used() > 0);
+    let counters = &running.shared().workers[0].counters;
+    wait_until("the drop", || counters.slow_readers_dropped.value() == 1);
+    wait_until("the pins' return", || running.shared().pins.used() == 0);
+    let mut other = Client::connect(tcp(&running));
+    other.ask(b"get k\r\n", &value("k", &pattern(12 << 20)));
+    running.stop();
+}
+
+#[test]
+fn a_reader_that_keeps_pins_makes_room_for_one_that_reads() {
+    let mut config = config();
+    config.item_bytes_max = 16 << 20;
+    config.memory_bytes = 256 << 20;
+    let running = start(config);
+    let mut slow = Client::connect(tcp(&running));
+    let bytes = pattern(12 << 20);
+    slow.ask(&set("k", &bytes), b"STORED\r\n");
+    slow.send(b"get k\r\n");
+    wait_until("the pin", || running.shared().pins.used() > 0);
+    let mut quick = Client::connect(tcp(&running));
+    quick.ask(b"get k\r\n", &value("k", &bytes));
+    assert_eq!(running.shared().workers[0].counters.slow_readers_dropped.value(), 1);
+    running.stop();
+}
+
+#[test]
+fn a_client_that_resets_midway_in_a_large_set_leaves_nothing_behind() {
+    let running = start(config());
+    for round in 0..20 {
+        let mut client = Client::connect(tcp(&running));
+        client.ask(&set("k", b"old"), b"STORED\r\n");
+        client.send(b"set k 0 0 1000000\r\n");
+        client.send(&pattern(50_000 * round));
+        // Unread bytes make the close a reset.
+        client.send(b"");
+        drop(client);
+    }
+    wait_until("the closes", || running.shared().connections_open() == 0);
+    let mut client = Client::connect(tcp(&running));
+    client.ask(b"get k\r\n", &value("k", b"old"));
+    let bytes = pattern(1_000_000);
+    client.ask(&set("k", &bytes), b"STORED\r\n");
+    client.ask(b"get k\r\n", &value("k", &bytes));
+    running.stop();
+}
+
+#[test]
+fn a_stop_finishes_the_request_in_flight_and_closes_idle_connections() {
+    let running = start(config());
+    let addr = tcp(&running);
+    let mut idle = Client::connect(addr);
+    idle.ask(b"get x\r\n", b"END\r\n");
+    let mut half = Client::connect(addr);
+    let request = set("k", &pattern(5000));
+    half.send(&request[..2000]);
+    let shared = running.shared().clone();
+    wait_until("the half's arrival", || shared.workers[0].counters.bytes_read.value() >= 2007);
+    let stopper = std::thread::spawn(move || {
+        let begun = Instant::now();
+        running.stop();
+        begun.elapsed()
+    });
+    idle.expect_end();
+    half.ask(&request[2000..], b"STORED\r\n");
+    half.expect_end();
+    assert!(stopper.join().unwrap() < PATIENCE);
+    assert!(std::net::TcpStream::connect(addr).is_err(), "the listener is closed");
+}
+
+#[test]
+fn a_stop_does_not_wait_longer_than_its_timeout_for_a_client_that_never_finishes() {
+    let mut config = config();
+    config.stop_timeout = Duration::from_millis(700);
+    let running = start(config);
+    let mut half = Client::connect(tcp(&running));
+    half.send(b"set k 0 0 500\r\nabc");
+    let shared = running.shared().clone();
+    wait_until("the half's arrival", || shared.workers[0].counters.bytes_read.value() >= 18);
+    let begun = Instant::now();
+    running.stop();
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(600) && took < Duration::from_secs(5), "{took:?}");
+    half.expect_end();
+}
+
+#[test]
+fn a_port_in_use_is_an_error_that_names_it() {
+    let running = start(config());
+    let mut config = config();
+    config.memcached = running.addrs().to_vec();
+    let Err(error) = gannet_server::start::Server::start(config) else { panic!("two servers on one port") };
+    assert!(error.to_string().contains(&tcp(&running).to_string()), "{error}");
+    running.stop();
+}
