@@ -14,6 +14,7 @@ pub mod kinds;
 pub mod live;
 pub mod nearest;
 pub mod plan;
+pub mod remedy;
 pub mod settings;
 pub mod table;
 pub mod text;

@@ -1,0 +1,135 @@
+//! The command line, made from the table of settings.
+
+use std::path::Path;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use server::config::file::{Origins, read_file};
+use server::config::table::{ABSENT, SETTINGS, Setting};
+use server::config::text::facts;
+use server::config::value::{Shape, Wrong};
+use server::config::{Fault, Origin, Settings};
+
+/// Subcommands whose names are taken and that this build does not have.
+const ABSENT_COMMANDS: [&str; 5] = ["memcached", "load", "doctor", "top", "file"];
+
+/// memcached's own short flags, and what says the same here.
+const MEMCACHED_FLAGS: [(&str, &str); 14] = [
+    ("p", "--memcached 127.0.0.1:PORT"),
+    ("l", "--memcached ADDRESS:PORT"),
+    ("s", "--memcached unix:PATH"),
+    ("a", "listen.unix_mode in the file"),
+    ("m", "--memory 64MiB"),
+    ("c", "--maxconns N"),
+    ("t", "--workers N"),
+    ("I", "--item-max 1MiB"),
+    ("A", "commands.shutdown in the file"),
+    ("v", "--log debug"),
+    ("d", "the service manager, which runs it in the background"),
+    ("u", "the service manager, which chooses the user"),
+    ("U", "nothing: UDP is not spoken at all"),
+    ("B", "nothing: the text and meta protocols are spoken on every port"),
+];
+
+/// The whole command line.
+pub fn program() -> Command {
+    let mut program = Command::new("gannet")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("An in-memory store that is bought by its tail")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(serve())
+        .subcommand(crate::config::command());
+    for name in ABSENT_COMMANDS {
+        let rest = Arg::new("rest").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
+        program = program.subcommand(Command::new(name).hide(true).disable_help_flag(true).arg(rest));
+    }
+    program
+}
+
+/// The line for a subcommand that this build does not have.
+pub fn absent_command(name: &str) -> String {
+    format!("this build does not have `gannet {name}`; it has `gannet serve` and `gannet config`")
+}
+
+fn serve() -> Command {
+    let mut serve = Command::new("serve")
+        .about("Run the server")
+        .after_help("`gannet config --default` prints a file with every setting, also those without a flag.")
+        .arg(Arg::new("CONFIG").help("A file of settings; flags win over it").value_name("CONFIG.toml"));
+    let defaults = Settings::default();
+    for setting in &SETTINGS {
+        let Some(flag) = setting.flag else { continue };
+        let (shape, placeholder) = setting.view(&defaults, |value| (value.shape(), value.placeholder()));
+        let action = match shape {
+            Shape::Switch => ArgAction::SetTrue,
+            Shape::List => ArgAction::Append,
+            Shape::Text | Shape::Integer => ArgAction::Set,
+        };
+        let mut arg = Arg::new(flag).long(flag).action(action).help(help(setting, shape));
+        if shape != Shape::Switch {
+            arg = arg.value_name(placeholder).allow_hyphen_values(true);
+        }
+        serve = serve.arg(arg);
+    }
+    for (flag, _, _) in ABSENT {
+        serve = serve.arg(hidden(Arg::new(flag).long(flag)));
+    }
+    for (letter, _) in MEMCACHED_FLAGS {
+        serve = serve.arg(hidden(Arg::new(letter).short(letter.chars().next())));
+    }
+    serve
+}
+
+/// An argument that is known only to be refused with a clear line.
+fn hidden(arg: Arg) -> Arg {
+    arg.hide(true).num_args(0..=1).action(ArgAction::Append).allow_hyphen_values(true)
+}
+
+fn help(setting: &Setting, shape: Shape) -> String {
+    let own_flag = |fact: &String| !fact.starts_with("--");
+    let mut facts: Vec<String> = facts(setting).into_iter().filter(own_flag).collect();
+    if shape == Shape::List {
+        facts.push("may be repeated".to_owned());
+    }
+    format!("{} [default: {}] [{}]", setting.help, setting.default.join(" "), facts.join("; "))
+}
+
+/// The settings: defaults, then the file if one is named, then the flags. All faults at once, those of the file first.
+pub fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
+    let (mut settings, mut origins, mut faults) = (Settings::default(), Origins::new(), Vec::new());
+    if let Some(path) = matches.get_one::<String>("CONFIG") {
+        faults.extend(read_file(Path::new(path), &mut settings, &mut origins).err().unwrap_or_default());
+    }
+    for setting in &SETTINGS {
+        let Some(flag) = setting.flag else { continue };
+        let texts: Vec<&str> = match setting.view(&settings, |value| value.shape()) {
+            Shape::Switch if matches.get_flag(flag) => vec!["true"],
+            Shape::Switch => continue,
+            _ => match matches.get_many::<String>(flag) {
+                Some(texts) => texts.map(String::as_str).collect(),
+                None => continue,
+            },
+        };
+        match setting.set(&mut settings, &texts) {
+            Ok(()) => {
+                origins.insert(setting.path, Origin::Flag(flag));
+            }
+            Err(wrongs) => faults.extend(wrongs.into_iter().map(|wrong| Fault::new(Origin::Flag(flag), "", wrong))),
+        }
+    }
+    if faults.is_empty() { Ok((settings, origins)) } else { Err(faults) }
+}
+
+/// Flags that were given and that this build refuses.
+pub fn refused(matches: &ArgMatches) -> Vec<String> {
+    let given = |name: &str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
+    let absent = ABSENT.iter().filter(|(flag, _, _)| given(flag)).map(|(flag, _, what)| {
+        let wrong = Wrong::new(format!("this build does not have {what}"), "remove the flag");
+        Fault::new(Origin::Flag(flag), "", wrong).to_string()
+    });
+    let foreign = MEMCACHED_FLAGS.iter().filter(|(letter, _)| given(letter));
+    let foreign =
+        foreign.map(|(letter, ours)| format!("-{letter}: this is a flag of memcached; in its place stands {ours}"));
+    absent.chain(foreign).collect()
+}

@@ -1,0 +1,67 @@
+//! `gannet config`: the sample file, the check of a file, the docs page.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use server::config::file::{Origins, read_file};
+use server::config::host::Host;
+use server::config::plan::plan;
+use server::config::{Settings, text};
+
+use crate::Failure;
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+    Command::new("config")
+        .about("Print or check settings")
+        .arg(flag("default").help("Print a file with every setting at its default"))
+        .arg(
+            Arg::new("check").long("check").value_name("FILE").help(
+                "Check a file against this machine: every fault at once, with its line and what to write instead",
+            ),
+        )
+        .arg(flag("docs").help("Print the page of all settings, in Markdown"))
+        .group(ArgGroup::new("what").args(["default", "check", "docs"]).required(true))
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    if let Some(path) = matches.get_one::<String>("check") {
+        return check(Path::new(path));
+    }
+    print(&if matches.get_flag("docs") { text::docs() } else { text::sample() })
+}
+
+fn check(path: &Path) -> Result<(), Failure> {
+    let (mut settings, mut origins) = (Settings::default(), Origins::new());
+    let mut faults = read_file(path, &mut settings, &mut origins).err().unwrap_or_default();
+    let notes = match plan(&settings, &origins, &Host::probe()) {
+        Ok(plan) => plan.notes,
+        Err(more) => {
+            faults.extend(more);
+            Vec::new()
+        }
+    };
+    if !faults.is_empty() {
+        return Err(Failure::Failed(faults.iter().map(ToString::to_string).collect()));
+    }
+    let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
+    print(&format!(
+        "{}: no fault, {} settings of {}\n{notes}",
+        path.display(),
+        origins.len(),
+        server::config::table::SETTINGS.len()
+    ))
+}
+
+/// Writes to standard output; a reader that has gone, as in `| head`, is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(vec![format!("standard output can not be written ({error}); look at what it goes to")]))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,136 @@
+//! `gannet serve`: settings, then the server, then signals until it ends.
+
+use std::sync::Arc;
+
+use clap::ArgMatches;
+use io::listen::ListenAddr;
+use io::signal::{Signal, Signals};
+use server::config::host::{Host, raise_files_limit};
+use server::config::table::Reload;
+use server::config::{Fault, Origin, Plan, live, plan::plan, remedy};
+use server::log::Log;
+use server::shared::Shared;
+use server::start::{Running, Server};
+
+use crate::{Failure, args};
+
+/// Runs the server until a signal or a client ends it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let refused = args::refused(matches);
+    if !refused.is_empty() {
+        return Err(Failure::Usage(refused));
+    }
+    let (settings, origins) = args::settings(matches).map_err(faults)?;
+    let plan =
+        plan(&settings, &origins, &Host::probe()).map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
+    let log = Log::start(settings.log_level).map_err(|error| failed([error.to_string()]))?;
+    let signals = Signals::take_over().map_err(|error| failed([format!("signals can not be had ({error})")]))?;
+    raise_files_limit(plan.files)
+        .map_err(|error| failed([format!("{} open files can not be had ({error}); raise `ulimit -n`", plan.files)]))?;
+    let running = Server::start(plan.server.clone()).map_err(|error| failed([remedy::start_error(&error)]))?;
+    live::apply(&plan.resolved, running.shared());
+    announce(&plan, &running);
+    let handle = signals.handle();
+    let reloader = Reloader { matches: matches.clone(), plan, log, shared: Arc::clone(running.shared()) };
+    let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
+    let listener = listener.map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
+    running.join();
+    handle.close();
+    let _ = listener.join();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Faults of flags are faults of usage; a fault of the file alone is not.
+fn faults(faults: Vec<Fault>) -> Failure {
+    let lines = faults.iter().map(Fault::to_string).collect();
+    if faults.iter().any(|fault| matches!(fault.origin, Origin::Flag(_))) {
+        Failure::Usage(lines)
+    } else {
+        Failure::Failed(lines)
+    }
+}
+
+fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
+    Failure::Failed(lines.into_iter().collect())
+}
+
+/// Says where it listens, what it took, and how to try it.
+fn announce(plan: &Plan, running: &Running) {
+    for note in &plan.notes {
+        tracing::warn!("{note}");
+    }
+    let settings = &plan.resolved;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        memory = settings.memory.said().map(tracing::field::display),
+        workers = plan.server.workers,
+        maxconns = plan.server.connections_max,
+        pid = std::process::id(),
+        "gannet is up"
+    );
+    for addr in running.addrs() {
+        tracing::info!("memcached clients connect to {addr}; try: {}", trial(addr));
+    }
+}
+
+/// A line that a person can paste into a shell. It needs bash alone where it can.
+fn trial(addr: &ListenAddr) -> String {
+    let session = r"printf 'set k 0 60 5\r\nhello\r\nget k\r\nquit\r\n'";
+    match addr {
+        ListenAddr::Tcp(addr) => {
+            let host = if addr.ip().is_unspecified() { "127.0.0.1".to_owned() } else { addr.ip().to_string() };
+            format!("exec 3<>/dev/tcp/{host}/{}; {session} >&3; cat <&3", addr.port())
+        }
+        ListenAddr::Unix { path, .. } => format!("{session} | nc -N -U {}", path.display()),
+    }
+}
+
+/// What a signal acts on.
+struct Reloader {
+    matches: ArgMatches,
+    plan: Plan,
+    log: Log,
+    shared: Arc<Shared>,
+}
+
+impl Reloader {
+    fn run(mut self, mut signals: Signals) {
+        while let Some(signal) = signals.wait() {
+            match signal {
+                Signal::Stop => {
+                    tracing::info!("stopping: requests in flight are finished");
+                    self.shared.request_stop();
+                }
+                Signal::Reload => self.reload(),
+            }
+        }
+    }
+
+    /// Reads the settings again. A fault changes nothing.
+    fn reload(&mut self) {
+        let wanted =
+            args::settings(&self.matches).and_then(|(settings, origins)| plan(&settings, &origins, &Host::probe()));
+        let wanted = match wanted {
+            Ok(plan) => plan.resolved,
+            Err(faults) => {
+                for fault in faults {
+                    tracing::error!("reload: {fault}");
+                }
+                tracing::error!("nothing was reloaded");
+                return;
+            }
+        };
+        for change in live::changes(&self.plan.resolved, &wanted) {
+            let (before, after) = (change.before, change.after);
+            match change.reload {
+                Reload::Live => tracing::info!("{} was {before} and is {after}", change.path),
+                Reload::Restart => tracing::warn!("{} stays {before}; {after} needs a restart", change.path),
+            }
+        }
+        self.plan.resolved = live::merged(&self.plan.resolved, &wanted);
+        self.log.set_level(self.plan.resolved.log_level);
+        live::apply(&self.plan.resolved, &self.shared);
+        tracing::info!("reloaded");
+    }
+}

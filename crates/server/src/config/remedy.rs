@@ -1,0 +1,124 @@
+//! Why a server did not start, with what an operator can do about it.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use base::units::ByteSize;
+use io::listen::ListenAddr;
+
+use crate::start::StartError;
+
+/// `error` as one line: what, where, and the remedy.
+pub fn start_error(error: &StartError) -> String {
+    match error {
+        StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
+        StartError::Store(error) => format!("the store can not be made: {}", store(error)),
+        StartError::Resource(error) => {
+            format!("a thread or a descriptor is not to be had ({error}); raise `ulimit -n` and `ulimit -u`")
+        }
+        StartError::Config(fault) => format!("{fault}; `gannet config --check FILE` lists every fault"),
+    }
+}
+
+/// `error` of an admin port at `addr` as one line.
+pub fn admin_error(addr: std::net::SocketAddr, error: &std::io::Error) -> String {
+    listen(&addr.to_string(), None, "--admin", error)
+}
+
+fn unix_path(addr: &ListenAddr) -> Option<&Path> {
+    match addr {
+        ListenAddr::Tcp(_) => None,
+        ListenAddr::Unix { path, .. } => Some(path),
+    }
+}
+
+fn listen(addr: &str, path: Option<&Path>, flag: &str, error: &std::io::Error) -> String {
+    let (what, remedy) = match (error.kind(), path) {
+        (ErrorKind::AddrInUse, Some(path)) if !is_socket(path) => {
+            ("a file that is not a socket is there".to_owned(), format!("remove it, or name another path with {flag}"))
+        }
+        (ErrorKind::AddrInUse, _) => (
+            "another process listens there".to_owned(),
+            format!("stop it (`ss -lptx` and `ss -lptn` name it), or choose another address with {flag}"),
+        ),
+        (ErrorKind::PermissionDenied, None) => (
+            "this user may not open that port".to_owned(),
+            format!("choose a port above 1023 with {flag}, or grant CAP_NET_BIND_SERVICE"),
+        ),
+        (ErrorKind::PermissionDenied, Some(path)) => {
+            (format!("this user may not write to {}", folder(path)), format!("name another path with {flag}"))
+        }
+        (ErrorKind::NotFound, Some(path)) => {
+            (format!("there is no folder {}", folder(path)), format!("make it, or name another path with {flag}"))
+        }
+        (ErrorKind::AddrNotAvailable, _) => (
+            "no interface of this machine has that address".to_owned(),
+            format!("choose one that `ip addr` shows, or 0.0.0.0 for all, with {flag}"),
+        ),
+        _ => (error.to_string(), format!("choose another address with {flag}")),
+    };
+    format!("cannot listen on {addr}: {what}; {remedy}")
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+}
+
+fn folder(path: &Path) -> String {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")).display().to_string()
+}
+
+fn store(error: &segment::StartError) -> String {
+    match error {
+        segment::StartError::MemoryTooSmall { memory_bytes, least_bytes } => format!(
+            "{} are too small for its segments; give --memory at least {}, or choose a smaller --segment",
+            ByteSize(*memory_bytes),
+            ByteSize::mib(least_bytes.div_ceil(1 << 20)),
+        ),
+        segment::StartError::MemoryTooLarge { most_bytes } => {
+            format!("the memory is more than its index can name; give --memory at most {}", ByteSize(*most_bytes))
+        }
+        segment::StartError::ItemTooLarge { most_bytes } => {
+            format!(
+                "the largest item is more than this memory allows; give --item-max at most {}",
+                ByteSize(*most_bytes)
+            )
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix(kind: ErrorKind, path: &str) -> String {
+        let addr = ListenAddr::Unix { path: path.into(), mode: 0o700 };
+        start_error(&StartError::Bind { addr, error: kind.into() })
+    }
+
+    #[test]
+    fn every_bind_fault_names_the_place_and_the_remedy() {
+        let addr = ListenAddr::Tcp(([127, 0, 0, 1], 80).into());
+        for (kind, what) in [
+            (ErrorKind::AddrInUse, "another process listens there; stop it"),
+            (ErrorKind::PermissionDenied, "above 1023"),
+            (ErrorKind::AddrNotAvailable, "ip addr"),
+            (ErrorKind::OutOfMemory, "choose another address"),
+        ] {
+            let text = start_error(&StartError::Bind { addr: addr.clone(), error: kind.into() });
+            assert!(text.contains("127.0.0.1:80: ") && text.contains(what) && text.contains("--memcached"), "{text}");
+        }
+        assert!(unix(ErrorKind::NotFound, "/no/such/x.sock").contains("no folder /no/such"));
+        assert!(unix(ErrorKind::PermissionDenied, "x.sock").contains("may not write to ."));
+        assert!(unix(ErrorKind::AddrInUse, "/etc/hostname").contains("not a socket"));
+    }
+
+    #[test]
+    fn a_store_that_can_not_be_made_names_the_size_that_can() {
+        let error = segment::StartError::MemoryTooSmall { memory_bytes: 1 << 20, least_bytes: (9 << 20) + 1 };
+        let text = start_error(&StartError::Store(error));
+        assert!(text.contains("1MiB are too small") && text.contains("at least 10MiB"), "{text}");
+    }
+}
