@@ -120,7 +120,7 @@ impl Geometry {
         let fixed = groups_start * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
         let each = segment_bytes + HEADER_BYTES;
         let segments = memory.saturating_sub(fixed) / each;
-        let least = (SEGMENTS_MIN + 4 * config.lanes_max as u64) * each;
+        let least = (SEGMENTS_MIN + 2 * OPEN_MIN as u64 * (config.lanes_max as u64 + 1)) * each;
         if segments * each < least {
             let least_bytes = (least + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64;
             return Err(StartError::MemoryTooSmall { memory_bytes: memory, least_bytes });
@@ -146,13 +146,15 @@ impl Geometry {
             item_bytes_max: config.item_bytes_max,
             free_low: (segments / 50).max(free_reserve + config.lanes_max + 1),
             free_reserve,
-            open_max: (segments / 10 / (config.lanes_max + 1)).clamp(1, OPEN_MAX),
+            open_max: (segments / 10 / (config.lanes_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
         })
     }
 }
 
 /// Open segments in one table at most: every class of a namespace and a few more.
 pub(crate) const OPEN_MAX: usize = 64;
+/// And at least: both units of expiry in both queues, so that a table never seals one segment to open another by turns.
+const OPEN_MIN: usize = 4;
 /// Header, extended lengths, expiry and hidden key of a piece, rounded up.
 const PIECE_OVERHEAD: usize = 40;
 

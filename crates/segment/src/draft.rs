@@ -114,7 +114,7 @@ impl Store {
         let segment = self.segments.header_of(address);
         layout.write_front(heap, &reserved, plan.client_flags);
         if let Expire::At(at) = plan.expire {
-            let relative = ttl::relative(segment.class(), segment.created(), at);
+            let relative = ttl::relative(segment.class(), segment.created(), at, now);
             layout.expiry(heap, address).store(relative, Relaxed);
             segment.note_expiry(ttl::absolute(segment.class(), segment.created(), relative).0);
         } else {

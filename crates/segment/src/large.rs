@@ -153,7 +153,8 @@ impl<'l> Turn<'l> {
         self.store.geometry.piece_bytes
     }
 
-    /// Begins a value of `value_bytes`, to be stored under `key`.
+    /// Begins a value of `value_bytes`, to be stored under `key`. For what will be appended or prepended give
+    /// [`Expire::Never`]: the pieces have to last until they are joined to the item that is there.
     ///
     /// # Errors
     /// [`OpError::TooLarge`].

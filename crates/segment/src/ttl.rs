@@ -7,7 +7,8 @@
 //! ```
 //!
 //! An item's expiry is a u32 relative to its segment's creation: milliseconds in classes up to 24 days, seconds above
-//! (those segments count from a whole second). A relative 0 is written as 1.
+//! (those segments count from a whole second). A relative 0 is written as 1,
+//! and a segment counts from one unit before it was opened, so that such an item has ended.
 
 use base::clock::UnixMillis;
 
@@ -42,14 +43,17 @@ pub(crate) fn same_unit(a: u8, b: u8) -> bool {
     unit_ms(a) == unit_ms(b)
 }
 
-/// The creation time to give a segment of `class` that is opened now.
+/// The creation time to give a segment of `class` that is opened now: a unit back, so that an item whose time is past
+/// already, with its least expiry of 1, has ended from the first.
 pub(crate) fn creation(class: u8, now: UnixMillis) -> UnixMillis {
-    UnixMillis(now.0 / unit_ms(class) * unit_ms(class))
+    UnixMillis((now.0 / unit_ms(class)).saturating_sub(1) * unit_ms(class))
 }
 
-/// The expiry word of an item that ends at `at`, in a segment of `class` created at `created`.
-pub(crate) fn relative(class: u8, created: UnixMillis, at: UnixMillis) -> u32 {
-    let units = at.ms_since(created).div_ceil(unit_ms(class));
+/// The expiry word of an item that ends at `at`, in a segment of `class` created at `created`. Rounded up to a whole
+/// unit, so that no item ends early; a time that is past stays past.
+pub(crate) fn relative(class: u8, created: UnixMillis, at: UnixMillis, now: UnixMillis) -> u32 {
+    let ms = at.ms_since(created);
+    let units = if at <= now { ms / unit_ms(class) } else { ms.div_ceil(unit_ms(class)) };
     u32::try_from(units).unwrap_or(u32::MAX).max(1)
 }
 
@@ -83,8 +87,22 @@ mod tests {
             let created = creation(class, now);
             for ttl_ms in [1, 999, 8_000, 86_400_000, 20 * 86_400_000] {
                 let at = now.plus_ms(ttl_ms);
-                let back = absolute(class, created, relative(class, created, at));
+                let back = absolute(class, created, relative(class, created, at, now));
                 assert!(back >= at && back.ms_since(at) < unit_ms(class), "class {class} ttl {ttl_ms}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_item_whose_time_is_past_has_ended_from_the_first() {
+        let now = UnixMillis(1_700_000_000_123);
+        for class in 0..=CLASS_NEVER {
+            let created = creation(class, now);
+            for at in [now.0, now.0 - 1, now.0 - 5000, 0] {
+                assert!(
+                    absolute(class, created, relative(class, created, UnixMillis(at), now)) <= now,
+                    "class {class}"
+                );
             }
         }
     }

@@ -177,9 +177,7 @@ impl Background {
                 Some(Why::Flush)
             } else if header.is_past(now) || header.live_items() == 0 {
                 Some(Why::Expire)
-            } else if header.dead_bytes() as usize * 2 > store.segments.segment_bytes()
-                && store.segments.free_count() > 0
-            {
+            } else if header.dead_bytes() as usize * 2 > store.segments.segment_bytes() && Self::can_compact(store) {
                 Some(Why::Compact)
             } else {
                 None
@@ -193,6 +191,12 @@ impl Background {
             }
         }
         None
+    }
+
+    /// There is something to gain (less than half of the segments are free) and room to copy to.
+    fn can_compact(store: &Store) -> bool {
+        let free = store.segments.free_count();
+        free > 0 && free * 2 < store.segments.count()
     }
 
     fn begin_drain(&mut self, store: &Store, id: SegmentId, why: Why) {

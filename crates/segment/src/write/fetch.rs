@@ -67,7 +67,7 @@ impl Turn<'_> {
         let (lease, touch) = self.wanted(&seen, fetch);
         let won = if lease == Lease::Won { META_WON } else { 0 };
         let has_meta = seen.layout.has(META);
-        let in_place = touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to));
+        let in_place = touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to, self.now));
         if seen.layout.kind() == Some(Kind::Head)
             && !in_place
             && let Some(expire) = touch
@@ -127,7 +127,7 @@ impl Turn<'_> {
             store.set_meta(&there, META_WON, 0);
         }
         if let Some(to) = touch {
-            store.touch_in_place(&there, to);
+            store.touch_in_place(&there, to, self.now);
         }
         Ok(Some(()))
     }

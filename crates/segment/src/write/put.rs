@@ -58,7 +58,8 @@ impl Turn<'_> {
     /// [`OpError::OutOfMemory`].
     pub fn put(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
         self.check_size(key, put.value.len() as u64)?;
-        if put.value.len() as u64 > self.whole_max(key) {
+        let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
+        if put.value.len() as u64 > self.whole_max(key) && !joins {
             return self.put_large(key, put);
         }
         self.put_body(key, put, Body::Whole(put.value))
@@ -82,6 +83,11 @@ impl Turn<'_> {
         let there = self.snap(key);
         match self.store.judge(put, there.as_ref().map(|(seen, _)| seen)) {
             Verdict::End(outcome) => Ok(Some(outcome)),
+            Verdict::Store { .. } if matches!(body, Body::Whole(v) if v.len() as u64 > self.whole_max(key)) => {
+                // An append that vivifies a large value.
+                let expire = put.vivify.unwrap_or(put.expire);
+                self.put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
+            }
             Verdict::Store { stale } => {
                 let expect = Expect(there.map(|(_, snap)| snap));
                 self.store_plan(key, put, body, stale, Some(expect))

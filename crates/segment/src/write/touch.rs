@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering::Release;
 
-use crate::item::{EXPIRY, Kind};
+use base::clock::UnixMillis;
+
+use crate::item::Kind;
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
@@ -12,20 +14,25 @@ use crate::write::Snap;
 use crate::write::rewrite::Rewrite;
 
 impl Store {
-    /// The item's expiry word can take the new time: a segment's latest expiry must never be passed in place.
-    pub(crate) fn can_touch_in_place(&self, seen: &Seen<'_>, to: Expire) -> bool {
+    /// The item's expiry word can take the new time: not past the present one, since a segment's latest expiry must
+    /// never be passed in place, and exactly, which a segment that counts seconds may not be able to say.
+    pub(crate) fn can_touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) -> bool {
         match (to, self.expire(seen)) {
-            (Expire::Never, now) => now == Expire::Never,
-            (Expire::At(to), Expire::At(now)) => to <= now && seen.layout.has(EXPIRY),
-            (Expire::At(_), Expire::Never) => false,
+            (Expire::Never, present) => present == Expire::Never,
+            (Expire::At(to), Expire::At(present)) if to <= present => {
+                let header = self.segments.header_of(seen.address);
+                let relative = ttl::relative(header.class(), header.created(), to, now);
+                to <= now || ttl::absolute(header.class(), header.created(), relative) == to
+            }
+            _ => false,
         }
     }
 
     /// Writes the expiry word. The lock is held, and [`Store::can_touch_in_place`] holds.
-    pub(crate) fn touch_in_place(&self, seen: &Seen<'_>, to: Expire) {
+    pub(crate) fn touch_in_place(&self, seen: &Seen<'_>, to: Expire, now: UnixMillis) {
         if let Expire::At(to) = to {
             let header = self.segments.header_of(seen.address);
-            let relative = ttl::relative(header.class(), header.created(), to);
+            let relative = ttl::relative(header.class(), header.created(), to, now);
             seen.layout.expiry(&self.segments.heap, seen.address).store(relative, Release);
         }
     }
@@ -45,19 +52,19 @@ impl Turn<'_> {
     pub(crate) fn try_touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<bool>, OpError> {
         let store = self.store;
         let Some((seen, snap)) = self.snap(key) else { return Ok(Some(false)) };
-        if seen.layout.kind() == Some(Kind::Head) && !store.can_touch_in_place(&seen, expire) {
+        if seen.layout.kind() == Some(Kind::Head) && !store.can_touch_in_place(&seen, expire, self.now) {
             // A later end: the pieces first, since a head must never outlive them. Before an earlier one they stay.
             let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
             self.touch_pieces(key.namespace, large, expire)?;
         }
-        if !store.can_touch_in_place(&seen, expire) {
+        if !store.can_touch_in_place(&seen, expire, self.now) {
             let done = self.rewrite(key, &seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
             return Ok(done.map(|_| true));
         }
         let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
-        store.touch_in_place(&there, expire);
+        store.touch_in_place(&there, expire, self.now);
         Ok(Some(true))
     }
 }

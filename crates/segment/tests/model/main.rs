@@ -1,0 +1,372 @@
+//! The store against a plain `HashMap` with a simulated clock, over every operation.
+//!
+//! Two runs of it: in a roomy store every answer has to be the model's; in a tight one, where the background evicts,
+//! an item may be missing, but one that is there has to be the model's. A failure prints the seed: run it again with
+//! `GANNET_SEED=n cargo test -p gannet-segment --test model`.
+#![cfg(not(shuttle))]
+
+mod reference;
+
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use base::prng::Prng;
+use gannet_segment::{
+    Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, Fetch, Lane, Lease, Namespace, Put, PutMode,
+    PutOutcome, Store, StoreConfig, Value,
+};
+use reference::{Model, Tried};
+
+struct Bench {
+    store: Arc<Store>,
+    background: Background,
+    lane: Lane,
+    now: UnixMillis,
+    prng: Prng,
+    model: Model,
+    keys: u64,
+    /// Items may be missing.
+    tight: bool,
+    steps: Steps,
+}
+
+/// What a run reached, so that it is not vacuous.
+#[derive(Debug, Default)]
+struct Steps {
+    hits: u64,
+    misses: u64,
+    large_hits: u64,
+    cas_stored: u64,
+    cas_exists: u64,
+    numbers: u64,
+    leases: u64,
+    flushes: u64,
+}
+
+fn seeds(default: std::ops::Range<u64>) -> Vec<u64> {
+    match std::env::var("GANNET_SEED") {
+        Ok(seed) => vec![seed.parse().expect("GANNET_SEED is a number")],
+        Err(_) => default.collect(),
+    }
+}
+
+impl Bench {
+    fn new(seed: u64, memory_bytes: u64, keys: u64, tight: bool) -> Self {
+        let now = UnixMillis(1_700_000_000_000);
+        let config = StoreConfig {
+            memory_bytes,
+            segment_bytes: Some(4096),
+            item_bytes_max: 5000,
+            lanes_max: 1,
+            hash_seed: seed,
+            huge_pages: false,
+        };
+        let (store, background) = Store::new(&config, now).expect("store");
+        let lane = store.lane().expect("lane");
+        Self {
+            store,
+            background,
+            lane,
+            now,
+            prng: Prng::new(seed),
+            model: Model::default(),
+            keys,
+            tight,
+            steps: Steps::default(),
+        }
+    }
+
+    fn slices(&mut self, n: usize) {
+        for _ in 0..n {
+            let mut asked = 0;
+            self.background.slice(self.now, &mut || {
+                asked += 1;
+                asked > 2
+            });
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let i = self.prng.below(self.keys);
+        let mut key = format!("key-{i}").into_bytes();
+        key.resize(key.len() + (i % 40) as usize, b'x');
+        key
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.prng.below(20) {
+            0 | 1 => self.prng.below(4500),
+            2..=3 => 0,
+            4..=8 => return self.prng.below(1 << 40).to_string().into_bytes(),
+            _ => self.prng.below(if self.tight { 900 } else { 200 }),
+        };
+        let mut value = vec![0; len as usize];
+        self.prng.fill(&mut value);
+        value
+    }
+
+    fn expire(&mut self) -> Expire {
+        match self.prng.below(8) {
+            0..=3 => Expire::Never,
+            4 => Expire::At(self.now.plus_ms(self.prng.below(3_000))),
+            5 => Expire::At(self.now.plus_ms(self.prng.below(100_000))),
+            6 => Expire::At(self.now.plus_ms(self.prng.below(40 * 86_400_000))),
+            _ => Expire::At(UnixMillis(self.now.0 - self.prng.below(1000))),
+        }
+    }
+
+    /// Reads a key and compares it with the model; in a tight store, forgets what was evicted.
+    fn check(&mut self, key: &[u8]) {
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, key);
+        let got = turn.get(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
+        let seen = match got {
+            None => None,
+            Some((Value::Bytes(bytes), flags, expire, stale)) => Some((bytes.to_vec(), flags, expire, stale)),
+            Some((Value::Integer(n), flags, expire, stale)) => Some((n.to_string().into_bytes(), flags, expire, stale)),
+            Some((Value::Large(large), flags, expire, stale)) => {
+                let pinned = turn.pin_large(&k, large).expect("nobody else locks");
+                drop(turn);
+                // The pin has to hold whatever the background does meanwhile.
+                self.slices(20);
+                pinned.map(|pin| {
+                    let bytes: Vec<u8> =
+                        (0..pin.pieces()).flat_map(|i| self.store.pinned_bytes(&pin, i).to_vec()).collect();
+                    assert_eq!(bytes.len() as u64, pin.bytes());
+                    self.store.unpin(pin);
+                    self.steps.large_hits += 1;
+                    (bytes, flags, expire, stale)
+                })
+            }
+        };
+        let expected = self.model.live(key, self.now).map(|e| (e.value.clone(), e.client_flags, e.expire, e.stale));
+        match (&seen, &expected) {
+            (None, Some(_)) if self.tight => self.model.forget(key),
+            _ => {
+                let brief = |e: &Option<(Vec<u8>, u32, Expire, bool)>| {
+                    e.as_ref().map(|(v, flags, expire, stale)| (v.len(), *flags, *expire, *stale))
+                };
+                assert_eq!(brief(&seen), brief(&expected), "{:?} at {:?}", String::from_utf8_lossy(key), self.now);
+                assert!(seen == expected, "another value under {:?}", String::from_utf8_lossy(key));
+            }
+        }
+        if seen.is_some() { self.steps.hits += 1 } else { self.steps.misses += 1 }
+    }
+
+    /// Whether the store still has an item that the model has: a tight store may have evicted it.
+    fn settle(&mut self, key: &[u8]) {
+        if self.tight {
+            self.check(key);
+        }
+    }
+
+    fn put(&mut self) {
+        let (key, value, expire) = (self.key(), self.value(), self.expire());
+        self.settle(&key);
+        let modes = [PutMode::Set, PutMode::Set, PutMode::Add, PutMode::Replace, PutMode::Append, PutMode::Prepend];
+        let mode = modes[self.prng.below(6) as usize];
+        let compare = self.prng.chance(1, 4).then(|| self.model.some_token(&key, &mut self.prng)).flatten();
+        let put = Put {
+            mode,
+            client_flags: if self.prng.chance(1, 3) { self.prng.next_u64() as u32 } else { 0 },
+            expire,
+            compare,
+            token: self.prng.chance(1, 20).then(|| self.prng.next_u64() | 1 << 63),
+            vivify: self.prng.chance(1, 10).then_some(Expire::Never),
+            want_token: self.prng.chance(1, 5),
+            ..Put::set(&value)
+        };
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, &key);
+        let got = turn.put(&k, &put);
+        drop(turn);
+        match self.model.put(&key, &put, self.now) {
+            Tried::TooLarge => assert_eq!(got, Err(gannet_segment::OpError::TooLarge)),
+            Tried::Put(expected) => {
+                let got = match got {
+                    Ok(got) => got,
+                    Err(error) => panic!("{error} for {:?} of {} bytes", put.mode, put.value.len()),
+                };
+                match (got, expected) {
+                    (PutOutcome::Stored { token }, PutOutcome::Stored { .. }) => {
+                        if put.want_token {
+                            self.model.give_token(&key, token);
+                        }
+                        self.steps.cas_stored += u64::from(compare.is_some());
+                    }
+                    (got, expected) => {
+                        assert_eq!(got, expected, "{:?} with {:?}", put.mode, put.compare);
+                        self.steps.cas_exists += u64::from(got == PutOutcome::Exists);
+                    }
+                }
+            }
+        }
+        self.check(&key);
+    }
+
+    fn gets(&mut self) {
+        let key = self.key();
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, &key);
+        let token = turn.gets(&k).expect("nobody else locks").map(|item| item.token);
+        drop(turn);
+        if let Some(token) = token {
+            self.model.give_token(&key, token);
+        }
+        self.check(&key);
+    }
+
+    fn delete(&mut self) {
+        let key = self.key();
+        self.settle(&key);
+        let mark_stale = self.prng.chance(1, 4);
+        let delete = Delete {
+            compare: self.prng.chance(1, 5).then(|| self.model.some_token(&key, &mut self.prng)).flatten(),
+            mark_stale,
+            expire: (mark_stale && self.prng.chance(1, 2)).then(|| self.expire()),
+            drop_value: self.prng.chance(1, 6),
+            token: None,
+        };
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, &key);
+        let got: DeleteOutcome = turn.delete(&k, &delete).expect("nobody else locks");
+        drop(turn);
+        assert_eq!(got, self.model.delete(&key, &delete, self.now), "{delete:?}");
+        self.check(&key);
+    }
+
+    fn arith(&mut self) {
+        let key = self.key();
+        self.settle(&key);
+        let arith = Arith {
+            delta: if self.prng.chance(1, 10) { self.prng.next_u64() } else { self.prng.below(100) },
+            decrement: self.prng.chance(1, 2),
+            vivify: self.prng.chance(1, 3).then(|| (self.prng.below(10), self.expire())),
+            expire: self.prng.chance(1, 6).then(|| self.expire()),
+            compare: self.prng.chance(1, 8).then(|| self.model.some_token(&key, &mut self.prng)).flatten(),
+            token: None,
+            want_token: self.prng.chance(1, 4),
+        };
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, &key);
+        let got = turn.arith(&k, &arith).expect("nobody else locks");
+        drop(turn);
+        let expected = self.model.arith(&key, &arith, self.now);
+        match (got, expected) {
+            (ArithOutcome::Number { value: a, token, expire: e }, ArithOutcome::Number { value: b, expire: f, .. }) => {
+                assert_eq!((a, e), (b, f), "{arith:?}");
+                self.steps.numbers += 1;
+                if arith.want_token {
+                    self.model.give_token(&key, token);
+                }
+            }
+            (got, expected) => assert_eq!(got, expected, "{arith:?}"),
+        }
+        self.check(&key);
+    }
+
+    fn touch(&mut self) {
+        let (key, expire) = (self.key(), self.expire());
+        self.settle(&key);
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, &key);
+        let found = turn.touch(&k, expire).expect("nobody else locks").is_some();
+        drop(turn);
+        let expected = self.model.touch(&key, expire, self.now);
+        assert_eq!(found, expected && self.model.live(&key, self.now).is_some(), "touch to {expire:?}");
+        self.check(&key);
+    }
+
+    fn fetch(&mut self) {
+        let key = self.key();
+        self.settle(&key);
+        let fetch = Fetch {
+            touch: self.prng.chance(1, 4).then(|| Expire::At(self.now.plus_ms(1 + self.prng.below(50_000)))),
+            vivify: self.prng.chance(1, 3).then(|| Expire::At(self.now.plus_ms(1 + self.prng.below(50_000)))),
+            recache_below_ms: self.prng.chance(1, 3).then(|| self.prng.below(60_000)),
+            token: None,
+            want_token: self.prng.chance(1, 4),
+            want_access: self.prng.chance(1, 3),
+            no_bump: self.prng.chance(1, 4),
+        };
+        let mut turn = self.lane.turn(self.now);
+        let k = turn.key(Namespace::DEFAULT, &key);
+        let got = turn.fetch(&k, &fetch).expect("nobody else locks").map(|f| (f.lease, f.vivified, f.item.token));
+        drop(turn);
+        let expected = self.model.fetch(&key, &fetch, self.now);
+        assert_eq!(got.map(|(lease, vivified, _)| (lease, vivified)), expected, "{fetch:?}");
+        if let Some((lease, _, token)) = got {
+            self.steps.leases += u64::from(lease != Lease::None);
+            if fetch.want_token {
+                self.model.give_token(&key, token);
+            }
+        }
+        self.check(&key);
+    }
+
+    fn flush(&mut self) {
+        self.lane.turn(self.now).flush(Namespace::DEFAULT).expect("no slice runs");
+        self.model.flush();
+        self.steps.flushes += 1;
+    }
+
+    fn step(&mut self) {
+        match self.prng.below(1000) {
+            0..=299 => self.put(),
+            300..=399 => self.gets(),
+            400..=499 => self.delete(),
+            500..=649 => self.arith(),
+            650..=749 => self.touch(),
+            750..=899 => self.fetch(),
+            900..=979 => {
+                let key = self.key();
+                self.check(&key);
+            }
+            980 if self.prng.chance(1, 4) => self.flush(),
+            981 => self.now = self.now.plus_ms(self.prng.below(3_600_000)),
+            982..=989 => self.lane.tidy(self.now),
+            _ => self.now = self.now.plus_ms(self.prng.below(2_000)),
+        }
+    }
+
+    fn run(mut self, steps: usize) -> (Steps, Arc<Store>) {
+        for _ in 0..steps {
+            self.step();
+            let slices = self.prng.below(4) as usize + 8 * usize::from(self.store.needs_background());
+            self.slices(slices);
+        }
+        for i in 0..self.keys {
+            let mut key = format!("key-{i}").into_bytes();
+            key.resize(key.len() + (i % 40) as usize, b'x');
+            self.check(&key);
+        }
+        (self.steps, self.store)
+    }
+}
+
+#[test]
+fn every_answer_of_a_roomy_store_is_the_models() {
+    for seed in seeds(0..6) {
+        println!("repeat with GANNET_SEED={seed}");
+        let (steps, store) = Bench::new(seed, 400 << 10, 300, false).run(20_000);
+        let stats = store.stats();
+        assert_eq!(stats.evicted, 0, "a roomy store evicts nothing: {stats:?}");
+        assert!(stats.expired > 20 && stats.flushed > 20 && stats.relocated > 20, "{stats:?}");
+        assert!(stats.segments_drained[1] > 0 && stats.segments_drained[2] > 0 && stats.segments_drained[3] > 0);
+        let s = steps;
+        assert!(s.hits > 3000 && s.misses > 1000 && s.large_hits > 50 && s.leases > 100 && s.flushes > 1, "{s:?}");
+        assert!(s.cas_stored > 20 && s.cas_exists > 50 && s.numbers > 300, "{s:?}");
+    }
+}
+
+#[test]
+fn whatever_a_tight_store_still_has_is_the_models() {
+    for seed in seeds(100..106) {
+        println!("repeat with GANNET_SEED={seed}");
+        let (steps, store) = Bench::new(seed, 200 << 10, 1500, true).run(20_000);
+        let stats = store.stats();
+        assert!(stats.evicted > 300 && stats.ghost_hits > 0 && stats.relocated > 100, "{stats:?}");
+        assert!(stats.segments_drained[0] > 20, "{stats:?}");
+        assert!(steps.hits > 3000 && steps.large_hits > 10 && steps.cas_stored > 5, "{steps:?}");
+    }
+}

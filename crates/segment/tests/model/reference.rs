@@ -1,0 +1,259 @@
+//! The model: what the store has to be like, written the plain way.
+
+use std::collections::HashMap;
+
+use base::clock::UnixMillis;
+use base::prng::Prng;
+use gannet_segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutMode, PutOutcome};
+
+/// The longest key and value together.
+const ITEM_BYTES_MAX: usize = 5000;
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub value: Vec<u8>,
+    pub client_flags: u32,
+    pub expire: Expire,
+    pub stale: bool,
+    won: bool,
+    /// Unlike that of any other state of any item.
+    version: u64,
+    /// The client's own token.
+    own_token: Option<u64>,
+}
+
+/// A token that was given out, and the state it was given for.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    token: u64,
+    version: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Model {
+    entries: HashMap<Vec<u8>, Entry>,
+    given: HashMap<Vec<u8>, Vec<Given>>,
+    versions: u64,
+}
+
+pub enum Tried {
+    Put(PutOutcome),
+    TooLarge,
+}
+
+fn ended(expire: Expire, now: UnixMillis) -> bool {
+    matches!(expire, Expire::At(at) if at <= now)
+}
+
+/// Times more than 24 days ahead are kept to the second, rounded up, in segments that begin at a whole second.
+fn kept(expire: Expire, now: UnixMillis) -> Expire {
+    match expire {
+        Expire::At(at) if at.ms_since(now) > 8_000 << 18 => Expire::At(UnixMillis(at.0.div_ceil(1000) * 1000)),
+        // A relative 0 is written as 1: a time that is past stays past, or begins with the segment.
+        other => other,
+    }
+}
+
+impl Model {
+    pub fn live(&self, key: &[u8], now: UnixMillis) -> Option<&Entry> {
+        self.entries.get(key).filter(|e| !ended(e.expire, now))
+    }
+
+    pub fn forget(&mut self, key: &[u8]) {
+        self.entries.remove(key);
+    }
+
+    pub fn flush(&mut self) {
+        self.entries.clear();
+    }
+
+    pub fn give_token(&mut self, key: &[u8], token: u64) {
+        let Some(entry) = self.entries.get(key) else { return };
+        if let Some(own) = entry.own_token {
+            assert_eq!(token, own, "an item's token is the one that its client gave");
+        }
+        let given = self.given.entry(key.to_vec()).or_default();
+        for old in given.iter() {
+            assert_eq!(old.token == token, old.version == entry.version, "one token for each state: {given:?}");
+        }
+        if given.last().is_none_or(|last| last.token != token) {
+            given.push(Given { token, version: entry.version });
+        }
+        if given.len() > 4 {
+            given.remove(0);
+        }
+    }
+
+    /// A token that was given for this key at some time, or one that never was.
+    pub fn some_token(&self, key: &[u8], prng: &mut Prng) -> Option<u64> {
+        match self.given.get(key).filter(|given| !given.is_empty()) {
+            Some(given) if prng.chance(3, 4) => Some(given.last()?.token),
+            Some(given) => Some(given[prng.below(given.len() as u64) as usize].token),
+            None => Some(1),
+        }
+    }
+
+    fn token_is(&self, key: &[u8], token: u64) -> bool {
+        let Some(entry) = self.entries.get(key) else { return false };
+        entry.own_token == Some(token)
+            || self
+                .given
+                .get(key)
+                .is_some_and(|given| given.iter().any(|g| g.token == token && g.version == entry.version))
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
+    fn insert(&mut self, key: &[u8], entry: Entry, now: UnixMillis) {
+        let expire = kept(entry.expire, now);
+        self.entries.insert(key.to_vec(), Entry { expire, ..entry });
+    }
+
+    pub fn put(&mut self, key: &[u8], put: &Put<'_>, now: UnixMillis) -> Tried {
+        if key.len() + put.value.len() > ITEM_BYTES_MAX {
+            return Tried::TooLarge;
+        }
+        let there = self.live(key, now).cloned();
+        if let Some(compare) = put.compare {
+            if there.is_none() {
+                return Tried::Put(PutOutcome::NotFound);
+            }
+            if !self.token_is(key, compare) {
+                return Tried::Put(PutOutcome::Exists);
+            }
+        }
+        let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
+        let fits = match put.mode {
+            PutMode::Set => true,
+            PutMode::Add => there.is_none(),
+            PutMode::Replace => there.is_some(),
+            PutMode::Append | PutMode::Prepend => there.is_some() || put.vivify.is_some(),
+        };
+        if !fits {
+            return Tried::Put(PutOutcome::NotStored);
+        }
+        let version = self.next_version();
+        let mut entry = Entry {
+            value: put.value.to_vec(),
+            client_flags: put.client_flags,
+            expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
+            stale: false,
+            won: false,
+            version,
+            own_token: put.token,
+        };
+        if let (true, Some(old)) = (joins, &there) {
+            if key.len() + old.value.len() + put.value.len() > ITEM_BYTES_MAX {
+                return Tried::TooLarge;
+            }
+            entry.value = match put.mode {
+                PutMode::Append => [&old.value[..], put.value].concat(),
+                _ => [put.value, &old.value[..]].concat(),
+            };
+            (entry.client_flags, entry.expire) = (old.client_flags, old.expire);
+        }
+        self.insert(key, entry, now);
+        Tried::Put(PutOutcome::Stored { token: 0 })
+    }
+
+    pub fn delete(&mut self, key: &[u8], delete: &Delete, now: UnixMillis) -> DeleteOutcome {
+        if self.live(key, now).is_none() {
+            self.entries.remove(key);
+            return DeleteOutcome::NotFound;
+        }
+        if delete.compare.is_some_and(|token| !self.token_is(key, token)) {
+            return DeleteOutcome::Exists;
+        }
+        if !(delete.mark_stale || delete.drop_value) {
+            self.entries.remove(key);
+            return DeleteOutcome::Deleted;
+        }
+        let version = self.next_version();
+        let entry = self.entries.get_mut(key).expect("it is live");
+        (entry.version, entry.own_token) = (version, None);
+        if delete.mark_stale {
+            (entry.stale, entry.won) = (true, false);
+        }
+        if let Some(expire) = delete.expire {
+            entry.expire = kept(expire, now);
+        }
+        if delete.drop_value {
+            entry.value.clear();
+            entry.client_flags = 0;
+        }
+        DeleteOutcome::Deleted
+    }
+
+    pub fn arith(&mut self, key: &[u8], arith: &Arith, now: UnixMillis) -> ArithOutcome {
+        let Some(old) = self.live(key, now).cloned() else {
+            return match arith.vivify {
+                Some((value, expire)) if arith.compare.is_none() => {
+                    let version = self.next_version();
+                    let entry = Entry {
+                        value: value.to_string().into_bytes(),
+                        client_flags: 0,
+                        expire,
+                        stale: false,
+                        won: false,
+                        version,
+                        own_token: arith.token,
+                    };
+                    self.insert(key, entry, now);
+                    ArithOutcome::Number { value, token: 0, expire }
+                }
+                _ => ArithOutcome::NotFound,
+            };
+        };
+        if arith.compare.is_some_and(|token| !self.token_is(key, token)) {
+            return ArithOutcome::Exists;
+        }
+        let text = String::from_utf8_lossy(&old.value);
+        let plain = text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
+        let Some(number) = text.parse::<u64>().ok().filter(|_| plain) else { return ArithOutcome::NotNumber };
+        let value = if arith.decrement { number.saturating_sub(arith.delta) } else { number.wrapping_add(arith.delta) };
+        let version = self.next_version();
+        let expire = arith.expire.unwrap_or(old.expire);
+        let value_text = value.to_string().into_bytes();
+        self.insert(key, Entry { value: value_text, expire, version, own_token: arith.token, ..old }, now);
+        ArithOutcome::Number { value, token: 0, expire }
+    }
+
+    pub fn touch(&mut self, key: &[u8], expire: Expire, now: UnixMillis) -> bool {
+        let found = self.live(key, now).is_some();
+        if found {
+            self.entries.get_mut(key).expect("it is live").expire = kept(expire, now);
+        }
+        found
+    }
+
+    pub fn fetch(&mut self, key: &[u8], fetch: &Fetch, now: UnixMillis) -> Option<(Lease, bool)> {
+        if self.live(key, now).is_none() {
+            let expire = fetch.vivify?;
+            let version = self.next_version();
+            let (value, own_token) = (Vec::new(), fetch.token);
+            let entry = Entry { value, client_flags: 0, expire, stale: false, won: true, version, own_token };
+            self.insert(key, entry, now);
+            return Some((Lease::Won, true));
+        }
+        let entry = self.entries.get_mut(key).expect("it is live");
+        let ends_soon = match (fetch.recache_below_ms, entry.expire) {
+            (Some(below), Expire::At(at)) => at.ms_since(now) < below,
+            _ => false,
+        };
+        let lease = if entry.won {
+            Lease::AlreadyWon
+        } else if entry.stale || ends_soon {
+            entry.won = true;
+            Lease::Won
+        } else {
+            Lease::None
+        };
+        if let Some(touch) = fetch.touch {
+            entry.expire = kept(touch, now);
+        }
+        Some((lease, false))
+    }
+}
