@@ -9,7 +9,6 @@ use crate::metrics::Command;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, Keys, Parsed, Request, parse, reply};
 use protocol::number::Decimal;
-use protocol::sink::Fixed;
 use segment::{Item, Key, LargeRef, OpError, Value};
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
@@ -39,11 +38,12 @@ struct Probes<'b> {
 
 /// What stands at a key's place in the answer.
 enum Found {
-    /// All of it is written, or it is a miss.
+    /// An item, all of it written.
     Hit,
+    /// Nothing.
     Miss,
-    /// A value to be sent from the store; its line is not written yet.
-    Large(LargeRef, Fixed<{ reply::VALUE_HEADER_BYTES_MAX }>),
+    /// A value to be sent from the store. Its line is written, from this mark on.
+    Large(LargeRef, usize),
 }
 
 impl<'b> Probes<'b> {
@@ -160,18 +160,26 @@ impl<'c> Call<'c, '_> {
         match found {
             Found::Hit => Ok(true),
             Found::Miss => Ok(false),
-            Found::Large(large, head) => self.large_value(key, large, head.as_slice()),
+            Found::Large(large, mark) => self.large_value(key, large, mark),
         }
     }
 
-    /// Puts `head`, the large value and a line end; false if the value has lost a piece and counts as missing.
-    pub(super) fn large_value(&mut self, key: &Key<'_>, large: LargeRef, head: &[u8]) -> Result<bool, State> {
+    /// Puts the large value and a line end behind its line, which was written from `mark` on and is taken back if the
+    /// value cannot be sent now (`Err`) or has lost a piece and counts as missing (`false`).
+    pub(super) fn large_value(&mut self, key: &Key<'_>, large: LargeRef, mark: usize) -> Result<bool, State> {
+        let sent = self.pin_and_push(key, large);
+        if sent != Ok(true) {
+            self.out.truncate(mark);
+        }
+        sent
+    }
+
+    fn pin_and_push(&mut self, key: &Key<'_>, large: LargeRef) -> Result<bool, State> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
             return Err(State::OutputFull { want: LINE_ROOM });
         }
         match self.turn.pin_large(key, large) {
             Ok(Some(pinned)) => {
-                self.out.push(head);
                 self.out.push_pinned(pinned);
                 self.out.push(reply::CRLF);
                 Ok(true)
@@ -291,9 +299,9 @@ fn write_item(out: &mut crate::out::OutBuffer, item: &Item<'_>, key: &[u8], with
             Ok(Found::Hit)
         }
         Value::Large(large) => {
-            let mut head = Fixed::new();
-            reply::value_header(&mut head, key, item.client_flags, large.bytes, cas);
-            Ok(Found::Large(large, head))
+            let mark = out.mark();
+            reply::value_header(out, key, item.client_flags, large.bytes, cas);
+            Ok(Found::Large(large, mark))
         }
     }
 }

@@ -11,14 +11,12 @@ use protocol::memcache::{Error, KEY_BYTES_MAX};
 use protocol::number::Decimal;
 use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Fetch, Fetched, Item, LargeRef, Lease, Value};
 
-/// A meta line with its end, put together before it is known that the value can be sent.
-type Head = protocol::sink::Fixed<{ reply::META_LINE_BYTES_MAX }>;
-
 /// How a fetch is answered.
 enum Fetching {
     Miss,
     Done,
-    Large(LargeRef, Head),
+    /// A value to be sent from the store. Its line is written, from this mark on.
+    Large(LargeRef, usize),
 }
 
 /// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and must
@@ -78,7 +76,7 @@ impl<'c> Call<'c, '_> {
         let hit = match fetching {
             Fetching::Done => true,
             Fetching::Miss => false,
-            Fetching::Large(large, head) => self.large_value(&key, large, head.as_slice())?,
+            Fetching::Large(large, mark) => self.large_value(&key, large, mark)?,
         };
         if !hit && !meta.has(b'q') {
             let mut line = MetaLine::new(b"EN");
@@ -241,9 +239,9 @@ fn write_fetched(
             out.push(Decimal::new(number).as_slice());
         }
         Value::Large(large) => {
-            let mut head = Head::new();
-            line.finish(&mut head);
-            return Ok(Fetching::Large(large, head));
+            let mark = out.mark();
+            line.finish(out);
+            return Ok(Fetching::Large(large, mark));
         }
     }
     out.push(reply::CRLF);
