@@ -23,7 +23,7 @@ use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
 use crate::slot::Slot;
-use crate::store::{Store, large_value};
+use crate::store::{Seen, Store, large_ref, large_value};
 use crate::write::put::{Body, Expect};
 
 /// A large value that is being written, piece by piece, over as many turns as it takes.
@@ -342,7 +342,7 @@ impl<'l> Turn<'l> {
         let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
         let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
         let names = there.layout.kind() == Some(Kind::Head)
-            && crate::store::large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
+            && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
         if names {
             self.counters().large_broken.add(1);
             locked.replace(there.word, there.slot, Slot::EMPTY, false);
@@ -353,8 +353,15 @@ impl<'l> Turn<'l> {
         Ok(())
     }
 
-    /// Gives the pieces a new expiry. Partly done on an error: calling again completes it.
-    pub(crate) fn touch_pieces(&mut self, namespace: u8, large: LargeRef, expire: Expire) -> Result<(), OpError> {
+    /// Before a head is copied with a later expiry its pieces have to get it: a head must never outlive them (before an
+    /// earlier one they stay as they are). Partly done on an error: calling again completes it.
+    pub(crate) fn touch_pieces(&mut self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
+        let Some(expire) = to.filter(|_| seen.layout.kind() == Some(Kind::Head)) else { return Ok(()) };
+        if self.store.can_touch_in_place(seen, expire, self.now) {
+            return Ok(());
+        }
+        let namespace = self.store.segments.header_of(seen.address).namespace();
+        let large = large_ref(seen.layout.value(&self.store.segments.heap, seen.address));
         for number in 0..self.store.piece_count(large.bytes) {
             let name = piece_name(large.object, number);
             let key = self.store.hasher.piece(namespace, &name);

@@ -50,6 +50,9 @@ impl Turn<'_> {
             return self.mark_in_place(key, snap);
         }
         let bits = if delete.mark_stale { META_STALE } else { 0 };
+        if !delete.drop_value {
+            self.touch_pieces(&seen, delete.expire)?;
+        }
         let meta = store.meta(&seen).map_or_else(
             || crate::item::meta_word(store.meta_now(self.now), bits),
             |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },

@@ -68,13 +68,7 @@ impl Turn<'_> {
         let won = if lease == Lease::Won { META_WON } else { 0 };
         let has_meta = seen.layout.has(META);
         let in_place = touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to, self.now));
-        if seen.layout.kind() == Some(Kind::Head)
-            && !in_place
-            && let Some(expire) = touch
-        {
-            let large = crate::store::large_ref(seen.layout.value(&self.store.segments.heap, seen.address));
-            self.touch_pieces(key.namespace, large, expire)?;
-        }
+        self.touch_pieces(&seen, touch)?;
         if in_place && (has_meta || (won == 0 && !fetch.want_access)) {
             return self.fetch_in_place(key, snap, won, touch).map(|done| done.map(|()| Effect::Hit(lease)));
         }

@@ -4,11 +4,10 @@ use std::sync::atomic::Ordering::Release;
 
 use base::clock::UnixMillis;
 
-use crate::item::Kind;
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
-use crate::store::{Seen, Store, large_ref};
+use crate::store::{Seen, Store};
 use crate::ttl;
 use crate::write::Snap;
 use crate::write::rewrite::Rewrite;
@@ -52,11 +51,7 @@ impl Turn<'_> {
     pub(crate) fn try_touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<bool>, OpError> {
         let store = self.store;
         let Some((seen, snap)) = self.snap(key) else { return Ok(Some(false)) };
-        if seen.layout.kind() == Some(Kind::Head) && !store.can_touch_in_place(&seen, expire, self.now) {
-            // A later end: the pieces first, since a head must never outlive them. Before an earlier one they stay.
-            let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
-            self.touch_pieces(key.namespace, large, expire)?;
-        }
+        self.touch_pieces(&seen, Some(expire))?;
         if !store.can_touch_in_place(&seen, expire, self.now) {
             let done = self.rewrite(key, &seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
             return Ok(done.map(|_| true));

@@ -211,8 +211,9 @@ impl Model {
             return ArithOutcome::Exists;
         }
         let text = String::from_utf8_lossy(&old.value);
-        let plain = text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit());
-        let Some(number) = text.parse::<u64>().ok().filter(|_| plain) else { return ArithOutcome::NotNumber };
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_whitespace());
+        let plain = text.len() <= 20 && digits.bytes().all(|b| b.is_ascii_digit());
+        let Some(number) = digits.parse::<u64>().ok().filter(|_| plain) else { return ArithOutcome::NotNumber };
         let value = if arith.decrement { number.saturating_sub(arith.delta) } else { number.wrapping_add(arith.delta) };
         let version = self.next_version();
         let expire = arith.expire.unwrap_or(old.expire);

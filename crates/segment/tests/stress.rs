@@ -1,0 +1,323 @@
+//! Real threads, every read verified, while eviction, expiry, compaction, growth and flush run.
+//!
+//! Every value carries its key, a version and a checksum, so a read of recycled, torn or misplaced bytes is seen.
+#![cfg(not(shuttle))]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+
+use base::clock::UnixMillis;
+use base::prng::{Prng, split_mix};
+use gannet_segment::{
+    Arith, ArithOutcome, Background, Delete, Expire, Key, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store,
+    StoreConfig, Turn, Value,
+};
+
+fn seed() -> u64 {
+    let seed = match std::env::var("GANNET_SEED") {
+        Ok(seed) => seed.parse().expect("GANNET_SEED is a number"),
+        Err(_) => 42,
+    };
+    println!("repeat with GANNET_SEED={seed}");
+    seed
+}
+
+/// One lane more than asked for, for the test to look with afterwards.
+fn store(memory_bytes: u64, segment_bytes: u32, lanes_max: usize) -> (Arc<Store>, Background) {
+    let config = StoreConfig {
+        memory_bytes,
+        segment_bytes: Some(segment_bytes),
+        item_bytes_max: 60_000,
+        lanes_max: lanes_max + 1,
+        hash_seed: 7,
+        huge_pages: false,
+    };
+    Store::new(&config, UnixMillis::now()).expect("store")
+}
+
+/// Drives the background as the server does, until told to stop.
+fn drive(mut background: Background, stop: &AtomicBool) -> u64 {
+    let mut slices = 0;
+    while !stop.load(Relaxed) {
+        let begun = Instant::now();
+        let report = background.slice(UnixMillis::now(), &mut || begun.elapsed().as_micros() > 200);
+        slices += 1;
+        if !report.more {
+            std::thread::yield_now();
+        }
+    }
+    slices
+}
+
+/// `key | 8 bytes of version | filling that follows from both | 8 bytes of checksum`.
+fn make_value(key: &[u8], version: u64, len: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(key);
+    out.extend_from_slice(&version.to_le_bytes());
+    while out.len() < len {
+        let word = split_mix(version ^ out.len() as u64);
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    let sum = checksum(out);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, b| (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn verify(key: &[u8], value: &[u8]) {
+    let (body, sum) = value.split_at(value.len() - 8);
+    assert!(body.starts_with(key), "the value of another key under {:?}", String::from_utf8_lossy(key));
+    assert_eq!(checksum(body).to_le_bytes(), sum, "torn bytes under {:?}", String::from_utf8_lossy(key));
+}
+
+fn read(store: &Store, turn: &mut Turn<'_>, key: &Key<'_>) -> bool {
+    let large = match turn.get(key).map(|item| item.value) {
+        None => return false,
+        Some(Value::Bytes(bytes)) => {
+            verify(key.bytes(), bytes);
+            return true;
+        }
+        Some(Value::Integer(_)) => panic!("nobody counts here"),
+        Some(Value::Large(large)) => large,
+    };
+    match turn.pin_large(key, large) {
+        Ok(Some(pin)) => {
+            let bytes: Vec<u8> = (0..pin.pieces()).flat_map(|i| store.pinned_bytes(&pin, i).to_vec()).collect();
+            store.unpin(pin);
+            verify(key.bytes(), &bytes);
+            true
+        }
+        Ok(None) | Err(_) => false,
+    }
+}
+
+#[derive(Default)]
+struct Reached {
+    hits: AtomicU64,
+    parked: AtomicU64,
+    stored: AtomicU64,
+}
+
+fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached) {
+    let mut prng = Prng::new(seed);
+    let mut value = Vec::new();
+    let mut done = 0;
+    while done < ops {
+        let mut turn = lane.turn(UnixMillis::now());
+        for _ in 0..32 {
+            done += 1;
+            let name = format!("k{}", prng.below(20_000).min(prng.below(20_000)));
+            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            match prng.below(100) {
+                0..=59 => {
+                    reached.hits.fetch_add(u64::from(read(store, &mut turn, &key)), Relaxed);
+                }
+                60..=93 => {
+                    let len = if prng.chance(1, 200) { prng.below(40_000) } else { prng.below(300) };
+                    make_value(name.as_bytes(), prng.next_u64(), len as usize, &mut value);
+                    let expire = match prng.below(4) {
+                        0 => Expire::At(turn.now().plus_ms(prng.below(400))),
+                        1 => Expire::At(turn.now().plus_ms(prng.below(100_000))),
+                        _ => Expire::Never,
+                    };
+                    match turn.put(&key, &Put { expire, ..Put::set(&value) }) {
+                        Ok(_) => reached.stored.fetch_add(1, Relaxed),
+                        Err(OpError::Parked) => {
+                            reached.parked.fetch_add(1, Relaxed);
+                            break;
+                        }
+                        Err(error) => panic!("{error}"),
+                    };
+                }
+                94..=95 => {
+                    let _ = turn.touch(&key, Expire::At(turn.now().plus_ms(prng.below(60_000))));
+                }
+                96 => {
+                    let _ = turn.gets(&key).map(|item| item.map(|i| i.token));
+                }
+                _ => {
+                    let _ = turn.delete(&key, &Delete::default());
+                }
+            }
+        }
+        if prng.chance(1, 3000) {
+            let _ = turn.flush(Namespace::DEFAULT);
+        }
+        drop(turn);
+        if prng.chance(1, 8) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn every_read_is_whole_and_its_own_while_everything_moves() {
+    let seed = seed();
+    let (store, background) = store(3 << 20, 16 << 10, 3);
+    let stop = AtomicBool::new(false);
+    let reached = Reached::default();
+    let ops = if cfg!(debug_assertions) { 150_000 } else { 1_500_000 };
+    std::thread::scope(|scope| {
+        let background = scope.spawn(|| drive(background, &stop));
+        let workers: Vec<_> = (0..3)
+            .map(|i| {
+                let (lane, store, reached) = (store.lane().expect("lane"), &store, &reached);
+                scope.spawn(move || worker(store, lane, seed + i, ops, reached))
+            })
+            .collect();
+        let results: Vec<_> = workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        stop.store(true, Relaxed);
+        background.join().expect("background");
+        for result in results {
+            result.expect("worker");
+        }
+    });
+    let stats = store.stats();
+    let (hits, stored) = (reached.hits.load(Relaxed), reached.stored.load(Relaxed));
+    assert!(hits > ops / 4 && stored > ops / 4, "{hits} hits, {stored} stored of {ops}");
+    assert!(stats.evicted > 1000 && stats.expired > 200 && stats.relocated > 100 && stats.flushed > 0, "{stats:?}");
+    assert!(stats.index_growths > 0 && stats.ghost_hits > 0, "{stats:?}");
+    assert_eq!(stats.pins, 0);
+}
+
+/// Adds to counters from every lane while relocation moves them: no addition is lost or doubled.
+#[test]
+fn no_increment_is_lost_while_counters_move() {
+    let seed = seed();
+    let (store, background) = store(1 << 20, 4 << 10, 3);
+    let stop = AtomicBool::new(false);
+    let (start, rounds) = (Barrier::new(3), 40_000u64);
+    let added: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        let background = scope.spawn(|| drive(background, &stop));
+        let workers: Vec<_> = (0..3u64)
+            .map(|i| {
+                let mut lane = store.lane().expect("lane");
+                let (start, added) = (&start, &added);
+                scope.spawn(move || {
+                    let mut prng = Prng::new(seed ^ i);
+                    start.wait();
+                    for round in 0..rounds {
+                        let mut turn = lane.turn(UnixMillis::now());
+                        let which = prng.below(8);
+                        let name = format!("counter{which}");
+                        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+                        let arith = Arith {
+                            delta: 1 + prng.below(3),
+                            decrement: false,
+                            vivify: Some((0, Expire::Never)),
+                            expire: None,
+                            compare: None,
+                            token: None,
+                            want_token: prng.chance(1, 10),
+                        };
+                        match turn.arith(&key, &arith) {
+                            // The first to come makes it 0; a counter is never evicted, since all read it.
+                            Ok(ArithOutcome::Number { value: 0, .. }) | Err(OpError::Parked) => {}
+                            Ok(ArithOutcome::Number { .. }) => {
+                                added[which as usize].fetch_add(arith.delta, Relaxed);
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                        if prng.chance(1, 3) {
+                            // Churn that makes segments half dead, so that counters are relocated.
+                            let name = format!("churn{}", prng.below(2000));
+                            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+                            let _ = turn.put(&key, &Put::set(&[7; 400]));
+                        }
+                        drop(turn);
+                        if round % 64 == 0 {
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().expect("worker");
+        }
+        stop.store(true, Relaxed);
+        background.join().expect("background");
+    });
+    let mut lane = store.lane().expect("a lane");
+    let turn = lane.turn(UnixMillis::now());
+    for (which, added) in added.iter().enumerate() {
+        let name = format!("counter{which}");
+        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+        match turn.get(&key).map(|item| item.value) {
+            Some(Value::Integer(value)) => assert_eq!(value, added.load(Relaxed), "{name}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert!(store.stats().relocated > 50, "{:?}", store.stats());
+}
+
+/// The classic lost update: every lane reads with a token and stores with it; each success adds one.
+#[test]
+fn compare_and_store_counts_exactly_while_items_move() {
+    let seed = seed();
+    let (store, background) = store(1 << 20, 4 << 10, 3);
+    let stop = AtomicBool::new(false);
+    let successes = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let background = scope.spawn(|| drive(background, &stop));
+        {
+            let mut lane = store.lane().expect("lane");
+            let mut turn = lane.turn(UnixMillis::now());
+            let key = turn.key(Namespace::DEFAULT, b"total");
+            turn.put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
+        }
+        let workers: Vec<_> = (0..2u64)
+            .map(|i| {
+                let mut lane = store.lane().expect("lane");
+                let successes = &successes;
+                scope.spawn(move || {
+                    let mut prng = Prng::new(seed ^ i);
+                    for _ in 0..30_000 {
+                        let mut turn = lane.turn(UnixMillis::now());
+                        let key = turn.key(Namespace::DEFAULT, b"total");
+                        let read = turn.gets(&key).map(|item| {
+                            let item = item.expect("it is read all the time, so never evicted");
+                            let Value::Bytes(text) = item.value else { panic!("text") };
+                            let number: u64 = std::str::from_utf8(text).expect("utf-8").parse().expect("number");
+                            (number, item.token)
+                        });
+                        let Ok((number, token)) = read else { continue };
+                        if prng.chance(1, 4) {
+                            drop(turn);
+                            std::thread::yield_now();
+                            turn = lane.turn(UnixMillis::now());
+                        }
+                        let next = (number + 1).to_string();
+                        let put = Put { compare: Some(token), ..Put::set(next.as_bytes()) };
+                        match turn.put(&key, &put) {
+                            Ok(PutOutcome::Stored { .. }) => {
+                                successes.fetch_add(1, Relaxed);
+                            }
+                            Ok(PutOutcome::Exists) | Err(OpError::Parked) => {}
+                            other => panic!("{other:?}"),
+                        }
+                        let name = format!("churn{}", prng.below(2000));
+                        let churn = turn.key(Namespace::DEFAULT, name.as_bytes());
+                        let _ = turn.put(&churn, &Put::set(&[7; 400]));
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.join().expect("worker");
+        }
+        stop.store(true, Relaxed);
+        background.join().expect("background");
+    });
+    let mut lane = store.lane().expect("a lane");
+    let turn = lane.turn(UnixMillis::now());
+    let key = turn.key(Namespace::DEFAULT, b"total");
+    let Some(Value::Bytes(text)) = turn.get(&key).map(|item| item.value) else { panic!("it is there") };
+    assert_eq!(text, successes.load(Relaxed).to_string().as_bytes());
+    let stats = store.stats();
+    assert!(successes.load(Relaxed) > 1000 && stats.relocated > 50 && stats.evicted > 1000, "{stats:?}");
+}
