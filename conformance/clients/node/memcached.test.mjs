@@ -50,6 +50,8 @@ before(async () => {
 
 after(async () => {
   await server.stop();
+  // The client keeps a timer for each server it has lost, which would keep this process alive.
+  setTimeout(() => process.exit(), 500).unref();
 });
 
 beforeEach(async () => {

@@ -36,10 +36,10 @@ pub enum Format {
 /// Counts the tests in `output`.
 pub fn count(format: Format, output: &str) -> Count {
     match format {
-        Format::Cargo => sum(output.lines().filter(|line| line.starts_with("test result:")).map(|line| Count {
-            passed: number_before(line, "passed"),
-            failed: number_before(line, "failed"),
-        })),
+        Format::Cargo => sum(output
+            .lines()
+            .filter(|line| line.starts_with("test result:"))
+            .map(|line| Count { passed: number_before(line, "passed"), failed: number_before(line, "failed") })),
         Format::Pytest => {
             let line = output.lines().rev().find(|line| line.contains(" in ") && line.contains('s'));
             let line = line.unwrap_or_default();
@@ -56,9 +56,7 @@ pub fn count(format: Format, output: &str) -> Count {
         })),
         Format::Surefire => {
             let line = output.lines().rev().find(|line| line.contains("Tests run:")).unwrap_or_default();
-            let part = |name: &str| {
-                line.find(name).map_or(0, |at| number_after(&line[at..], name).max(0))
-            };
+            let part = |name: &str| line.find(name).map_or(0, |at| number_after(&line[at..], name));
             let failed = part("Failures: ") + part("Errors: ");
             Count { passed: part("Tests run: ").saturating_sub(failed + part("Skipped: ")), failed }
         }
@@ -115,8 +113,7 @@ mod tests {
 
     #[test]
     fn output_without_tests_counts_as_none_executed() {
-        for format in [Format::Cargo, Format::Pytest, Format::Go, Format::Node, Format::Surefire, Format::Memccapable]
-        {
+        for format in [Format::Cargo, Format::Pytest, Format::Go, Format::Node, Format::Surefire, Format::Memccapable] {
             reads(format, "", 0, 0);
             reads(format, "no tests ran in 0.01s\n", 0, 0);
         }

@@ -85,7 +85,10 @@ pub fn all(root: &Path) -> Vec<Runner> {
         suite(
             "pymemcache",
             "python",
-            &["python3 -m venv \"$VENV\"", "\"$VENV\"/bin/pip install -q --disable-pip-version-check -r requirements.txt"],
+            &[
+                "python3 -m venv \"$VENV\"",
+                "\"$VENV\"/bin/pip install -q --disable-pip-version-check -r requirements.txt",
+            ],
             "\"$VENV\"/bin/python -m pytest -q -p no:cacheprovider",
             Format::Pytest,
         ),

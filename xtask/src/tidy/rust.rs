@@ -106,7 +106,8 @@ impl Visitor<'_> {
             self.fault(name.span(), message);
         }
         let text = name.to_string();
-        if text.starts_with("get_") && !text.starts_with("get_mut") && !text.starts_with("get_unchecked") {
+        let is_word = |word: &str| text.starts_with(word);
+        if is_word("get_") && !["get_mut", "get_unchecked", "get_and_"].into_iter().any(is_word) {
             self.fault(name.span(), format!("`{text}`: leave `get_` away"));
         }
     }

@@ -1,0 +1,221 @@
+//! The neutral load: N connections, each with D gets in flight; the next D go out when the last D are answered.
+//!
+//! One thread, epoll, every buffer made at the start. It does the same for every server, and checks of each batch
+//! of replies that it has exactly the length of D hits and ends as a hit ends.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+use rustix::event::epoll;
+
+/// Length of each key in bytes.
+pub const KEY_BYTES: usize = 24;
+/// Length of each value in bytes.
+pub const VALUE_BYTES: usize = 200;
+/// Number of keys that are stored and asked for.
+pub const KEYS: usize = 100_000;
+/// `VALUE <key> 0 200\r\n<value>\r\nEND\r\n`
+pub const REPLY_BYTES: usize = 6 + KEY_BYTES + 8 + VALUE_BYTES + 7;
+
+const REQUEST_BYTES: usize = 4 + KEY_BYTES + 2;
+const READ_BYTES: usize = 256 * 1024;
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+struct Connection {
+    stream: TcpStream,
+    request: Vec<u8>,
+    sent_bytes: usize,
+    received_bytes: usize,
+    /// The last bytes of what was received, to tell a hit from anything else of its length.
+    tail: [u8; 5],
+}
+
+/// Open connections to one server.
+pub struct Generator {
+    poll: rustix::fd::OwnedFd,
+    connections: Vec<Connection>,
+    depth: usize,
+    gets: Vec<u8>,
+    prng: Prng,
+    buffer: Vec<u8>,
+    events: Vec<epoll::Event>,
+}
+
+fn key(index: usize) -> String {
+    format!("key-{index:020}")
+}
+
+/// Stores every key that a [`Generator`] asks for.
+///
+/// # Errors
+/// When the server does not store them all.
+pub fn store_keys(address: SocketAddr) -> Result<(), String> {
+    let store = || -> std::io::Result<usize> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(REPLY_WAIT_MAX))?;
+        let value = "x".repeat(VALUE_BYTES);
+        let mut stored = 0;
+        for first in (0..KEYS).step_by(100) {
+            let batch: String = (first..(first + 100).min(KEYS))
+                .map(|index| format!("set {} 0 0 {VALUE_BYTES}\r\n{value}\r\n", key(index)))
+                .collect();
+            stream.write_all(batch.as_bytes())?;
+            let mut reply = vec![0; 8 * (first + 100).min(KEYS) - 8 * first];
+            stream.read_exact(&mut reply)?;
+            stored += reply.chunks(8).filter(|line| *line == b"STORED\r\n").count();
+        }
+        Ok(stored)
+    };
+    match store() {
+        Ok(KEYS) => Ok(()),
+        Ok(stored) => Err(format!("{stored} of {KEYS} keys were stored")),
+        Err(error) => Err(format!("storing keys: {error}")),
+    }
+}
+
+impl Generator {
+    /// Opens `connections` connections with `depth` requests in flight on each.
+    ///
+    /// # Errors
+    /// When a connection is refused.
+    pub fn connect(address: SocketAddr, connections: usize, depth: usize, seed: u64) -> std::io::Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut open = Vec::with_capacity(connections);
+        for index in 0..connections {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+            let request = Vec::with_capacity(depth * REQUEST_BYTES);
+            open.push(Connection { stream, request, sent_bytes: 0, received_bytes: 0, tail: [0; 5] });
+        }
+        Ok(Self {
+            poll,
+            connections: open,
+            depth,
+            gets: (0..KEYS).flat_map(|index| format!("get {}\r\n", key(index)).into_bytes()).collect(),
+            prng: Prng::new(seed),
+            buffer: vec![0; READ_BYTES],
+            events: Vec::with_capacity(1024),
+        })
+    }
+
+    /// Loads the server for `duration`, waits for the last replies, and returns the number of gets answered.
+    ///
+    /// # Errors
+    /// When a reply has another length than a hit, or does not come.
+    pub fn run(&mut self, duration: Duration) -> Result<u64, String> {
+        let end = Instant::now() + duration;
+        let mut answered = 0;
+        let mut waiting = 0;
+        for index in 0..self.connections.len() {
+            self.begin(index).map_err(|error| error.to_string())?;
+            waiting += 1;
+        }
+        let patience = rustix::event::Timespec { tv_sec: REPLY_WAIT_MAX.as_secs() as i64, tv_nsec: 0 };
+        while waiting > 0 {
+            self.events.clear();
+            let room = rustix::buffer::spare_capacity(&mut self.events);
+            match epoll::wait(&self.poll, room, Some(&patience)) {
+                Ok(0) => return Err(format!("{waiting} batches were not answered in {REPLY_WAIT_MAX:?}")),
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.to_string()),
+            }
+            let more = Instant::now() < end;
+            for event in 0..self.events.len() {
+                let index = self.events[event].data.u64() as usize;
+                if !self.receive(index)? {
+                    continue;
+                }
+                answered += self.depth as u64;
+                match more {
+                    true => self.begin(index).map_err(|error| error.to_string())?,
+                    false => waiting -= 1,
+                }
+            }
+        }
+        Ok(answered)
+    }
+
+    /// Sends the next batch of a connection.
+    fn begin(&mut self, index: usize) -> std::io::Result<()> {
+        let connection = &mut self.connections[index];
+        connection.request.clear();
+        for _ in 0..self.depth {
+            let key = self.prng.below(KEYS as u64) as usize * REQUEST_BYTES;
+            connection.request.extend_from_slice(&self.gets[key..key + REQUEST_BYTES]);
+        }
+        connection.sent_bytes = 0;
+        connection.received_bytes = 0;
+        connection.send()
+    }
+
+    /// Reads what has come; true when the batch is answered whole.
+    fn receive(&mut self, index: usize) -> Result<bool, String> {
+        let expected = self.depth * REPLY_BYTES;
+        let connection = &mut self.connections[index];
+        connection.send().map_err(|error| error.to_string())?;
+        match connection.stream.read(&mut self.buffer) {
+            Ok(0) => return Err("the server closed a connection".into()),
+            Ok(n) => {
+                connection.received_bytes += n;
+                connection.keep_tail(&self.buffer[..n]);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error.to_string()),
+        }
+        let hit = &connection.tail == b"END\r\n";
+        if connection.received_bytes > expected || (hit && connection.received_bytes % REPLY_BYTES != 0) {
+            return Err(format!("{} bytes came where {expected} were due", connection.received_bytes));
+        }
+        Ok(connection.received_bytes == expected && hit)
+    }
+}
+
+impl Connection {
+    fn send(&mut self) -> std::io::Result<()> {
+        while self.sent_bytes < self.request.len() {
+            match self.stream.write(&self.request[self.sent_bytes..]) {
+                Ok(n) => self.sent_bytes += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_tail(&mut self, bytes: &[u8]) {
+        let kept = bytes.len().min(self.tail.len());
+        self.tail.rotate_left(kept);
+        let begin = self.tail.len() - kept;
+        self.tail[begin..].copy_from_slice(&bytes[bytes.len() - kept..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Kind, Options, Server};
+
+    #[test]
+    fn every_get_is_answered_by_memcached() {
+        let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
+        store_keys(server.address).expect("every key is stored");
+        for depth in [1, 16] {
+            let mut generator = Generator::connect(server.address, 10, depth, 1).expect("connections");
+            let answered = generator.run(Duration::from_millis(100)).expect("hits only");
+            assert!(answered >= 10 * depth as u64);
+        }
+        assert_eq!(server.stat("get_misses").expect("it answers"), 0);
+    }
+
+    #[test]
+    fn a_miss_is_not_counted_as_an_answer() {
+        let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
+        let mut generator = Generator::connect(server.address, 1, 1, 1).expect("a connection");
+        assert!(generator.run(Duration::from_millis(10)).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! Bytes an item: fill a server until it first evicts, count what is readable, and look at what it cost.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::server::{Kind, Options, Server};
+
+/// One kind of item.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Key length in bytes.
+    pub key_bytes: usize,
+    /// Value length in bytes.
+    pub value_bytes: usize,
+    /// Seconds to live; 0 for none.
+    pub ttl_s: u32,
+}
+
+/// The shapes of the table.
+pub const SHAPES: [Shape; 7] = [
+    Shape { key_bytes: 16, value_bytes: 64, ttl_s: 0 },
+    Shape { key_bytes: 16, value_bytes: 64, ttl_s: 86_400 },
+    Shape { key_bytes: 24, value_bytes: 200, ttl_s: 0 },
+    Shape { key_bytes: 24, value_bytes: 200, ttl_s: 86_400 },
+    Shape { key_bytes: 24, value_bytes: 150 * 1024, ttl_s: 0 },
+    Shape { key_bytes: 24, value_bytes: 600 * 1024, ttl_s: 0 },
+    Shape { key_bytes: 24, value_bytes: 1_153_434, ttl_s: 0 },
+];
+
+/// What a full server holds.
+#[derive(Clone, Debug)]
+pub struct Fill {
+    /// The shape.
+    pub shape: Shape,
+    /// Its memory limit in bytes.
+    pub memory_bytes: u64,
+    /// Items that could be read when the first eviction had been seen.
+    pub items: u64,
+    /// Resident memory then, in bytes.
+    pub rss_bytes: u64,
+    /// Resident memory of the empty server, in bytes.
+    pub rss_empty_bytes: u64,
+    /// The server's own accounting at that time, if it has an admin port.
+    pub stats: Option<serde_json::Value>,
+}
+
+impl Fill {
+    /// Bytes of the memory limit for each item, beyond key and value.
+    pub fn overhead_of_limit(&self) -> f64 {
+        self.memory_bytes as f64 / self.items as f64 - self.payload()
+    }
+
+    /// Bytes of resident memory for each item, beyond key and value.
+    pub fn overhead_of_rss(&self) -> f64 {
+        self.rss_bytes as f64 / self.items as f64 - self.payload()
+    }
+
+    fn payload(&self) -> f64 {
+        (self.shape.key_bytes + self.shape.value_bytes) as f64
+    }
+}
+
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Fills a fresh server of `memory_mib` with items of one shape.
+///
+/// # Errors
+/// When the server does not start, or answers anything but `STORED`.
+pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
+    let options = Options { item_bytes_max: 2 * 1024 * 1024, ..Options::memory(memory_mib) };
+    let server = Server::start(kind, &options)?;
+    let rss_empty_bytes = server.rss_bytes();
+    let mut client = Client::connect(&server)?;
+    let memory_bytes = memory_mib * 1024 * 1024;
+    let in_memory = memory_bytes / (shape.key_bytes + shape.value_bytes) as u64;
+    let between_looks = (in_memory / 500).max(1);
+    let mut stored = 0;
+    while server.stat("evictions")? == 0 {
+        if stored > 2 * in_memory {
+            return Err(format!("{}: {stored} items were stored without an eviction", kind.name()));
+        }
+        client.store(shape, stored, between_looks)?;
+        stored += between_looks;
+    }
+    let rss_bytes = server.rss_bytes();
+    let stats = server.admin_page("/stats.json").ok().and_then(|text| serde_json::from_str(&text).ok());
+    let items = client.count_readable(shape, stored)?;
+    Ok(Fill { shape, memory_bytes, items, rss_bytes, rss_empty_bytes, stats })
+}
+
+struct Client {
+    reader: BufReader<TcpStream>,
+    batch: Vec<u8>,
+}
+
+impl Client {
+    fn connect(server: &Server) -> Result<Self, String> {
+        let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(REPLY_WAIT_MAX)).map_err(|error| error.to_string())?;
+        Ok(Self { reader: BufReader::new(stream), batch: Vec::new() })
+    }
+
+    /// Stores items `first` to `first + count`.
+    fn store(&mut self, shape: Shape, first: u64, count: u64) -> Result<(), String> {
+        let value = vec![b'x'; shape.value_bytes];
+        let mut sent = 0;
+        while sent < count {
+            self.batch.clear();
+            let begin = sent;
+            while sent < count && (sent == begin || self.batch.len() < BATCH_BYTES_MAX) {
+                let key = key(shape, first + sent);
+                let head = format!("set {key} 0 {} {}\r\n", shape.ttl_s, shape.value_bytes);
+                self.batch.extend_from_slice(head.as_bytes());
+                self.batch.extend_from_slice(&value);
+                self.batch.extend_from_slice(b"\r\n");
+                sent += 1;
+            }
+            self.send()?;
+            for _ in begin..sent {
+                let line = self.line()?;
+                if line != "STORED" {
+                    return Err(format!("a set was answered with '{line}'"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the first `count` items are there; values are not transferred.
+    fn count_readable(&mut self, shape: Shape, count: u64) -> Result<u64, String> {
+        let mut readable = 0;
+        for first in (0..count).step_by(500) {
+            let end = (first + 500).min(count);
+            self.batch.clear();
+            for index in first..end {
+                self.batch.extend_from_slice(format!("mg {} s\r\n", key(shape, index)).as_bytes());
+            }
+            self.send()?;
+            for _ in first..end {
+                let line = self.line()?;
+                match line.as_str() {
+                    "EN" => {}
+                    hit if hit == format!("HD s{}", shape.value_bytes) => readable += 1,
+                    other => return Err(format!("a meta get was answered with '{other}'")),
+                }
+            }
+        }
+        Ok(readable)
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        self.reader.get_mut().write_all(&self.batch).map_err(|error| error.to_string())
+    }
+
+    fn line(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).map_err(|error| error.to_string())?;
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+fn key(shape: Shape, index: u64) -> String {
+    format!("{index:0width$}", width = shape.key_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_memcached_holds_less_than_its_limit_and_what_is_counted_is_there() {
+        let fill = fill(Kind::Memcached, SHAPES[2], 8).expect("memcached is installed");
+        assert!(fill.items > 1000 && fill.items * 224 < fill.memory_bytes, "{} items", fill.items);
+        assert!(fill.overhead_of_limit() > 0.0 && fill.rss_bytes > fill.rss_empty_bytes);
+    }
+
+    #[test]
+    fn keys_have_the_length_that_the_shape_says() {
+        assert!(SHAPES.iter().all(|shape| key(*shape, 123).len() == shape.key_bytes));
+    }
+}

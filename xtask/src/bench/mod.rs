@@ -1,0 +1,120 @@
+//! The first figures: CPU a get beside a null server, and bytes an item; printed as Markdown tables.
+//!
+//! CPU time is what a request costs whatever else the machine does; wall-clock rates stand beside it. Each round
+//! takes the servers in turn, and R is a ratio inside one round: the null server's CPU / the server's CPU.
+
+mod generator;
+mod memory;
+mod rounds;
+
+use std::time::Duration;
+
+use crate::host;
+use crate::server::Kind;
+use rounds::{Outcome, Plan, median_min_max};
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Fewer and shorter rounds, less memory: to see that all works, not for quoting.
+    pub quick: bool,
+    /// Servers, null among them.
+    pub kinds: Vec<Kind>,
+    /// Measure CPU a get.
+    pub rates: bool,
+    /// Measure bytes an item.
+    pub memory: bool,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When a server does not start or gives a wrong reply.
+pub fn run(options: &Options) -> Result<bool, String> {
+    println!("{}\n", host::facts());
+    if options.rates {
+        let plan = match options.quick {
+            true => Plan { rounds: 3, turn: Duration::from_millis(500) },
+            false => Plan { rounds: 7, turn: Duration::from_secs(2) },
+        };
+        print_rates(&rounds::run(&options.kinds, plan)?, plan);
+    }
+    if options.memory {
+        print_memory(&options.kinds, if options.quick { 64 } else { 512 })?;
+    }
+    Ok(true)
+}
+
+fn print_rates(outcomes: &[Outcome], plan: Plan) {
+    println!(
+        "Gets of {} keys, {} B key, {} B value; server on CPU 0, generator on CPU 1; {} rounds of {:?} a server.\n",
+        generator::KEYS,
+        generator::KEY_BYTES,
+        generator::VALUE_BYTES,
+        plan.rounds,
+        plan.turn
+    );
+    println!(
+        "| connections | depth | server | CPU-ns a get, median (min-max) | R, median (min-max) | gets/s | rounds |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for outcome in outcomes {
+        for (index, (kind, cpu_ns)) in outcome.cpu_ns.iter().enumerate() {
+            let (cpu, low, high) = median_min_max(cpu_ns);
+            let rate = median_min_max(&outcome.rates[index].1).0;
+            let ratio = outcome.ratios.iter().find(|(of, _)| of == kind).map_or("1".to_owned(), |(_, ratios)| {
+                let (ratio, low, high) = median_min_max(ratios);
+                format!("{ratio:.3} ({low:.3}-{high:.3})")
+            });
+            let rounds = match (outcome.noisy, outcome.dropped) {
+                (true, _) => format!("{}, noisy", cpu_ns.len()),
+                (false, 0) => cpu_ns.len().to_string(),
+                (false, dropped) => format!("{}, {dropped} dropped", cpu_ns.len()),
+            };
+            println!(
+                "| {} | {} | {} | {cpu:.0} ({low:.0}-{high:.0}) | {ratio} | {rate:.0} | {rounds} |",
+                outcome.load.connections,
+                outcome.load.depth,
+                kind.name()
+            );
+        }
+    }
+    println!();
+}
+
+fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<(), String> {
+    println!("Filled to the first eviction under {memory_mib} MiB.\n");
+    println!(
+        "| key + value, bytes | TTL | server | items | limit/items - payload | RSS/items - payload | RSS, MiB (empty) |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    let mut accounts = Vec::new();
+    for shape in memory::SHAPES {
+        for kind in kinds.iter().filter(|kind| **kind != Kind::Null) {
+            let fill = memory::fill(*kind, shape, memory_mib)?;
+            println!(
+                "| {} + {} | {} | {} | {} | {:.1} | {:.1} | {:.0} ({:.0}) |",
+                shape.key_bytes,
+                shape.value_bytes,
+                if shape.ttl_s > 0 { "1 day" } else { "none" },
+                kind.name(),
+                fill.items,
+                fill.overhead_of_limit(),
+                fill.overhead_of_rss(),
+                mib(fill.rss_bytes),
+                mib(fill.rss_empty_bytes)
+            );
+            accounts.extend(fill.stats.map(|stats| (shape, fill.items, stats)));
+        }
+    }
+    println!();
+    for (shape, items, stats) in accounts {
+        let store = stats.get("store").unwrap_or(&stats);
+        println!("gannet at {} + {} B, {items} items: {store}", shape.key_bytes, shape.value_bytes);
+    }
+    Ok(())
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0 / 1024.0
+}

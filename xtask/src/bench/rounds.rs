@@ -1,0 +1,183 @@
+//! Rounds in turn: null, Gannet, memcached, null, Gannet, memcached ... so that the machine's moods hit all alike.
+
+use std::time::{Duration, Instant};
+
+use super::generator::{Generator, REPLY_BYTES, store_keys};
+use crate::host;
+use crate::server::{Kind, Options, Server, pin};
+
+/// One shape of load.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Open connections.
+    pub connections: usize,
+    /// Requests in flight on each.
+    pub depth: usize,
+}
+
+/// The loads of the table.
+pub const LOADS: [Load; 4] = [
+    Load { connections: 50, depth: 1 },
+    Load { connections: 50, depth: 16 },
+    Load { connections: 50, depth: 100 },
+    Load { connections: 1000, depth: 1 },
+];
+
+/// How long, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Rounds that have to be clean.
+    pub rounds: usize,
+    /// Length of a server's turn in a round.
+    pub turn: Duration,
+}
+
+/// Rounds above `rounds` that are tried when some are not clean.
+const EXTRA_ROUNDS_MAX: usize = 14;
+const WARM_UP: Duration = Duration::from_millis(300);
+const STEAL_MAX: f64 = 0.01;
+const OTHERS_MAX: f64 = 0.05;
+
+const SERVER_CPU: usize = 0;
+const GENERATOR_CPU: usize = 1;
+
+/// One server's turn.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    cpu_ns_per_get: f64,
+    gets_per_second: f64,
+    clean: bool,
+}
+
+/// What came of one load: for each server the CPU of every round, and R of every round.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The load.
+    pub load: Load,
+    /// For each server, in the order of the servers: CPU-ns a get, by round.
+    pub cpu_ns: Vec<(Kind, Vec<f64>)>,
+    /// For each server: gets a second, by round.
+    pub rates: Vec<(Kind, Vec<f64>)>,
+    /// For each server but null: null's CPU / its CPU, by round.
+    pub ratios: Vec<(Kind, Vec<f64>)>,
+    /// Rounds that were left out because the machine was busy with something else.
+    pub dropped: usize,
+    /// So few rounds were clean that all are shown.
+    pub noisy: bool,
+}
+
+/// Starts the servers and runs every load on them in turn.
+///
+/// # Errors
+/// When a server does not start or gives a wrong reply.
+pub fn run(kinds: &[Kind], plan: Plan) -> Result<Vec<Outcome>, String> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return Err("two CPUs are needed: one for the server, one for the generator".into());
+    }
+    let options = Options { cpu: Some(SERVER_CPU), null_reply_bytes: REPLY_BYTES, ..Options::memory(512) };
+    let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
+    for server in servers.iter().filter(|server| server.kind != Kind::Null) {
+        store_keys(server.address)?;
+    }
+    pin(Some(GENERATOR_CPU))?;
+    let outcomes = LOADS.iter().map(|load| run_load(&servers, *load, plan)).collect();
+    pin(None)?;
+    outcomes
+}
+
+fn run_load(servers: &[Server], load: Load, plan: Plan) -> Result<Outcome, String> {
+    eprintln!("bench: {} connections, depth {}", load.connections, load.depth);
+    let mut clean: Vec<Vec<Turn>> = Vec::new();
+    let mut others: Vec<Vec<Turn>> = Vec::new();
+    for round in 0..plan.rounds + EXTRA_ROUNDS_MAX {
+        if clean.len() == plan.rounds {
+            break;
+        }
+        let turns = servers.iter().map(|server| turn(server, load, plan.turn, round as u64));
+        let turns: Vec<Turn> = turns.collect::<Result<_, _>>()?;
+        match turns.iter().all(|turn| turn.clean) {
+            true => clean.push(turns),
+            false => others.push(turns),
+        }
+    }
+    let noisy = clean.len() < plan.rounds;
+    let dropped = if noisy { 0 } else { others.len() };
+    if noisy {
+        clean.append(&mut others);
+    }
+    Ok(outcome(servers.iter().map(|server| server.kind).collect(), load, &clean, dropped, noisy))
+}
+
+fn outcome(kinds: Vec<Kind>, load: Load, rounds: &[Vec<Turn>], dropped: usize, noisy: bool) -> Outcome {
+    let column = |index: usize, pick: fn(&Turn) -> f64| rounds.iter().map(|round| pick(&round[index])).collect();
+    let null = kinds.iter().position(|kind| *kind == Kind::Null);
+    let each = || kinds.iter().copied().enumerate();
+    Outcome {
+        load,
+        cpu_ns: each().map(|(index, kind)| (kind, column(index, |turn| turn.cpu_ns_per_get))).collect(),
+        rates: each().map(|(index, kind)| (kind, column(index, |turn| turn.gets_per_second))).collect(),
+        ratios: each()
+            .filter(|(index, _)| null.is_some() && null != Some(*index))
+            .map(|(index, kind)| {
+                let null = null.expect("filtered above");
+                let ratio = |round: &Vec<Turn>| round[null].cpu_ns_per_get / round[index].cpu_ns_per_get;
+                (kind, rounds.iter().map(ratio).collect())
+            })
+            .collect(),
+        dropped,
+        noisy,
+    }
+}
+
+fn turn(server: &Server, load: Load, length: Duration, seed: u64) -> Result<Turn, String> {
+    let describe = |error: String| format!("{}: {error}", server.kind.name());
+    let mut generator = Generator::connect(server.address, load.connections, load.depth, seed)
+        .map_err(|error| describe(error.to_string()))?;
+    generator.run(WARM_UP.min(length)).map_err(describe)?;
+    let (machine, own, cpu) = (host::ticks(), host::cpu_ns(std::process::id()), server.cpu_ns());
+    let started = Instant::now();
+    let gets = generator.run(length).map_err(describe)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let cpu_ns = server.cpu_ns() - cpu;
+    let own_ns = host::cpu_ns(std::process::id()) - own;
+    let after = host::ticks();
+    let total = (after.total - machine.total).max(1) as f64;
+    let busy_ns = (after.busy - machine.busy) * host::TICK_NS;
+    let others = busy_ns.saturating_sub(cpu_ns + own_ns) as f64 / (total * host::TICK_NS as f64);
+    let steal = (after.steal - machine.steal) as f64 / total;
+    Ok(Turn {
+        cpu_ns_per_get: cpu_ns as f64 / gets as f64,
+        gets_per_second: gets as f64 / seconds,
+        clean: steal <= STEAL_MAX && others <= OTHERS_MAX,
+    })
+}
+
+/// The middle of `values` after sorting, with the lowest and the highest.
+pub fn median_min_max(values: &[f64]) -> (f64, f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => (f64::NAN, f64::NAN, f64::NAN),
+        n if n % 2 == 1 => (sorted[n / 2], sorted[0], sorted[n - 1]),
+        n => ((sorted[n / 2 - 1] + sorted[n / 2]) / 2.0, sorted[0], sorted[n - 1]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_taken_round_by_round_and_not_of_medians() {
+        let turn = |cpu_ns_per_get| Turn { cpu_ns_per_get, gets_per_second: 1.0, clean: true };
+        let rounds = [vec![turn(10.0), turn(20.0)], vec![turn(30.0), turn(40.0)], vec![turn(50.0), turn(50.0)]];
+        let outcome = outcome(vec![Kind::Null, Kind::Gannet], LOADS[0], &rounds, 0, false);
+        assert_eq!(outcome.ratios, vec![(Kind::Gannet, vec![0.5, 0.75, 1.0])]);
+    }
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median_min_max(&[3.0, 1.0, 2.0]), (2.0, 1.0, 3.0));
+        assert_eq!(median_min_max(&[4.0, 1.0, 2.0, 3.0]), (2.5, 1.0, 4.0));
+    }
+}

@@ -1,0 +1,154 @@
+//! A server that does nothing but move bytes: the limit that every other server is measured against.
+//!
+//! It reads, finds line ends, and answers each line with the same fixed bytes: one `recv` and one `send` a
+//! readiness event, one thread, epoll. Nothing is parsed, hashed or looked up.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+use rustix::event::epoll;
+
+const READ_BYTES: usize = 64 * 1024;
+/// Replies that lie ready behind each other; a longer batch takes several sends.
+const REPLIES_READY: usize = 4096;
+const CONNECTIONS_MAX: usize = 4096;
+const LISTENER: u64 = u64::MAX;
+
+struct Connection {
+    stream: TcpStream,
+    /// Reply bytes not yet sent.
+    owed_bytes: usize,
+    waits_for_room: bool,
+}
+
+/// The reply to a get of a 24-byte key with a value that makes it `bytes` long.
+pub fn fixed_reply(bytes: usize) -> Vec<u8> {
+    let head = "VALUE key-00000000000000000000 0 200\r\n";
+    let tail = "\r\nEND\r\n";
+    let value = bytes.saturating_sub(head.len() + tail.len());
+    let mut reply = head.as_bytes().to_vec();
+    reply.resize(head.len() + value, b'x');
+    reply.extend_from_slice(tail.as_bytes());
+    reply
+}
+
+/// Serves until the process is ended.
+///
+/// # Errors
+/// When the port cannot be had or epoll fails.
+pub fn serve(port: u16, reply_bytes: usize) -> std::io::Result<bool> {
+    let listener = TcpListener::bind(("127.0.0.1", port))?;
+    listener.set_nonblocking(true)?;
+    let reply = fixed_reply(reply_bytes);
+    let replies = reply.repeat(REPLIES_READY);
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+    let mut connections: Vec<Option<Connection>> = Vec::with_capacity(CONNECTIONS_MAX);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut events = Vec::with_capacity(1024);
+    loop {
+        events.clear();
+        match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            if event.data.u64() == LISTENER {
+                accept(&listener, &poll, &mut connections)?;
+                continue;
+            }
+            let index = event.data.u64() as usize;
+            let Some(connection) = connections[index].as_mut() else { continue };
+            match turn(connection, &mut buffer, &replies, reply.len()) {
+                Ok(()) => watch(&poll, connection, index)?,
+                Err(_) => connections[index] = None,
+            }
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option<Connection>>) -> std::io::Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let index = connections.iter().position(Option::is_none).unwrap_or(connections.len());
+        epoll::add(poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+        let connection = Some(Connection { stream, owed_bytes: 0, waits_for_room: false });
+        match connections.get_mut(index) {
+            Some(place) => *place = connection,
+            None => connections.push(connection),
+        }
+    }
+}
+
+/// One read and one send. An error means that the connection is over.
+fn turn(connection: &mut Connection, buffer: &mut [u8], replies: &[u8], reply_bytes: usize) -> std::io::Result<()> {
+    if connection.owed_bytes == 0 {
+        match connection.stream.read(buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => connection.owed_bytes += memchr::memchr_iter(b'\n', &buffer[..n]).count() * reply_bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    while connection.owed_bytes > 0 {
+        // A send that begins inside a reply ends at a reply's end, so the bytes line up.
+        let begin = (reply_bytes - connection.owed_bytes % reply_bytes) % reply_bytes;
+        let end = replies.len().min(begin + connection.owed_bytes);
+        match connection.stream.write(&replies[begin..end]) {
+            Ok(n) => connection.owed_bytes -= n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn watch(poll: &impl AsFd, connection: &mut Connection, index: usize) -> std::io::Result<()> {
+    let waits = connection.owed_bytes > 0;
+    if waits != connection.waits_for_room {
+        connection.waits_for_room = waits;
+        let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        epoll::modify(poll, &connection.stream, epoll::EventData::new_u64(index as u64), flags)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_has_the_length_of_a_hit() {
+        let reply = fixed_reply(245);
+        assert_eq!(reply.len(), 245);
+        assert!(reply.ends_with(b"\r\nEND\r\n"));
+        assert_eq!(memchr::memchr_iter(b'x', &reply).count(), 200);
+    }
+
+    #[test]
+    fn a_long_batch_gets_one_reply_a_line() {
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
+        std::thread::spawn(move || serve(probe.port(), 245));
+        let mut stream = (0..100)
+            .find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                TcpStream::connect(probe).ok()
+            })
+            .expect("the null server listens");
+        let batch = b"get key-00000000000000000000\r\n".repeat(10_000);
+        let mut writer = stream.try_clone().expect("a second handle");
+        let writing = std::thread::spawn(move || writer.write_all(&batch));
+        let mut reply = vec![0; 245 * 10_000];
+        stream.read_exact(&mut reply).expect("every reply comes");
+        writing.join().expect("no panic").expect("all was written");
+        assert!(reply.chunks(245).all(|one| one == fixed_reply(245)));
+    }
+}

@@ -1,0 +1,254 @@
+//! Servers as child processes: null, Gannet and Debian's memcached, started alike and ended by their process ids.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::host;
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// This program's own null server.
+    Null,
+    /// The server of this repository, release build.
+    Gannet,
+    /// `memcached` from the path.
+    Memcached,
+}
+
+impl Kind {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Gannet => "gannet",
+            Self::Memcached => "memcached",
+        }
+    }
+}
+
+/// How a server is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Its memory limit, in MiB.
+    pub memory_mib: u64,
+    /// Largest item, in bytes.
+    pub item_bytes_max: u64,
+    /// The CPU that it may use; any if absent.
+    pub cpu: Option<usize>,
+    /// Length of the null server's reply to a get, in bytes.
+    pub null_reply_bytes: usize,
+}
+
+impl Options {
+    /// A server with this limit and memcached's default item size, on any CPU.
+    pub fn memory(memory_mib: u64) -> Self {
+        Self { memory_mib, item_bytes_max: 1024 * 1024, cpu: None, null_reply_bytes: 245 }
+    }
+}
+
+/// A running server. Dropping it ends it.
+#[derive(Debug)]
+pub struct Server {
+    /// Which one.
+    pub kind: Kind,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its admin port; Gannet only.
+    pub admin: Option<SocketAddr>,
+    child: Child,
+}
+
+const START_MAX: Duration = Duration::from_secs(20);
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// Restricts the calling thread, and what it starts from now on, to one CPU, or to all of them.
+pub fn pin(cpu: Option<usize>) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    match cpu {
+        Some(cpu) => set.set(cpu),
+        None => (0..CpuSet::MAX_CPU).for_each(|cpu| set.set(cpu)),
+    }
+    sched_setaffinity(None, &set).map_err(|error| format!("cannot run on CPU {cpu:?}: {error}"))
+}
+
+fn free_address() -> Result<SocketAddr, String> {
+    let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
+    probe.local_addr().map_err(|error| error.to_string())
+}
+
+/// The release build of this repository's server: `GANNET_BIN`, or beside this program's own folder.
+fn gannet_binary() -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os("GANNET_BIN") {
+        return Ok(path.into());
+    }
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = own.parent().and_then(|profile| profile.parent()).unwrap_or(&own);
+    let path = target.join("release/gannet");
+    match path.exists() {
+        true => Ok(path),
+        false => Err(format!("{} is not built; run `cargo build --release --bin gannet`", path.display())),
+    }
+}
+
+impl Server {
+    /// Starts a server and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// Why it did not start, in a sentence.
+    pub fn start(kind: Kind, options: &Options) -> Result<Self, String> {
+        let address = free_address()?;
+        let admin = if kind == Kind::Gannet { Some(free_address()?) } else { None };
+        let mut command = command(kind, options, address, admin)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        if options.cpu.is_some() {
+            pin(options.cpu)?;
+        }
+        let child = command.spawn().map_err(|error| format!("{}: {error}", kind.name()));
+        if options.cpu.is_some() {
+            pin(None)?;
+        }
+        let mut server = Self { kind, address, admin, child: child? };
+        server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    fn wait_until_it_listens(&mut self) -> Result<(), String> {
+        let started = Instant::now();
+        loop {
+            if TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("{} ended at its start: {status}", self.kind.name()));
+            }
+            if started.elapsed() > START_MAX {
+                return Err(format!("{} does not listen on {}", self.kind.name(), self.address));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Nanoseconds of CPU that all its threads have used.
+    pub fn cpu_ns(&self) -> u64 {
+        host::cpu_ns(self.pid())
+    }
+
+    /// Its resident memory in bytes.
+    pub fn rss_bytes(&self) -> u64 {
+        host::rss_bytes(self.pid())
+    }
+
+    /// The body of a page of the admin port.
+    ///
+    /// # Errors
+    /// When there is no admin port or it does not answer.
+    pub fn admin_page(&self, path: &str) -> Result<String, String> {
+        let admin = self.admin.ok_or("this server has no admin port")?;
+        let fetch = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(admin)?;
+            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply)?;
+            Ok(reply)
+        };
+        let reply = fetch().map_err(|error| format!("{path}: {error}"))?;
+        let (head, body) = reply.split_once("\r\n\r\n").ok_or_else(|| format!("{path}: no HTTP reply"))?;
+        match head.starts_with("HTTP/1.1 200") {
+            true => Ok(body.to_owned()),
+            false => Err(format!("{path}: {}", head.lines().next().unwrap_or_default())),
+        }
+    }
+
+    /// One counter of the memcached protocol's `stats`; 0 if the server does not have it.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn stat(&self, name: &str) -> Result<u64, String> {
+        let fetch = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.write_all(b"stats\r\nquit\r\n")?;
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply)?;
+            Ok(reply)
+        };
+        let reply = fetch().map_err(|error| format!("{}: stats: {error}", self.kind.name()))?;
+        let value = reply.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
+    }
+}
+
+fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<SocketAddr>) -> Result<Command, String> {
+    let port = address.port().to_string();
+    Ok(match kind {
+        Kind::Null => {
+            let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+            command.args(["null-server", "--port", &port]);
+            command.args(["--reply-bytes", &options.null_reply_bytes.to_string()]);
+            command
+        }
+        Kind::Gannet => {
+            let mut command = Command::new(gannet_binary()?);
+            command.args(["serve", "--workers", "1", "--maxconns", "4096", "--log", "warn"]);
+            command.args(["--memcached", &address.to_string(), "--memory", &format!("{}MiB", options.memory_mib)]);
+            command.args(["--item-max", &format!("{}KiB", options.item_bytes_max / 1024)]);
+            command.args(admin.iter().flat_map(|admin| ["--admin".to_owned(), admin.to_string()]));
+            command
+        }
+        Kind::Memcached => {
+            let mut command = Command::new("memcached");
+            command.args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-c", "4096", "-p", &port]);
+            command.args(["-m", &options.memory_mib.to_string(), "-I", &options.item_bytes_max.to_string()]);
+            if rustix::process::geteuid().is_root() {
+                command.args(["-u", "root"]);
+            }
+            command
+        }
+    })
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // The process may have ended by itself; it stays a zombie with this id until `wait`.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let asked = Instant::now();
+        while asked.elapsed() < STOP_MAX {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_dropped_is_gone() {
+        let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
+        assert_eq!(server.stat("limit_maxbytes").expect("it answers"), 64 * 1024 * 1024);
+        let address = server.address;
+        drop(server);
+        assert!(TcpStream::connect(address).is_err());
+    }
+}
