@@ -1,10 +1,11 @@
 //! `gannet serve`: settings, then the server, then signals until it ends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
 use io::listen::ListenAddr;
 use io::signal::{Signal, Signals};
+use server::admin::{Bound, RunningSettings};
 use server::config::host::{Host, raise_files_limit};
 use server::config::table::Reload;
 use server::config::{Fault, Origin, Plan, live, plan::plan, remedy};
@@ -27,11 +28,17 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let signals = Signals::take_over().map_err(|error| failed([format!("signals can not be had ({error})")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("{} open files can not be had ({error}); raise `ulimit -n`", plan.files)]))?;
+    let admin =
+        plan.server.admin.map(|addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)])));
+    let admin = admin.transpose()?;
     let running = Server::start(plan.server.clone()).map_err(|error| failed([remedy::start_error(&error)]))?;
     live::apply(&plan.resolved, running.shared());
-    announce(&plan, &running);
+    announce(&plan, &running, admin.as_ref());
+    let settings: RunningSettings = Arc::new(Mutex::new((plan.resolved, origins)));
+    let admin = admin.map(|bound| bound.start(Arc::clone(running.shared()), Arc::clone(&settings)));
+    let _admin = admin.transpose().map_err(|error| failed([format!("the admin port can not be started ({error})")]))?;
     let handle = signals.handle();
-    let reloader = Reloader { matches: matches.clone(), plan, log, shared: Arc::clone(running.shared()) };
+    let reloader = Reloader { matches: matches.clone(), settings, log, shared: Arc::clone(running.shared()) };
     let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
     let listener = listener.map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
     running.join();
@@ -56,7 +63,7 @@ fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
 }
 
 /// Says where it listens, what it took, and how to try it.
-fn announce(plan: &Plan, running: &Running) {
+fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
     for note in &plan.notes {
         tracing::warn!("{note}");
     }
@@ -71,6 +78,9 @@ fn announce(plan: &Plan, running: &Running) {
     );
     for addr in running.addrs() {
         tracing::info!("memcached clients connect to {addr}; try: {}", trial(addr));
+    }
+    if let Some(admin) = admin {
+        tracing::info!("metrics are at http://{0}/metrics; http://{0}/ lists every page", admin.addr());
     }
 }
 
@@ -89,13 +99,13 @@ fn trial(addr: &ListenAddr) -> String {
 /// What a signal acts on.
 struct Reloader {
     matches: ArgMatches,
-    plan: Plan,
+    settings: RunningSettings,
     log: Log,
     shared: Arc<Shared>,
 }
 
 impl Reloader {
-    fn run(mut self, mut signals: Signals) {
+    fn run(self, mut signals: Signals) {
         while let Some(signal) = signals.wait() {
             match signal {
                 Signal::Stop => {
@@ -108,11 +118,11 @@ impl Reloader {
     }
 
     /// Reads the settings again. A fault changes nothing.
-    fn reload(&mut self) {
-        let wanted =
-            args::settings(&self.matches).and_then(|(settings, origins)| plan(&settings, &origins, &Host::probe()));
-        let wanted = match wanted {
-            Ok(plan) => plan.resolved,
+    fn reload(&self) {
+        let wanted = args::settings(&self.matches)
+            .and_then(|(settings, origins)| Ok((plan(&settings, &origins, &Host::probe())?.resolved, origins)));
+        let (wanted, origins) = match wanted {
+            Ok(wanted) => wanted,
             Err(faults) => {
                 for fault in faults {
                     tracing::error!("reload: {fault}");
@@ -121,16 +131,17 @@ impl Reloader {
                 return;
             }
         };
-        for change in live::changes(&self.plan.resolved, &wanted) {
+        let mut running = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        for change in live::changes(&running.0, &wanted) {
             let (before, after) = (change.before, change.after);
             match change.reload {
                 Reload::Live => tracing::info!("{} was {before} and is {after}", change.path),
                 Reload::Restart => tracing::warn!("{} stays {before}; {after} needs a restart", change.path),
             }
         }
-        self.plan.resolved = live::merged(&self.plan.resolved, &wanted);
-        self.log.set_level(self.plan.resolved.log_level);
-        live::apply(&self.plan.resolved, &self.shared);
+        live::take(&mut running, &wanted, &origins);
+        self.log.set_level(running.0.log_level);
+        live::apply(&running.0, &self.shared);
         tracing::info!("reloaded");
     }
 }

@@ -12,6 +12,7 @@
 //! queue and buffer has a maximum, and what exceeds it is an answer with a name or waits unread in the kernel.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod background;
 pub mod buffers;
 pub mod clock;

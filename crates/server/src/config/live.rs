@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::file::Origins;
 use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
 use crate::shared::Shared;
@@ -28,15 +29,17 @@ pub fn changes(running: &Settings, wanted: &Settings) -> Vec<Change> {
     SETTINGS.iter().filter_map(change).collect()
 }
 
-/// `running` with the settings of `wanted` that a running server takes.
-pub fn merged(running: &Settings, wanted: &Settings) -> Settings {
-    let mut merged = running.clone();
+/// Makes those settings of `wanted` that a running server takes, and where they came from, the running ones.
+pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Origins) {
     for setting in SETTINGS.iter().filter(|setting| setting.reload == Reload::Live) {
         let entries = setting.view(wanted, |value| value.entries());
         let texts: Vec<&str> = entries.iter().map(String::as_str).collect();
-        setting.set(&mut merged, &texts).expect("a value that was read once is read again");
+        setting.set(&mut running.0, &texts).expect("a value that was read once is read again");
+        match origins.get(setting.path) {
+            Some(origin) => running.1.insert(setting.path, origin.clone()),
+            None => running.1.remove(setting.path),
+        };
     }
-    merged
 }
 
 /// Hands the live settings to the threads of a running server. The log level is the log's own.
@@ -55,6 +58,7 @@ pub fn apply(settings: &Settings, shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Origin;
     use crate::config::table::setting;
 
     #[test]
@@ -67,9 +71,11 @@ mod tests {
         let found = changes(&running, &wanted);
         let live: Vec<_> = found.iter().map(|change| (change.path, change.reload == Reload::Live)).collect();
         assert_eq!(live, [("store.memory", false), ("limits.maxconns", true), ("log.level", true)]);
-        let merged = merged(&running, &wanted);
-        assert_eq!(merged.log_level, wanted.log_level);
-        assert_eq!((merged.maxconns, merged.memory), (wanted.maxconns, running.memory));
-        assert!(changes(&merged, &merged).is_empty());
+        let origins = Origins::from([("log.level", Origin::Flag("log")), ("store.memory", Origin::Flag("memory"))]);
+        let mut taken = (running.clone(), Origins::from([("limits.maxconns", Origin::Flag("maxconns"))]));
+        take(&mut taken, &wanted, &origins);
+        assert_eq!((taken.0.log_level, taken.0.maxconns), (wanted.log_level, wanted.maxconns));
+        assert_eq!(taken.0.memory, running.memory);
+        assert_eq!(taken.1, Origins::from([("log.level", Origin::Flag("log"))]));
     }
 }

@@ -1,0 +1,354 @@
+//! Everything that the server counts, as a list that both `/metrics` and `/stats.json` are written from.
+//!
+//! Names end in their unit (`_bytes`, `_seconds`, `_ratio`), or in `_total` for what only rises. A label takes its values
+//! from a closed set: states, reasons, worker numbers.
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use base::clock::UnixMillis;
+use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
+
+use crate::command::counters::CommandTotals;
+use crate::counters::{Counter, WorkerCounters};
+use crate::shared::Shared;
+
+/// How a figure moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only rises.
+    Counter,
+    /// It rises and falls.
+    Gauge,
+    /// Counts by upper end, their sum and their number.
+    Histogram,
+}
+
+impl Kind {
+    /// Its name in the Prometheus format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Things or bytes.
+    Count(u64),
+    /// Seconds or a share.
+    Real(f64),
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Real(real) => write!(f, "{real}"),
+        }
+    }
+}
+
+/// One value of a figure.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// What a histogram's sample appends to the name.
+    pub suffix: &'static str,
+    /// The label's value, if the figure has a label.
+    pub label: Option<String>,
+    /// The value.
+    pub number: Number,
+}
+
+/// A figure with its values.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Its name, unit last.
+    pub name: &'static str,
+    /// How it moves.
+    pub kind: Kind,
+    /// A sentence.
+    pub help: &'static str,
+    /// The label's name, if it has one.
+    pub label: Option<&'static str>,
+    /// Its values.
+    pub samples: Vec<Sample>,
+}
+
+/// The list as it grows.
+struct List(Vec<Figure>);
+
+impl List {
+    fn one(&mut self, kind: Kind, name: &'static str, help: &'static str, number: Number) {
+        let samples = vec![Sample { suffix: "", label: None, number }];
+        self.0.push(Figure { name, kind, help, label: None, samples });
+    }
+
+    fn total(&mut self, name: &'static str, help: &'static str, count: u64) {
+        self.one(Kind::Counter, name, help, Number::Count(count));
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &'static str, count: u64) {
+        self.one(Kind::Gauge, name, help, Number::Count(count));
+    }
+
+    fn real(&mut self, kind: Kind, name: &'static str, help: &'static str, real: f64) {
+        self.one(kind, name, help, Number::Real(real));
+    }
+
+    /// One value for each of a closed set of labels.
+    fn by<L: ToString>(
+        &mut self,
+        kind: Kind,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        let sample = |(label, count): (L, u64)| Sample {
+            suffix: "",
+            label: Some(label.to_string()),
+            number: Number::Count(count),
+        };
+        let samples = values.into_iter().map(sample).collect();
+        self.0.push(Figure { name, kind, help, label: Some(label), samples });
+    }
+}
+
+/// `part / whole`, and 0 of nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Reads all figures. `huge_page_bytes` is what the kernel said lately: asking it is slow.
+pub fn read(shared: &Shared, huge_page_bytes: u64) -> Vec<Figure> {
+    let mut list = List(Vec::with_capacity(96));
+    process(&mut list, shared);
+    connections(&mut list, shared);
+    workers(&mut list, shared);
+    let mut commands = CommandTotals::default();
+    shared.workers.iter().for_each(|worker| commands.add(&worker.commands));
+    lookups(&mut list, &commands);
+    stores(&mut list, &commands);
+    let stats = shared.store.stats();
+    memory(&mut list, &stats, huge_page_bytes);
+    segments(&mut list, &stats);
+    endings(&mut list, &stats);
+    background(&mut list, shared);
+    list.0
+}
+
+fn process(list: &mut List, shared: &Shared) {
+    let info = Sample { suffix: "", label: Some(env!("CARGO_PKG_VERSION").to_owned()), number: Number::Count(1) };
+    let help = "Which build this is.";
+    let name = "gannet_build_info";
+    list.0.push(Figure { name, kind: Kind::Gauge, help, label: Some("version"), samples: vec![info] });
+    let started_s = shared.started.0 as f64 / 1000.0;
+    list.real(Kind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
+    let uptime_s = UnixMillis::now().ms_since(shared.started) as f64 / 1000.0;
+    list.real(Kind::Gauge, "gannet_uptime_seconds", "How long it has run.", uptime_s);
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let cpu_s = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+    list.real(Kind::Counter, "gannet_cpu_seconds_total", "CPU time of all threads.", cpu_s);
+    if let Some(bytes) = resident_bytes() {
+        list.gauge("gannet_resident_bytes", "Memory of the process that is in RAM.", bytes);
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+fn connections(list: &mut List, shared: &Shared) {
+    let sum = |counter: fn(&WorkerCounters) -> &Counter| -> u64 {
+        shared.workers.iter().map(|worker| counter(&worker.counters).value()).sum()
+    };
+    list.gauge("gannet_connections", "Client connections that are open.", shared.connections_open());
+    let most = shared.live.connections_max.load(Relaxed);
+    list.gauge("gannet_connections_max", "Client connections that may be open.", most);
+    let accepted = shared.acceptor.accepted.value();
+    list.total("gannet_connections_accepted_total", "Client connections that were accepted.", accepted);
+    let rejected = shared.acceptor.rejected.value();
+    list.total("gannet_connections_rejected_total", "Clients refused since there were too many.", rejected);
+    let exhausted = shared.acceptor.descriptors_exhausted.value();
+    list.total("gannet_descriptors_exhausted_total", "Times that no descriptor was left.", exhausted);
+    let dropped = [
+        ("idle", sum(|c| &c.idle_closed)),
+        ("slow_reader", sum(|c| &c.slow_readers_dropped)),
+        ("slow_sender", sum(|c| &c.slow_senders_dropped)),
+    ];
+    let help = "Client connections that the server closed, by reason.";
+    list.by(Kind::Counter, "gannet_connections_dropped_total", help, "reason", dropped);
+    let received = sum(|c| &c.bytes_read);
+    list.total("gannet_received_bytes_total", "Bytes received from clients.", received);
+    list.total("gannet_sent_bytes_total", "Bytes sent to clients.", sum(|c| &c.bytes_written));
+    list.gauge("gannet_pinned_bytes", "Bytes of large values that are being sent.", shared.pins.used());
+}
+
+/// A worker's counter: its name, what it is, and where.
+type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
+
+/// What is given worker by worker.
+const OF_WORKERS: [OfWorker; 8] = [
+    ("gannet_worker_ops_total", "Operations executed, by worker.", |c| c.ops.value()),
+    ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.turns.value()),
+    ("gannet_worker_batches_total", "Batches: epochs entered, by worker.", |c| c.batches.value()),
+    ("gannet_worker_parked_total", "Operations parked for another turn, by worker.", |c| c.parked.value()),
+    ("gannet_worker_sends_short_total", "Sends that a peer did not take whole, by worker.", |c| c.sends_short.value()),
+    ("gannet_worker_buffer_waits_total", "Waits for a buffer, by worker.", |c| c.buffer_waits.value()),
+    ("gannet_worker_connections_total", "Connections handed over, by worker.", |c| c.connections_total.value()),
+    ("gannet_worker_received_bytes_total", "Bytes received, by worker.", |c| c.bytes_read.value()),
+];
+
+fn workers(list: &mut List, shared: &Shared) {
+    list.gauge("gannet_workers", "Worker threads.", shared.workers.len() as u64);
+    for (name, help, of) in OF_WORKERS {
+        let values = shared.workers.iter().enumerate().map(|(number, worker)| (number, of(&worker.counters)));
+        list.by(Kind::Counter, name, help, "worker", values);
+    }
+    let values = shared.workers.iter().enumerate().map(|(number, w)| (number, w.counters.connections_open()));
+    list.by(Kind::Gauge, "gannet_worker_connections", "Open connections, by worker.", "worker", values);
+    let slow = shared.workers.iter().map(|worker| worker.recorder.slow().total()).sum();
+    list.total("gannet_slow_requests_total", "Requests slower than log.slow_request.", slow);
+}
+
+fn lookups(list: &mut List, totals: &CommandTotals) {
+    let mut by_result = |name, help, hits, misses| {
+        list.by(Kind::Counter, name, help, "result", [("hit", hits), ("miss", misses)]);
+    };
+    by_result("gannet_lookups_total", "Keys looked up, by result.", totals.get_hits, totals.get_misses);
+    by_result("gannet_touches_total", "Keys touched, by result.", totals.touch_hits, totals.touch_misses);
+    by_result("gannet_deletes_total", "Deletions, by result.", totals.delete_hits, totals.delete_misses);
+    by_result("gannet_increments_total", "Increments, by result.", totals.incr_hits, totals.incr_misses);
+    by_result("gannet_decrements_total", "Decrements, by result.", totals.decr_hits, totals.decr_misses);
+    let cas = [("hit", totals.cas_hits), ("miss", totals.cas_misses), ("other_token", totals.cas_badval)];
+    list.by(Kind::Counter, "gannet_compares_total", "Comparing stores, by result.", "result", cas);
+    let hit_ratio = ratio(totals.get_hits, totals.get_hits + totals.get_misses);
+    list.real(Kind::Gauge, "gannet_hit_ratio", "Lookups that found their key, since the start.", hit_ratio);
+}
+
+fn stores(list: &mut List, totals: &CommandTotals) {
+    list.total("gannet_storage_commands_total", "Storage commands whose value arrived whole.", totals.cmd_set);
+    list.total("gannet_meta_commands_total", "Meta commands.", totals.cmd_meta);
+    list.total("gannet_flush_commands_total", "Commands that flush everything.", totals.cmd_flush);
+    list.total("gannet_stored_total", "Items stored by clients.", totals.items_stored);
+    let refused = [("too_large", totals.store_too_large), ("no_memory", totals.store_no_memory)];
+    list.by(Kind::Counter, "gannet_stores_refused_total", "Values refused, by reason.", "reason", refused);
+    list.total("gannet_protocol_errors_total", "Commands answered with a protocol error.", totals.protocol_errors);
+    let help = "Times that a session let others go first.";
+    list.total("gannet_session_yields_total", help, totals.yields);
+}
+
+fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
+    let help = "Items that are there; ended ones count until they are removed, and large values by their pieces.";
+    list.gauge("gannet_items", help, stats.items);
+    list.gauge("gannet_item_bytes", "Bytes of the items, with headers and padding.", stats.item_bytes);
+    list.gauge("gannet_memory_bytes", "What segments and index never exceed.", stats.memory_bytes);
+    list.gauge("gannet_heap_bytes", "Segments in use.", stats.heap_bytes);
+    list.gauge("gannet_dead_bytes", "Bytes in segments that belong to no live item.", stats.dead_bytes);
+    list.gauge("gannet_index_bytes", "The index.", stats.index_bytes);
+    list.gauge("gannet_index_slots", "Slots of the index.", stats.index_slots);
+    let load = ratio(stats.items, stats.index_slots);
+    list.real(Kind::Gauge, "gannet_index_load_ratio", "Share of the index's slots that items take.", load);
+    list.total("gannet_index_growths_total", "Growths of the index.", stats.index_growths);
+    list.total("gannet_index_displaced_total", "Index slots moved to make room.", stats.displaced);
+    let asked = u64::from(stats.huge_pages_asked);
+    list.gauge("gannet_huge_pages_asked", "1 if huge pages were asked for.", asked);
+    let help = "Bytes of the store that huge pages stand behind, ten seconds old at most.";
+    list.gauge("gannet_huge_page_bytes", help, huge_page_bytes);
+}
+
+fn segments(list: &mut List, stats: &StoreStats) {
+    list.gauge("gannet_segment_bytes", "The size of a segment.", stats.segment_bytes);
+    let states = SEGMENT_STATES.into_iter().zip(stats.segments);
+    list.by(Kind::Gauge, "gannet_segments", "Segments, by state.", "state", states);
+    let queues = [("small", stats.segments_small), ("main", stats.segments_main)];
+    list.by(Kind::Gauge, "gannet_segments_queued", "Sealed segments, by eviction queue.", "queue", queues);
+    let drained = DRAIN_REASONS.into_iter().zip(stats.segments_drained);
+    let help = "Segments emptied, by reason.";
+    list.by(Kind::Counter, "gannet_segments_drained_total", help, "reason", drained);
+    list.total("gannet_segments_freed_total", "Segments that became free again.", stats.segments_freed);
+}
+
+fn endings(list: &mut List, stats: &StoreStats) {
+    list.total("gannet_evicted_total", "Items evicted to make room.", stats.evicted);
+    let help = "Items evicted that were never read.";
+    list.total("gannet_evicted_unread_total", help, stats.evicted_unread);
+    let help = "Items evicted since their place in the index was full.";
+    list.total("gannet_evicted_by_index_total", help, stats.evicted_by_index);
+    list.total("gannet_expired_total", "Items removed since their time had come.", stats.expired);
+    list.total("gannet_flushed_total", "Items removed since they were flushed.", stats.flushed);
+    list.total("gannet_relocated_total", "Items copied to another segment.", stats.relocated);
+    list.total("gannet_ghost_hits_total", "New items that were evicted lately.", stats.ghost_hits);
+    let help = "Operations parked by the store for a lock or for memory.";
+    list.total("gannet_store_parked_total", help, stats.parked);
+    let late = [("expired", stats.read_expired), ("flushed", stats.read_flushed)];
+    let help = "Reads that found an item which had ended, by reason.";
+    list.by(Kind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
+    list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
+    list.gauge("gannet_pins", "Large values that are being sent.", stats.pins);
+}
+
+fn background(list: &mut List, shared: &Shared) {
+    let counters = &shared.background;
+    let longest_s = seconds(counters.slice_ns_max.load(Relaxed));
+    let help = "The longest slice of background work.";
+    list.real(Kind::Gauge, "gannet_background_slice_max_seconds", help, longest_s);
+    let mut samples = Vec::new();
+    let mut below = 0;
+    let last = counters.slice_us_log2.len() - 1;
+    for (power, counter) in counters.slice_us_log2.iter().enumerate() {
+        below += counter.value();
+        let end = if power == last { "+Inf".to_owned() } else { seconds(1000 << power).to_string() };
+        samples.push(Sample { suffix: "_bucket", label: Some(end), number: Number::Count(below) });
+    }
+    let busy_s = seconds(counters.busy_ns.value());
+    samples.push(Sample { suffix: "_sum", label: None, number: Number::Real(busy_s) });
+    samples.push(Sample { suffix: "_count", label: None, number: Number::Count(below) });
+    let help = "Slices of background work: eviction, expiry, compaction, growth.";
+    let name = "gannet_background_slice_seconds";
+    list.0.push(Figure { name, kind: Kind::Histogram, help, label: Some("le"), samples });
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Figures of each kind that needs no running server.
+    pub(crate) fn sample_figures() -> Vec<Figure> {
+        let mut list = List(Vec::new());
+        let totals = CommandTotals { get_hits: 3, get_misses: 1, ..CommandTotals::default() };
+        lookups(&mut list, &totals);
+        stores(&mut list, &totals);
+        memory(&mut list, &StoreStats::default(), 7);
+        segments(&mut list, &StoreStats::default());
+        endings(&mut list, &StoreStats::default());
+        list.0
+    }
+
+    #[test]
+    fn the_hit_ratio_of_nothing_is_a_number() {
+        assert_eq!(ratio(0, 0), 0.0);
+        let ratio = sample_figures().into_iter().find(|figure| figure.name == "gannet_hit_ratio").unwrap();
+        assert_eq!(ratio.samples[0].number, Number::Real(0.75));
+    }
+
+    #[test]
+    fn names_carry_their_unit_and_their_kind() {
+        for figure in sample_figures() {
+            assert_eq!(figure.kind == Kind::Counter, figure.name.ends_with("_total"), "{}", figure.name);
+            assert_eq!(figure.label.is_some(), figure.samples.iter().all(|s| s.label.is_some()), "{}", figure.name);
+            assert!(figure.help.ends_with('.'), "{}", figure.name);
+        }
+    }
+}

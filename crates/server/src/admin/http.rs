@@ -1,0 +1,151 @@
+//! As much of HTTP/1.1 as the admin port needs: one GET or HEAD a connection.
+
+/// The longest request head that is read, in bytes.
+pub const HEAD_BYTES_MAX: usize = 8 << 10;
+/// Header lines of a request at most.
+const HEADERS_MAX: usize = 64;
+
+/// What the bytes of a connection are so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// The beginning of a request.
+    Partial,
+    /// A whole request.
+    Request {
+        /// The path, without its query.
+        path: String,
+        /// Only the head of the answer is wanted.
+        head_only: bool,
+    },
+    /// Something else: the answer to give.
+    Refused(Response),
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status line's number.
+    pub status: u16,
+    /// The body's media type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
+}
+
+/// Plain text.
+pub const TEXT: &str = "text/plain; charset=utf-8";
+
+impl Response {
+    /// Plain text.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self { status, content_type: TEXT, body: body.into() }
+    }
+
+    /// The bytes of the whole answer.
+    pub fn bytes(&self, head_only: bool) -> Vec<u8> {
+        let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let mut bytes = format!(
+            "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            self.status,
+            reason(self.status),
+            self.content_type,
+            self.body.len()
+        )
+        .into_bytes();
+        if !head_only {
+            bytes.extend_from_slice(self.body.as_bytes());
+        }
+        bytes
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Other",
+    }
+}
+
+/// Reads what has arrived.
+pub fn parse(bytes: &[u8]) -> Parsed {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let refused = |status, line: &str| Parsed::Refused(Response::text(status, line));
+    match request.parse(bytes) {
+        Ok(httparse::Status::Partial) if bytes.len() >= HEAD_BYTES_MAX => {
+            refused(431, "the request's head is longer than 8 KiB\n")
+        }
+        Ok(httparse::Status::Partial) => Parsed::Partial,
+        Ok(httparse::Status::Complete(_)) => {
+            let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
+            if !matches!(method, "GET" | "HEAD") {
+                return refused(405, "only GET and HEAD are answered here\n");
+            }
+            let path = target.split(['?', '#']).next().unwrap_or_default();
+            Parsed::Request { path: path.to_owned(), head_only: method == "HEAD" }
+        }
+        Err(httparse::Error::TooManyHeaders) => refused(431, "the request has more than 64 header lines\n"),
+        Err(_) => refused(400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(bytes: &[u8]) -> Option<u16> {
+        match parse(bytes) {
+            Parsed::Refused(response) => Some(response.status),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_request_cut_anywhere_is_partial_until_it_is_whole() {
+        let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n";
+        for end in 0..whole.len() {
+            assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
+        }
+        assert_eq!(parse(whole), Parsed::Request { path: "/metrics".to_owned(), head_only: false });
+        let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
+        assert_eq!(head, Parsed::Request { path: "/".to_owned(), head_only: true });
+    }
+
+    #[test]
+    fn what_is_no_request_gets_a_status_and_not_a_guess() {
+        assert_eq!(status(b"POST / HTTP/1.1\r\n\r\n"), Some(405));
+        assert_eq!(status(b"set k 0 0 5\r\nhello\r\n"), Some(400));
+        assert_eq!(status(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), Some(400));
+        assert_eq!(status(&[b'G'; HEAD_BYTES_MAX]), Some(431));
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(HEADERS_MAX + 1));
+        assert_eq!(status(many.as_bytes()), Some(431));
+    }
+
+    #[test]
+    fn a_head_answer_says_the_length_of_the_body_that_it_leaves_out() {
+        let response = Response::text(200, "12345");
+        let (whole, head) = (response.bytes(false), response.bytes(true));
+        assert_eq!(&whole[..head.len()], &head[..]);
+        assert_eq!(&whole[head.len()..], b"12345");
+        assert!(String::from_utf8(head).unwrap().contains("Content-Length: 5\r\n"));
+    }
+
+    #[test]
+    fn garbage_never_panics() {
+        let mut prng = base::prng::Prng::new(5);
+        let mut refused = 0;
+        for _ in 0..20_000 {
+            let mut bytes = vec![0; prng.below(200) as usize];
+            prng.fill(&mut bytes);
+            refused += usize::from(status(&bytes).is_some());
+        }
+        assert!(refused > 10_000);
+    }
+}

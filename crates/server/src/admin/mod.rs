@@ -1,0 +1,83 @@
+//! The admin port: metrics, health, slow requests and the running configuration over HTTP, on a thread of its own.
+//!
+//! ```text
+//!   poll ──> listener: accept, at most CONNECTIONS_MAX; the longest silent one makes room
+//!        ──> connection: Reading ──whole request──> page ──> Writing ──> closed     each with a deadline
+//!        ──> every ten seconds: a reading of all recorders for the last minute
+//! ```
+//! Invariants: no worker waits for it; a peer that sends or reads slowly holds one bounded connection until its deadline
+//! and keeps no other from being answered; what it answers names a bounded number of series.
+
+mod figures;
+mod http;
+mod json;
+mod page;
+mod prometheus;
+mod serve;
+mod time;
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use crate::config::Settings;
+use crate::config::file::Origins;
+use crate::shared::Shared;
+
+/// The settings that the server runs with, and where each came from: what `/config` shows. A reload replaces them.
+pub type RunningSettings = Arc<Mutex<(Settings, Origins)>>;
+
+/// An admin port that listens and does not answer yet: so that a taken port is found before anything is started.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    addr: SocketAddr,
+}
+
+impl Bound {
+    /// Listens on `addr`.
+    ///
+    /// # Errors
+    /// The kernel's: address in use, permission denied, no such address.
+    pub fn bind(addr: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(addr)?;
+        listener.set_nonblocking(true)?;
+        let addr = listener.local_addr()?;
+        Ok(Self { listener, addr })
+    }
+
+    /// Where it listens, with the real port.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Begins to answer, on a thread of its own.
+    ///
+    /// # Errors
+    /// A descriptor or a thread is not to be had.
+    pub fn start(self, shared: Arc<Shared>, settings: RunningSettings) -> std::io::Result<Admin> {
+        let (ours, theirs) = UnixStream::pair()?;
+        theirs.set_nonblocking(true)?;
+        let server = serve::Server::new(self.listener, theirs, page::Pages::new(shared, settings));
+        let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || server.run())?;
+        Ok(Admin { stop: Some(ours), thread: Some(thread) })
+    }
+}
+
+/// An admin port that answers. Dropping it ends it.
+#[derive(Debug)]
+pub struct Admin {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        // Its thread sees the other end closed.
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Which path shows what.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::http::Response;
+use super::time::rfc3339;
+use super::{RunningSettings, figures, json, prometheus};
+use crate::config::text;
+use crate::metrics::{SlowRequest, Totals, Window};
+use crate::shared::Shared;
+
+const INDEX: &str = "\
+Gannet's admin port
+
+/metrics     everything that is counted and measured, for Prometheus
+/stats.json  the same with latencies of the last minute and since the start, and slow requests
+/slow        requests that took longer than log.slow_request, by their parts
+/config      the settings that the server runs with, and where each came from
+/healthz     200 while the server serves, 503 while it stops
+";
+
+/// The latencies since the start, and in the last minute.
+pub struct Latencies {
+    /// Since the start.
+    pub start: Totals,
+    /// In the last minute.
+    pub minute: Totals,
+    /// How long that minute was, in seconds.
+    pub minute_s: f64,
+}
+
+/// What the pages are made of.
+pub struct Pages {
+    shared: Arc<Shared>,
+    settings: RunningSettings,
+    window: Window,
+    huge_page_bytes: u64,
+}
+
+impl Pages {
+    /// Pages about `shared`.
+    pub fn new(shared: Arc<Shared>, settings: RunningSettings) -> Self {
+        let huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
+        Self { shared, settings, window: Window::new(Instant::now()), huge_page_bytes }
+    }
+
+    /// When [`Pages::tick`] has something to do.
+    pub fn due(&self) -> Instant {
+        self.window.due()
+    }
+
+    /// Takes a reading if one is due.
+    pub fn tick(&mut self, now: Instant) {
+        if now >= self.window.due() {
+            self.window.push(now, self.totals());
+            self.huge_page_bytes = self.shared.store.huge_page_bytes().unwrap_or(0);
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        Totals::read(self.shared.workers.iter().map(|worker| &worker.recorder))
+    }
+
+    fn latencies(&self, now: Instant) -> Latencies {
+        let start = self.totals();
+        let (length, minute) = self.window.last_minute(now, &start);
+        Latencies { start, minute, minute_s: length.as_secs_f64() }
+    }
+
+    /// The answer to a GET of `path`.
+    pub fn answer(&mut self, path: &str, now: Instant) -> Response {
+        match path {
+            "/" => Response::text(200, INDEX),
+            "/metrics" => {
+                let figures = figures::read(&self.shared, self.huge_page_bytes);
+                let body = prometheus::write(&figures, &self.latencies(now));
+                Response { status: 200, content_type: prometheus::CONTENT_TYPE, body }
+            }
+            "/stats.json" => {
+                let figures = figures::read(&self.shared, self.huge_page_bytes);
+                let body = json::write(&figures, &self.latencies(now), &self.slow());
+                Response { status: 200, content_type: "application/json", body }
+            }
+            "/slow" => Response::text(200, self.slow_text()),
+            "/config" => {
+                let settings = self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                Response::text(200, text::running(&settings.0, &settings.1))
+            }
+            "/healthz" if self.shared.stop.is_off() => Response::text(503, "stopping\n"),
+            "/healthz" => Response::text(200, "ok\n"),
+            _ => Response::text(404, format!("there is no such page\n\n{INDEX}")),
+        }
+    }
+
+    /// The slow requests of all workers, the latest first.
+    fn slow(&self) -> Vec<SlowRequest> {
+        let workers = self.shared.workers.iter().enumerate();
+        let mut slow: Vec<SlowRequest> = workers.flat_map(|(number, w)| w.recorder.slow().read(number)).collect();
+        slow.sort_by_key(|request| std::cmp::Reverse(request.at));
+        slow
+    }
+
+    fn slow_text(&self) -> String {
+        let mut out = String::from(
+            "Requests slower than log.slow_request, the latest first; times in us.\n\n\
+             when                      worker  command      key hash             wait    execute       send      total\n",
+        );
+        for slow in self.slow() {
+            let _ = writeln!(
+                out,
+                "{}  {:>6}  {:<11}  {:016x} {:>10} {:>10} {:>10} {:>10}",
+                rfc3339(slow.at),
+                slow.worker,
+                slow.command.name(),
+                slow.key_hash,
+                slow.wait_ns / 1000,
+                slow.execute_ns / 1000,
+                slow.send_ns / 1000,
+                slow.total_ns() / 1000
+            );
+        }
+        out
+    }
+}

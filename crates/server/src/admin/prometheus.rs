@@ -1,0 +1,195 @@
+//! The Prometheus text format, version 0.0.4.
+
+use std::fmt::Write;
+
+use super::figures::{Figure, Kind};
+use super::page::Latencies;
+use crate::metrics::{Command, Part};
+
+/// The media type that scrapers expect.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Upper ends of the latency buckets, in ns. Counts are of the recorder's own buckets that end at or before them, so a
+/// value may count in the next one if it is within 3 % of the end.
+const BOUNDS_NS: [u64; 22] = [
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+
+/// The shares that quantiles are given for; 1 is the maximum.
+pub const SHARES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
+
+/// All figures and latencies.
+pub fn write(figures: &[Figure], latencies: &Latencies) -> String {
+    let mut out = String::with_capacity(64 << 10);
+    for figure in figures {
+        header(&mut out, figure.name, figure.help, figure.kind.name());
+        for sample in &figure.samples {
+            let labels = match (figure.label, &sample.label) {
+                (Some(name), Some(value)) => format!("{{{name}=\"{}\"}}", escaped(value)),
+                _ => String::new(),
+            };
+            // A histogram's samples carry the rest of their name: `_bucket`, `_sum`, `_count`.
+            let _ = writeln!(out, "{}{}{labels} {}", figure.name, sample.suffix, sample.number);
+        }
+    }
+    histograms(&mut out, latencies);
+    quantiles(&mut out, latencies);
+    out
+}
+
+fn header(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Each command that occurred, with each of its parts.
+fn series(latencies: &Latencies) -> impl Iterator<Item = (Command, Part)> + '_ {
+    latencies.start.commands().flat_map(|command| Part::ALL.into_iter().map(move |part| (command, part)))
+}
+
+fn histograms(out: &mut String, latencies: &Latencies) {
+    let name = "gannet_request_seconds";
+    let help = "Time of requests in the server, by command and part: wait, execute, send.";
+    header(out, name, help, Kind::Histogram.name());
+    for (command, part) in series(latencies) {
+        let counts = latencies.start.of(command, part);
+        let labels = format!("command=\"{}\",part=\"{}\"", command.name(), part.name());
+        for bound in BOUNDS_NS {
+            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{}\"}} {}", seconds(bound), counts.at_most(bound));
+        }
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", counts.count);
+        let _ = writeln!(out, "{name}_sum{{{labels}}} {}", seconds(counts.sum_ns));
+        let _ = writeln!(out, "{name}_count{{{labels}}} {}", counts.count);
+    }
+}
+
+fn quantiles(out: &mut String, latencies: &Latencies) {
+    let name = "gannet_request_quantile_seconds";
+    let help = "Quantiles of the time of requests, within 1.6 %, in the last minute and since the start; 1 is the \
+                maximum.";
+    header(out, name, help, Kind::Gauge.name());
+    for (command, part) in series(latencies) {
+        for (window, totals) in [("minute", &latencies.minute), ("start", &latencies.start)] {
+            let counts = totals.of(command, part);
+            for share in SHARES {
+                let ns = if share == 1.0 { counts.max_ns } else { counts.quantile_ns(share) };
+                let _ = writeln!(
+                    out,
+                    "{name}{{command=\"{}\",part=\"{}\",window=\"{window}\",quantile=\"{share}\"}} {}",
+                    command.name(),
+                    part.name(),
+                    seconds(ns)
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::figures::tests::sample_figures;
+    use crate::metrics::{Recorder, Totals};
+    use std::collections::{HashMap, HashSet};
+
+    fn page() -> String {
+        let recorder = Recorder::new();
+        for ns in 0..2_000u64 {
+            recorder.record(Command::Get, ns * 1_000, ns * 10, ns * 100_000);
+            recorder.record(Command::MetaSet, 5, 6, 7);
+        }
+        let start = Totals::read([&recorder]);
+        write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 })
+    }
+
+    /// Name, labels and value of a sample line, by the format's grammar.
+    fn sample(line: &str) -> (String, Vec<(String, String)>, f64) {
+        let (series, value) = line.rsplit_once(' ').expect("a value");
+        let (name, labels) = match series.split_once('{') {
+            None => (series, ""),
+            Some((name, rest)) => (name, rest.strip_suffix('}').expect("closed labels")),
+        };
+        assert!(name.starts_with("gannet_"), "{line}");
+        assert!(name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{line}");
+        let labels = labels.split(',').filter(|label| !label.is_empty()).map(|label| {
+            let (key, value) = label.split_once('=').expect("a label has a value");
+            assert!(key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{line}");
+            let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).expect("quotes");
+            assert!(!value.contains('"'), "{line}");
+            (key.to_owned(), value.to_owned())
+        });
+        (name.to_owned(), labels.collect(), value.parse().expect("a number"))
+    }
+
+    #[test]
+    fn every_line_is_of_the_format_and_no_series_is_there_twice() {
+        let page = page();
+        let (mut types, mut seen, mut helped) = (HashMap::new(), HashSet::new(), HashSet::new());
+        for line in page.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').unwrap();
+                assert!(help.ends_with('.') && helped.insert(name.to_owned()), "{line}");
+            } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                assert!(types.insert(name.to_owned(), kind.to_owned()).is_none(), "{line}");
+            } else {
+                let (name, labels, value) = sample(line);
+                assert!(seen.insert((name.clone(), labels)), "{line}");
+                assert!(value.is_finite() && value >= 0.0, "{line}");
+                let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+                let family = family.filter(|family| types.get(*family).is_some_and(|kind| kind == "histogram"));
+                assert!(types.contains_key(family.unwrap_or(&name)), "{line}");
+            }
+        }
+        assert!(seen.len() > 150, "only {} series", seen.len());
+        assert_eq!(types.len(), helped.len());
+        assert!(page.ends_with('\n'));
+    }
+
+    #[test]
+    fn buckets_rise_to_the_count() {
+        let page = page();
+        let mut last: HashMap<String, f64> = HashMap::new();
+        let mut ends = 0;
+        for line in page.lines().filter(|line| line.starts_with("gannet_request_seconds_bucket")) {
+            let (_, labels, value) = sample(line);
+            let key = format!("{:?}", &labels[..2]);
+            assert!(value >= last.insert(key, value).unwrap_or(0.0), "{line}");
+            if labels[2].1 == "+Inf" {
+                assert_eq!(value, 2_000.0);
+                ends += 1;
+            }
+        }
+        assert_eq!(ends, 6, "two commands of three parts");
+    }
+}

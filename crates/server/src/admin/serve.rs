@@ -1,0 +1,192 @@
+//! The admin port's loop: one thread, non-blocking sockets, a deadline for each connection.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::http::{HEAD_BYTES_MAX, Parsed, Response, parse};
+use super::page::Pages;
+
+/// Connections at once.
+pub const CONNECTIONS_MAX: usize = 16;
+/// How long a peer may take to send its request, and then again to take the answer.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+/// How long no one is accepted after the kernel refused.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// One peer.
+struct Connection {
+    stream: TcpStream,
+    deadline: Instant,
+    state: State,
+}
+
+enum State {
+    /// What has arrived of the request.
+    Reading(Vec<u8>),
+    /// The answer and how much of it is sent.
+    Writing(Vec<u8>, usize),
+    /// To be dropped.
+    Over,
+}
+
+/// The loop's state.
+pub struct Server {
+    listener: TcpListener,
+    stop: UnixStream,
+    pages: Pages,
+    connections: Vec<Connection>,
+    accept_from: Instant,
+}
+
+impl Server {
+    /// A server for connections to `listener`, which ends when the other end of `stop` is closed. Both must not block.
+    pub fn new(listener: TcpListener, stop: UnixStream, pages: Pages) -> Self {
+        let connections = Vec::with_capacity(CONNECTIONS_MAX);
+        Self { listener, stop, pages, connections, accept_from: Instant::now() }
+    }
+
+    /// Serves until it is stopped.
+    pub fn run(mut self) {
+        while !self.stopped() {
+            let ready = self.wait();
+            let now = Instant::now();
+            self.pages.tick(now);
+            for (connection, ready) in self.connections.iter_mut().zip(&ready.connections) {
+                if *ready {
+                    connection.advance(&mut self.pages, now);
+                }
+                if now >= connection.deadline {
+                    connection.time_out(now);
+                }
+            }
+            self.connections.retain(|connection| !matches!(connection.state, State::Over));
+            if ready.listener {
+                self.accept(now);
+            }
+        }
+    }
+
+    fn stopped(&mut self) -> bool {
+        matches!(self.stop.read(&mut [0]), Ok(0))
+    }
+
+    /// Waits until a socket is ready or something is due.
+    fn wait(&self) -> Ready {
+        let now = Instant::now();
+        let accepting = now >= self.accept_from;
+        let due = self.connections.iter().map(|connection| connection.deadline).chain([self.pages.due()]);
+        let due = due.chain((!accepting).then_some(self.accept_from)).min().expect("a reading is always due");
+        let timeout = Timespec::try_from(due.saturating_duration_since(now)).expect("no deadline is years away");
+        let mut descriptors = Vec::with_capacity(CONNECTIONS_MAX + 2);
+        descriptors.push(PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN));
+        let wanted = if accepting { PollFlags::IN } else { PollFlags::empty() };
+        descriptors.push(PollFd::from_borrowed_fd(self.listener.as_fd(), wanted));
+        for connection in &self.connections {
+            let wanted = match connection.state {
+                State::Reading(_) => PollFlags::IN,
+                State::Writing(..) | State::Over => PollFlags::OUT,
+            };
+            descriptors.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
+        }
+        if poll(&mut descriptors, Some(&timeout)).is_err() {
+            // Interrupted, or out of kernel memory: look again at what is due.
+            return Ready::default();
+        }
+        let ready: Vec<bool> = descriptors.iter().map(|descriptor| !descriptor.revents().is_empty()).collect();
+        Ready { listener: ready[1] && accepting, connections: ready[2..].to_vec() }
+    }
+
+    fn accept(&mut self, now: Instant) {
+        match self.listener.accept() {
+            Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                if self.connections.len() == CONNECTIONS_MAX {
+                    self.make_room();
+                }
+                let state = State::Reading(Vec::new());
+                self.connections.push(Connection { stream, deadline: now + DEADLINE, state });
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => self.accept_from = now + ACCEPT_REST,
+        }
+    }
+
+    /// Drops the connection whose deadline comes first: the one that has done nothing for longest.
+    fn make_room(&mut self) {
+        let first = (0..self.connections.len()).min_by_key(|index| self.connections[*index].deadline);
+        self.connections.swap_remove(first.expect("a full table is not empty"));
+    }
+}
+
+/// What [`Server::wait`] found.
+#[derive(Default)]
+struct Ready {
+    listener: bool,
+    connections: Vec<bool>,
+}
+
+impl Connection {
+    /// Does what can be done without waiting.
+    fn advance(&mut self, pages: &mut Pages, now: Instant) {
+        if let State::Reading(bytes) = &mut self.state {
+            let mut chunk = [0; 2048];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.state = State::Over,
+                Ok(count) => {
+                    let room = HEAD_BYTES_MAX - bytes.len();
+                    bytes.extend_from_slice(&chunk[..count.min(room)]);
+                    match parse(bytes) {
+                        Parsed::Partial => {}
+                        Parsed::Request { path, head_only } => self.answer(&pages.answer(&path, now), head_only, now),
+                        Parsed::Refused(response) => self.answer(&response, false, now),
+                    }
+                }
+                Err(error) => self.failed(&error),
+            }
+        }
+        if let State::Writing(bytes, sent) = &mut self.state {
+            match self.stream.write(&bytes[*sent..]) {
+                Ok(count) => *sent += count,
+                Err(error) => return self.failed(&error),
+            }
+            if *sent == bytes.len() {
+                self.finish();
+            }
+        }
+    }
+
+    fn answer(&mut self, response: &Response, head_only: bool, now: Instant) {
+        self.deadline = now + DEADLINE;
+        self.state = State::Writing(response.bytes(head_only), 0);
+    }
+
+    /// All is sent. What the peer sent beyond its request is read first, since closing over unread bytes would reset the
+    /// connection and could take the answer with it.
+    fn finish(&mut self) {
+        let _ = self.stream.read(&mut [0; 2048]);
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        self.state = State::Over;
+    }
+
+    fn failed(&mut self, error: &std::io::Error) {
+        if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+            self.state = State::Over;
+        }
+    }
+
+    /// A peer that has begun a request is told; one that does not take its answer is dropped.
+    fn time_out(&mut self, now: Instant) {
+        match &self.state {
+            State::Reading(bytes) if !bytes.is_empty() => {
+                self.answer(&Response::text(408, "the request did not arrive within 5 s\n"), false, now);
+                // The loop comes by again only when the socket can be written: it can, or the peer is gone.
+            }
+            _ => self.state = State::Over,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The admin port over real sockets, with scrapers that behave and some that do not.
+
+mod common;
+
+use common::{Client, PATIENCE, config, start, tcp};
+use gannet_server::admin::{Admin, Bound};
+use gannet_server::config::{Settings, live};
+use gannet_server::start::Running;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+struct Fixture {
+    running: Running,
+    admin: SocketAddr,
+    _admin: Admin,
+}
+
+fn fixture() -> Fixture {
+    let mut config = config();
+    config.workers = 2;
+    let running = start(config);
+    let settings = Settings { slow_request: base::units::TimeSpan(1), ..Settings::default() };
+    live::apply(&settings, running.shared());
+    let bound = Bound::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let admin = bound.addr();
+    let settings = Arc::new(Mutex::new((settings, Default::default())));
+    let _admin = bound.start(Arc::clone(running.shared()), settings).unwrap();
+    Fixture { running, admin, _admin }
+}
+
+fn connect(addr: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Everything that is answered to `bytes`, until the end of the stream or a reset.
+fn exchange(addr: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = connect(addr);
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        answer.extend_from_slice(&chunk[..count]);
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Status and body of a page.
+fn page(addr: SocketAddr, path: &str) -> (u16, String) {
+    let answer = exchange(addr, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
+    assert_eq!(length.parse(), Ok(body.len()));
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// The value of one series of the metrics page.
+fn metric(page: &str, series: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{series} is missing")).parse().unwrap()
+}
+
+fn use_the_server(running: &Running) {
+    let mut client = Client::connect(tcp(running));
+    client.ask(b"set k 0 0 5\r\nhello\r\n", b"STORED\r\n");
+    for _ in 0..50 {
+        client.ask(b"get k\r\n", b"VALUE k 0 5\r\nhello\r\nEND\r\n");
+        client.ask(b"get none\r\n", b"END\r\n");
+    }
+}
+
+#[test]
+fn what_clients_did_is_on_every_page() {
+    let fixture = fixture();
+    use_the_server(&fixture.running);
+    // An operation's times are recorded when its reply was sent, perhaps after the client has read it.
+    let begun = Instant::now();
+    let metrics = loop {
+        let (status, metrics) = page(fixture.admin, "/metrics");
+        assert_eq!(status, 200);
+        let gets = "gannet_request_seconds_count{command=\"get\",part=\"execute\"} 100\n";
+        if metrics.contains(gets) {
+            break metrics;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{metrics}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(metric(&metrics, "gannet_lookups_total{result=\"hit\"}"), 50.0);
+    assert_eq!(metric(&metrics, "gannet_lookups_total{result=\"miss\"}"), 50.0);
+    assert_eq!(metric(&metrics, "gannet_hit_ratio"), 0.5);
+    assert_eq!(metric(&metrics, "gannet_items"), 1.0);
+    assert_eq!(metric(&metrics, "gannet_workers"), 2.0);
+    assert_eq!(metric(&metrics, "gannet_request_seconds_bucket{command=\"set\",part=\"wait\",le=\"+Inf\"}"), 1.0);
+    let p50 = "gannet_request_quantile_seconds{command=\"get\",part=\"execute\",window=\"minute\",quantile=\"0.5\"}";
+    assert!(metric(&metrics, p50) > 0.0);
+    let (status, stats) = page(fixture.admin, "/stats.json");
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!((status, &stats["latency"]["start"]["get"]["execute"]["count"]), (200, &serde_json::json!(100)));
+    assert_eq!(stats["figures"]["gannet_lookups_total"]["hit"], 50);
+    assert!(!stats["slow"].as_array().unwrap().is_empty(), "with a threshold of 1 ns every request is slow");
+    let (_, slow) = page(fixture.admin, "/slow");
+    assert!(slow.lines().any(|line| line.contains("  get ")), "{slow}");
+    assert!(page(fixture.admin, "/config").1.contains("memory = \"auto\"  # default"));
+    fixture.running.stop();
+}
+
+#[test]
+fn an_unknown_page_lists_the_known_ones_and_health_follows_the_stop() {
+    let fixture = fixture();
+    let (status, body) = page(fixture.admin, "/metricz");
+    assert!(status == 404 && body.contains("/metrics"), "{body}");
+    assert_eq!(page(fixture.admin, "/?a=b").0, 200);
+    assert_eq!(page(fixture.admin, "/healthz?verbose"), (200, "ok\n".to_owned()));
+    fixture.running.shared().request_stop();
+    assert_eq!(page(fixture.admin, "/healthz").0, 503);
+    fixture.running.stop();
+}
+
+#[test]
+fn garbage_gets_a_status_or_an_end_and_the_next_scrape_is_served() {
+    let fixture = fixture();
+    assert!(exchange(fixture.admin, b"set k 0 0 5\r\nhello\r\n").starts_with("HTTP/1.1 400 "));
+    assert!(exchange(fixture.admin, b"DELETE / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(100_000));
+    assert!(exchange(fixture.admin, long.as_bytes()).starts_with("HTTP/1.1 431 "));
+    let mut prng = base::prng::Prng::new(9);
+    for _ in 0..200 {
+        let mut bytes = vec![0; 1 + prng.below(300) as usize];
+        prng.fill(&mut bytes);
+        bytes.extend_from_slice(b"\r\n\r\n");
+        let answer = exchange(fixture.admin, &bytes);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    assert_eq!(page(fixture.admin, "/healthz").0, 200);
+    fixture.running.stop();
+}
+
+#[test]
+fn scrapers_that_never_finish_keep_no_one_from_being_answered() {
+    let fixture = fixture();
+    let mut stuck: Vec<TcpStream> = (0..100).map(|_| connect(fixture.admin)).collect();
+    for (number, stream) in stuck.iter_mut().enumerate() {
+        if number % 2 == 0 {
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: ");
+        }
+    }
+    let begun = Instant::now();
+    for _ in 0..20 {
+        assert_eq!(page(fixture.admin, "/metrics").0, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    // The last of the silent ones is told, or dropped, when its time is over.
+    let mut last = stuck.pop().unwrap();
+    let mut answer = Vec::new();
+    let _ = last.read_to_end(&mut answer);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    fixture.running.stop();
+}
