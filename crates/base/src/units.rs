@@ -180,7 +180,7 @@ fn write_shortest(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)])
     let mut best = (last.0, value);
     if value != 0 {
         for (name, scale) in units.iter().rev() {
-            if value % scale == 0 && value / scale <= best.1 {
+            if value.is_multiple_of(*scale) && value / scale <= best.1 {
                 best = (name, value / scale);
             }
         }

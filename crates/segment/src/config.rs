@@ -160,7 +160,7 @@ const PIECE_OVERHEAD: usize = 40;
 
 const _: () = assert!(KEY_BYTES_MAX < SEGMENT_BYTES_MAX as usize / 8);
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

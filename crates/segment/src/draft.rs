@@ -154,7 +154,7 @@ impl Store {
         header.items.store(header.items.load(Relaxed) + 1, Release);
         counters.items_added.add(1);
         counters.bytes_added.add(draft.layout.size as u64);
-        let orphan = match old {
+        match old {
             Some(old) => {
                 locked.replace(old.word, old.slot, slot(freq.unwrap_or(0)), freq.is_none());
                 self.undead(&draft);
@@ -169,9 +169,7 @@ impl Store {
                 self.undead(&draft);
                 room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
             }
-        };
-        drop(draft);
-        orphan
+        }
     }
 
     fn undead(&self, draft: &Draft) {

@@ -235,7 +235,7 @@ pub(crate) const FILLER_BYTES: usize = 4;
 
 const _: () = assert!(KEY_BYTES_MAX == 0xffff && VALUE_MAX_SHORT == 0x3fff);
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 
@@ -272,7 +272,7 @@ mod tests {
                     assert_eq!(read, Layout { header: plan.header | DEAD, ..plan });
                     assert_eq!(read.kind(), Some(kind));
                     assert_eq!(read.client_flags(&heap, 64), if bits & CLIENT_FLAGS != 0 { 77 } else { 0 });
-                    assert!((read.cas % 8 == 0) && (bits & NUM == 0 || read.value % 8 == 0));
+                    assert!(read.cas.is_multiple_of(8) && (bits & NUM == 0 || read.value.is_multiple_of(8)));
                     shapes += 1;
                 }
             }

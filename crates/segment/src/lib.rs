@@ -28,6 +28,8 @@ mod item;
 mod key;
 mod lane;
 mod large;
+#[cfg(all(test, shuttle))]
+mod models;
 mod op;
 mod open;
 #[allow(unsafe_code)]

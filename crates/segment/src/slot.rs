@@ -114,7 +114,7 @@ pub(crate) fn slot_generation(segment_generation: u32) -> u16 {
     1 + (segment_generation % GENERATIONS) as u16
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

@@ -1,8 +1,8 @@
 //! The store: what all threads share, and how an item is found and seen.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex};
 
 use base::clock::UnixMillis;
 
@@ -16,7 +16,7 @@ use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STAL
 use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
 use crate::op::{Expire, Item, LargeRef, Value};
-use crate::raw::Word64;
+use crate::raw::{Mutex, Word64};
 use crate::segments::Segments;
 use crate::slot::Slot;
 

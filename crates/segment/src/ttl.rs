@@ -63,7 +63,7 @@ pub(crate) fn absolute(class: u8, created: UnixMillis, relative: u32) -> UnixMil
     created.plus_ms(u64::from(relative) * unit_ms(class))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

@@ -54,7 +54,7 @@ impl Growth {
 
 #[inline(always)]
 fn group_of(group_hash: u32, groups: usize) -> usize {
-    (u64::from(group_hash) * groups as u64 >> 32) as usize
+    ((u64::from(group_hash) * groups as u64) >> 32) as usize
 }
 
 impl Default for Slot {

@@ -18,4 +18,4 @@ mod words;
 
 pub(crate) use array::Array;
 pub(crate) use heap::{Heap, Reserved};
-pub(crate) use words::{Word32, Word64};
+pub(crate) use words::{Mutex, Word32, Word64};

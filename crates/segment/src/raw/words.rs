@@ -3,6 +3,11 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::Mutex;
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::Mutex;
+
 /// Lets the model scheduler switch threads here.
 #[inline(always)]
 fn schedule_point() {

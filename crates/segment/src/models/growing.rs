@@ -1,0 +1,121 @@
+//! The index on its own: displacement and growth, with readers and writers at the same time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+
+use base::prng::split_mix;
+use shuttle::{check_random, thread};
+
+use super::SCHEDULES;
+use crate::index::growth::SplitScratch;
+use crate::index::{Hash, Index};
+use crate::slot::Slot;
+
+/// Stores the slot of key number `i`, at address 4 * i.
+fn insert(index: &Index, hash: Hash, i: usize) -> Option<Slot> {
+    loop {
+        let Some(locked) = index.lock(hash) else {
+            thread::yield_now();
+            continue;
+        };
+        let room = locked.room();
+        room.word.store(Slot::item(hash.tag(), 0, 1, i * 4).0, Release);
+        return room.holds.is_item().then_some(room.holds);
+    }
+}
+
+fn found(index: &Index, hash: Hash, i: usize) -> bool {
+    index.find(hash, |slot| (slot.address() == i * 4).then_some(())).is_some()
+}
+
+/// Hashes of the given group that share one index bucket.
+fn crowd(count: usize) -> Vec<Hash> {
+    (0..).map(|i| Hash(split_mix(i))).filter(|h| (h.0 >> 12) % 64 == 9).take(count).collect()
+}
+
+#[test]
+fn a_reader_finds_a_key_that_is_being_displaced() {
+    check_random(
+        || {
+            let index = Arc::new(Index::reserve(1, 2, false).expect("reserve"));
+            // One index bucket full of keys; the next keys of the same bucket displace them.
+            let hashes = crowd(24);
+            for (i, hash) in hashes[..16].iter().enumerate() {
+                assert_eq!(insert(&index, *hash, i), None);
+            }
+            let reader = {
+                let (index, hashes) = (Arc::clone(&index), hashes.clone());
+                thread::spawn(move || {
+                    for i in 0..16 {
+                        assert!(found(&index, hashes[i], i), "key {i} was lost while it was displaced");
+                    }
+                })
+            };
+            for (i, hash) in hashes.iter().enumerate().skip(16) {
+                assert_eq!(insert(&index, *hash, i), None, "there is room in the other index buckets");
+            }
+            reader.join().expect("reader");
+            assert!((0..24).all(|i| found(&index, hashes[i], i)));
+        },
+        SCHEDULES,
+    );
+}
+
+/// Keys spread over two groups, an index that grows to three, and a thread that works in it meanwhile.
+fn while_growing(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, inserted: usize) {
+    check_random(
+        move || {
+            let index = Arc::new(Index::reserve(2, 4, false).expect("reserve"));
+            let hashes: Vec<Hash> = (0..12).map(|i| Hash(split_mix(i))).collect();
+            for (i, hash) in hashes[..8].iter().enumerate() {
+                insert(&index, *hash, i);
+            }
+            let worker = {
+                let (index, hashes) = (Arc::clone(&index), hashes.clone());
+                thread::spawn(move || work(&index, &hashes))
+            };
+            index.begin_growth(3);
+            let mut scratch = SplitScratch::new();
+            loop {
+                match index.split_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()) {
+                    Some(true) => break,
+                    Some(false) => {}
+                    None => thread::yield_now(),
+                }
+                assert!(scratch.dropped.is_empty());
+            }
+            worker.join().expect("worker");
+            assert!((0..inserted).all(|i| found(&index, hashes[i], i)));
+            let left = (0..4).flat_map(|g| index.group_words(g)).filter(|(_, s)| s.is_item()).count();
+            assert_eq!(left, inserted, "no slot is left behind or doubled");
+        },
+        300,
+    );
+}
+
+#[test]
+fn a_reader_finds_every_key_while_the_index_grows() {
+    while_growing(
+        |index, hashes| {
+            for round in 0..2 {
+                for i in 0..8 {
+                    assert!(found(index, hashes[i], i), "key {i} in round {round}");
+                }
+            }
+        },
+        8,
+    );
+}
+
+#[test]
+fn an_insert_while_the_index_grows_is_found_afterwards() {
+    while_growing(
+        |index, hashes| {
+            for i in 8..12 {
+                insert(index, hashes[i], i);
+                assert!(found(index, hashes[i], i), "key {i} right after its insert");
+            }
+        },
+        12,
+    );
+}

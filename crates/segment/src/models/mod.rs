@@ -1,0 +1,97 @@
+//! Models: the real store under a scheduler that tries interleavings of its threads at every access to a shared word.
+//!
+//! Run with `RUSTFLAGS='--cfg shuttle' cargo test -p gannet-segment --lib models`. A failure prints the schedule, which
+//! `shuttle::replay` runs again. The scheduler explores sequentially consistent interleavings; orderings weaker than
+//! that are what the stress test and the sanitizers are for.
+
+mod growing;
+mod moving;
+
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use shuttle::thread;
+
+use crate::background::Background;
+use crate::header::State;
+use crate::lane::Lane;
+use crate::op::{Expire, OpError, Put, Value};
+use crate::segments::SegmentId;
+use crate::{Namespace, Store, StoreConfig};
+
+/// Schedules tried for each model.
+const SCHEDULES: usize = 3000;
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+
+fn store(lanes_max: usize) -> (Arc<Store>, Background) {
+    let config = StoreConfig {
+        memory_bytes: 36 * 1024 + 1180 * (16 + 8 * (lanes_max as u64 + 1)),
+        segment_bytes: Some(1024),
+        item_bytes_max: 1000,
+        lanes_max,
+        hash_seed: 5,
+        huge_pages: false,
+    };
+    Store::new(&config, NOW).expect("store")
+}
+
+/// Runs an operation until it is not parked.
+fn until_done<T>(lane: &mut Lane, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+    loop {
+        let mut turn = lane.turn(NOW);
+        match op(&mut turn) {
+            Ok(done) => return done,
+            Err(OpError::Parked) => {
+                drop(turn);
+                thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn put(lane: &mut Lane, key: &[u8], value: &[u8]) {
+    put_until(lane, key, value, Expire::Never);
+}
+
+fn put_until(lane: &mut Lane, key: &[u8], value: &[u8], expire: Expire) {
+    until_done(lane, |turn| {
+        let key = turn.key(Namespace::DEFAULT, key);
+        turn.put(&key, &Put { expire, ..Put::set(value) })
+    });
+}
+
+/// The value under a key, as bytes or as the digits of a number.
+fn read(lane: &mut Lane, key: &[u8]) -> Option<Vec<u8>> {
+    let turn = lane.turn(NOW);
+    let key = turn.key(Namespace::DEFAULT, key);
+    turn.get(&key).map(|item| match item.value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Integer(number) => number.to_string().into_bytes(),
+        Value::Large(_) => panic!("no large values here"),
+    })
+}
+
+/// How many slots name items.
+fn slots(store: &Store) -> usize {
+    (0..store.index.groups_next()).flat_map(|g| store.index.group_words(g)).filter(|(_, s)| s.is_item()).count()
+}
+
+/// Why [`drain_first`] drains.
+#[derive(Clone, Copy)]
+enum Drained {
+    /// As compaction does: everything alive moves.
+    Moved,
+    /// As eviction from the small queue does: what was read twice moves, the rest goes.
+    Evicted,
+}
+
+/// Seals what the lane has open and has the background drain the first sealed segment, whole.
+fn drain_first(background: &mut Background, why: Drained) {
+    background.drain_for_model(SegmentId(0), matches!(why, Drained::Moved), NOW);
+}
+
+fn seal(store: &Store, lane: &mut Lane) {
+    lane.seal_for_model(store);
+    assert_eq!(store.segments.header(SegmentId(0)).state(), State::Sealed, "the first segment taken is the lowest");
+}
