@@ -1,0 +1,133 @@
+//! What the program says to wrong arguments, wrong files and a machine that can not give what is asked.
+
+mod common;
+
+use common::{TempFile, free_port, gannet, run};
+use std::net::TcpListener;
+
+/// Runs `gannet serve`, which must fail with `code`; its error text.
+fn refused(args: &[&str], code: i32) -> String {
+    let (got, out, err) = run(&[&["serve"], args].concat());
+    assert_eq!((got, out.as_str()), (code, ""), "{args:?}: {err}");
+    err
+}
+
+#[test]
+fn the_version_and_the_help_go_to_standard_output() {
+    let (code, out, _) = run(&["--version"]);
+    assert_eq!((code, out.as_str()), (0, concat!("gannet ", env!("CARGO_PKG_VERSION"), "\n")));
+    let (code, out, _) = run(&["serve", "--help"]);
+    assert_eq!(code, 0);
+    for setting in server::config::table::SETTINGS.iter().filter_map(|setting| setting.flag) {
+        assert!(out.contains(&format!("--{setting}")), "--{setting} is not in the help");
+    }
+    assert!(!out.contains("--resp"), "what a build does not have is not in its help");
+}
+
+#[test]
+fn a_wrong_flag_is_wrong_usage_and_all_of_them_are_named() {
+    let err = refused(&["--memory", "512", "--log", "inof", "--memcached", "10.1.1.1"], 2);
+    for part in ["--memory: ", "\"512MiB\"", "--log: ", "did you mean \"info\"", "10.1.1.1:11211"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(refused(&["--workres", "3"], 2).contains("'--workers'"));
+    assert_eq!(run(&[]).0, 2);
+}
+
+#[test]
+fn what_this_build_does_not_have_is_said_in_a_line() {
+    for (args, part) in [
+        (["--resp", "127.0.0.1:6379"], "--resp: this build does not have the RESP protocol"),
+        (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
+        (["--file", "/tmp/x"], "--file: this build does not have"),
+        (["--flash", "/tmp/x:1GiB"], "--flash: this build does not have"),
+        (["--checkpoint", "5m"], "--checkpoint: this build does not have"),
+        (["--udp", "11211"], "--udp: this build does not have memcached over UDP"),
+        (["-U", "11211"], "-U: this is a flag of memcached; in its place stands nothing: UDP"),
+        (["-B", "binary"], "-B: this is a flag of memcached"),
+        (["-m", "64"], "-m: this is a flag of memcached; in its place stands --memory 64MiB"),
+        (["--io", "uring"], "this build does not have io_uring"),
+        (["--pin", "auto"], "this build can not plan the pinning"),
+    ] {
+        let err = refused(&args, 2);
+        assert!(err.contains(part), "{args:?}: {err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    for command in ["memcached", "load", "doctor", "top", "file"] {
+        let (code, _, err) = run(&[command, "--any", "thing"]);
+        assert_eq!((code, err.lines().count()), (2, 1), "{err}");
+        assert!(err.contains(&format!("this build does not have `gannet {command}`")), "{err}");
+    }
+}
+
+#[test]
+fn what_the_machine_can_not_give_is_refused_before_anything_starts() {
+    let err = refused(&["--memory", "60TiB"], 1);
+    assert!(err.contains("--memory: store.memory: 60TiB is not less than") && err.contains("write at most"), "{err}");
+    let err = refused(&["--memory", "64MiB", "--pin", "1023"], 1);
+    assert!(err.contains("may not run on CPU 1023") && err.contains("choose from"), "{err}");
+    let err = refused(&["--memory", "16MiB", "--workers", "128", "--segment", "1MiB", "--admin", "none"], 1);
+    assert!(err.contains("too small") && err.contains("at least"), "{err}");
+    let limited = format!("ulimit -n 256; exec {} serve --maxconns 5000", env!("CARGO_BIN_EXE_gannet"));
+    let output = std::process::Command::new("sh").args(["-c", &limited]).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err.contains("the limit is 256") && err.contains("ulimit -n 5"), "{err}");
+}
+
+#[test]
+fn a_taken_port_is_named_for_clients_and_for_the_admin_port() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (taken, free) = (taken.local_addr().unwrap().to_string(), format!("127.0.0.1:{}", free_port()));
+    let err = refused(&["--memory", "64MiB", "--memcached", &taken, "--admin", "none"], 1);
+    assert!(err.contains(&format!("cannot listen on {taken}: another process listens there")), "{err}");
+    assert!(err.contains("--memcached"), "{err}");
+    let err = refused(&["--memory", "64MiB", "--memcached", &free, "--admin", &taken], 1);
+    assert!(err.contains("another process listens there") && err.contains("--admin"), "{err}");
+}
+
+#[test]
+fn a_unix_path_that_is_a_file_is_left_alone() {
+    let file = TempFile::new("not-a-socket", "precious");
+    let path = format!("unix:{}", file.path());
+    let err = refused(&["--memory", "64MiB", "--memcached", &path, "--admin", "none"], 1);
+    assert!(err.contains("a file that is not a socket is there; remove it"), "{err}");
+    assert_eq!(std::fs::read_to_string(&file.0).unwrap(), "precious");
+    let err = refused(&["--memory", "64MiB", "--memcached", "unix:/no/such/folder/x", "--admin", "none"], 1);
+    assert!(err.contains("there is no folder /no/such/folder"), "{err}");
+}
+
+#[test]
+fn a_file_is_checked_whole_and_its_faults_have_lines() {
+    let text = "[store]\nmemory = 512\n[limits]\nmaxcons = 7\n[log]\nlevel = \"loud\"\n";
+    let file = TempFile::new("faults.toml", text);
+    let (code, out, err) = run(&["config", "--check", file.path()]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    let at = |line: u32| err.lines().find(|text| text.contains(&format!("faults.toml:{line}: "))).unwrap_or_default();
+    assert!(at(2).contains("\"512MiB\"") && at(4).contains("did you mean maxconns?"), "{err}");
+    assert!(at(6).contains("no such word"), "{err}");
+    assert_eq!(err.lines().count(), 3);
+    let served = refused(&[file.path()], 1);
+    assert_eq!(served, err, "serve and check say the same");
+}
+
+#[test]
+fn the_sample_has_no_fault_and_its_reader_may_go() {
+    let (code, sample, _) = run(&["config", "--default"]);
+    assert_eq!(code, 0);
+    let file = TempFile::new("sample.toml", &sample);
+    let (code, out, err) = run(&["config", "--check", file.path()]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("no fault"), "{out}");
+    let mut gone = gannet(&["config", "--default"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(gone.stdout.take());
+    assert!(gone.wait().unwrap().success());
+}
+
+#[test]
+fn the_page_of_settings_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let current = server::config::text::docs();
+    assert!(page == current, "run: cargo run -p gannet -- config --docs > docs/configuration.md");
+}
