@@ -16,6 +16,11 @@ pub(super) fn expire(exptime: i64, now: UnixMillis) -> Expire {
     }
 }
 
+/// An item with this end cannot be read any more.
+pub(super) fn is_past(expire: Expire, now: UnixMillis) -> bool {
+    matches!(expire, Expire::At(at) if at <= now)
+}
+
 /// Seconds left, rounded up, as `t` and `exp` tell them; -1: never ends.
 pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     match expire {

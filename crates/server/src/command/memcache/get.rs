@@ -9,7 +9,7 @@ use crate::metrics::Command;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, Keys, Parsed, Request, parse, reply};
 use protocol::number::Decimal;
-use segment::{Item, Key, LargeRef, OpError, Value};
+use segment::{Expire, Item, Key, LargeRef, OpError, Value};
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
 const PROBES_MAX: usize = 16;
@@ -36,14 +36,14 @@ struct Probes<'b> {
     most: usize,
 }
 
-/// What stands at a key's place in the answer.
-enum Found {
+/// What stands at a key's place in the answer so far.
+pub(super) enum Found {
     /// An item, all of it written.
     Hit,
     /// Nothing.
     Miss,
-    /// A value to be sent from the store. Its line is written, from this mark on.
-    Large(LargeRef, usize),
+    /// A value to be sent from the store, behind its line.
+    Large(LargeRef),
 }
 
 impl<'b> Probes<'b> {
@@ -140,11 +140,12 @@ impl<'c> Call<'c, '_> {
         } else {
             self.turn.get(&probe.key)
         };
+        let mark = self.out.mark();
         let found = match item {
             None => Found::Miss,
             Some(item) => write_item(self.out, &item, probe.key.bytes(), probe.with_cas)?,
         };
-        let hit = self.finish_item(&probe.key, found)?;
+        let hit = self.finish_item(&probe.key, found, mark, None)?;
         let counters = self.counters();
         counters.cmd_get.add(1);
         if hit {
@@ -155,44 +156,55 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    /// Writes what is left to be written of an item; whether it was there.
-    fn finish_item(&mut self, key: &Key<'_>, found: Found) -> Result<bool, State> {
-        match found {
-            Found::Hit => Ok(true),
-            Found::Miss => Ok(false),
-            Found::Large(large, mark) => self.large_value(key, large, mark),
-        }
-    }
-
-    /// Puts the large value and a line end behind its line, which was written from `mark` on and is taken back if the
-    /// value cannot be sent now (`Err`) or has lost a piece and counts as missing (`false`).
-    pub(super) fn large_value(&mut self, key: &Key<'_>, large: LargeRef, mark: usize) -> Result<bool, State> {
-        let sent = self.pin_and_push(key, large);
-        if sent != Ok(true) {
+    /// Writes what is left to be written of an item, whose line begins at `mark`, and says whether it was there. With
+    /// `end_it` the item ends by this request, which all the same is the last to see it.
+    pub(super) fn finish_item(
+        &mut self,
+        key: &Key<'_>,
+        found: Found,
+        mark: usize,
+        end_it: Option<Expire>,
+    ) -> Result<bool, State> {
+        let done = match found {
+            Found::Miss => return Ok(false),
+            Found::Hit => self.end_item(key, end_it).map(|()| true),
+            Found::Large(large) => self.push_large(key, large, end_it),
+        };
+        if done != Ok(true) {
             self.out.truncate(mark);
         }
-        sent
+        done
     }
 
-    fn pin_and_push(&mut self, key: &Key<'_>, large: LargeRef) -> Result<bool, State> {
+    fn end_item(&mut self, key: &Key<'_>, end_it: Option<Expire>) -> Step {
+        match end_it.map(|expire| self.turn.touch(key, expire).err()) {
+            Some(Some(OpError::Parked)) => Err(State::Parked),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
+    fn push_large(&mut self, key: &Key<'_>, large: LargeRef, end_it: Option<Expire>) -> Result<bool, State> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
             return Err(State::OutputFull { want: LINE_ROOM });
         }
-        match self.turn.pin_large(key, large) {
-            Ok(Some(pinned)) => {
-                self.out.push_pinned(pinned);
-                self.out.push(reply::CRLF);
-                Ok(true)
-            }
-            Ok(None) => {
-                self.ctx.pin_refund(large.bytes);
-                Ok(false)
-            }
-            Err(error) => {
-                self.ctx.pin_refund(large.bytes);
-                if error == OpError::Parked { Err(State::Parked) } else { Ok(false) }
-            }
-        }
+        let sent = match self.turn.pin_large(key, large) {
+            Ok(Some(pinned)) => match self.end_item(key, end_it) {
+                Ok(()) => {
+                    self.out.push_pinned(pinned);
+                    self.out.push(reply::CRLF);
+                    return Ok(true);
+                }
+                Err(state) => {
+                    self.ctx.shared.store.unpin(pinned);
+                    Err(state)
+                }
+            },
+            Err(OpError::Parked) => Err(State::Parked),
+            Ok(None) | Err(_) => Ok(false),
+        };
+        self.ctx.pin_refund(large.bytes);
+        sent
     }
 
     /// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
@@ -221,9 +233,11 @@ impl<'c> Call<'c, '_> {
             self.room(LINE_ROOM)?;
             let Some(bytes) = keys.next() else { break };
             let key = self.turn.key(NAMESPACE, bytes);
-            let touched = match self.turn.touch(&key, expire) {
-                Ok(item) => Ok(item.is_some()),
-                Err(error) => Err(error),
+            // A time that is past ends the item, but after it was told.
+            let end_it = exptime::is_past(expire, self.ctx.now).then_some(expire);
+            let touched = match end_it {
+                Some(_) => Ok(true),
+                None => self.turn.touch(&key, expire).map(|item| item.is_some()),
             };
             // A touched item's token is exact only once it has been taken.
             let item = match touched {
@@ -232,13 +246,14 @@ impl<'c> Call<'c, '_> {
                 Ok(true) => Ok(self.turn.peek(&key)),
                 Err(error) => Err(error),
             };
+            let mark = self.out.mark();
             let found = match item {
                 Ok(None) => Found::Miss,
                 Ok(Some(item)) => write_item(self.out, &item, bytes, get.with_cas)?,
                 Err(OpError::Parked) => return Err(State::Parked),
                 Err(_) => Found::Miss,
             };
-            let hit = self.finish_item(&key, found)?;
+            let hit = self.finish_item(&key, found, mark, end_it)?;
             let counters = self.counters();
             counters.cmd_touch.add(1);
             counters.cmd_get.add(1);
@@ -299,9 +314,8 @@ fn write_item(out: &mut crate::out::OutBuffer, item: &Item<'_>, key: &[u8], with
             Ok(Found::Hit)
         }
         Value::Large(large) => {
-            let mark = out.mark();
             reply::value_header(out, key, item.client_flags, large.bytes, cas);
-            Ok(Found::Large(large, mark))
+            Ok(Found::Large(large))
         }
     }
 }

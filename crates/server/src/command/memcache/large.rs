@@ -40,7 +40,7 @@ impl Call<'_, '_> {
         let mut kept = [0; KEY_BYTES_MAX];
         kept[..key.len()].copy_from_slice(key);
         let name = self.turn.key(NAMESPACE, key);
-        match self.turn.large_begin(&name, value_len.into(), plan.expire) {
+        match self.turn.large_begin(&name, value_len.into(), plan.pieces_end()) {
             Ok(writer) => {
                 self.at += consumed;
                 self.session.large = Some(LargeSet { writer, plan, key: kept, key_len: key.len() });

@@ -1,6 +1,7 @@
 //! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
 
 use super::exptime::{self, seconds_left};
+use super::get::Found;
 use super::{Call, LINE_ROOM, NAMESPACE, Step};
 use crate::context::State;
 use crate::metrics::Command;
@@ -9,15 +10,7 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use protocol::number::Decimal;
-use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Fetch, Fetched, Item, LargeRef, Lease, Value};
-
-/// How a fetch is answered.
-enum Fetching {
-    Miss,
-    Done,
-    /// A value to be sent from the store. Its line is written, from this mark on.
-    Large(LargeRef, usize),
-}
+use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, Lease, Value};
 
 /// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and must
 /// neither lose the right that it won nor take its own first run for an earlier access.
@@ -26,12 +19,14 @@ pub(super) struct FirstFetch {
     won: bool,
     fetched: bool,
     last_access: UnixMillis,
+    /// When the item ended before this request, where `t` asks for that: `Never` if there was none.
+    ended: Option<Expire>,
 }
 
 impl FirstFetch {
-    fn of(found: &Fetched<'_>) -> Self {
+    fn of(found: &Fetched<'_>, ended: Option<Expire>) -> Self {
         let Item { fetched, last_access, .. } = found.item;
-        Self { won: found.lease == Lease::Won, fetched, last_access }
+        Self { won: found.lease == Lease::Won, fetched, last_access, ended }
     }
 
     fn restore(self, found: &mut Fetched<'_>) {
@@ -45,9 +40,16 @@ impl FirstFetch {
 impl<'c> Call<'c, '_> {
     pub(super) fn meta_get(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         let now = self.ctx.now;
+        let touch = meta.expire().map(|exptime| exptime::expire(exptime, now));
+        // A time that is past ends the item, but after it was told.
+        let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
         let fetch = Fetch {
-            touch: meta.expire().map(|exptime| exptime::expire(exptime, now)),
-            vivify: meta.vivify().map(|exptime| exptime::expire(exptime, now)),
+            touch: touch.filter(|_| end_it.is_none()),
+            // Flags act in their order: `T` behind `N` also sets the end of an item that `N` has made.
+            vivify: match meta.vivify() {
+                Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
+                vivify => vivify.map(|exptime| exptime::expire(exptime, now)),
+            },
             recache_below_ms: meta.recache().map(|seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)),
             token: meta.token(),
             want_token: meta.has(b'c') || meta.has(b'C'),
@@ -56,15 +58,16 @@ impl<'c> Call<'c, '_> {
         };
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
-        let fetching = match self.turn.fetch(&key, &fetch) {
-            Ok(None) => Fetching::Miss,
+        // Flags act in their order: `t` before `T` or `N` tells the time that was.
+        let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
+        let ended = asks_before.then(|| self.turn.peek(&key).map_or(Expire::Never, |item| item.expire));
+        let mark = self.out.mark();
+        let found = match self.turn.fetch(&key, &fetch) {
+            Ok(None) => Found::Miss,
             Ok(Some(mut fetched)) => {
-                let first = FirstFetch::of(&fetched);
-                if let Some(first) = self.session.fetched {
-                    first.restore(&mut fetched);
-                }
-                self.session.fetched.get_or_insert(first);
-                write_fetched(self.out, meta, &fetched, now)?
+                let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
+                first.restore(&mut fetched);
+                write_fetched(self.out, meta, &fetched, first.ended, now)?
             }
             Err(error) => {
                 self.op_error(error, false)?;
@@ -73,11 +76,7 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
         };
-        let hit = match fetching {
-            Fetching::Done => true,
-            Fetching::Miss => false,
-            Fetching::Large(large, mark) => self.large_value(&key, large, mark)?,
-        };
+        let hit = self.finish_item(&key, found, mark, end_it)?;
         if !hit && !meta.has(b'q') {
             let mut line = MetaLine::new(b"EN");
             line.reflect(meta);
@@ -146,11 +145,15 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn meta_arith(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         let now = self.ctx.now;
+        let expire = meta.expire().map(|exptime| exptime::expire(exptime, now));
         let arith = Arith {
             delta: meta.delta(),
             decrement: meta.is_decrement(),
-            vivify: meta.vivify().map(|exptime| (meta.initial(), exptime::expire(exptime, now))),
-            expire: meta.expire().map(|exptime| exptime::expire(exptime, now)),
+            // `T` is the item's end, also when it was made by this request.
+            vivify: meta
+                .vivify()
+                .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, now)))),
+            expire,
             compare: meta.compare(),
             token: meta.token(),
             want_token: meta.has(b'c'),
@@ -214,16 +217,17 @@ fn write_fetched(
     out: &mut crate::out::OutBuffer,
     meta: &Meta<'_>,
     fetched: &Fetched<'_>,
+    ended: Option<Expire>,
     now: UnixMillis,
-) -> Result<Fetching, State> {
+) -> Result<Found, State> {
     let item = &fetched.item;
     // With `C` a client that has the value already is spared it.
     let has_value_already = meta.compare() == Some(item.token);
     let with_value = meta.has(b'v') && !has_value_already;
-    let line = fetched_line(meta, fetched, with_value, now);
+    let line = fetched_line(meta, fetched, ended, with_value, now);
     if !with_value {
         line.finish(out);
-        return Ok(Fetching::Done);
+        return Ok(Found::Hit);
     }
     match item.value {
         Value::Bytes(bytes) => {
@@ -239,16 +243,26 @@ fn write_fetched(
             out.push(Decimal::new(number).as_slice());
         }
         Value::Large(large) => {
-            let mark = out.mark();
             line.finish(out);
-            return Ok(Fetching::Large(large, mark));
+            return Ok(Found::Large(large));
         }
     }
     out.push(reply::CRLF);
-    Ok(Fetching::Done)
+    Ok(Found::Hit)
 }
 
-fn fetched_line(meta: &Meta<'_>, fetched: &Fetched<'_>, with_value: bool, now: UnixMillis) -> MetaLine {
+/// The flag `letter` stands before all of `others`.
+fn stands_first(meta: &Meta<'_>, letter: u8, others: &[u8]) -> bool {
+    meta.in_order().map(|word| word[0]).find(|flag| *flag == letter || others.contains(flag)) == Some(letter)
+}
+
+fn fetched_line(
+    meta: &Meta<'_>,
+    fetched: &Fetched<'_>,
+    ended: Option<Expire>,
+    with_value: bool,
+    now: UnixMillis,
+) -> MetaLine {
     let item = &fetched.item;
     let mut line = if with_value { MetaLine::with_value(item.value_len()) } else { MetaLine::new(b"HD") };
     for word in meta.in_order() {
@@ -260,7 +274,7 @@ fn fetched_line(meta: &Meta<'_>, fetched: &Fetched<'_>, with_value: bool, now: U
             b'h' => line.number(b'h', item.fetched.into()),
             b'l' => line.number(b'l', now.ms_since(item.last_access) / 1000),
             b's' => line.number(b's', item.value_len()),
-            b't' => line.signed(b't', seconds_left(item.expire, now)),
+            b't' => line.signed(b't', seconds_left(ended.unwrap_or(item.expire), now)),
             _ => {}
         }
     }

@@ -35,6 +35,10 @@ use super::counters::CommandCounters;
 
 pub use stats::command_totals;
 
+/// The version that clients are told: the memcached whose protocol this is, then our own. Clients and tools compare the
+/// three numbers to decide which commands they may send and how strict a server is.
+pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
+
 /// Every key of this listener is in this namespace.
 const NAMESPACE: Namespace = Namespace::DEFAULT;
 

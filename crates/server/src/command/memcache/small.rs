@@ -1,7 +1,7 @@
 //! Commands without a value and with a line for an answer: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and
 //! the administrative ones.
 
-use super::{Call, NAMESPACE, Step, exptime};
+use super::{Call, NAMESPACE, Step, VERSION, exptime};
 use crate::context::State;
 use crate::metrics::Command;
 use protocol::memcache::reply::{self, ItemFacts};
@@ -69,8 +69,10 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
         let key = self.turn.key(NAMESPACE, key);
-        let touched = self.turn.touch(&key, exptime::expire(exptime, self.ctx.now)).map(|item| item.is_some());
-        match touched {
+        let expire = exptime::expire(exptime, self.ctx.now);
+        // An item that the touch itself ends was there all the same.
+        let ends = exptime::is_past(expire, self.ctx.now) && self.turn.peek(&key).is_some();
+        match self.turn.touch(&key, expire).map(|item| item.is_some() || ends) {
             Ok(touched) => {
                 let counters = self.counters();
                 counters.cmd_touch.add(1);
@@ -136,7 +138,9 @@ impl<'c> Call<'c, '_> {
     }
 
     pub(super) fn version(&mut self, consumed: usize) -> Step {
-        self.answer(concat!("VERSION ", env!("CARGO_PKG_VERSION"), "\r\n").as_bytes(), consumed)
+        self.out.push(b"VERSION ");
+        self.out.push(VERSION.as_bytes());
+        self.answer(reply::CRLF, consumed)
     }
 
     /// The store's size is fixed at start: only that very size is accepted.

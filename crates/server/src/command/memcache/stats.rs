@@ -1,11 +1,11 @@
 //! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
 //!
-//! Names that describe memcached's own machinery (slab moves, LRU juggling, its crawler) are told only where a tool
-//! reads them and the store has something that means the same; a constant 0 would say that something was measured.
+//! Of the names that describe memcached's own machinery only those are told that some tool reads. What the store has not
+//! got (moves between LRU lists, say) is 0; [`UNMEASURED`] lists what is 0 since nothing measures it.
 //!
 //! A table that is longer than the output goes on in the next call: lines are counted, and those told are skipped.
 
-use super::{Call, LINE_ROOM, Step};
+use super::{Call, LINE_ROOM, Step, VERSION};
 use crate::command::counters::CommandTotals;
 use crate::context::State;
 use crate::metrics::Command;
@@ -23,6 +23,9 @@ const STAT_BYTES_MAX: usize = 256;
 
 /// The class that all items are told under: the store has no slab classes, and tools add the classes up.
 const CLASS: u64 = 1;
+
+/// Told as 0 since tools stumble over their absence: the store does not measure them.
+pub const UNMEASURED: [&str; 4] = ["age", "evicted_time", "evicted_nonzero", "expired_unfetched"];
 
 /// Lines behind the first `skip`, as long as the output has room.
 struct Lines<'o> {
@@ -149,7 +152,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("pid", std::process::id().into());
     lines.number("uptime", now_secs.saturating_sub(shared.started.secs()));
     lines.number("time", now_secs);
-    lines.text("version", env!("CARGO_PKG_VERSION"));
+    lines.text("version", VERSION);
     lines.number("pointer_size", u64::from(usize::BITS));
     lines.seconds("rusage_user", user_us);
     lines.seconds("rusage_system", system_us);
@@ -171,10 +174,14 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("bytes", store.item_bytes);
     lines.number("curr_items", store.items);
     lines.number("total_items", commands.items_stored);
+    lines.number("expired_unfetched", 0);
     lines.number("evicted_unfetched", store.evicted_unread);
     lines.number("evictions", store.evicted);
     lines.number("reclaimed", store.expired);
     lines.number("crawler_reclaimed", store.expired);
+    for absent in ["direct_reclaims", "malloc_fails", "slab_reassign_running", "slabs_moved", "log_watchers"] {
+        lines.number(absent, 0);
+    }
     segment_lines(lines, &store);
 }
 
@@ -188,6 +195,7 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("connection_structures", shared.config.connections_max as u64);
     lines.number("accepting_conns", u64::from(open < max && !shared.stop.is_off()));
     lines.number("listen_disabled_num", shared.acceptor.descriptors_exhausted.value());
+    lines.number("time_in_listen_disabled_us", 0);
 }
 
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
@@ -232,9 +240,11 @@ fn items(lines: &mut Lines<'_>, shared: &Shared) {
         ("outofmemory", since_reset(shared).store_no_memory),
         ("reclaimed", store.expired),
         ("crawler_reclaimed", store.expired),
+        ("tailrepairs", 0),
     ] {
         lines.class("items", name, value);
     }
+    UNMEASURED.into_iter().for_each(|name| lines.class("items", name, 0));
 }
 
 /// All segments as one class of pages: a chunk is an item of average size.

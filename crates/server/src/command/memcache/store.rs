@@ -12,9 +12,9 @@ use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
 /// What a storage command asks for apart from its value: kept beside a large value while that arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    pub(super) mode: PutMode,
+    mode: PutMode,
     client_flags: u32,
-    pub(super) expire: Expire,
+    expire: Expire,
     compare: Option<u64>,
     invalidate: bool,
     token: Option<u64>,
@@ -119,7 +119,8 @@ impl Plan {
             mode,
             client_flags: meta.client_flags(),
             expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, now)),
-            compare: meta.compare(),
+            // An `add` has no item to compare with.
+            compare: meta.compare().filter(|_| mode != PutMode::Add),
             invalidate: meta.has(b'I'),
             token: meta.token(),
             vivify: meta.vivify().map(|exptime| exptime::expire(exptime, now)),
@@ -141,6 +142,15 @@ impl Plan {
             token: self.token,
             vivify: self.vivify,
             want_token,
+        }
+    }
+
+    /// When the pieces of a large value end. A value that is joined to another takes that one's end, so its pieces only
+    /// have to last until then.
+    pub(super) fn pieces_end(&self) -> Expire {
+        match self.mode {
+            PutMode::Append | PutMode::Prepend => self.vivify.unwrap_or(Expire::Never),
+            _ => self.expire,
         }
     }
 
@@ -215,6 +225,11 @@ impl<'c> Call<'c, '_> {
 
     /// Counts and answers a store that was decided.
     pub(super) fn stored(&mut self, plan: &Plan, key: &[u8], outcome: PutOutcome, value_len: u64) {
+        // An append or prepend needs an item, compared or not.
+        let outcome = match outcome {
+            PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
+            outcome => outcome,
+        };
         let counters = self.counters();
         counters.cmd_set.add(1);
         match outcome {
