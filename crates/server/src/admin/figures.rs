@@ -1,7 +1,7 @@
 //! Everything that the server counts, as a list that both `/metrics` and `/stats.json` are written from.
 //!
-//! Names end in their unit (`_bytes`, `_seconds`, `_ratio`), or in `_total` for what only rises. A label takes its values
-//! from a closed set: states, reasons, worker numbers.
+//! Names end in their unit (`_bytes`, `_seconds`, `_ratio`), or in `_total` for what only rises. A label takes its
+//! values from a closed set: states, reasons, worker numbers.
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,8 +5,8 @@
 //!        ──> connection: Reading ──whole request──> page ──> Writing ──> closed     each with a deadline
 //!        ──> every ten seconds: a reading of all recorders for the last minute
 //! ```
-//! Invariants: no worker waits for it; a peer that sends or reads slowly holds one bounded connection until its deadline
-//! and keeps no other from being answered; what it answers names a bounded number of series.
+//! Invariants: no worker waits for it; a peer that sends or reads slowly holds one bounded connection until its
+//! deadline and keeps no other from being answered; what it answers names a bounded number of series.
 
 mod figures;
 mod http;

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use base::units::ByteSize;
+
 use super::http::Response;
 use super::time::rfc3339;
 use super::{RunningSettings, figures, json, prometheus};
@@ -37,13 +39,14 @@ pub struct Pages {
     settings: RunningSettings,
     window: Window,
     huge_page_bytes: u64,
+    huge_pages_logged: bool,
 }
 
 impl Pages {
     /// Pages about `shared`.
     pub fn new(shared: Arc<Shared>, settings: RunningSettings) -> Self {
         let huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
-        Self { shared, settings, window: Window::new(Instant::now()), huge_page_bytes }
+        Self { shared, settings, window: Window::new(Instant::now()), huge_page_bytes, huge_pages_logged: false }
     }
 
     /// When [`Pages::tick`] has something to do.
@@ -56,7 +59,18 @@ impl Pages {
         if now >= self.window.due() {
             self.window.push(now, self.totals());
             self.huge_page_bytes = self.shared.store.huge_page_bytes().unwrap_or(0);
+            self.log_huge_pages();
         }
+    }
+
+    /// Says once what was had: not at the start, since a page is had when it is first written to.
+    fn log_huge_pages(&mut self) {
+        let stats = self.shared.store.stats();
+        if std::mem::replace(&mut self.huge_pages_logged, true) || !stats.huge_pages_asked {
+            return;
+        }
+        let (had, used) = (ByteSize(self.huge_page_bytes), ByteSize(stats.heap_bytes + stats.index_bytes));
+        tracing::info!("huge pages stand behind {had} of memory; {used} are in use");
     }
 
     fn totals(&self) -> Totals {
@@ -103,9 +117,11 @@ impl Pages {
     }
 
     fn slow_text(&self) -> String {
-        let mut out = String::from(
-            "Requests slower than log.slow_request, the latest first; times in us.\n\n\
-             when                      worker  command      key hash             wait    execute       send      total\n",
+        let mut out = String::from("Requests slower than log.slow_request, the latest first; times in us.\n\n");
+        let _ = writeln!(
+            out,
+            "{:<24}  {:>6}  {:<11}  {:<16} {:>10} {:>10} {:>10} {:>10}",
+            "when", "worker", "command", "key hash", "wait", "execute", "send", "total"
         );
         for slow in self.slow() {
             let _ = writeln!(

@@ -165,8 +165,8 @@ impl Connection {
         self.state = State::Writing(response.bytes(head_only), 0);
     }
 
-    /// All is sent. What the peer sent beyond its request is read first, since closing over unread bytes would reset the
-    /// connection and could take the answer with it.
+    /// All is sent. What the peer sent beyond its request is read first: closing over unread bytes would reset the
+    /// connection, and could take the answer with it.
     fn finish(&mut self) {
         let _ = self.stream.read(&mut [0; 2048]);
         let _ = self.stream.shutdown(std::net::Shutdown::Write);

@@ -18,6 +18,8 @@ pub struct Host {
     pub cgroup_bytes: Option<u64>,
     /// Descriptors that this process may open, once its soft limit is raised to its hard one.
     pub files_max: u64,
+    /// The kernel gives huge pages to a process that asks.
+    pub huge_pages: bool,
 }
 
 impl Host {
@@ -36,6 +38,7 @@ impl Host {
             machine_bytes,
             cgroup_bytes: groups.memory_bytes().filter(|bytes| *bytes < machine_bytes),
             files_max,
+            huge_pages: huge_pages(root),
         }
     }
 
@@ -65,6 +68,12 @@ pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
         return Ok(());
     }
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })?)
+}
+
+/// Whether the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without it has none.
+fn huge_pages(root: &Path) -> bool {
+    let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();
+    text.contains("[always]") || text.contains("[madvise]")
 }
 
 fn machine_bytes(root: &Path) -> Option<u64> {
@@ -207,9 +216,18 @@ mod tests {
     fn a_machine_without_control_groups_is_whole() {
         let tree = Tree::new("none", &[MEMINFO]);
         let host = tree.host();
-        assert_eq!((host.memory_bytes(), host.parallelism()), (16 << 20, 4));
+        assert_eq!((host.memory_bytes(), host.parallelism(), host.huge_pages), (16 << 20, 4, false));
         let host = Host::read(Path::new("/nonexistent"), Vec::new(), 1024);
         assert_eq!((host.memory_bytes(), host.parallelism()), (1 << 30, 1));
+    }
+
+    #[test]
+    fn huge_pages_are_had_unless_the_kernel_says_never() {
+        for (text, had) in [("always [madvise] never\n", true), ("[always] madvise never\n", true), ("[never]", false)]
+        {
+            let tree = Tree::new("thp", &[MEMINFO, ("sys/kernel/mm/transparent_hugepage/enabled", text)]);
+            assert_eq!(tree.host().huge_pages, had, "{text}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::kinds::{AdminAddress, Endpoint, IoChoice, LogLevel, Pin, UnixMode};
 use super::table::SETTINGS;
 use super::value::Auto;
 
-/// What the user wants, `auto` not yet resolved. What each field does is said once, in [`SETTINGS`](super::table::SETTINGS).
+/// What the user wants, `auto` not yet resolved. The table of settings ([`SETTINGS`]) says what each field does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table of settings documents each field")]
 pub struct Settings {

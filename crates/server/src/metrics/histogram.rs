@@ -22,14 +22,11 @@ pub(crate) const BUCKETS: usize = 2 * SUB + (VALUE_BITS - SUB_BITS - 1) as usize
 
 const _: () = assert!(BUCKETS == 1056 && MAX_NS > 100_000_000_000);
 
-/// The bucket that `ns` is counted in.
+/// The bucket that `ns` is counted in. Without a branch: the low bits that are set stand in for small values.
 #[inline]
 const fn bucket_of(ns: u64) -> usize {
     let ns = if ns > MAX_NS { MAX_NS } else { ns };
-    if ns < 2 * SUB as u64 {
-        return ns as usize;
-    }
-    let top = 63 - ns.leading_zeros();
+    let top = 63 - (ns | (2 * SUB as u64 - 1)).leading_zeros();
     let shift = top - SUB_BITS;
     (shift as usize) * SUB + (ns >> shift) as usize
 }
