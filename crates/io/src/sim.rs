@@ -206,8 +206,8 @@ impl Net {
             let idle = self.prng.chance(self.faults.idle_events, 1000 * count as u64);
             let wire = &mut self.wires[(first + step) % count];
             let Some(token) = wire.token else { continue };
-            let writable = wire.edge_out && wire.want_writable;
-            if wire.edge_in || writable || idle {
+            let writable = (wire.edge_out && wire.want_writable) || wire.reset;
+            if wire.edge_in || (wire.edge_out && wire.want_writable) || idle {
                 let hangup = wire.ended || wire.reset;
                 events.push(Event { token, readable: wire.edge_in || idle, writable, hangup });
                 (wire.edge_in, wire.edge_out) = (false, wire.edge_out && !writable);

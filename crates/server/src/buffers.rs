@@ -3,10 +3,14 @@
 //! | class | bytes each | lent to |
 //! |---|---|---|
 //! | `Small` | 16 KiB | a session whose bytes have arrived, until its last whole request is consumed |
-//! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than that, or whose reply is longer than an output |
+//! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than that |
 //! | `Out` | 32 KiB | a session that has something to say, until the peer's socket has taken it |
+//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer than that |
 //!
 //! Idle connections hold none. The free ones are stacks: the one used last is the one still in the cache.
+//!
+//! Who holds a buffer may wait for one of a class further down in the table, never further up: so among the waiting
+//! there is always one whom only its peer can hold up, and a peer that does so is dropped after the stall timeout.
 
 use crate::context::LINE_BYTES_MAX;
 use crate::out::OutBuffer;
@@ -25,8 +29,10 @@ pub struct Sizes {
     pub small_count: usize,
     /// Ordinary output buffers.
     pub out_count: usize,
-    /// Big buffers, for either use.
+    /// Big receive buffers.
     pub big_count: usize,
+    /// Big output buffers.
+    pub big_out_count: usize,
     /// Bytes of a big buffer: the longest thing that must lie in one piece.
     pub big_bytes: usize,
 }
@@ -37,12 +43,20 @@ impl Sizes {
     pub fn new(sessions_max: usize, piece_bytes_max: usize) -> Self {
         let head = 4 << 10;
         let big_bytes = BIG_BYTES_MIN.max((piece_bytes_max + head).next_multiple_of(4096)).max(LINE_BYTES_MAX + head);
-        Self { small_count: sessions_max.min(128), out_count: sessions_max.min(128), big_count: 16, big_bytes }
+        Self {
+            small_count: sessions_max.min(512),
+            out_count: sessions_max.min(128),
+            big_count: sessions_max.min(16),
+            big_out_count: sessions_max.min(8),
+            big_bytes,
+        }
     }
 
     /// Bytes of all buffers together: what a worker adds to the store's memory.
     pub fn bytes(&self) -> usize {
-        self.small_count * SMALL_BYTES + self.out_count * OUT_BYTES + self.big_count * self.big_bytes
+        self.small_count * SMALL_BYTES
+            + self.out_count * OUT_BYTES
+            + (self.big_count + self.big_out_count) * self.big_bytes
     }
 }
 
@@ -52,10 +66,11 @@ pub(crate) enum Class {
     Small,
     Big,
     Out,
+    BigOut,
 }
 
 /// All classes, in the order of [`Class::slot`].
-pub(crate) const CLASSES: [Class; 3] = [Class::Small, Class::Big, Class::Out];
+pub(crate) const CLASSES: [Class; 4] = [Class::Small, Class::Big, Class::Out, Class::BigOut];
 
 impl Class {
     /// Its place in a table by class.
@@ -71,6 +86,7 @@ pub(crate) struct Buffers {
     /// Boxed, since a session takes one over: a pointer moves, not the pins' table.
     #[allow(clippy::vec_box)]
     outs: Vec<Box<OutBuffer>>,
+    big_outs: Vec<Box<[u8]>>,
     sizes: Sizes,
 }
 
@@ -139,6 +155,7 @@ impl Buffers {
             small: blocks(sizes.small_count, SMALL_BYTES),
             big: blocks(sizes.big_count, sizes.big_bytes),
             outs,
+            big_outs: blocks(sizes.big_out_count, sizes.big_bytes),
             sizes,
         }
     }
@@ -149,15 +166,19 @@ impl Buffers {
             Class::Small => self.small.len(),
             Class::Big => self.big.len(),
             Class::Out => self.outs.len(),
+            Class::BigOut => self.big_outs.len(),
         }
     }
 
-    pub(crate) fn take_input(&mut self, class: Class) -> Option<Box<[u8]>> {
-        match class {
-            Class::Small => self.small.pop(),
-            Class::Big => self.big.pop(),
-            Class::Out => None,
-        }
+    /// Takes a receive block that holds `bytes`, or says which class has none left.
+    pub(crate) fn take_input(&mut self, bytes: usize) -> Result<Box<[u8]>, Class> {
+        assert!(bytes <= self.sizes.big_bytes, "no block is that long");
+        if bytes <= SMALL_BYTES { self.small.pop().ok_or(Class::Small) } else { self.big.pop().ok_or(Class::Big) }
+    }
+
+    /// Takes the block for an output that needs more than its own.
+    pub(crate) fn take_big_out(&mut self) -> Option<Box<[u8]>> {
+        self.big_outs.pop()
     }
 
     /// Gives a receive block back to the class that its length names.
@@ -177,14 +198,14 @@ impl Buffers {
     /// Takes an empty output buffer back, and the big block that was lent to it.
     pub(crate) fn put_out(&mut self, mut out: Box<OutBuffer>) {
         if let Some(block) = out.take_lent() {
-            self.big.push(block);
+            self.big_outs.push(block);
         }
         self.outs.push(out);
     }
 
     /// How many are lent.
     pub(crate) fn lent(&self) -> usize {
-        let all = self.sizes.small_count + self.sizes.big_count + self.sizes.out_count;
+        let all = self.sizes.small_count + self.sizes.big_count + self.sizes.out_count + self.sizes.big_out_count;
         all - CLASSES.iter().map(|class| self.free(*class)).sum::<usize>()
     }
 

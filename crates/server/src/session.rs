@@ -81,6 +81,8 @@ pub(crate) struct Session<S> {
     pub(crate) ready_at: Ticks,
     /// When it last received, in ns of the worker's life.
     pub(crate) received_ns: u64,
+    /// Since when its input waits to become a whole request, in ns of the worker's life.
+    pub(crate) held_ns: u64,
     /// When its output last moved, in ns of the worker's life.
     pub(crate) moved_ns: u64,
 }
@@ -105,6 +107,7 @@ impl<S> Session<S> {
             out_want: 0,
             ready_at: Ticks::default(),
             received_ns: now_ns,
+            held_ns: now_ns,
             moved_ns: now_ns,
         }
     }

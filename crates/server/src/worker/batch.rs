@@ -1,7 +1,7 @@
 //! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one store turn.
 
 use super::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core};
-use crate::buffers::{Class, Input, SMALL_BYTES};
+use crate::buffers::{Buffers, Class, Input};
 use crate::command::memcache;
 use crate::context::{Progress, State};
 use crate::session::{Pause, Phase, Place, Session};
@@ -36,8 +36,9 @@ impl<B: Backend> Core<B> {
             return;
         }
         let session = self.sessions.at(index);
-        if session.servable && !lend_output(session, &mut self.buffers) {
-            let class = if session.out.is_some() { Class::Big } else { Class::Out };
+        if session.servable
+            && let Err(class) = lend_output(session, &mut self.buffers)
+        {
             return self.wait_for(index, class);
         }
         session.place = Place::Batch;
@@ -51,20 +52,25 @@ impl<B: Backend> Core<B> {
         let need = session.input_want.max(held + 1);
         let capacity = session.input.as_ref().map_or(0, Input::capacity);
         if need > capacity {
-            let class = if need > SMALL_BYTES { Class::Big } else { Class::Small };
             if need > self.buffers.big_bytes() {
                 // No protocol asks for more than fits; if one did, this connection could never go on.
                 self.ctx.counters().protocol_errors.add(1);
                 self.kill(index);
                 return false;
             }
-            let Some(block) = self.buffers.take_input(class) else {
-                self.wait_for(index, class);
-                return false;
+            let block = match self.buffers.take_input(need) {
+                Ok(block) => block,
+                Err(class) => {
+                    self.wait_for(index, class);
+                    return false;
+                }
             };
             match &mut session.input {
                 Some(input) => self.buffers.put_input(input.exchange(block)),
-                None => session.input = Some(Input::new(block)),
+                None => {
+                    session.input = Some(Input::new(block));
+                    session.held_ns = self.now_ns;
+                }
             }
         }
         let (Some(input), Some(stream)) = (&mut session.input, &session.stream) else {
@@ -105,20 +111,25 @@ impl<B: Backend> Core<B> {
                 break;
             }
             let session = self.sessions.at(self.batch[number]);
-            let (Some(input), Some(out)) = (&mut session.input, &mut session.out) else {
-                continue;
-            };
+            let Some(out) = &mut session.out else { continue };
             if !session.servable {
                 continue;
             }
             self.ctx.ready = session.ready_at;
-            let progress = memcache::serve(turn, input.bytes(), out, &mut session.state, &mut self.ctx);
-            input.consume(progress.consumed);
-            bytes += progress.consumed;
-            if input.len() == 0
-                && let Some(input) = session.input.take()
+            // Without input it may still have to say how much it waits for: its output was full when it last asked.
+            let input = session.input.as_ref().map_or(&[][..], Input::bytes);
+            let progress = memcache::serve(turn, input, out, &mut session.state, &mut self.ctx);
+            if let Some(input) = &mut session.input
+                && progress.consumed > 0
             {
-                self.buffers.put_input(input.into_block());
+                input.consume(progress.consumed);
+                session.held_ns = self.now_ns;
+                bytes += progress.consumed;
+                if input.len() == 0
+                    && let Some(input) = session.input.take()
+                {
+                    self.buffers.put_input(input.into_block());
+                }
             }
             if progress.state == State::Parked {
                 self.ctx.counters().parked.add(1);
@@ -168,19 +179,14 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
     }
 }
 
-/// Makes sure of an output with the room that the next reply needs. False if none is to be had now.
-fn lend_output<S>(session: &mut Session<S>, buffers: &mut crate::buffers::Buffers) -> bool {
+/// Makes sure of an output with the room that the next reply needs, or says which class has none left.
+fn lend_output<S>(session: &mut Session<S>, buffers: &mut Buffers) -> Result<(), Class> {
     if session.out.is_none() {
         session.out = buffers.take_out();
     }
-    let Some(out) = &mut session.out else {
-        return false;
-    };
+    let Some(out) = &mut session.out else { return Err(Class::Out) };
     if session.out_want > out.capacity() && out.is_empty() {
-        let Some(block) = buffers.take_input(Class::Big) else {
-            return false;
-        };
-        out.lend(block);
+        out.lend(buffers.take_big_out().ok_or(Class::BigOut)?);
     }
-    true
+    Ok(())
 }

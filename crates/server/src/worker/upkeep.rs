@@ -11,7 +11,9 @@ const SWEEP_NS: u64 = 1_000_000_000;
 /// How long a finished session waits for its peer to close.
 const LINGER_NS: u64 = 1_000_000_000;
 /// How long a reader may keep pinned values while others wait for memory to pin.
-const PIN_GRACE_NS: u64 = 100_000_000;
+const PIN_GRACE_NS: u64 = 1_000_000_000;
+/// How often it is looked at whether anyone waits for that.
+const PIN_CHECK_NS: u64 = 100_000_000;
 
 impl<B: Backend> Core<B> {
     /// The end of a turn.
@@ -27,7 +29,7 @@ impl<B: Backend> Core<B> {
         } else if elapsed_ns > SWEEP_NS {
             self.swept_ns = self.now_ns;
         }
-        if self.now_ns - self.pins_checked_ns >= PIN_GRACE_NS {
+        if self.now_ns - self.pins_checked_ns >= PIN_CHECK_NS {
             self.pins_checked_ns = self.now_ns;
             if self.ctx.shared.pins.take_wanted() {
                 self.drop_slowest_pinner();
@@ -48,13 +50,14 @@ impl<B: Backend> Core<B> {
             };
             let unmoved_ns = self.now_ns.saturating_sub(session.moved_ns);
             let silent_ns = self.now_ns.saturating_sub(session.received_ns);
+            let held_ns = self.now_ns.saturating_sub(session.held_ns);
             let counters = self.ctx.counters();
             let end = match session.phase {
                 Phase::Dead => None,
                 Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
                 _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
                 _ if session.place != Place::Idle => None,
-                _ if wanted && session.input.is_some() && silent_ns >= stall_ns => {
+                _ if wanted && session.input.is_some() && held_ns >= stall_ns => {
                     Some(Some(&counters.slow_senders_dropped))
                 }
                 _ => (idle_ns > 0 && silent_ns >= idle_ns).then_some(Some(&counters.idle_closed)),

@@ -1,0 +1,309 @@
+//! A worker, unmodified, on connections whose accidents follow from a seed.
+//!
+//! Each client keeps to its own keys, so what it must read is known when it sends: the whole stream of replies is
+//! compared. `GANNET_SIM_SEED=n` runs that seed alone.
+
+mod common;
+
+use base::clock::UnixMillis;
+use base::prng::Prng;
+use common::{pattern, set, value};
+use gannet_server::clock::Clock;
+use gannet_server::shared::Shared;
+use gannet_server::start::{ServerConfig, assemble};
+use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
+use segment::Background;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+const START_NS: u64 = 1_700_000_000_000_000_000;
+
+/// One worker, its network and its time.
+struct World {
+    worker: Worker<Sim>,
+    background: Background,
+    shared: Arc<Shared>,
+    dialler: SimDialler,
+    intake: SyncSender<SimStream>,
+    clock_ns: Arc<AtomicU64>,
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults, config: ServerConfig) -> Self {
+        let clock_ns = Arc::new(AtomicU64::new(START_NS));
+        let sessions_max = config.connections_max;
+        let (shared, background) = assemble(config, UnixMillis(START_NS / 1_000_000)).expect("a store");
+        let io = Sim::new(seed, faults, Arc::clone(&clock_ns), EVENTS_MAX);
+        let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
+        let lane = shared.store.lane().expect("the first lane");
+        let clock = Clock::Simulated(Arc::clone(&clock_ns));
+        let parts =
+            WorkerParts { io, lane, shared: Arc::clone(&shared), number: 0, intake: receiver, clock, sessions_max };
+        Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
+    }
+
+    fn connect(&self) -> SimClient {
+        let (client, stream) = self.dialler.connect();
+        self.intake.send(stream).expect("room in the intake");
+        client
+    }
+
+    fn turn(&mut self) {
+        assert!(self.worker.turn(), "the worker does not stop by itself");
+        let mut steps = 0;
+        let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
+        self.background.slice(now, &mut || {
+            steps += 1;
+            steps > 8
+        });
+    }
+
+    fn turns(&mut self, count: usize) {
+        (0..count).for_each(|_| self.turn());
+    }
+}
+
+/// Segments of 1 MiB: values up to 128 KiB are in one piece.
+fn config(connections_max: usize) -> ServerConfig {
+    ServerConfig { connections_max, segment_bytes: Some(1 << 20), ..common::config() }
+}
+
+/// A client with its script and what it must read.
+struct Script {
+    client: SimClient,
+    name: usize,
+    model: HashMap<usize, Vec<u8>>,
+    expected: Vec<u8>,
+    got: Vec<u8>,
+    /// It broke the connection or quits: nothing more is asked.
+    over: bool,
+}
+
+impl Script {
+    fn key(&self, number: usize) -> String {
+        format!("c{}-{number}", self.name)
+    }
+
+    /// Sends a few requests and notes the replies.
+    fn speak(&mut self, prng: &mut Prng) {
+        for _ in 0..prng.below(12) {
+            let number = prng.below(6) as usize;
+            let key = self.key(number);
+            match prng.below(10) {
+                0..=3 => {
+                    let held = self.model.get(&number);
+                    self.client.send(format!("get {key}\r\n").as_bytes());
+                    self.expected.extend(held.map_or(b"END\r\n".to_vec(), |bytes| value(&key, bytes)));
+                }
+                4..=6 => {
+                    let len = match prng.below(20) {
+                        0 => prng.below(400_000),
+                        1..=3 => prng.below(60_000),
+                        _ => prng.below(500),
+                    };
+                    let bytes = pattern(len as usize);
+                    self.client.send(&set(&key, &bytes));
+                    self.expected.extend(b"STORED\r\n");
+                    self.model.insert(number, bytes);
+                }
+                7 => {
+                    self.client.send(format!("delete {key}\r\n").as_bytes());
+                    let was = self.model.remove(&number).is_some();
+                    self.expected.extend(if was { &b"DELETED\r\n"[..] } else { b"NOT_FOUND\r\n" });
+                }
+                8 => {
+                    self.client.send(b"bogus\r\nmn\r\n");
+                    self.expected.extend(b"ERROR\r\nMN\r\n");
+                }
+                _ => {
+                    // More than one output: all keys, thrice.
+                    let keys: Vec<usize> = (0..18).map(|n| n % 6).collect();
+                    let names: Vec<String> = keys.iter().map(|n| self.key(*n)).collect();
+                    self.client.send(format!("get {}\r\n", names.join(" ")).as_bytes());
+                    for (number, name) in keys.iter().zip(&names) {
+                        if let Some(bytes) = self.model.get(number) {
+                            let reply = value(name, bytes);
+                            self.expected.extend(&reply[..reply.len() - 5]);
+                        }
+                    }
+                    self.expected.extend(b"END\r\n");
+                }
+            }
+        }
+    }
+
+    fn listen(&mut self, prng: &mut Prng, seed: u64) {
+        if prng.chance(1, 3) {
+            return;
+        }
+        self.got.extend(self.client.take(1 + prng.below(200_000) as usize));
+        self.check(seed);
+    }
+
+    fn check(&self, seed: u64) {
+        let len = self.got.len();
+        if self.got != self.expected[..len.min(self.expected.len())] {
+            let at = self.got.iter().zip(&self.expected).take_while(|(a, b)| a == b).count();
+            let show = |bytes: &[u8]| String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
+            let (got, expected) = (show(&self.got), show(&self.expected));
+            panic!("GANNET_SIM_SEED={seed}: client {} at byte {at}: {got:?}, not {expected:?}", self.name);
+        }
+    }
+}
+
+/// What one run reached, so that a run that reaches nothing shows.
+#[derive(Debug, Default)]
+struct Reached {
+    replies_bytes: usize,
+    sends_short: u64,
+    buffer_waits: u64,
+    broken: usize,
+    dropped: u64,
+}
+
+fn run(seed: u64, reached: &mut Reached) {
+    let mut prng = Prng::new(seed ^ 0x5151);
+    let faults = Faults {
+        fragment_bytes_max: [7, 1500, 70_000][prng.below(3) as usize],
+        delay_ns_max: [0, 30_000, 3_000_000][prng.below(3) as usize],
+        window_bytes: [500, 20_000, 1 << 20][prng.below(3) as usize],
+        short_sends: prng.below(600),
+        idle_events: prng.below(200),
+    };
+    let clients = 1 + prng.below(60) as usize;
+    let mut world = World::new(seed, faults, ServerConfig { stall_timeout: Duration::from_secs(3600), ..config(64) });
+    let fresh = |client, name| Script {
+        client,
+        name,
+        model: HashMap::new(),
+        expected: Vec::new(),
+        got: Vec::new(),
+        over: false,
+    };
+    let mut scripts: Vec<Script> = (0..clients).map(|name| fresh(world.connect(), name)).collect();
+    for _ in 0..60 {
+        for script in scripts.iter_mut().filter(|script| !script.over) {
+            if prng.chance(1, 3) {
+                script.speak(&mut prng);
+            }
+            if prng.chance(1, 400) {
+                script.client.reset();
+                script.over = true;
+                reached.broken += 1;
+            }
+            script.listen(&mut prng, seed);
+        }
+        let turns = prng.below(4) as usize;
+        world.turns(turns);
+    }
+    for script in scripts.iter().filter(|script| !script.over) {
+        script.client.close_send();
+    }
+    let mut patience = 200_000;
+    while world.worker.sessions() > 0 {
+        patience -= 1;
+        assert!(patience > 0, "GANNET_SIM_SEED={seed}: {} sessions never end", world.worker.sessions());
+        world.turn();
+        for script in scripts.iter_mut().filter(|script| !script.over) {
+            script.got.extend(script.client.take(usize::MAX));
+        }
+    }
+    let mut cut_off = Vec::new();
+    for script in &mut scripts {
+        script.got.extend(script.client.take(usize::MAX));
+        script.check(seed);
+        let (got, expected) = (script.got.len(), script.expected.len());
+        if !script.over && got < expected {
+            cut_off.push(format!("client {} read {got} of {expected} bytes", script.name));
+        }
+        reached.replies_bytes += script.got.len();
+    }
+    assert_eq!(world.worker.buffers_lent(), 0, "GANNET_SIM_SEED={seed}: a buffer is lost");
+    assert_eq!(world.shared.pins.used(), 0, "GANNET_SIM_SEED={seed}: a pin is lost");
+    let counters = &world.shared.workers[0].counters;
+    // Only one who keeps pinned values while others wait for theirs may be cut off.
+    let dropped = counters.slow_readers_dropped.value();
+    assert_eq!(
+        (cut_off.len() as u64, counters.slow_senders_dropped.value()),
+        (dropped, 0),
+        "GANNET_SIM_SEED={seed}: {cut_off:?}"
+    );
+    reached.dropped += dropped;
+    reached.sends_short += counters.sends_short.value();
+    reached.buffer_waits += counters.buffer_waits.value();
+}
+
+#[test]
+fn every_reply_comes_in_order_and_nothing_is_lost_whatever_the_network_does() {
+    let mut reached = Reached::default();
+    if let Ok(seed) = std::env::var("GANNET_SIM_SEED") {
+        return run(seed.parse().expect("a number"), &mut reached);
+    }
+    (0..25).for_each(|seed| run(seed, &mut reached));
+    assert!(reached.replies_bytes > 10_000_000, "{reached:?}");
+    assert!(reached.dropped < 20, "{reached:?}");
+    assert!(reached.sends_short > 100 && reached.buffer_waits > 10 && reached.broken > 10, "{reached:?}");
+}
+
+#[test]
+fn half_requests_that_hold_all_buffers_are_dropped_when_others_wait_for_them() {
+    let mut world = World::new(1, Faults::NONE, config(200));
+    // The receive buffers for long requests are fewer than these.
+    let holders: Vec<SimClient> = (0..40).map(|_| world.connect()).collect();
+    for (number, holder) in holders.iter().enumerate() {
+        holder.send(&set(&format!("h{number}"), &pattern(100_000))[..50_000]);
+    }
+    world.turns(20);
+    assert_eq!(world.shared.workers[0].counters.slow_senders_dropped.value(), 0);
+    assert!(world.shared.workers[0].counters.buffer_waits.value() > 0, "no one had to wait");
+    let quick = world.connect();
+    quick.send(&[set("small", b"1"), b"get small\r\n".to_vec()].concat());
+    world.turns(20);
+    assert_eq!(quick.take(100), [b"STORED\r\n".to_vec(), value("small", b"1")].concat(), "short requests go on");
+    world.clock_ns.fetch_add(31_000_000_000, Relaxed);
+    world.turns(2000);
+    let dropped = world.shared.workers[0].counters.slow_senders_dropped.value();
+    assert!(dropped >= 16, "{dropped} dropped");
+    assert!(holders.iter().any(SimClient::is_closed));
+}
+
+#[test]
+fn replies_longer_than_an_output_never_wait_for_each_other() {
+    // Values of 100 KB are copied, so each reply needs one of a few long outputs, while each session holds a long
+    // receive buffer with the next request.
+    let mut world = World::new(2, Faults { window_bytes: 3000, ..Faults::NONE }, config(200));
+    let clients: Vec<SimClient> = (0..60).map(|_| world.connect()).collect();
+    let bytes = pattern(100_000);
+    for (number, client) in clients.iter().enumerate() {
+        let key = format!("k{number}");
+        let get = format!("get {key}\r\n").into_bytes();
+        client.send(&[set(&key, &bytes), get.clone(), set(&key, &bytes), get].concat());
+    }
+    let mut got: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
+    let expected = 2 * (8 + value("k10", &bytes).len());
+    let mut turns = 0;
+    while got.iter().any(|got| got.len() < expected - 2) {
+        turns += 1;
+        assert!(turns < 100_000, "{:?}", got.iter().map(Vec::len).collect::<Vec<_>>());
+        world.turn();
+        got.iter_mut().zip(&clients).for_each(|(got, client)| got.extend(client.take(1000)));
+    }
+    assert!(world.shared.workers[0].counters.buffer_waits.value() > 0, "no one had to wait");
+}
+
+#[test]
+fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
+    let mut world = World::new(3, Faults::NONE, config(4));
+    let client = world.connect();
+    client.send(&[set("k", b"1"), b"flush_all 5\r\nget k\r\n".to_vec()].concat());
+    world.turns(10);
+    assert_eq!(client.take(100), [b"STORED\r\nOK\r\n".to_vec(), value("k", b"1")].concat());
+    world.clock_ns.fetch_add(6_000_000_000, Relaxed);
+    client.send(b"get k\r\n");
+    world.turns(10);
+    assert_eq!(client.take(100), b"END\r\n");
+}
