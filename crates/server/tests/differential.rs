@@ -131,7 +131,8 @@ impl Peer {
             });
             // memcached tells a key in the form in which it was first stored, this server in the form of the request.
             if let Some(at) = words.iter().position(|word| word == "b") {
-                let key = ENCODED.iter().find(|(base64, _)| words[at - 1][1..] == **base64).expect("a key of the script");
+                let key =
+                    ENCODED.iter().find(|(base64, _)| words[at - 1][1..] == **base64).expect("a key of the script");
                 words[at - 1] = format!("k{}", key.1);
                 words.remove(at);
             }
@@ -260,7 +261,11 @@ impl Script {
         let (key, value) = (self.key(), self.value());
         let noreply = self.pick(&["", "", " noreply"]);
         if self.tokens == 0 || self.prng.chance(1, 5) {
-            return self.with_value("cas", format!("cas {key} 0 0 {} 18446744073709551000{noreply}", value.len()), &value);
+            return self.with_value(
+                "cas",
+                format!("cas {key} 0 0 {} 18446744073709551000{noreply}", value.len()),
+                &value,
+            );
         }
         // Mostly a token that was seen lately, so that many are still right.
         let back = 1 + self.prng.below(self.tokens.min(6) as u64) as usize;
@@ -290,13 +295,14 @@ impl Script {
         let key = self.number_key();
         match self.prng.below(8) {
             0 => {
+                // Below 2^63: for larger numbers memcached 1.6.18 looks for a minus sign beyond the end of the value.
                 let value =
-                    self.pick(&["0", "10", "99", "18446744073709551615", "18446744073709551616", "", "12a", "7 "]);
+                    self.pick(&["0", "10", "99", "1000000000000000000", "18446744073709551616", "", "12a", "7 "]);
                 self.with_value("set a number", format!("set {key} 3 0 {}", value.len()), value.as_bytes());
             }
             1..=4 => {
                 let verb = self.pick(&["incr", "decr"]);
-                let delta = self.pick(&["1", "9", "90", "1000", "18446744073709551615", "x", "-1", ""]);
+                let delta = self.pick(&["1", "9", "90", "1000", "1000000000000", "x", "-1", ""]);
                 let noreply = self.pick(&["", "", " noreply"]);
                 self.push(verb, format!("{verb} {key} {delta}{noreply}\r\n"));
             }
@@ -434,7 +440,6 @@ fn one_random_stream_gets_the_same_replies_from_debians_memcached() {
         for _ in 0..1 + script.prng.below(16) {
             script.command();
         }
-        if std::env::var("TELL").is_ok() { println!("--- {batch}\n{}", told(&script)); }
         let expected = theirs.ask(&script.pieces, &mut cuts);
         let got = ours.ask(&script.pieces, &mut cuts);
         for number in 0..expected.len().max(got.len()) {
