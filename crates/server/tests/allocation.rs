@@ -1,0 +1,136 @@
+//! A worker that is warm allocates nothing, whatever ordinary request it serves.
+//!
+//! The worker is turned on the test's own thread, where every allocation is counted; the client is another thread.
+
+mod common;
+
+use base::clock::UnixMillis;
+use common::{Client, pattern, set, value};
+use gannet_server::clock::Clock;
+use gannet_server::start::{ServerConfig, assemble};
+use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use io::epoll::Opened;
+use io::listen::{Accepted, ListenAddr, Listener};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::mpsc::sync_channel;
+
+thread_local! {
+    static COUNTED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+struct Counting;
+
+fn count() {
+    COUNTED.with(|counted| counted.set(counted.get().map(|n| n + 1)));
+}
+
+// SAFETY: 1. every call goes to the system's allocator unchanged, so its guarantees are this one's. 2. counting touches
+// a constant-initialised thread local without a destructor, which neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { System.realloc(at, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What one round sends, and what it reads.
+fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let hundred: Vec<u8> = (0..100).flat_map(|_| b"get small\r\n".to_vec()).collect();
+    let hundred_replies: Vec<u8> = (0..100).flat_map(|_| value("small", &pattern(200))).collect();
+    let small = value("small", &pattern(200));
+    let two = [&small[..small.len() - b"END\r\n".len()], &value("mid", &pattern(20_000))].concat();
+    let mut exchanges = vec![
+        (set("small", &pattern(200)), b"STORED\r\n".to_vec()),
+        (set("mid", &pattern(20_000)), b"STORED\r\n".to_vec()),
+        (set("long", &pattern(100_000)), b"STORED\r\n".to_vec()),
+        (b"get small\r\n".to_vec(), value("small", &pattern(200))),
+        (b"get long\r\n".to_vec(), value("long", &pattern(100_000))),
+        (b"get small mid none\r\n".to_vec(), two),
+        (hundred, hundred_replies),
+    ];
+    let lines: [(&str, &str); 12] = [
+        ("set n 0 0 2\r\n41\r\n", "STORED\r\n"),
+        ("incr n 1\r\n", "42\r\n"),
+        ("decr n 2\r\n", "40\r\n"),
+        ("touch n 100\r\n", "TOUCHED\r\n"),
+        ("mg n v t\r\n", "VA 2 t100\r\n40\r\n"),
+        ("ms m 3 T90 F5\r\nabc\r\n", "HD\r\n"),
+        ("mg m v f\r\n", "VA 3 f5\r\nabc\r\n"),
+        ("ma n\r\n", "HD\r\n"),
+        ("md m\r\n", "HD\r\n"),
+        ("append n 0 0 1\r\n7\r\n", "STORED\r\n"),
+        ("delete n\r\n", "DELETED\r\n"),
+        ("nonsense\r\n", "ERROR\r\n"),
+    ];
+    exchanges.extend(lines.map(|(ask, reply)| (ask.into(), reply.into())));
+    exchanges
+}
+
+#[test]
+fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
+    let config = ServerConfig { segment_bytes: Some(1 << 20), connections_max: 16, ..common::config() };
+    let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+    let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
+    let (shared, _background) = assemble(config, UnixMillis::now()).unwrap();
+    let waker = shared.workers[0].waker.clone();
+    let (intake, receiver) = sync_channel(4);
+    let mut worker = Worker::new(WorkerParts {
+        io: Opened::open(&waker).unwrap().reactor(EVENTS_MAX),
+        lane: shared.store.lane().unwrap(),
+        shared: shared.clone(),
+        number: 0,
+        intake: receiver,
+        clock: Clock::machine(),
+        sessions_max: 16,
+    });
+    // All the worker's counters are warm after one round; only then is counted.
+    let (warm, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let counted = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::connect(addr);
+            let talk = |client: &mut Client| round().iter().for_each(|(ask, reply)| client.ask(ask, reply));
+            talk(&mut client);
+            warm.store(true, Release);
+            (0..20).for_each(|_| talk(&mut client));
+            done.store(true, Release);
+            waker.wake();
+        });
+        let stream = loop {
+            match listener.accept() {
+                Accepted::Stream(stream) => break stream,
+                _ => std::thread::yield_now(),
+            }
+        };
+        intake.send(stream).unwrap();
+        while !done.load(Acquire) {
+            let counting = warm.load(Acquire);
+            COUNTED.with(|counted| counted.set(counted.get().or(counting.then_some(0))));
+            worker.turn();
+        }
+        COUNTED.with(|counted| counted.take())
+    });
+    assert_eq!(counted, Some(0), "allocator calls on the worker's thread");
+    // The counter counts: the proof is an allocation.
+    COUNTED.with(|counted| counted.set(Some(0)));
+    drop(std::hint::black_box(Box::new(7)));
+    assert_eq!(COUNTED.with(|counted| counted.take()), Some(2));
+    assert!(shared.workers[0].counters.ops.value() > 20 * 118);
+}
