@@ -78,7 +78,7 @@ const SEGMENTS_WANTED: u64 = 1024;
 const SEGMENT_BYTES_SMALL: u64 = 64 << 10;
 const SEGMENTS_MIN: u64 = 16;
 /// The index begins with a slot for every item of this many bytes, and grows from there.
-const START_ITEM_BYTES: u64 = 512;
+const START_ITEM_BYTES: u64 = 2048;
 /// One header, in bytes.
 const HEADER_BYTES: u64 = 128;
 

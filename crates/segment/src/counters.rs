@@ -36,6 +36,13 @@ macro_rules! counters {
     };
 }
 
+impl Totals {
+    /// Items that are there.
+    pub(crate) fn items(&self) -> u64 {
+        self.items_added.saturating_sub(self.items_removed)
+    }
+}
+
 counters! {
     /// Items published.
     items_added,

@@ -137,8 +137,9 @@ impl Store {
         Ok(Draft { layout, reserved })
     }
 
-    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock. Gives back the
-    /// large value that lost its head, whose pieces the caller removes after the lock.
+    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock. Gives the large value
+    /// that lost its head, whose pieces the caller removes after the lock; or the draft back, with nothing changed, if
+    /// both index buckets are full and the index is about to grow.
     pub(crate) fn publish(
         &self,
         locked: &Locked<'_>,
@@ -147,21 +148,28 @@ impl Store {
         draft: Draft,
         old: Option<&Seen<'_>>,
         freq: Option<u64>,
-    ) -> Option<Orphan> {
+    ) -> Result<Option<Orphan>, Draft> {
         let address = draft.address();
         let header = self.segments.header_of(address);
         let slot = |freq| Slot::item(key.hash.tag(), freq, header.slot_generation(), address);
+        let room = if old.is_none() { Some(locked.room()) } else { None };
+        if room.as_ref().is_some_and(|room| room.holds.is_item()) && self.index_can_grow() {
+            return Err(draft);
+        }
         header.items.store(header.items.load(Relaxed) + 1, Release);
         counters.items_added.add(1);
         counters.bytes_added.add(draft.layout.size as u64);
-        match old {
-            Some(old) => {
+        Ok(match (old, room) {
+            (Some(old), _) => {
                 locked.replace(old.word, old.slot, slot(freq.unwrap_or(0)), freq.is_none());
                 self.undead(&draft);
                 self.kill(counters, old.address, &old.layout)
             }
-            None => {
-                let room = locked.room();
+            (None, None) => unreachable!("room was looked for"),
+            (None, Some(room)) => {
+                if room.displaced {
+                    self.call_background();
+                }
                 counters.ghost_hits.add(u64::from(room.ghost));
                 counters.displaced.add(u64::from(room.displaced));
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
@@ -169,7 +177,13 @@ impl Store {
                 self.undead(&draft);
                 room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
             }
-        }
+        })
+    }
+
+    /// The index is over its load or growing already, so that an overfull index bucket will have room soon.
+    fn index_can_grow(&self) -> bool {
+        self.call_background();
+        self.index.is_growing() || self.index_is_loaded(&self.totals())
     }
 
     fn undead(&self, draft: &Draft) {

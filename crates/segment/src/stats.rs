@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::counters::Totals;
 use crate::header::STATES;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::segments::SegmentId;
@@ -85,10 +84,7 @@ pub const DRAIN_REASONS: [&str; 4] = ["evicted", "expired", "flushed", "compacte
 impl Store {
     /// The figures now. Walks all segment headers: not for a data thread's hot path.
     pub fn stats(&self) -> StoreStats {
-        let mut totals = Totals::default();
-        for block in &self.counters {
-            totals.add(block);
-        }
+        let totals = self.totals();
         let mut segments = [0; STATES.len()];
         let mut dead_bytes = 0;
         for id in 0..self.segments.count() {
@@ -100,7 +96,7 @@ impl Store {
         let used = self.segments.count() as u64 - segments[0] - segments[5];
         let gauges = &self.background;
         StoreStats {
-            items: totals.items_added.saturating_sub(totals.items_removed),
+            items: totals.items(),
             items_total: totals.items_added,
             item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
             memory_bytes: self.geometry.memory_bytes,

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use base::clock::UnixMillis;
 
 use crate::background::Background;
 use crate::config::{Geometry, StartError, StoreConfig};
-use crate::counters::Counters;
+use crate::counters::{Counters, Totals};
 use crate::epoch::Epochs;
 use crate::header::Queue;
-use crate::index::{Found, Index};
+use crate::index::{Found, GROUP_SLOTS, Index};
 use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
 use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
@@ -31,6 +31,8 @@ pub struct Store {
     /// One block for each lane, and the last one for the background.
     pub(crate) counters: Box<[Counters]>,
     pub(crate) lanes_opened: AtomicUsize,
+    /// A lane found index buckets full; cleared by the next slice.
+    pub(crate) background_called: AtomicBool,
     /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
     flushed: [Word64; Namespace::MAX],
     /// Held by the background for a slice, so that a flush does not overlap a relocation.
@@ -84,6 +86,7 @@ impl Store {
             hasher: Hasher::new(config.hash_seed),
             counters: (0..=config.lanes_max).map(|_| Counters::default()).collect(),
             lanes_opened: AtomicUsize::new(0),
+            background_called: AtomicBool::new(false),
             flushed: [const { Word64::new(0) }; Namespace::MAX],
             slice_gate: Mutex::new(()),
             objects: Word64::new(1),
@@ -110,7 +113,31 @@ impl Store {
     /// The background has urgent work: free segments are short or the index is full. Cheap.
     #[inline]
     pub fn needs_background(&self) -> bool {
-        self.segments.free_count() < self.geometry.free_low
+        self.segments.free_count() < self.geometry.free_low || self.background_called.load(Relaxed)
+    }
+
+    pub(crate) fn call_background(&self) {
+        if !self.background_called.load(Relaxed) {
+            self.background_called.store(true, Relaxed);
+        }
+    }
+
+    /// All threads' counters, summed.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for block in &self.counters {
+            totals.add(block);
+        }
+        totals
+    }
+
+    /// So many of the index's slots hold items that it has to grow: earlier while the memory is still filling, when
+    /// growing costs nothing that is needed, and items come fastest.
+    pub(crate) fn index_is_loaded(&self, totals: &Totals) -> bool {
+        let filling = self.segments.free_count() > self.segments.count() / 10;
+        let percent = if filling { LOAD_FILLING_PERCENT } else { LOAD_MAX_PERCENT };
+        let slots = self.index.groups() * GROUP_SLOTS;
+        self.index.groups() < self.geometry.groups_max && totals.items() as usize * 100 > slots * percent
     }
 
     /// The sequence below which segments of a namespace count as flushed.
@@ -252,6 +279,10 @@ impl Store {
     }
 }
 
+/// The index grows when more than this part of its slots, in percent, hold items.
+const LOAD_MAX_PERCENT: usize = 88;
+/// The same while the memory is filling.
+const LOAD_FILLING_PERCENT: usize = 75;
 /// Bits of a CAS token that hold the offset: a segment of 1 MiB in units of 4 bytes.
 pub(crate) const TOKEN_OFFSET_BITS: u32 = 18;
 /// META counts seconds modulo 2^26: two years.

@@ -161,6 +161,7 @@ impl Background {
         match store.live(old, now).filter(|there| Snap::of(store, there).same(&snap)) {
             Some(there) => {
                 let orphan = store.publish(&locked, counters, key, draft, Some(&there), freq);
+                let orphan = orphan.expect("an item that has a slot needs no room for another");
                 debug_assert!(orphan.is_none() || plan.object() == orphan.map(|o| o.large.object));
                 counters.relocated.add(1);
                 Step::Done

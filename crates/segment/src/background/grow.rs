@@ -12,8 +12,6 @@ use crate::segments::Taker;
 use crate::slot::Slot;
 use crate::store::Store;
 
-/// The index grows when more than this part of its slots, in percent, hold items.
-const LOAD_MAX_PERCENT: usize = 88;
 /// Where a growth that foresees the final number of items aims, in percent.
 const LOAD_AIM_PERCENT: usize = 85;
 /// Memory is populated this far ahead of the segments in use, in bytes.
@@ -104,12 +102,11 @@ impl Background {
     /// How far to grow, if the index is nearly full: by an eighth, or further while the memory is still filling and
     /// the final number of items can be foreseen.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
-        let totals = Self::totals(store);
-        let items = totals.items_added.saturating_sub(totals.items_removed) as usize;
-        let groups = store.index.groups();
-        if items * 100 < groups * GROUP_SLOTS * LOAD_MAX_PERCENT || groups >= store.geometry.groups_max {
+        let totals = store.totals();
+        if !store.index_is_loaded(&totals) {
             return None;
         }
+        let (items, groups) = (totals.items() as usize, store.index.groups());
         let used = store.segments.count() - store.segments.free_count() - self.limbo.len();
         let foreseen = items * store.segments.count() / used.max(1) * 100 / LOAD_AIM_PERCENT / GROUP_SLOTS;
         let eighth = (groups + groups / 8).max(groups + 1);

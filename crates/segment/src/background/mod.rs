@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
-use crate::counters::{Counters, Totals};
+use crate::counters::Counters;
 use crate::header::{Queue, State};
 use crate::index::growth::SplitScratch;
 use crate::open::OpenTable;
@@ -118,8 +118,9 @@ impl Background {
     pub fn slice(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceReport {
         let store = Arc::clone(&self.store);
         // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
-        let _gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         store.background.slices.fetch_add(1, Relaxed);
+        store.background_called.store(false, Relaxed);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
         if self.drain.is_none() {
@@ -131,11 +132,15 @@ impl Background {
             kind
         } else if self.run_growth(&store, over) {
             SliceKind::Grow
-        } else if self.populate_ahead(&store) {
-            SliceKind::Populate
         } else {
-            self.open.seal_ended(&store, now);
-            SliceKind::Idle
+            // The kernel may take its time to give memory: nobody has to wait for that.
+            drop(gate);
+            if self.populate_ahead(&store) {
+                SliceKind::Populate
+            } else {
+                self.open.seal_ended(&store, now);
+                SliceKind::Idle
+            }
         };
         self.reclaim(&store);
         self.publish_gauges(&store);
@@ -231,14 +236,6 @@ impl Background {
         gauges.main_segments.store(self.queues.main as u64, Relaxed);
         gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);
         gauges.withheld_segments.store(self.withheld as u64, Relaxed);
-    }
-
-    fn totals(store: &Store) -> Totals {
-        let mut totals = Totals::default();
-        for block in &store.counters {
-            totals.add(block);
-        }
-        totals
     }
 }
 

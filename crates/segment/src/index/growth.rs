@@ -19,7 +19,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, Place, STRIPES, StripeGuard, other_bucket};
+use super::room::Spot;
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, Place, STRIPES, StripeGuard};
 use crate::raw::Word64;
 use crate::slot::Slot;
 
@@ -67,7 +68,7 @@ impl Default for Slot {
 #[derive(Debug)]
 pub(crate) struct SplitScratch {
     hashed: Box<[(Slot, u32)]>,
-    /// Items of the last split that found no slot in their new group. The caller counts them as evicted.
+    /// Items of the last split that had to make room for others. The caller counts them as evicted.
     pub(crate) dropped: Vec<Slot>,
 }
 
@@ -150,7 +151,9 @@ impl Index {
             let group = group_of(group_hash, to);
             debug_assert!(group >= old, "a key never moves down");
             if group != old {
-                scratch.dropped.extend(self.move_slot(word, slot, group, i / BUCKET_SLOTS));
+                let (stripe, bucket, tag) = (self.stripe(group), i / BUCKET_SLOTS, slot.tag());
+                let spot = Spot { index: self, stripe, group, bucket, tag, group_hash };
+                scratch.dropped.extend(self.move_slot(word, slot, spot));
             }
         }
         let done = old == 0;
@@ -159,27 +162,22 @@ impl Index {
         Some(done)
     }
 
-    /// Copies the slot to the same index bucket (or its other one) of the new group, then clears it here. An item that
-    /// finds both full is given back.
-    fn move_slot(&self, word: &Word64, slot: Slot, group: usize, bucket: usize) -> Option<Slot> {
-        let place = [bucket, other_bucket(bucket, slot.tag())]
-            .into_iter()
-            .flat_map(|b| &self.bucket(group, b).slots)
-            .find(|to| {
-                let held = Slot(to.load(Acquire));
-                held == Slot::EMPTY || (slot.is_item() && held.is_ghost())
-            });
+    /// Copies the slot to one of its index buckets of the new group, then clears it here. An item that had to make room
+    /// is given back.
+    fn move_slot(&self, word: &Word64, slot: Slot, spot: Spot<'_>) -> Option<Slot> {
+        let room = spot.room();
+        let keep = slot.is_item() || room.holds == Slot::EMPTY;
         let mut seen = slot;
         loop {
-            if let Some(to) = place {
-                to.store(seen.0, Release);
+            if keep {
+                room.word.store(seen.0, Release);
             }
             match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
                 Ok(_) => break,
                 Err(bumped) => seen = Slot(bumped),
             }
         }
-        (place.is_none() && slot.is_item()).then_some(seen)
+        (keep && room.holds.is_item()).then_some(room.holds)
     }
 
     /// Locks the stripes of an old group and of every new group that its keys can go to.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use super::{GROUP_BUCKETS, Locked, other_bucket};
+use super::{Index, Locked, Stripe, other_bucket};
 use crate::raw::Word64;
 use crate::slot::Slot;
 
@@ -19,10 +19,37 @@ pub(crate) struct Room<'i> {
     pub(crate) displaced: bool,
 }
 
+/// The two index buckets that a slot may stand in. The stripe of the group is locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'i> {
+    pub(super) index: &'i Index,
+    pub(super) stripe: &'i Stripe,
+    pub(super) group: usize,
+    /// Either of the two.
+    pub(super) bucket: usize,
+    pub(super) tag: u16,
+    pub(super) group_hash: u32,
+}
+
 impl<'i> Locked<'i> {
     /// Room for a key that [`Locked::find`] did not find. An item in `holds` has to be counted as evicted by the
     /// caller once it has stored the new slot.
     pub(crate) fn room(&self) -> Room<'i> {
+        let spot = Spot {
+            index: self.index,
+            stripe: self.guard.stripe,
+            group: self.group,
+            bucket: self.hash.bucket(),
+            tag: self.hash.tag(),
+            group_hash: self.hash.group_hash(),
+        };
+        spot.room()
+    }
+}
+
+impl<'i> Spot<'i> {
+    /// An empty slot, a ghost's, one freed by displacement, or the coldest item's.
+    pub(super) fn room(&self) -> Room<'i> {
         let mut empty = None;
         let mut ghost = None;
         let mut counts = [0; 2];
@@ -35,7 +62,7 @@ impl<'i> Locked<'i> {
                         empty = Some((word, slot));
                     }
                 } else if slot.is_ghost() {
-                    if slot.tag() == self.hash.tag() && slot.ghost_group_hash() == self.hash.group_hash() {
+                    if slot.tag() == self.tag && slot.ghost_group_hash() == self.group_hash {
                         return Room { word, holds: slot, ghost: true, displaced: false };
                     }
                     ghost = Some((word, slot));
@@ -49,29 +76,45 @@ impl<'i> Locked<'i> {
     }
 
     fn candidates(&self) -> [usize; 2] {
-        let first = self.hash.bucket();
-        [first, other_bucket(first, self.hash.tag())]
+        [self.bucket, other_bucket(self.bucket, self.tag)]
     }
 
-    /// Moves one of the sixteen items to its other index bucket: copy first, count the move, clear second.
+    /// Frees a slot of one of the two index buckets by moving its item to its other index bucket, or by moving one of
+    /// the items there on first: at most two moves.
     fn displace(&self) -> Option<Room<'i>> {
-        for bucket in self.candidates() {
-            for word in &self.index.bucket(self.group, bucket).slots {
-                let slot = Slot(word.load(Acquire));
-                debug_assert!(slot.is_item(), "both index buckets are full of items");
-                let target = other_bucket(bucket, slot.tag()) % GROUP_BUCKETS;
-                let free = self.index.bucket(self.group, target).slots.iter().find(|to| {
-                    let held = Slot(to.load(Acquire));
-                    !held.is_item()
-                });
-                let Some(to) = free else { continue };
-                to.store(slot.0, Release);
-                self.guard.stripe.moves.fetch_add(1, AcqRel);
-                word.store(Slot::EMPTY.0, Release);
-                return Some(Room { word, holds: Slot::EMPTY, ghost: false, displaced: true });
+        for moves in 1..=2 {
+            for bucket in self.candidates() {
+                for word in &self.index.bucket(self.group, bucket).slots {
+                    if self.make_way(word, bucket, moves) {
+                        return Some(Room { word, holds: Slot::EMPTY, ghost: false, displaced: true });
+                    }
+                }
             }
         }
         None
+    }
+
+    /// Moves the item in `word` of `bucket` out of it with exactly `moves` moves, if that can be.
+    fn make_way(&self, word: &Word64, bucket: usize, moves: usize) -> bool {
+        let slot = Slot(word.load(Acquire));
+        debug_assert!(slot.is_item(), "only full index buckets are displaced from");
+        let target = other_bucket(bucket, slot.tag());
+        let there = &self.index.bucket(self.group, target).slots;
+        let to = if moves == 1 {
+            there.iter().find(|to| !Slot(to.load(Acquire)).is_item())
+        } else {
+            // With its own index bucket among the places to move on to, nothing would be gained.
+            there.iter().find(|to| {
+                let on = other_bucket(target, Slot(to.load(Acquire)).tag());
+                on != bucket && self.make_way(to, target, 1)
+            })
+        };
+        let Some(to) = to else { return false };
+        // Copy first, count the move, clear second: a reader that missed sees the count changed and looks again.
+        to.store(slot.0, Release);
+        self.stripe.moves.fetch_add(1, AcqRel);
+        word.store(Slot::EMPTY.0, Release);
+        true
     }
 
     fn coldest(&self) -> Room<'i> {

@@ -154,8 +154,15 @@ impl Turn<'_> {
             }
         }
         store.note_ended(counters, old.as_ref(), self.now);
-        let orphan = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        let published = store.publish(&locked, counters, key, draft, old.as_ref(), None);
         drop(locked);
+        let orphan = match published {
+            Ok(orphan) => orphan,
+            Err(draft) => {
+                self.own.open.give_back(store, draft.reserved);
+                return Err(self.parked());
+            }
+        };
         self.bury(orphan, plan.object());
         Ok(Some(token))
     }
