@@ -11,6 +11,8 @@ pub enum Error {
     DeleteUsage,
     /// No line end within the longest line. The connection ends.
     LineTooLong,
+    /// A request of the binary protocol. The connection ends.
+    BinaryProtocol,
     /// A value without its `\r\n`.
     BadDataChunk,
     /// The delta of `incr` or `decr` is not an unsigned number of 64 bits.
@@ -65,11 +67,12 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
         Self::LineTooLong,
+        Self::BinaryProtocol,
         Self::BadDataChunk,
         Self::InvalidDelta,
         Self::NotNumber,
@@ -104,6 +107,7 @@ impl Error {
             Self::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
             Self::DeleteUsage => b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",
+            Self::BinaryProtocol => b"CLIENT_ERROR the binary protocol is not spoken here\r\n",
             Self::BadDataChunk => b"CLIENT_ERROR bad data chunk\r\n",
             Self::InvalidDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             Self::NotNumber => b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",

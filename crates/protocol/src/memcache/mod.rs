@@ -6,6 +6,7 @@
 //!  "set a 0 0 2\r\n"  ->   Request { Store, consumed }  ->  then body(): Value | Incomplete | BadTerminator
 //!  "set a x 0 2\r\n"  ->   Bad { error, swallow: 4 }    ->  write the error, drop `consumed`, discard 4 bytes more
 //!  64 KiB and no \n   ->   Fatal(error)                 ->  write the error, close
+//!  binary protocol    ->   Fatal(error)                 ->  write the error, close
 //! ```
 //!
 //! Invariants:
@@ -61,8 +62,14 @@ impl From<Error> for Fault {
     }
 }
 
+/// The first byte of every request of memcached's binary protocol; no text command begins with it.
+const BINARY_MAGIC: u8 = 0x80;
+
 /// Reads the command line at the start of `buf`.
 pub fn parse(buf: &[u8]) -> Parsed<'_> {
+    if buf.first() == Some(&BINARY_MAGIC) {
+        return Parsed::Fatal(Error::BinaryProtocol);
+    }
     let (text, consumed) = match line::line(buf) {
         Line::Incomplete => return Parsed::Incomplete,
         Line::TooLong => return Parsed::Fatal(Error::LineTooLong),

@@ -229,6 +229,13 @@ fn a_line_without_end_is_told_so_and_ends_the_connection() {
 }
 
 #[test]
+fn a_client_of_the_binary_protocol_is_told_so_by_its_first_byte() {
+    assert_eq!(parse(b"\x80\x00\x00\x01"), Parsed::Fatal(Error::BinaryProtocol));
+    assert_eq!(parse(b"\x80"), Parsed::Fatal(Error::BinaryProtocol));
+    assert!(matches!(parse(b"get \x80\r\n"), Parsed::Request { .. }));
+}
+
+#[test]
 fn a_value_ends_by_its_length_and_not_by_a_line_end() {
     assert_eq!(body(b"a\r\nb\r\nget", 4), Body::Value(b"a\r\nb"));
     assert_eq!(body(b"\r\n", 0), Body::Value(b""));
