@@ -1,0 +1,393 @@
+//! What commands do at their limits: replies longer than the output, values in pieces, dumps, statistics, delays.
+
+mod common;
+
+use common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use std::io::Read;
+
+/// Reads until the reply ends with `end`.
+fn read_until(client: &mut Client, end: &[u8]) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let mut part = vec![0; 256 << 10];
+    while !reply.ends_with(end) {
+        let read = client.stream.read(&mut part).expect("an answer in time");
+        assert!(read > 0, "closed after {} bytes", reply.len());
+        reply.extend_from_slice(&part[..read]);
+    }
+    reply
+}
+
+#[test]
+fn a_retrieval_longer_than_every_buffer_comes_whole_and_in_order() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let mut expected = Vec::new();
+    let mut request = b"gets".to_vec();
+    for number in 0..700 {
+        let key = format!("key{number}");
+        let bytes = pattern(number * 7);
+        if number % 3 != 0 {
+            client.ask(&set(&key, &bytes), b"STORED\r\n");
+        }
+        request.extend_from_slice(format!("  {key}").as_bytes());
+    }
+    request.extend_from_slice(b" \r\n");
+    client.send(&request);
+    let with_tokens = read_until(&mut client, b"\r\nEND\r\n");
+    // The same without tokens, to be compared byte by byte.
+    client.send(&[b"get".as_slice(), &request[4..]].concat());
+    for number in (0..700).filter(|number| number % 3 != 0) {
+        let bytes = pattern(number * 7);
+        expected.extend_from_slice(format!("VALUE key{number} 0 {}\r\n", bytes.len()).as_bytes());
+        expected.extend_from_slice(&bytes);
+        expected.extend_from_slice(b"\r\n");
+    }
+    expected.extend_from_slice(b"END\r\n");
+    client.expect(&expected);
+    assert!(with_tokens.len() > expected.len(), "tokens take room");
+    assert!(expected.len() > 1 << 20, "the reply has to be longer than any buffer");
+    running.stop();
+}
+
+#[test]
+fn many_pipelined_requests_of_all_kinds_are_answered_in_order() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let (mut request, mut expected) = (Vec::new(), Vec::new());
+    for number in 0..2000 {
+        let key = format!("k{}", number % 7);
+        match number % 5 {
+            0 => {
+                request.extend_from_slice(&set(&key, format!("{number}").as_bytes()));
+                expected.extend_from_slice(b"STORED\r\n");
+            }
+            1 => {
+                request.extend_from_slice(
+                    format!("set noise 0 0 1 noreply\r\nx\r\nmg absent{number} q\r\nmn\r\n").as_bytes(),
+                );
+                expected.extend_from_slice(b"MN\r\n");
+            }
+            2 => {
+                request.extend_from_slice(format!("get absent{number}\r\nfoo\r\n").as_bytes());
+                expected.extend_from_slice(b"END\r\nERROR\r\n");
+            }
+            3 => {
+                request.extend_from_slice(format!("ms m{number} 2 F3\r\nok\r\nmg m{number} f v k\r\n").as_bytes());
+                expected.extend_from_slice(format!("HD\r\nVA 2 f3 km{number}\r\nok\r\n").as_bytes());
+            }
+            _ => {
+                request.extend_from_slice(format!("set n 0 0 4\r\n{:04}\r\nincr n 1\r\n", number % 1000).as_bytes());
+                expected.extend_from_slice(format!("STORED\r\n{}\r\n", number % 1000 + 1).as_bytes());
+            }
+        }
+    }
+    let mut sender = client.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || std::io::Write::write_all(&mut sender, &request).unwrap());
+    client.expect(&expected);
+    sending.join().unwrap();
+    running.stop();
+}
+
+#[test]
+fn large_values_of_every_awkward_length_come_back_as_they_went() {
+    let mut settings = config();
+    settings.item_bytes_max = 8 << 20;
+    let running = start(settings);
+    let mut client = Client::connect(tcp(&running));
+    let piece = {
+        let mut lane = running.shared().store.lane().expect("a spare lane");
+        let turn = lane.turn(base::clock::UnixMillis::now());
+        turn.large_piece_max()
+    };
+    for len in [piece - 1, piece, piece + 1, 2 * piece - 1, 2 * piece, 2 * piece + 1, 5 * piece + 3, 3 << 20] {
+        let bytes = pattern(len);
+        client.ask(&set("large", &bytes), b"STORED\r\n");
+        client.ask(b"get large\r\n", &value("large", &bytes));
+        client.ask(b"mg large s k\r\n", format!("HD s{len} klarge\r\n").as_bytes());
+    }
+    running.stop();
+}
+
+#[test]
+fn more_large_values_than_can_be_pinned_at_once_are_all_sent() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let bytes = pattern(400_000);
+    client.ask(&set("large", &bytes), b"STORED\r\n");
+    client.send(format!("get{}\r\nget large\r\n", " large".repeat(40)).as_bytes());
+    let one = value("large", &bytes);
+    let item = &one[..one.len() - b"END\r\n".len()];
+    (0..40).for_each(|_| client.expect(item));
+    client.expect(b"END\r\n");
+    client.expect(&one);
+    wait_until("all pins are given back", || running.shared().pins.used() == 0);
+    running.stop();
+}
+
+#[test]
+fn large_value_without_its_line_end_is_not_stored_and_the_stream_stays_in_step() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("large", b"old"), b"STORED\r\n");
+    let mut request = set("large", &pattern(300_000));
+    let len = request.len();
+    request[len - 2..].copy_from_slice(b"xx");
+    client.send(&request);
+    client.ask(b"get large\r\n", b"CLIENT_ERROR bad data chunk\r\nVALUE large 0 3\r\nold\r\nEND\r\n");
+    running.stop();
+}
+
+#[test]
+fn value_above_the_maximum_is_swallowed_and_the_older_one_is_gone() {
+    let mut settings = config();
+    settings.item_bytes_max = 100_000;
+    let running = start(settings);
+    let mut client = Client::connect(tcp(&running));
+    for len in [100_000, 200_000, 5_000_000] {
+        client.ask(&set("big", b"old"), b"STORED\r\n");
+        let mut request = set("big", &pattern(len));
+        request.extend_from_slice(b"get big\r\n");
+        client.ask(&request, b"SERVER_ERROR object too large for cache\r\nEND\r\n");
+        // A conditional store that fails leaves what is there.
+        client.ask(&set("big", b"old"), b"STORED\r\n");
+        let mut request = set("big", &pattern(len));
+        request.splice(..3, *b"add");
+        request.extend_from_slice(b"get big\r\n");
+        client.ask(&request, b"SERVER_ERROR object too large for cache\r\nVALUE big 0 3\r\nold\r\nEND\r\n");
+    }
+    running.stop();
+}
+
+#[test]
+fn connection_that_ends_inside_a_large_value_leaves_the_old_one_and_no_pieces() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("large", b"old"), b"STORED\r\n");
+    let items = running.shared().store.stats().items;
+    for _ in 0..20 {
+        let mut leaver = Client::connect(tcp(&running));
+        leaver.send(&set("large", &pattern(900_000))[..700_000]);
+        leaver.ask(b"", b"");
+    }
+    wait_until("they are gone", || running.shared().connections_open() == 1);
+    wait_until("their pieces are gone", || running.shared().store.stats().items == items);
+    client.ask(b"get large\r\n", &value("large", b"old"));
+    running.stop();
+}
+
+#[test]
+fn append_to_and_of_large_values_joins_them() {
+    let mut settings = config();
+    settings.item_bytes_max = 4 << 20;
+    let running = start(settings);
+    let mut client = Client::connect(tcp(&running));
+    let (first, second) = (pattern(300_000), vec![b's'; 250_000]);
+    client.ask(&set("joined", &first), b"STORED\r\n");
+    let mut append = set("joined", &second);
+    append.splice(..3, *b"append");
+    client.ask(&append, b"STORED\r\n");
+    client.ask(b"prepend joined 0 -1 3\r\nabc\r\n", b"STORED\r\n");
+    let whole = [b"abc".as_slice(), &first, &second].concat();
+    client.ask(b"get joined\r\n", &value("joined", &whole));
+    let mut missing = set("missing", &second);
+    missing.splice(..3, *b"append");
+    missing.extend_from_slice(b"get missing\r\n");
+    client.ask(&missing, b"NOT_STORED\r\nEND\r\n");
+    running.stop();
+}
+
+#[test]
+fn right_to_refill_is_not_lost_when_the_answer_has_to_wait_for_room() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let mut winners = 0;
+    for len in [20_000, 30_000, 100_000, 500_000] {
+        let bytes = pattern(len);
+        client.ask(&set("page", &bytes), b"STORED\r\n");
+        client.ask(b"md page I\r\n", b"HD\r\n");
+        // What stands before it in the output leaves no room for it.
+        client.send(&b"mg page v h\r\n".repeat(5));
+        for number in 0..5 {
+            let mark = if number == 0 { "X W" } else { "Z X" };
+            let read = if number == 0 { 0 } else { 1 };
+            client.expect(format!("VA {len} h{read} {mark}\r\n").as_bytes());
+            client.expect(&bytes);
+            client.expect(b"\r\n");
+        }
+        winners += 1;
+    }
+    assert_eq!(winners, 4);
+    running.stop();
+}
+
+#[test]
+fn dump_tells_every_item_once_while_none_changes() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let mut request = Vec::new();
+    for number in 0..20_000 {
+        request.extend_from_slice(format!("set dump%{number} {number} 0 1 noreply\r\nx\r\n").as_bytes());
+    }
+    request.extend_from_slice(b"ms AAE= 1 b\r\nx\r\n");
+    client.ask(&request, b"HD\r\n");
+    client.send(b"lru_crawler metadump all\r\nmn\r\n");
+    let dump = String::from_utf8(read_until(&mut client, b"END\r\nMN\r\n")).unwrap();
+    let mut keys: Vec<&str> = dump.lines().filter_map(|line| line.strip_prefix("key=")?.split(' ').next()).collect();
+    assert_eq!(keys.len(), 20_001);
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 20_001);
+    assert!(keys.contains(&"dump%2519999") && keys.contains(&"%00%01"));
+    assert!(dump.contains("key=dump%257 exp=-1 la=") && dump.lines().any(|line| line.ends_with(" flags=19999")));
+    client.send(b"lru_crawler mgdump hash\r\n");
+    let dump = String::from_utf8(read_until(&mut client, b"\r\nEN\r\n")).unwrap();
+    assert_eq!(dump.lines().filter(|line| line.starts_with("mg ")).count(), 20_001);
+    assert!(dump.contains("\r\nmg AAE= b\r\n"));
+    running.stop();
+}
+
+#[test]
+fn pipelined_statistics_fill_the_output_many_times_and_stay_whole() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("a", b"x"), b"STORED\r\n");
+    let topics = ["", " items", " slabs", " settings", " conns", " sizes"];
+    let request: String = (0..120).map(|number| format!("stats{}\r\n", topics[number % topics.len()])).collect();
+    client.send(format!("{request}mn\r\n").as_bytes());
+    let reply = String::from_utf8(read_until(&mut client, b"MN\r\n")).unwrap();
+    let tables: Vec<&str> = reply.split("END\r\n").collect();
+    assert_eq!(tables.len(), 121);
+    for (number, table) in tables[..120].iter().enumerate() {
+        assert!(table.lines().all(|line| line.starts_with("STAT ") && line.split(' ').count() >= 3), "{table}");
+        assert_eq!(table.lines().count(), tables[number % topics.len()].lines().count(), "table {number}");
+    }
+    running.stop();
+}
+
+/// Names that memcstat, memcached_exporter, Telegraf's and Datadog's plug-ins read.
+const READ_BY_TOOLS: &str = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
+    total_connections rejected_connections connection_structures cmd_get cmd_set cmd_flush cmd_touch get_hits get_misses \
+    get_expired get_flushed delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
+    cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds auth_errors bytes_read bytes_written \
+    limit_maxbytes accepting_conns listen_disabled_num time_in_listen_disabled_us threads conn_yields hash_power_level \
+    hash_bytes hash_is_expanding bytes curr_items total_items expired_unfetched evicted_unfetched evictions reclaimed \
+    crawler_reclaimed direct_reclaims slab_reassign_running slabs_moved idle_kicks";
+
+fn stat(client: &mut Client, topic: &str) -> std::collections::HashMap<String, String> {
+    client.send(format!("stats{topic}\r\n").as_bytes());
+    let reply = String::from_utf8(read_until(client, b"END\r\n")).unwrap();
+    let pairs = reply.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn statistics_count_what_was_done_under_the_names_that_tools_read() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(
+        b"set a 0 0 1\r\n1\r\nget a b a\r\ndelete a\r\ndelete a\r\n",
+        b"STORED\r\nVALUE a 0 1\r\n1\r\nVALUE a 0 1\r\n1\r\nEND\r\nDELETED\r\nNOT_FOUND\r\n",
+    );
+    client.ask(
+        b"set n 0 0 1\r\n1\r\nincr n 1\r\nincr m 1\r\ndecr n 1\r\ndecr m 1\r\n",
+        b"STORED\r\n2\r\nNOT_FOUND\r\n1\r\nNOT_FOUND\r\n",
+    );
+    client.ask(b"cas n 0 0 1 1\r\nx\r\ncas m 0 0 1 1\r\nx\r\n", b"EXISTS\r\nNOT_FOUND\r\n");
+    client
+        .ask(b"touch n 0\r\ntouch m 0\r\nmg n\r\nmg m\r\nflush_all\r\n", b"TOUCHED\r\nNOT_FOUND\r\nHD\r\nEN\r\nOK\r\n");
+    client.ask(b"get n\r\n", b"END\r\n");
+    let told = stat(&mut client, "");
+    for name in READ_BY_TOOLS.split_whitespace() {
+        assert!(told.contains_key(name), "{name} is not told");
+    }
+    for (name, value) in [
+        ("cmd_get", "6"),
+        ("get_hits", "3"),
+        ("get_misses", "3"),
+        ("get_flushed", "1"),
+        ("cmd_set", "4"),
+        ("total_items", "2"),
+        ("delete_hits", "1"),
+        ("delete_misses", "1"),
+        ("incr_hits", "1"),
+        ("incr_misses", "1"),
+        ("decr_hits", "1"),
+        ("decr_misses", "1"),
+        ("cas_badval", "1"),
+        ("cas_misses", "1"),
+        ("cas_hits", "0"),
+        ("touch_hits", "1"),
+        ("touch_misses", "1"),
+        ("cmd_touch", "2"),
+        ("cmd_flush", "1"),
+        ("cmd_meta", "2"),
+        ("curr_connections", "1"),
+        ("threads", "1"),
+    ] {
+        assert_eq!(told[name], value, "{name}");
+    }
+    client.ask(b"stats reset\r\n", b"RESET\r\n");
+    assert_eq!(stat(&mut client, "")["cmd_get"], "0");
+    assert_eq!(stat(&mut client, " settings")["item_size_max"], (1 << 20).to_string());
+    client.ask(b"set a 0 0 1\r\n1\r\n", b"STORED\r\n");
+    let slabs = stat(&mut client, " slabs");
+    assert!(slabs["1:used_chunks"] >= "1".to_owned() && slabs["active_slabs"] == "1", "{slabs:?}");
+    running.stop();
+}
+
+#[test]
+fn delayed_flush_comes_when_its_time_has_come_and_a_flush_now_forgets_it() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    client.ask(b"set a 0 0 1\r\nx\r\nflush_all 1\r\nget a\r\n", b"STORED\r\nOK\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    wait_until("the flush", || {
+        client.send(b"mg a\r\n");
+        matches!(read_until(&mut client, b"\r\n").as_slice(), b"EN\r\n")
+    });
+    client.ask(b"flush_all 1\r\nflush_all\r\nset a 0 0 1\r\nx\r\n", b"OK\r\nOK\r\nSTORED\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    client.ask(b"mg a\r\n", b"HD\r\n");
+    running.stop();
+}
+
+#[test]
+fn items_end_by_relative_and_absolute_times() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let now = base::clock::UnixMillis::now().secs();
+    client.ask(b"set soon 0 1 1\r\nx\r\nset past 0 -1 1\r\nx\r\n", b"STORED\r\nSTORED\r\n");
+    client.ask(format!("set later 0 {} 1\r\nx\r\n", now + 5000).as_bytes(), b"STORED\r\n");
+    client.ask(format!("set gone 0 {} 1\r\nx\r\n", now - 5000).as_bytes(), b"STORED\r\n");
+    client.ask(b"get past gone soon\r\n", &value("soon", b"x"));
+    client.send(b"mg later t\r\n");
+    let left = String::from_utf8(read_until(&mut client, b"\r\n")).unwrap();
+    assert!(["HD t5000\r\n", "HD t4999\r\n"].contains(&left.as_str()), "{left}");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    client.ask(b"get soon\r\n", b"END\r\n");
+    running.stop();
+}
+
+#[test]
+fn a_foreign_protocol_is_told_so_and_closed() {
+    let running = start(config());
+    let mut binary = Client::connect(tcp(&running));
+    binary.send(b"\x80\x0b\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(binary.read_to_end(), b"CLIENT_ERROR the binary protocol is not spoken here\r\n");
+    let mut endless = Client::connect(tcp(&running));
+    endless.send(&vec![b'x'; 65 << 10]);
+    assert_eq!(endless.read_to_end(), b"CLIENT_ERROR line too long\r\n");
+    running.stop();
+}
+
+#[test]
+fn shutdown_stops_the_server_only_where_that_is_allowed() {
+    let mut settings = config();
+    settings.shutdown_command = true;
+    let running = start(settings);
+    let mut client = Client::connect(tcp(&running));
+    client.ask(b"shutdown now\r\n", b"CLIENT_ERROR invalid shutdown mode\r\n");
+    client.send(b"shutdown graceful\r\n");
+    client.expect_end();
+    wait_until("the stop", || running.shared().stop.is_off());
+    running.stop();
+}
