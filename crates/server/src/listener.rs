@@ -16,6 +16,8 @@ pub(crate) const INTAKE_MAX: usize = 256;
 pub const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
 /// How long the acceptor rests when the process has no descriptor left.
 const REST: Duration = Duration::from_millis(50);
+/// How long the acceptor pauses when no worker has looked at its new connections yet.
+const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_A_VISIT: usize = 64;
 
@@ -77,23 +79,29 @@ impl Acceptor {
         if open >= connections_max {
             return self.refuse(stream);
         }
-        // The least loaded first; the next ones only if its intake is full.
-        let mut tried = 0u128;
-        while let Some(worker) = (0..self.intakes.len())
-            .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
-            .min_by_key(|worker| self.load(*worker))
-        {
-            match self.intakes[worker].try_send(stream) {
-                Ok(()) => {
-                    self.handed[worker] += 1;
-                    self.shared.acceptor.accepted.add(1);
-                    return self.shared.workers[worker].waker.wake();
+        loop {
+            // The least loaded first; the next ones only if its intake is full.
+            let mut tried = 0u128;
+            while let Some(worker) = (0..self.intakes.len())
+                .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
+                .min_by_key(|worker| self.load(*worker))
+            {
+                match self.intakes[worker].try_send(stream) {
+                    Ok(()) => {
+                        self.handed[worker] += 1;
+                        self.shared.acceptor.accepted.add(1);
+                        return self.shared.workers[worker].waker.wake();
+                    }
+                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back,
                 }
-                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back,
+                tried |= 1 << worker;
             }
-            tried |= 1 << worker;
+            if tried == 0 || self.shared.stop.is_off() {
+                return self.refuse(stream);
+            }
+            // Every intake is full, no worker is: who comes next waits in the kernel.
+            std::thread::sleep(INTAKE_FULL_PAUSE);
         }
-        self.refuse(stream);
     }
 
     fn refuse(&self, stream: Stream) {

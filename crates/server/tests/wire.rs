@@ -109,7 +109,11 @@ fn a_thousand_connections_on_two_workers_are_all_served() {
     let mut config = config();
     config.workers = 2;
     let running = start(config);
-    let mut clients: Vec<Client> = (0..1000).map(|_| Client::connect(tcp(&running))).collect();
+    let addr = tcp(&running);
+    // From several threads, so that they come faster than they are taken in.
+    let dial = || std::thread::spawn(move || (0..250).map(|_| Client::connect(addr)).collect::<Vec<_>>());
+    let dialling: Vec<_> = (0..4).map(|_| dial()).collect();
+    let mut clients: Vec<Client> = dialling.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.send(&set(&format!("c{number}"), format!("v{number}").as_bytes()));
     }
