@@ -44,6 +44,13 @@ impl Clock {
         }
     }
 
+    /// About how many ticks `ns` nanoseconds are, within a millionth. Saturates.
+    pub fn ticks_in(&self, ns: u64) -> u64 {
+        const SPAN: u64 = 1 << 32;
+        let span_ns = self.ns_between(Ticks(0), Ticks(SPAN)).max(1);
+        u64::try_from(u128::from(ns) * u128::from(SPAN) / u128::from(span_ns)).unwrap_or(u64::MAX)
+    }
+
     /// The wall clock now.
     pub fn unix(&self) -> UnixMillis {
         match self {

@@ -13,7 +13,7 @@
 
 use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
-use crate::metrics::Command;
+use crate::metrics::{Command, SlowLines};
 use crate::out::{OpTimes, OutBuffer};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
@@ -74,6 +74,8 @@ pub struct WorkerContext {
     pub(crate) ready: Ticks,
     /// Operations executed in this batch.
     pub(crate) batch_ops: usize,
+    /// The request lines of operations that were slow before their reply was sent.
+    pub(crate) slow_lines: SlowLines,
 }
 
 impl WorkerContext {
@@ -83,10 +85,14 @@ impl WorkerContext {
         &self.shared.workers[self.worker].counters
     }
 
-    /// An operation has been executed and its reply, if any, is in `out`: keeps its times until that was sent.
+    /// An operation has been executed and its reply, if any, is in `out`: keeps its times until that was sent. `line`
+    /// begins with its request line, or is empty if that is gone; it is looked at only if the operation was slow.
     #[inline]
-    pub fn op_done(&mut self, out: &mut OutBuffer, command: Command) {
+    pub fn op_done(&mut self, out: &mut OutBuffer, command: Command, line: &[u8]) {
         let ended = self.clock.ticks();
+        if self.slow_lines.is_slow(self.ready, ended) {
+            self.slow_lines.keep(self.op_begun, line);
+        }
         out.push_op(OpTimes { command, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
         self.batch_ops += 1;

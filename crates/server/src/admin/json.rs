@@ -31,14 +31,18 @@ fn value(figure: &Figure) -> Value {
     };
     match figure.samples.as_slice() {
         [sample] if figure.label.is_none() => number(&sample.number),
-        samples => samples
-            .iter()
-            .map(|sample| {
-                let label = sample.label.clone().unwrap_or_default();
-                (format!("{}{label}", sample.suffix.trim_start_matches('_')), number(&sample.number))
-            })
-            .collect::<Map<String, Value>>()
-            .into(),
+        samples => {
+            let mut object = Map::new();
+            for sample in samples {
+                let value = number(&sample.number);
+                match (sample.suffix.trim_start_matches('_'), sample.label.clone()) {
+                    ("", label) => drop(object.insert(label.unwrap_or_default(), value)),
+                    (suffix, None) => drop(object.insert(suffix.to_owned(), value)),
+                    (suffix, Some(label)) => object.entry(suffix).or_insert_with(|| json!({}))[label] = value,
+                }
+            }
+            object.into()
+        }
     }
 }
 
@@ -66,7 +70,7 @@ fn request(slow: &SlowRequest) -> Value {
         "at_unix_ms": slow.at.0,
         "worker": slow.worker,
         "command": slow.command.name(),
-        "key_hash": format!("{:016x}", slow.key_hash),
+        "line": slow.line.to_string(),
         "wait_ns": slow.wait_ns,
         "execute_ns": slow.execute_ns,
         "send_ns": slow.send_ns,

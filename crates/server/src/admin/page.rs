@@ -120,21 +120,21 @@ impl Pages {
         let mut out = String::from("Requests slower than log.slow_request, the latest first; times in us.\n\n");
         let _ = writeln!(
             out,
-            "{:<24}  {:>6}  {:<11}  {:<16} {:>10} {:>10} {:>10} {:>10}",
-            "when", "worker", "command", "key hash", "wait", "execute", "send", "total"
+            "{:<24}  {:>6}  {:<11} {:>10} {:>10} {:>10} {:>10}  request",
+            "when", "worker", "command", "wait", "execute", "send", "total"
         );
         for slow in self.slow() {
             let _ = writeln!(
                 out,
-                "{}  {:>6}  {:<11}  {:016x} {:>10} {:>10} {:>10} {:>10}",
+                "{}  {:>6}  {:<11} {:>10} {:>10} {:>10} {:>10}  {}",
                 rfc3339(slow.at),
                 slow.worker,
                 slow.command.name(),
-                slow.key_hash,
                 slow.wait_ns / 1000,
                 slow.execute_ns / 1000,
                 slow.send_ns / 1000,
-                slow.total_ns() / 1000
+                slow.total_ns() / 1000,
+                slow.line
             );
         }
         out

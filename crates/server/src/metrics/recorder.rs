@@ -6,7 +6,7 @@ use base::clock::UnixMillis;
 
 use super::command::{Command, Part};
 use super::histogram::{Counts, Histogram};
-use super::slow::{SlowRequest, SlowRing};
+use super::slow::{SlowLine, SlowRequest, SlowRing};
 
 const SERIES: usize = Command::ALL.len() * Part::ALL.len();
 
@@ -41,35 +41,28 @@ impl Recorder {
         self.slow_above_ns.store(ns.unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// A request was answered. Only the owner's thread may; another one's counts could be lost.
+    /// What [`Recorder::set_slow_above_ns`] said; `u64::MAX` for none.
     #[inline]
-    pub fn record(&self, command: Command, wait_ns: u64, execute_ns: u64, send_ns: u64) {
-        self.record_keyed(command, 0, wait_ns, execute_ns, send_ns);
+    pub fn slow_above_ns(&self) -> u64 {
+        self.slow_above_ns.load(Relaxed)
     }
 
-    /// As [`Recorder::record`], with the hash of the request's key; 0 if it has none.
+    /// A request was answered; says whether it was slow, so that the caller hands it to [`Recorder::keep_slow`] too.
+    /// Only the owner's thread may; another one's counts could be lost.
     #[inline]
-    pub fn record_keyed(&self, command: Command, key_hash: u64, wait_ns: u64, execute_ns: u64, send_ns: u64) {
+    #[must_use]
+    pub fn record(&self, command: Command, wait_ns: u64, execute_ns: u64, send_ns: u64) -> bool {
         self.histograms[series(command, Part::Wait)].record(wait_ns);
         self.histograms[series(command, Part::Execute)].record(execute_ns);
         self.histograms[series(command, Part::Send)].record(send_ns);
-        let total_ns = wait_ns.saturating_add(execute_ns).saturating_add(send_ns);
-        if total_ns > self.slow_above_ns.load(Relaxed) {
-            self.keep_slow(SlowRequest {
-                at: UnixMillis::now(),
-                worker: 0,
-                command,
-                key_hash,
-                wait_ns,
-                execute_ns,
-                send_ns,
-            });
-        }
+        wait_ns.saturating_add(execute_ns).saturating_add(send_ns) > self.slow_above_ns.load(Relaxed)
     }
 
+    /// Keeps a slow request with its wait, execute and send times. Only the owner's thread may.
     #[cold]
-    fn keep_slow(&self, request: SlowRequest) {
-        self.slow.push(&request);
+    pub fn keep_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
+        let at = UnixMillis::now();
+        self.slow.push(&SlowRequest { at, worker: 0, command, line, wait_ns, execute_ns, send_ns });
     }
 
     /// The slow requests.
@@ -125,9 +118,13 @@ mod tests {
     #[test]
     fn parts_and_commands_do_not_mix_and_workers_add_up() {
         let recorders = [Recorder::new(), Recorder::new()];
-        recorders[0].record(Command::Get, 10, 20, 30);
-        recorders[1].record(Command::Get, 11, 21, 31);
-        recorders[1].record(Command::Set, 7, 8, 9);
+        for (recorder, command, [wait, execute, send]) in [
+            (&recorders[0], Command::Get, [10, 20, 30]),
+            (&recorders[1], Command::Get, [11, 21, 31]),
+            (&recorders[1], Command::Set, [7, 8, 9]),
+        ] {
+            assert!(!recorder.record(command, wait, execute, send), "nothing is slow without a threshold");
+        }
         let totals = Totals::read(&recorders);
         let parts = |command| Part::ALL.map(|part| (totals.of(command, part).count, totals.of(command, part).sum_ns));
         assert_eq!(parts(Command::Get), [(2, 21), (2, 41), (2, 61)]);
@@ -137,17 +134,19 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_above_the_threshold_are_kept_and_it_can_change() {
+    fn only_requests_above_the_threshold_are_slow_and_it_can_change() {
         let recorder = Recorder::new();
-        recorder.record(Command::Get, u64::MAX / 2, u64::MAX / 2, 9);
+        assert!(!recorder.record(Command::Get, u64::MAX / 2, u64::MAX / 2, 9));
         recorder.set_slow_above_ns(Some(1_000));
-        recorder.record(Command::Get, 500, 300, 200);
-        recorder.record_keyed(Command::Set, 77, 500, 300, 201);
+        assert!(!recorder.record(Command::Get, 500, 300, 200));
+        assert!(recorder.record(Command::Set, 500, 300, 201));
+        assert!(recorder.record(Command::Set, u64::MAX, 300, 201), "the sum does not wrap");
+        recorder.keep_slow(Command::Set, SlowLine::of(b"set k 0 0 1\r\n"), [500, 300, 201]);
         recorder.set_slow_above_ns(None);
-        recorder.record(Command::Get, 5_000, 0, 0);
+        assert!(!recorder.record(Command::Get, 5_000, 0, 0));
         let kept = recorder.slow().read(3);
         assert_eq!(kept.len(), 1, "{kept:?}");
-        assert_eq!((kept[0].command, kept[0].key_hash, kept[0].send_ns), (Command::Set, 77, 201));
+        assert_eq!((kept[0].command, kept[0].line.to_string().as_str()), (Command::Set, "set k 0 0 1"));
         assert_eq!((kept[0].worker, kept[0].total_ns()), (3, 1_001));
     }
 }

@@ -1,5 +1,9 @@
 //! The latest slow requests of one worker: a ring with one writer, which readers never hold up.
 //!
+//! What a request was is kept as the beginning of its line. That must cost nothing while requests are fast, so the line
+//! is looked at when an operation ends, and only if it is slow by then; a request that becomes slow while its reply is
+//! sent has no line.
+//!
 //! Each entry is a sequence lock: the writer makes the entry's sequence odd, writes the words, and makes it even. A
 //! reader that saw an odd sequence, or two different ones, leaves that entry out.
 
@@ -8,9 +12,92 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 use base::clock::UnixMillis;
 
 use super::command::Command;
+use crate::clock::{Clock, Ticks};
 
 /// Slow requests that are kept for each worker.
 pub const SLOW_MAX: usize = 64;
+
+/// Bytes of a request line that are kept.
+pub const LINE_BYTES_MAX: usize = 48;
+const LINE_WORDS: usize = LINE_BYTES_MAX / 8;
+/// Slow operations whose replies are not sent yet and whose lines are remembered.
+const PENDING_MAX: usize = 32;
+
+/// The beginning of a request line, without its end; zero bytes fill the rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowLine([u64; LINE_WORDS]);
+
+impl SlowLine {
+    /// The beginning of the first line of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut kept = [0; LINE_BYTES_MAX];
+        let line = bytes.iter().take(LINE_BYTES_MAX).take_while(|byte| !matches!(byte, b'\r' | b'\n'));
+        for (place, byte) in kept.iter_mut().zip(line) {
+            *place = *byte;
+        }
+        let word = |at: usize| std::array::from_fn(|byte| kept[at * 8 + byte]);
+        Self(std::array::from_fn(|at| u64::from_le_bytes(word(at))))
+    }
+}
+
+impl std::fmt::Display for SlowLine {
+    /// Bytes that are not printable ASCII show as `.`; nothing shows as `-`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.0.iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0);
+        let mut text: String =
+            bytes.map(|byte| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }).collect();
+        if text.is_empty() {
+            text.push('-');
+        }
+        f.pad(&text)
+    }
+}
+
+/// The lines of operations that were slow when they ended, until their replies are sent: the last few.
+#[derive(Debug)]
+pub struct SlowLines {
+    above_ns: u64,
+    above_ticks: u64,
+    kept: [(Ticks, SlowLine); PENDING_MAX],
+    next: usize,
+}
+
+impl Default for SlowLines {
+    /// Remembers nothing until [`SlowLines::follow`] says what is slow.
+    fn default() -> Self {
+        let kept = [(Ticks::default(), SlowLine::default()); PENDING_MAX];
+        Self { above_ns: u64::MAX, above_ticks: u64::MAX, kept, next: 0 }
+    }
+}
+
+impl SlowLines {
+    /// Takes the threshold over, if it changed.
+    #[inline]
+    pub fn follow(&mut self, above_ns: u64, clock: &Clock) {
+        if above_ns != self.above_ns {
+            self.above_ns = above_ns;
+            self.above_ticks = clock.ticks_in(above_ns);
+        }
+    }
+
+    /// Whether an operation whose bytes were there at `ready` and that ended at `ended` is slow already.
+    #[inline]
+    pub fn is_slow(&self, ready: Ticks, ended: Ticks) -> bool {
+        ended.0.saturating_sub(ready.0) > self.above_ticks
+    }
+
+    /// Remembers the line of the operation that began at `begun`, in the place of the oldest.
+    #[cold]
+    pub fn keep(&mut self, begun: Ticks, line: &[u8]) {
+        self.kept[self.next] = (begun, SlowLine::of(line));
+        self.next = (self.next + 1) % PENDING_MAX;
+    }
+
+    /// The line of the operation that began at `begun`; empty if it was not slow then, or was forgotten.
+    pub fn of(&self, begun: Ticks) -> SlowLine {
+        self.kept.iter().find(|(at, _)| *at == begun).map(|(_, line)| *line).unwrap_or_default()
+    }
+}
 
 /// A request that took longer than the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +108,8 @@ pub struct SlowRequest {
     pub worker: usize,
     /// What it was.
     pub command: Command,
-    /// The hash of its key as the store places it; 0 if that is not known.
-    pub key_hash: u64,
+    /// The beginning of its line, if it was slow before its reply was sent.
+    pub line: SlowLine,
     /// From the arrival of its bytes to its execution, in ns.
     pub wait_ns: u64,
     /// Its execution, in ns.
@@ -38,14 +125,16 @@ impl SlowRequest {
     }
 }
 
+const WORDS: usize = 5 + LINE_WORDS;
+
 #[derive(Debug, Default)]
 struct Entry {
     sequence: AtomicU64,
-    words: [AtomicU64; 6],
+    words: [AtomicU64; WORDS],
 }
 
 impl Entry {
-    fn write(&self, words: [u64; 6]) {
+    fn write(&self, words: [u64; WORDS]) {
         let sequence = self.sequence.load(Relaxed);
         self.sequence.store(sequence + 1, Relaxed);
         fence(Release);
@@ -55,7 +144,7 @@ impl Entry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    fn read(&self) -> Option<[u64; 6]> {
+    fn read(&self) -> Option<[u64; WORDS]> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
             return None;
@@ -83,14 +172,11 @@ impl SlowRing {
     /// Keeps `request`, in the place of the oldest if the ring is full. Only the owner's thread may.
     pub fn push(&self, request: &SlowRequest) {
         let pushed = self.pushed.load(Relaxed);
-        self.entries[pushed as usize % SLOW_MAX].write([
-            request.at.0,
-            request.command as u64,
-            request.key_hash,
-            request.wait_ns,
-            request.execute_ns,
-            request.send_ns,
-        ]);
+        let SlowRequest { at, command, wait_ns, execute_ns, send_ns, .. } = *request;
+        let mut words = [0; WORDS];
+        words[..5].copy_from_slice(&[at.0, command as u64, wait_ns, execute_ns, send_ns]);
+        words[5..].copy_from_slice(&request.line.0);
+        self.entries[pushed as usize % SLOW_MAX].write(words);
         self.pushed.store(pushed + 1, Relaxed);
     }
 
@@ -102,11 +188,11 @@ impl SlowRing {
     /// What is in the ring now, in no particular order, as requests of worker number `worker`. An entry that is being
     /// written is left out.
     pub fn read(&self, worker: usize) -> Vec<SlowRequest> {
-        let request = |[at, command, key_hash, wait_ns, execute_ns, send_ns]: [u64; 6]| SlowRequest {
+        let request = |[at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {
             at: UnixMillis(at),
             worker,
             command: Command::ALL[command as usize],
-            key_hash,
+            line: SlowLine(line),
             wait_ns,
             execute_ns,
             send_ns,
@@ -124,11 +210,35 @@ mod tests {
             at: UnixMillis(number),
             worker: 0,
             command: Command::Get,
-            key_hash: number,
+            line: SlowLine([number; LINE_WORDS]),
             wait_ns: number,
             execute_ns: number,
             send_ns: number,
         }
+    }
+
+    #[test]
+    fn a_line_is_cut_at_its_end_and_shows_no_control_bytes() {
+        let shown = |bytes: &[u8]| SlowLine::of(bytes).to_string();
+        assert_eq!(shown(b"get user:1\r\nget user:2\r\n"), "get user:1");
+        assert_eq!(shown(b"get a\x1b[31m\xff\n"), "get a.[31m.");
+        assert_eq!(shown(&[b'x'; 100]), "x".repeat(LINE_BYTES_MAX));
+        assert_eq!(shown(b""), "-");
+    }
+
+    #[test]
+    fn the_line_of_an_operation_is_found_by_its_beginning_until_others_push_it_out() {
+        let clock = Clock::Simulated(Default::default());
+        let mut lines = SlowLines::default();
+        assert!(!lines.is_slow(Ticks(0), Ticks(u64::MAX)));
+        lines.follow(1_000, &clock);
+        assert!(!lines.is_slow(Ticks(500), Ticks(1_500)) && lines.is_slow(Ticks(500), Ticks(1_501)));
+        for begun in 1..=PENDING_MAX as u64 + 1 {
+            lines.keep(Ticks(begun), format!("get {begun}\r\n").as_bytes());
+        }
+        assert_eq!(lines.of(Ticks(2)).to_string(), "get 2");
+        assert_eq!(lines.of(Ticks(PENDING_MAX as u64 + 1)).to_string(), format!("get {}", PENDING_MAX + 1));
+        assert_eq!(lines.of(Ticks(1)), SlowLine::default());
     }
 
     #[test]
@@ -162,7 +272,7 @@ mod tests {
                     seen += 1;
                     let at = request.at.0;
                     latest = latest.max(at);
-                    assert_eq!((request.key_hash, request.wait_ns, request.send_ns), (at, at, at));
+                    assert_eq!((request.line.0, request.wait_ns, request.send_ns), ([at; LINE_WORDS], at, at));
                 }
             }
             done.store(true, Relaxed);

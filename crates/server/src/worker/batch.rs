@@ -104,6 +104,7 @@ impl<B: Backend> Core<B> {
     /// Serves the batch; returns the bytes consumed.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> usize {
         self.ctx.batch_ops = 0;
+        self.ctx.slow_lines.follow(self.ctx.shared.workers[self.ctx.worker].recorder.slow_above_ns(), &self.ctx.clock);
         self.ctx.op_begun = self.ctx.clock.ticks();
         let mut bytes = 0;
         for number in 0..self.batch.len() {

@@ -19,6 +19,7 @@ mod upkeep;
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::clock::{Clock, Ticks};
 use crate::context::WorkerContext;
+use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
 use crate::shared::Shared;
 use base::clock::UnixMillis;
@@ -113,6 +114,7 @@ impl<B: Backend> Worker<B> {
             op_begun: born,
             ready: born,
             batch_ops: 0,
+            slow_lines: SlowLines::default(),
         };
         let core = Core {
             io: parts.io,

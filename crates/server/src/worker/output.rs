@@ -85,7 +85,11 @@ impl<B: Backend> Core<B> {
         for op in out.ops() {
             let wait_ns = clock.ns_between(op.ready, op.begun);
             let execute_ns = clock.ns_between(op.begun, op.ended);
-            recorder.record(op.command, wait_ns, execute_ns, clock.ns_between(op.ended, now));
+            let send_ns = clock.ns_between(op.ended, now);
+            if recorder.record(op.command, wait_ns, execute_ns, send_ns) {
+                let line = self.ctx.slow_lines.of(op.begun);
+                recorder.keep_slow(op.command, line, [wait_ns, execute_ns, send_ns]);
+            }
         }
         self.empty(&mut out);
         self.buffers.put_out(out);

@@ -83,7 +83,7 @@ pub fn serve(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: 0 };
+    let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops: 0 };
     let state = loop {
         if let Err(state) = call.step() {
             break state;
@@ -98,6 +98,8 @@ struct Call<'c, 'l> {
     buf: &'c [u8],
     /// Bytes of `buf` consumed.
     at: usize,
+    /// Where the line of the request at hand begins.
+    line_at: usize,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
     ctx: &'c mut WorkerContext,
@@ -119,8 +121,11 @@ impl<'c> Call<'c, '_> {
         }
         self.room(LINE_ROOM)?;
         if self.session.large.is_some() {
+            // Its line went with the bytes before its first piece.
+            self.line_at = self.buf.len();
             return self.large_go_on();
         }
+        self.line_at = self.at;
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
             Parsed::Request { request, consumed } => self.execute(request, consumed),
@@ -193,7 +198,7 @@ impl<'c> Call<'c, '_> {
     /// The operation at hand is done and answered.
     fn done(&mut self, command: Command) {
         self.ops += 1;
-        self.ctx.op_done(self.out, command);
+        self.ctx.op_done(self.out, command, &self.buf[self.line_at..]);
     }
 
     /// A request that needs nothing but its answer.
