@@ -109,6 +109,27 @@ fn what_clients_did_is_on_every_page() {
 }
 
 #[test]
+fn the_page_of_figures_is_current() {
+    let fixture = fixture();
+    use_the_server(&fixture.running);
+    let (_, metrics) = page(fixture.admin, "/metrics");
+    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/admin.md")).unwrap();
+    let written: Vec<&str> = docs.lines().filter(|line| line.starts_with("| `gannet_")).collect();
+    let lines: Vec<&str> = metrics.lines().collect();
+    let mut families = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) else { continue };
+        let kind = lines[at + 1].rsplit_once(' ').unwrap().1;
+        let begin = format!("| `{name}` | {kind} | ");
+        let row = written.iter().find(|row| row.starts_with(&begin));
+        assert!(row.is_some_and(|row| row.ends_with(&format!(" | {help} |"))), "docs/admin.md: {begin}... | {help} |");
+        families += 1;
+    }
+    assert_eq!(families, written.len(), "docs/admin.md names a figure that is not there");
+    fixture.running.stop();
+}
+
+#[test]
 fn an_unknown_page_lists_the_known_ones_and_health_follows_the_stop() {
     let fixture = fixture();
     let (status, body) = page(fixture.admin, "/metricz");

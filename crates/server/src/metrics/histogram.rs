@@ -72,9 +72,17 @@ impl Histogram {
     }
 }
 
-/// Counts read from histograms, or the difference of two readings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl Histogram {
+    /// Nothing was counted: every value but 0 raises the maximum.
+    fn is_empty(&self) -> bool {
+        self.max_ns.load(Relaxed) == 0 && self.buckets[0].load(Relaxed) == 0
+    }
+}
+
+/// Counts read from histograms, or the difference of two readings. Takes memory only if something was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Empty if nothing was counted.
     buckets: Box<[u64]>,
     /// Values in all.
     pub count: u64,
@@ -84,15 +92,15 @@ pub struct Counts {
     pub max_ns: u64,
 }
 
-impl Default for Counts {
-    fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum_ns: 0, max_ns: 0 }
-    }
-}
-
 impl Counts {
     /// Adds what `histogram` holds now. Its writer goes on meanwhile: a value may be in the sum and not in the count.
     pub fn add(&mut self, histogram: &Histogram) {
+        if histogram.is_empty() {
+            return;
+        }
+        if self.buckets.is_empty() {
+            self.buckets = vec![0; BUCKETS].into_boxed_slice();
+        }
         for (mine, theirs) in self.buckets.iter_mut().zip(&histogram.buckets) {
             let count = theirs.load(Relaxed);
             *mine += count;
@@ -102,20 +110,10 @@ impl Counts {
         self.max_ns = self.max_ns.max(histogram.max_ns.load(Relaxed));
     }
 
-    /// Adds `other`, such as the same part of another command.
-    pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
-        }
-        self.count += other.count;
-        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-    }
-
     /// What was counted after `earlier`, an earlier reading of the same histograms.
     pub fn since(&self, earlier: &Self) -> Self {
-        let buckets: Box<[u64]> =
-            self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then)).collect();
+        let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
+        let buckets: Box<[u64]> = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(then)).collect();
         let count = buckets.iter().sum();
         let top = buckets.iter().rposition(|count| *count > 0);
         Self {
@@ -145,7 +143,7 @@ impl Counts {
 
     /// How many values are in buckets that end at or before `ns`.
     pub fn at_most(&self, ns: u64) -> u64 {
-        let end = if ns >= MAX_NS { BUCKETS } else { bucket_of(ns + 1) };
+        let end = if ns >= MAX_NS { BUCKETS } else { bucket_of(ns + 1) }.min(self.buckets.len());
         self.buckets[..end].iter().sum()
     }
 
@@ -215,7 +213,13 @@ mod tests {
         assert_eq!((between.count, between.sum_ns, between.mean_ns()), (2, 4_000, 2_000));
         assert!((3_000..3_100).contains(&between.max_ns), "{}", between.max_ns);
         assert_eq!(read().since(&read()).max_ns, 0);
-        assert_eq!(Counts::default().quantile_ns(0.5), 0);
+        assert_eq!((Counts::default().quantile_ns(0.5), Counts::default().at_most(5)), (0, 0));
+        assert_eq!(between.since(&Counts::default()).count, 2, "a reading before the first value");
+        let zeros = Histogram::default();
+        zeros.record(0);
+        let mut counts = Counts::default();
+        counts.add(&zeros);
+        assert_eq!((counts.count, counts.at_most(0)), (1, 1), "a value of 0 counts");
         assert_eq!((between.at_most(999), between.at_most(2_000), between.at_most(u64::MAX)), (0, 1, 2));
     }
 }
