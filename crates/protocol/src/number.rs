@@ -68,6 +68,7 @@ const PAIRS: [u8; 200] = {
 
 impl Decimal {
     /// The digits of `value`.
+    #[inline]
     pub const fn new(mut value: u64) -> Self {
         let mut digits = [0; U64_DIGITS_MAX];
         let mut at = U64_DIGITS_MAX;
@@ -91,6 +92,7 @@ impl Decimal {
     }
 
     /// The digits, most significant first.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.digits[usize::from(self.start)..]
     }

@@ -5,7 +5,18 @@
 pub trait Sink {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
+
+    /// Appends `len` bytes, at most [`FILL_BYTES_MAX`], which `write` writes in place, all of them. A sink over memory
+    /// that is there gives that memory.
+    fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        let mut bytes = [0; FILL_BYTES_MAX];
+        write(&mut bytes[..len]);
+        self.put(&bytes[..len]);
+    }
 }
+
+/// The most that one [`Sink::fill`] appends, in bytes.
+pub const FILL_BYTES_MAX: usize = 512;
 
 impl Sink for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
@@ -52,6 +63,11 @@ impl<const N: usize> Sink for Fixed<N> {
         assert!(end <= N, "a reply line is longer than its stated maximum of {N} bytes");
         self.bytes[self.len..end].copy_from_slice(bytes);
         self.len = end;
+    }
+
+    fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        write(&mut self.bytes[self.len..self.len + len]);
+        self.len += len;
     }
 }
 

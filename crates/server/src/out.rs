@@ -197,6 +197,11 @@ impl OutBuffer {
         self.own = Some(std::mem::replace(&mut self.block, block));
     }
 
+    /// Whether a longer block is lent to it.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Gives the longer block back, if one is lent. Only an empty buffer can.
     pub(crate) fn take_lent(&mut self) -> Option<Box<[u8]>> {
         assert!(self.is_empty(), "bytes would be lost");
@@ -218,6 +223,12 @@ impl protocol::sink::Sink for OutBuffer {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.push(bytes);
+    }
+
+    #[inline]
+    fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        write(&mut self.block[self.len..self.len + len]);
+        self.len += len;
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'b> {
     words: Words<'b>,
+    /// Length of the first key where that is known and nothing stands before it; 0 where it is not.
+    first_len: usize,
 }
 
 impl<'b> Keys<'b> {
@@ -33,7 +35,12 @@ impl<'b> Keys<'b> {
         if words.rest().len() > KEY_BYTES_MAX && words.clone().any(|key| key.len() > KEY_BYTES_MAX) {
             return Err(Error::BadFormat);
         }
-        Ok(Self { words })
+        Ok(Self { words, first_len: 0 })
+    }
+
+    /// One key, which has no space and is not too long.
+    pub(super) const fn one(key: &'b [u8]) -> Self {
+        Self { words: Words::new(key), first_len: key.len() }
     }
 
     /// The text behind the keys taken so far: `Keys` made anew from it with [`Keys::resume`] goes on there.
@@ -43,14 +50,24 @@ impl<'b> Keys<'b> {
 
     /// The keys of a text that [`Keys::rest`] gave.
     pub const fn resume(rest: &'b [u8]) -> Self {
-        Self { words: Words::new(rest) }
+        Self { words: Words::new(rest), first_len: 0 }
     }
 }
 
 impl<'b> Iterator for Keys<'b> {
     type Item = &'b [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'b [u8]> {
+        let rest = self.words.rest();
+        if rest.is_empty() {
+            return None;
+        }
+        if self.first_len > 0 {
+            let (first, rest) = rest.split_at(self.first_len);
+            *self = Self::resume(rest);
+            return Some(first);
+        }
         self.words.next()
     }
 }

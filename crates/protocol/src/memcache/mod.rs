@@ -66,7 +66,71 @@ impl From<Error> for Fault {
 const BINARY_MAGIC: u8 = 0x80;
 
 /// Reads the command line at the start of `buf`.
+#[inline]
 pub fn parse(buf: &[u8]) -> Parsed<'_> {
+    if let Some((get, consumed)) = lone_get(buf) {
+        return Parsed::Request { request: Request::Get(get), consumed };
+    }
+    if let Some((store, consumed)) = plain_set(buf) {
+        return Parsed::Request { request: Request::Store(store), consumed };
+    }
+    parse_line(buf)
+}
+
+/// `get KEY`, in its plainest form: what nearly every request is. Anything else is left to [`parse_line`], which reads
+/// this form just the same.
+#[inline]
+fn lone_get(buf: &[u8]) -> Option<(request::Get<'_>, usize)> {
+    let rest = buf.strip_prefix(b"get ")?;
+    let len = line::first_blank(rest)?;
+    let end = match &rest[len..] {
+        [b'\r', b'\n', ..] if (1..=KEY_BYTES_MAX).contains(&len) => 2,
+        _ => return None,
+    };
+    let keys = Keys::one(&rest[..len]);
+    Some((request::Get { keys, with_cas: false, touch: None }, 4 + len + end))
+}
+
+/// `set KEY FLAGS TIME LENGTH` in its plainest form: single spaces and short numbers without a sign. Anything else is
+/// left to [`parse_line`], which reads this form just the same.
+#[inline]
+fn plain_set(buf: &[u8]) -> Option<(request::Store<'_>, usize)> {
+    /// Digits that cannot make more than 32 bits, nor more than a value may have.
+    const DIGITS_MAX: usize = 9;
+    fn number(text: &[u8]) -> Option<(u32, &[u8])> {
+        let (mut value, mut at) = (0, 0);
+        while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit <= 9) {
+            if at == DIGITS_MAX {
+                return None;
+            }
+            value = value * 10 + u32::from(digit);
+            at += 1;
+        }
+        if at == 0 { None } else { Some((value, &text[at..])) }
+    }
+    let rest = buf.strip_prefix(b"set ")?;
+    let len = line::first_blank(rest)?;
+    if !(1..=KEY_BYTES_MAX).contains(&len) {
+        return None;
+    }
+    let (key, rest) = rest.split_at(len);
+    let (client_flags, rest) = number(rest.strip_prefix(b" ")?)?;
+    let (exptime, rest) = number(rest.strip_prefix(b" ")?)?;
+    let (value_len, rest) = number(rest.strip_prefix(b" ")?)?;
+    let rest = rest.strip_prefix(b"\r\n")?;
+    let store = request::Store {
+        mode: request::StoreMode::Set,
+        key,
+        client_flags,
+        exptime: exptime.into(),
+        value_len,
+        compare: None,
+        noreply: false,
+    };
+    Some((store, buf.len() - rest.len()))
+}
+
+fn parse_line(buf: &[u8]) -> Parsed<'_> {
     if buf.first() == Some(&BINARY_MAGIC) {
         return Parsed::Fatal(Error::BinaryProtocol);
     }

@@ -5,7 +5,7 @@ use super::error::Error;
 use super::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, MetaKey, encode};
 use super::meta::{Meta, OPAQUE_BYTES_MAX};
 use crate::number::{Decimal, U64_DIGITS_MAX, put_i64, put_u64};
-use crate::sink::{Fixed, Sink};
+use crate::sink::{FILL_BYTES_MAX, Fixed, Sink};
 
 /// The end of a line and of a value.
 pub const CRLF: &[u8] = b"\r\n";
@@ -40,25 +40,38 @@ pub const META_LINE_BYTES_MAX: usize =
     2 + 1 + U64_DIGITS_MAX + (2 + KEY_BASE64_BYTES_MAX + 2) + (2 + OPAQUE_BYTES_MAX) + 9 * (2 + U64_DIGITS_MAX) + 6 + 2;
 
 /// `VALUE KEY FLAGS LENGTH [CAS]`: at most [`VALUE_HEADER_BYTES_MAX`].
+#[inline]
 pub fn value_header(sink: &mut impl Sink, key: &[u8], client_flags: u32, len: u64, cas: Option<u64>) {
-    let mut line = Fixed::<VALUE_HEADER_BYTES_MAX>::new();
-    line.put(b"VALUE ");
-    line.put(key);
-    line.push(b' ');
-    if client_flags == 0 {
-        line.push(b'0');
-    } else {
-        put_u64(&mut line, client_flags.into());
-    }
-    line.push(b' ');
-    put_u64(&mut line, len);
-    if let Some(cas) = cas {
-        line.push(b' ');
-        put_u64(&mut line, cas);
-    }
-    line.put(CRLF);
-    sink.put(line.as_slice());
+    let (flags, len) = (Decimal::new(client_flags.into()), Decimal::new(len));
+    let (flags, len) = (flags.as_slice(), len.as_slice());
+    let before_cas = 6 + key.len() + 1 + flags.len() + 1 + len.len();
+    let cas = cas.map(Decimal::new);
+    let cas = cas.as_ref().map_or(&b""[..], Decimal::as_slice);
+    let bytes = before_cas + if cas.is_empty() { 0 } else { 1 + cas.len() } + 2;
+    sink.fill(bytes, |line| {
+        line[..6].copy_from_slice(b"VALUE ");
+        let line = put_word(&mut line[6..], key, b' ');
+        let line = put_word(line, flags, b' ');
+        let line = if cas.is_empty() {
+            put_word(line, len, b'\r')
+        } else {
+            let line = put_word(line, len, b' ');
+            put_word(line, cas, b'\r')
+        };
+        line[0] = b'\n';
+    });
 }
+
+/// Writes `word` and the byte behind it, and gives what is left.
+#[inline(always)]
+fn put_word<'l>(line: &'l mut [u8], word: &[u8], behind: u8) -> &'l mut [u8] {
+    let (place, line) = line.split_at_mut(word.len());
+    place.copy_from_slice(word);
+    line[0] = behind;
+    &mut line[1..]
+}
+
+const _: () = assert!(VALUE_HEADER_BYTES_MAX <= FILL_BYTES_MAX);
 
 /// A number on a line of its own: at most 22 bytes.
 pub fn number(sink: &mut impl Sink, value: u64) {

@@ -64,6 +64,52 @@ fn a_missing_or_surplus_word_is_an_error_and_never_a_panic() {
 }
 
 #[test]
+fn the_short_way_of_a_lone_get_reads_what_the_long_way_reads() {
+    let long = long_key();
+    let mut short = 0;
+    for key in ["a", "key:000000000000000000001", "\u{fc}", &long, &long[1..], "a b", "a\tb", " a", "a ", "", "a\0"] {
+        for end in ["\r\n", "\n", "\r\r\n", " \r\n", "\r", "", "\r\nget b\r\n"] {
+            let text = format!("get {key}{end}");
+            assert!(same_parsed(parse(text.as_bytes()), parse_line(text.as_bytes())), "{text:?}");
+            short += u32::from(lone_get(text.as_bytes()).is_some());
+        }
+    }
+    assert_eq!(short, 8);
+}
+
+/// The same request; keys may be known in different detail.
+fn same_parsed(short: Parsed<'_>, long: Parsed<'_>) -> bool {
+    match (short, long) {
+        (
+            Parsed::Request { request: Request::Get(short), consumed: a },
+            Parsed::Request { request: Request::Get(long), consumed: b },
+        ) => a == b && short.with_cas == long.with_cas && short.touch == long.touch && short.keys.eq(long.keys),
+        (short, long) => short == long,
+    }
+}
+
+#[test]
+fn the_short_way_of_a_plain_set_reads_what_the_long_way_reads() {
+    let long = long_key();
+    let numbers = ["0", "7", "999999999", "1000000000", "0000000001", "4294967296", "-1", "+1", "", "x", "1x"];
+    let mut short = 0;
+    for key in ["k", "key:000000000000000000001", &long, &long[1..], "a\tb", ""] {
+        for flags in numbers {
+            for time in numbers {
+                for len in numbers {
+                    for end in ["\r\n", "\n", " noreply\r\n", " \r\n", "\r", ""] {
+                        let text = format!("set {key} {flags} {time} {len}{end}");
+                        assert_eq!(parse(text.as_bytes()), parse_line(text.as_bytes()), "{text:?}");
+                        short += u32::from(plain_set(text.as_bytes()).is_some());
+                    }
+                }
+            }
+        }
+    }
+    assert_eq!(short, 3 * 3 * 3 * 3);
+}
+
+#[test]
 fn every_text_command_is_read() {
     let Request::Store(store) = one("set a 5 -1 3\r\n") else { panic!() };
     assert_eq!((store.mode, store.key, store.client_flags, store.exptime), (StoreMode::Set, b"a".as_slice(), 5, -1));
