@@ -213,3 +213,58 @@ impl Buffers {
         self.sizes.big_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_keep_their_order_when_they_move_to_the_front_and_to_a_longer_block() {
+        let mut input = Input::new(vec![0; 8].into_boxed_slice());
+        input.room(1)[..6].copy_from_slice(b"abcdef");
+        input.received(6);
+        input.consume(4);
+        assert_eq!(input.room(3).len(), 2, "there is room for three in all: nothing moves");
+        assert_eq!(input.room(5).len(), 6, "the bytes move to the front");
+        input.room(5)[..6].copy_from_slice(b"ghijkl");
+        input.received(6);
+        assert_eq!(input.bytes(), b"efghijkl");
+        input.consume(1);
+        assert_eq!(input.exchange(vec![0; 16].into_boxed_slice()).len(), 8);
+        assert_eq!(input.bytes(), b"fghijkl");
+        assert_eq!(input.room(8).len(), 9);
+    }
+
+    #[test]
+    fn a_lent_block_comes_back_to_its_own_class() {
+        let sizes = Sizes::new(3, 100_000);
+        let mut buffers = Buffers::new(sizes);
+        let small = buffers.take_input(SMALL_BYTES).unwrap();
+        let big = buffers.take_input(SMALL_BYTES + 1).unwrap();
+        let mut out = buffers.take_out().unwrap();
+        out.lend(buffers.take_big_out().unwrap());
+        assert_eq!((buffers.lent(), out.capacity()), (4, sizes.big_bytes));
+        buffers.put_input(small);
+        buffers.put_input(big);
+        buffers.put_out(out);
+        assert_eq!(buffers.lent(), 0);
+        assert_eq!(buffers.take_out().unwrap().capacity(), OUT_BYTES);
+        assert_eq!(CLASSES.map(|class| class.slot()), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn an_empty_pool_names_the_class_to_wait_for() {
+        let mut buffers = Buffers::new(Sizes { small_count: 1, big_count: 0, ..Sizes::new(1, 0) });
+        assert!(buffers.take_input(1).is_ok());
+        assert_eq!(buffers.take_input(1), Err(Class::Small));
+        assert_eq!(buffers.take_input(SMALL_BYTES + 1), Err(Class::Big));
+    }
+
+    #[test]
+    fn a_big_buffer_holds_the_longest_line_and_the_longest_piece() {
+        for piece_bytes in [0, 1000, 300_000, 8 << 20] {
+            let sizes = Sizes::new(10, piece_bytes);
+            assert!(sizes.big_bytes > LINE_BYTES_MAX && sizes.big_bytes > piece_bytes);
+        }
+    }
+}

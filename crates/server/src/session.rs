@@ -198,3 +198,30 @@ impl<S> Table<S> {
         self.slots[index].as_ref()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_for_an_earlier_life_of_a_slot_finds_no_one() {
+        let mut table: Table<()> = Table::new(2);
+        let first = table.next_token().unwrap();
+        let index = table.insert((), 0);
+        assert!(table.find(first).is_some());
+        table.at(index).phase = Phase::Dead;
+        assert!(table.find(first).is_none(), "a dead session is not found");
+        table.remove(index);
+        let second = table.next_token().unwrap();
+        assert_eq!((second.index(), second.generation()), (first.index(), first.generation() + 1));
+        table.insert((), 0);
+        assert!(table.find(first).is_none() && table.find(second).is_some());
+    }
+
+    #[test]
+    fn a_full_table_gives_no_token() {
+        let mut table: Table<()> = Table::new(1);
+        table.insert((), 0);
+        assert_eq!((table.next_token(), table.len(), table.used_high()), (None, 1, 1));
+    }
+}

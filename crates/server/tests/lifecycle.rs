@@ -50,40 +50,6 @@ fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
     running.stop();
 }
 
-/// Resident memory of this process in bytes.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
-
-#[test]
-fn a_reader_that_does_not_read_grows_no_memory_and_is_dropped() {
-    let mut config = config();
-    config.stall_timeout = Duration::from_millis(1500);
-    let running = start(config);
-    let mut client = Client::connect(tcp(&running));
-    let mut other = Client::connect(tcp(&running));
-    client.ask(&set("k", &pattern(30_000)), b"STORED\r\n");
-    let before = resident();
-    // 60 GB of replies are asked for, none is read.
-    let mut writer = client.stream.try_clone().unwrap();
-    let flood = std::thread::spawn(move || {
-        use std::io::Write;
-        let requests = b"get k\r\n".repeat(10_000);
-        (0..200).take_while(|_| writer.write_all(&requests).is_ok()).count()
-    });
-    let counters = &running.shared().workers[0].counters;
-    wait_until("the drop", || {
-        other.ask(b"get k\r\n", &value("k", &pattern(30_000)));
-        counters.slow_readers_dropped.value() == 1
-    });
-    let rounds = flood.join().unwrap();
-    assert!(rounds < 200, "the client was never held back");
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 16 << 20, "{grown} bytes more are resident");
-    running.stop();
-}
-
 #[test]
 fn a_reader_of_a_large_value_that_stalls_gives_its_pins_back_when_it_is_dropped() {
     let mut config = config();

@@ -163,7 +163,7 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
         State::Yield => session.servable = left > 0,
         State::OutputFull { want } => {
             // With nothing to send, waiting for room is waiting for someone else's pins.
-            let longer = session.out.as_ref().is_some_and(|out| want > out.capacity());
+            let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());
             let stuck = session.out.as_ref().is_some_and(|out| out.is_empty()) && !longer;
             session.pause = if stuck { Pause::Store } else { Pause::Output };
             session.out_want = want;

@@ -36,6 +36,8 @@ pub const BATCH_SESSIONS_MAX: usize = 64;
 pub const BATCH_OPS_MAX: usize = 256;
 /// Bytes parsed after which a turn ends.
 pub const TURN_BYTES_MAX: usize = 256 << 10;
+/// What a session costs a turn at least, in bytes parsed: so many visits, too, end it.
+const VISIT_BYTES: usize = 64;
 /// Events that one wait reports.
 pub const EVENTS_MAX: usize = 512;
 /// How long a parked operation waits for its next turn.
@@ -181,9 +183,10 @@ impl<B: Backend> Worker<B> {
         !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0)
     }
 
-    /// One batch; returns the bytes it parsed, at least 1.
+    /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
     fn batch(lane: &mut Lane, core: &mut Core<B>) -> usize {
         core.gather();
+        let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
         core.flush_if_due(&mut turn);
         let bytes = core.serve(&mut turn);
@@ -191,7 +194,22 @@ impl<B: Backend> Worker<B> {
         core.settle();
         core.io.submit();
         core.ctx.counters().batches.add(1);
-        bytes.max(1)
+        bytes.max(visits * VISIT_BYTES)
+    }
+}
+
+impl<B: Backend> Drop for Worker<B> {
+    /// Closes what is open and gives the store back what it held.
+    fn drop(&mut self) {
+        let core = &mut self.core;
+        core.kill_all();
+        while let Some(index) = core.ready.pop_front().or_else(|| core.parked.pop()) {
+            core.graves.push(index);
+        }
+        for waiting in &mut core.waiting {
+            core.graves.extend(waiting.drain(..));
+        }
+        core.release(&mut self.lane.turn(core.ctx.now));
     }
 }
 

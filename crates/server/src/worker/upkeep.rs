@@ -97,14 +97,17 @@ impl<B: Backend> Core<B> {
                     }
                 }
             }
-            Some(deadline) if self.now_ns >= deadline => {
-                for index in 0..self.sessions.used_high() {
-                    if self.sessions.peek(index).is_some_and(|s| s.phase != Phase::Dead) {
-                        self.kill(index as u32);
-                    }
-                }
-            }
+            Some(deadline) if self.now_ns >= deadline => self.kill_all(),
             Some(_) => {}
+        }
+    }
+
+    /// Closes every connection, whatever is unsent.
+    pub(super) fn kill_all(&mut self) {
+        for index in 0..self.sessions.used_high() {
+            if self.sessions.peek(index).is_some_and(|s| s.phase != Phase::Dead) {
+                self.kill(index as u32);
+            }
         }
     }
 

@@ -1,0 +1,42 @@
+//! When the process has no descriptor left. Alone in its process, since the limit holds for all of it.
+
+mod common;
+
+use common::{Client, config, start, tcp, wait_until};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::time::Duration;
+
+/// Lets the process have as many descriptors as it has, gaps filled, and returns what fills them.
+fn use_up() -> Vec<std::fs::File> {
+    let numbers = std::fs::read_dir("/proc/self/fd").unwrap();
+    let highest = numbers.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u64>().ok()).max();
+    let limit = Rlimit { current: highest.map(|number| number + 3), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn without_descriptors_clients_are_told_others_are_served_and_nothing_spins() {
+    let running = start(config());
+    let mut old = Client::connect(tcp(&running));
+    old.ask(b"get x\r\n", b"END\r\n");
+    let before = getrlimit(Resource::Nofile);
+    let mut fillers = use_up();
+    // The client's own end takes the one that becomes free.
+    fillers.pop();
+    let mut refused = Client::connect(tcp(&running));
+    refused.expect(b"ERROR Too many open connections\r\n");
+    old.ask(b"get x\r\n", b"END\r\n");
+    std::thread::sleep(Duration::from_millis(500));
+    let exhausted = running.shared().acceptor.descriptors_exhausted.value();
+    assert!((1..20).contains(&exhausted), "{exhausted} tries");
+    setrlimit(Resource::Nofile, before).unwrap();
+    drop(fillers);
+    wait_until("a new connection is served", || {
+        let mut client = Client::connect(tcp(&running));
+        client.send(b"mn\r\n");
+        let mut reply = [0; 4];
+        std::io::Read::read_exact(&mut client.stream, &mut reply).is_ok() && &reply == b"MN\r\n"
+    });
+    running.stop();
+}
