@@ -13,7 +13,7 @@
 //! there is always one whom only its peer can hold up, and a peer that does so is dropped after the stall timeout.
 
 use crate::context::LINE_BYTES_MAX;
-use crate::out::OutBuffer;
+use crate::out::{OPS_MAX, OpTimes, OutBuffer};
 
 /// Bytes of an ordinary receive buffer.
 pub const SMALL_BYTES: usize = 16 << 10;
@@ -21,6 +21,10 @@ pub const SMALL_BYTES: usize = 16 << 10;
 pub const OUT_BYTES: usize = 32 << 10;
 /// Least bytes of a big buffer.
 pub const BIG_BYTES_MIN: usize = 256 << 10;
+
+/// What a worker's buffers take at most on top of the store's memory, with segments of up to 2 MiB. With larger ones,
+/// the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
+pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
 /// How many buffers of each class there are, and how large the big ones are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ impl Sizes {
         let head = 4 << 10;
         let big_bytes = BIG_BYTES_MIN.max((piece_bytes_max + head).next_multiple_of(4096)).max(LINE_BYTES_MAX + head);
         Self {
-            small_count: sessions_max.min(512),
+            small_count: sessions_max.min(256),
             out_count: sessions_max.min(128),
             big_count: sessions_max.min(16),
             big_out_count: sessions_max.min(8),
@@ -52,10 +56,10 @@ impl Sizes {
         }
     }
 
-    /// Bytes of all buffers together: what a worker adds to the store's memory.
+    /// Bytes of all buffers together: what a worker adds to the store's memory once each was in use.
     pub fn bytes(&self) -> usize {
         self.small_count * SMALL_BYTES
-            + self.out_count * OUT_BYTES
+            + self.out_count * (OUT_BYTES + size_of::<OutBuffer>() + OPS_MAX * size_of::<OpTimes>())
             + (self.big_count + self.big_out_count) * self.big_bytes
     }
 }
@@ -258,6 +262,12 @@ mod tests {
         assert!(buffers.take_input(1).is_ok());
         assert_eq!(buffers.take_input(1), Err(Class::Small));
         assert_eq!(buffers.take_input(SMALL_BYTES + 1), Err(Class::Big));
+    }
+
+    #[test]
+    fn the_buffers_of_a_worker_stay_below_the_stated_constant() {
+        // 1 MiB segments have pieces of 128 KiB.
+        assert!(Sizes::new(1_000_000, 128 << 10).bytes() <= BYTES_A_WORKER_MAX);
     }
 
     #[test]

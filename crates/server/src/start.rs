@@ -35,8 +35,8 @@ pub struct ServerConfig {
     pub memcached: Vec<ListenAddr>,
     /// Where the admin port listens, if anywhere.
     pub admin: Option<std::net::SocketAddr>,
-    /// Heap and index of the store. The connections' buffers are on top of it: a constant for each worker, see
-    /// `buffers::Sizes`.
+    /// Heap and index of the store. The connections' buffers are on top of it: at most
+    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker.
     pub memory_bytes: u64,
     /// Worker threads.
     pub workers: usize,

@@ -307,3 +307,34 @@ fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
     world.turns(10);
     assert_eq!(client.take(100), b"END\r\n");
 }
+
+#[test]
+fn a_store_without_free_segments_delays_writes_and_loses_none() {
+    let mut world = World::new(4, Faults::NONE, ServerConfig { segment_bytes: None, ..config(8) });
+    let clients: Vec<SimClient> = (0..4).map(|_| world.connect()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        for key in 0..1000 {
+            client.send(&set(&format!("k{number}-{key}"), &pattern(20_000)));
+        }
+    }
+    let counters = |world: &World| world.shared.workers[0].counters.parked.value();
+    let stored = |got: &[Vec<u8>]| got.iter().map(|got| got.len() / b"STORED\r\n".len()).sum::<usize>();
+    let mut got: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
+    let mut listen = |got: &mut Vec<Vec<u8>>| {
+        got.iter_mut().zip(&clients).for_each(|(got, client)| got.extend(client.take(usize::MAX)));
+    };
+    for _ in 0..1000 {
+        // The background has not been given any time.
+        assert!(world.worker.turn());
+        listen(&mut got);
+    }
+    assert!(counters(&world) > 0 && stored(&got) < 4000, "{} parked, {} stored", counters(&world), stored(&got));
+    let mut turns = 0;
+    while stored(&got) < 4000 {
+        turns += 1;
+        assert!(turns < 100_000, "{} stored", stored(&got));
+        world.turn();
+        listen(&mut got);
+    }
+    assert!(got.iter().all(|got| *got == b"STORED\r\n".repeat(1000)), "a reply is not STORED");
+}
