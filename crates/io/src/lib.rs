@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 pub mod affinity;
+pub mod allocation;
 pub mod epoll;
 pub mod listen;
 pub mod signal;

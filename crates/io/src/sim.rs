@@ -5,10 +5,10 @@
 //!   SimClient <── take ── a window of bytes in flight <── send: cut short, or blocked ── worker
 //! ```
 //!
-//! It keeps the promises of a real back end: events are edges (one for each arrival), a receive shorter than its buffer
-//! has taken all that had arrived, and a blocked send is followed by an event once there is room, if that was asked for.
-//! All else is as unpleasant as the seed wants: fragments, delays, events for nothing, events in any order, sends cut
-//! anywhere. Time is a number that [`Backend::wait`] moves.
+//! It keeps the promises of a real back end: events are edges (one for each arrival), a receive shorter than its
+//! buffer has taken all that had arrived, and a blocked send is followed by an event once there is room, if that was
+//! asked for. All else is as unpleasant as the seed wants: fragments, delays, events for nothing, events in any order,
+//! sends cut anywhere. Time is a number that [`Backend::wait`] moves.
 
 use crate::{Backend, Event, Received, Sent, Token};
 use base::prng::Prng;

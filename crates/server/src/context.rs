@@ -9,7 +9,8 @@
 //! [`WorkerContext::op_done`] once for each operation and executes at most [`OPS_A_BATCH`] a call.
 //!
 //! What the protocol keeps for a connection is `command::memcache::SessionState`: `Default` without allocation, and
-//! `release(&mut self, turn: &mut Turn<'_>)` gives back what it holds in the store, called once when the connection ends.
+//! `release(&mut self, turn: &mut Turn<'_>)` gives back what it holds in the store, called once when the connection
+//! ends.
 
 use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
@@ -98,8 +99,8 @@ impl WorkerContext {
         self.batch_ops += 1;
     }
 
-    /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If pinning
-    /// then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them over.
+    /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If
+    /// pinning then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them over.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)
     }

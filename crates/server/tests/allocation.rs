@@ -9,47 +9,14 @@ use common::{Client, pattern, set, value};
 use gannet_server::clock::Clock;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use io::allocation;
 use io::epoll::Opened;
 use io::listen::{Accepted, ListenAddr, Listener};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::mpsc::sync_channel;
 
-thread_local! {
-    static COUNTED: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-struct Counting;
-
-fn count() {
-    COUNTED.with(|counted| counted.set(counted.get().map(|n| n + 1)));
-}
-
-// SAFETY: 1. every call goes to the system's allocator unchanged, so its guarantees are this one's. 2. counting touches
-// a constant-initialised thread local without a destructor, which neither allocates nor unwinds.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's obligations are passed on.
-        unsafe { System.realloc(at, layout, new_size) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the caller's obligations are passed on.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: allocation::Counting = allocation::Counting;
 
 /// What one round sends, and what it reads.
 fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -120,17 +87,19 @@ fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
             }
         };
         intake.send(stream).unwrap();
-        while !done.load(Acquire) {
-            let counting = warm.load(Acquire);
-            COUNTED.with(|counted| counted.set(counted.get().or(counting.then_some(0))));
+        while !warm.load(Acquire) {
             worker.turn();
         }
-        COUNTED.with(|counted| counted.take())
+        allocation::count_this_thread();
+        while !done.load(Acquire) {
+            worker.turn();
+        }
+        allocation::take_count()
     });
     assert_eq!(counted, Some(0), "allocator calls on the worker's thread");
     // The counter counts: the proof is an allocation.
-    COUNTED.with(|counted| counted.set(Some(0)));
+    allocation::count_this_thread();
     drop(std::hint::black_box(Box::new(7)));
-    assert_eq!(COUNTED.with(|counted| counted.take()), Some(2));
+    assert_eq!(allocation::take_count(), Some(2));
     assert!(shared.workers[0].counters.ops.value() > 20 * 118);
 }
