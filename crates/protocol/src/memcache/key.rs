@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memrchr;
 
 use super::error::Error;
 use super::line::Words;
@@ -20,6 +21,18 @@ pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX { Err(Error::BadFormat) } else { Ok(key) }
 }
 
+/// Some word of `text` is longer than a key. Looks at a few bytes in each 250: from the start of a word, the last space
+/// within a key's reach is behind all the words that fit.
+fn has_long_word(mut text: &[u8]) -> bool {
+    while text.len() > KEY_BYTES_MAX {
+        match memrchr(b' ', &text[..=KEY_BYTES_MAX]) {
+            Some(space) => text = &text[space + 1..],
+            None => return true,
+        }
+    }
+    false
+}
+
 /// The keys of one retrieval, in order, each within [`KEY_BYTES_MAX`]. Any number of them up to the longest line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'b> {
@@ -31,8 +44,7 @@ pub struct Keys<'b> {
 impl<'b> Keys<'b> {
     /// All words of `words`.
     pub(super) fn new(words: Words<'b>) -> Result<Self, Error> {
-        // One key on a short line is what nearly all requests are: nothing to walk there.
-        if words.rest().len() > KEY_BYTES_MAX && words.clone().any(|key| key.len() > KEY_BYTES_MAX) {
+        if has_long_word(words.rest()) {
             return Err(Error::BadFormat);
         }
         Ok(Self { words, first_len: 0 })
@@ -151,6 +163,28 @@ mod tests {
         let mut long = [0; KEY_BASE64_BYTES_MAX];
         assert_eq!(STANDARD.encode_slice(&bytes, &mut long), Ok(KEY_BASE64_BYTES_MAX));
         assert_eq!(MetaKey::new(&long, true), Err(Error::KeyEncoding));
+    }
+
+    #[test]
+    fn a_long_word_is_found_wherever_it_stands() {
+        let mut prng = base::prng::Prng::new(9);
+        let (mut long, mut fine) = (0, 0);
+        for _ in 0..20_000 {
+            let mut text = Vec::new();
+            while text.len() < 1500 {
+                let near = KEY_BYTES_MAX as u64 - 3 + prng.below(4);
+                let rare = u64::from(prng.chance(1, 30));
+                text.extend(std::iter::repeat_n(
+                    b'k',
+                    (if prng.chance(1, 3) { near + rare } else { prng.below(60) }) as usize,
+                ));
+                text.extend(std::iter::repeat_n(b' ', 1 + prng.below(3) as usize));
+            }
+            let expected = Words::new(&text).any(|word| word.len() > KEY_BYTES_MAX);
+            assert_eq!(has_long_word(&text), expected, "{:?}", String::from_utf8_lossy(&text));
+            if expected { long += 1 } else { fine += 1 }
+        }
+        assert!(long > 100 && fine > 100, "{long} {fine}");
     }
 
     #[test]

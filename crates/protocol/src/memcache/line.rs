@@ -100,6 +100,7 @@ impl<'b> Words<'b> {
 impl<'b> Iterator for Words<'b> {
     type Item = &'b [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'b [u8]> {
         let mut rest = self.rest;
         while let [b' ', tail @ ..] = rest {

@@ -14,6 +14,17 @@ use segment::{Expire, Item, Key, LargeRef, OpError, Value};
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
 const PROBES_MAX: usize = 16;
 
+/// A retrieval whose answer goes on in a later call: what has been read of its line need not be read again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retrieval {
+    /// Bytes of the line, its end included.
+    consumed: usize,
+    /// Bytes of the keys that are left.
+    keys_left: usize,
+    with_cas: bool,
+    touch: Option<i64>,
+}
+
 /// One key of a run of retrievals.
 #[derive(Clone, Copy)]
 struct Probe<'b> {
@@ -24,8 +35,17 @@ struct Probe<'b> {
     keys_left: usize,
     /// Bytes of the request's keys behind this one.
     keys_behind: usize,
-    /// The last key of its request, whose line takes so many bytes.
-    ends: Option<usize>,
+    /// Bytes of the request's line, its end included.
+    consumed: usize,
+    /// The last key of its request.
+    ends: bool,
+}
+
+impl Probe<'_> {
+    /// How to go on with the last `keys_left` bytes of the request's keys.
+    fn retrieval(&self, keys_left: usize) -> Retrieval {
+        Retrieval { consumed: self.consumed, keys_left, with_cas: self.with_cas, touch: None }
+    }
 }
 
 /// A run of keys, of one request or of several.
@@ -50,13 +70,8 @@ impl<'b> Probes<'b> {
     /// Collects the keys of the retrieval `get` and of the retrievals behind it.
     fn collect(call: &Call<'b, '_>, get: Get<'b>, consumed: usize) -> Self {
         let mut run = Self { probes: [None; PROBES_MAX], len: 0, most: PROBES_MAX.min(OPS_A_BATCH - call.ops) };
-        let whole = get.keys.rest();
-        let keys = match call.session.keys_left {
-            Some(left) => Keys::resume(&whole[whole.len() - left..]),
-            None => get.keys,
-        };
         let mut at = call.at + consumed;
-        if !run.add(call, keys, call.session.keys_left.is_some(), get.with_cas, consumed) {
+        if !run.add(call, get.keys, call.session.retrieval.is_some(), get.with_cas, consumed) {
             return run;
         }
         while run.len < run.most {
@@ -89,15 +104,15 @@ impl<'b> Probes<'b> {
             let left_before = keys_left;
             keys_left = keys.rest().len();
             next = keys.next();
-            let ends = if next.is_none() { Some(consumed) } else { None };
-            let command = match (with_cas, several || ends.is_none()) {
+            let ends = next.is_none();
+            let command = match (with_cas, several || !ends) {
                 (true, _) => Command::Gets,
                 (false, true) => Command::MultiGet,
                 (false, false) => Command::Get,
             };
             several = true;
             self.probes[self.len] =
-                Some(Probe { key, with_cas, command, keys_left: left_before, keys_behind: keys_left, ends });
+                Some(Probe { key, with_cas, command, keys_left: left_before, keys_behind: keys_left, consumed, ends });
             self.len += 1;
         }
         true
@@ -114,21 +129,31 @@ impl<'c> Call<'c, '_> {
         for probe in run.probes[..run.len].iter().flatten() {
             let found = self.room(LINE_ROOM).and_then(|()| self.look_up(probe));
             if let Err(state) = found {
-                self.session.keys_left = Some(probe.keys_left);
+                self.session.retrieval = Some(probe.retrieval(probe.keys_left));
                 return Err(state);
             }
-            if let Some(consumed) = probe.ends {
+            if probe.ends {
                 self.out.push(reply::END);
-                self.at += consumed;
-                self.session.keys_left = None;
+                self.at += probe.consumed;
+                self.session.retrieval = None;
                 self.done(probe.command);
+                self.line_at = self.at;
             } else {
                 // A key is an operation's work, though its request is not done.
-                self.session.keys_left = Some(probe.keys_behind);
+                self.session.retrieval = Some(probe.retrieval(probe.keys_behind));
                 self.ops += 1;
             }
         }
         Ok(())
+    }
+
+    /// Goes on with a retrieval that was answered in part.
+    pub(super) fn retrieval_go_on(&mut self, retrieval: Retrieval) -> Step {
+        let Retrieval { consumed, keys_left, with_cas, touch } = retrieval;
+        let line = &self.rest()[..consumed - 1];
+        let text = line.strip_suffix(b"\r").unwrap_or(line);
+        let get = Get { keys: Keys::resume(&text[text.len() - keys_left..]), with_cas, touch };
+        if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
     }
 
     fn look_up(&mut self, probe: &Probe<'_>) -> Step {
@@ -223,13 +248,13 @@ impl<'c> Call<'c, '_> {
     /// `gat` and `gats`.
     pub(super) fn get_and_touch(&mut self, get: Get<'c>, consumed: usize) -> Step {
         let expire = exptime::expire(get.touch.unwrap_or(0), self.ctx.now);
-        let whole = get.keys.rest();
-        let mut keys = match self.session.keys_left {
-            Some(left) => Keys::resume(&whole[whole.len() - left..]),
-            None => get.keys,
-        };
+        let mut keys = get.keys;
         loop {
-            self.session.keys_left = Some(keys.rest().len());
+            let (keys_left, with_cas, touch) = (keys.rest().len(), get.with_cas, get.touch);
+            self.session.retrieval = Some(Retrieval { consumed, keys_left, with_cas, touch });
+            if self.ops >= OPS_A_BATCH {
+                return Err(State::Yield);
+            }
             self.room(LINE_ROOM)?;
             let Some(bytes) = keys.next() else { break };
             let key = self.turn.key(NAMESPACE, bytes);
@@ -264,9 +289,10 @@ impl<'c> Call<'c, '_> {
                 counters.touch_misses.add(1);
                 counters.get_misses.add(1);
             }
+            self.ops += 1;
         }
         self.out.push(reply::END);
-        self.session.keys_left = None;
+        self.session.retrieval = None;
         self.at += consumed;
         self.done(Command::Gat);
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   input   [ get a\r\n | get b c\r\n | set d 0 0 5\r\nval          ]
-//!             ^ at        keys_left      not all there: NeedInput
+//!             ^ at        retrieval      not all there: NeedInput
 //!   serve     probe a, b, c: hash, prefetch  ->  look up in order  ->  replies in order
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! - Replies are in the order of the requests. Room for a reply is made sure of before its operation is done, so no
 //!   operation is done twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. A retrieval or a table of statistics longer than
-//!   the output goes on where it was left ([`SessionState::keys_left`], [`SessionState::lines_done`]).
+//!   the output goes on where it was left ([`SessionState::retrieval`], [`SessionState::lines_done`]).
 //! - A large value is written piece by piece ([`large::LargeSet`]); a session holds at most one.
 
 mod dump;
@@ -26,6 +26,7 @@ use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use dump::Dumping;
+use get::Retrieval;
 use large::LargeSet;
 use meta::FirstFetch;
 use protocol::memcache::{Error, Parsed, Request, parse, reply};
@@ -54,8 +55,8 @@ const _: () = assert!(reply::VALUE_HEADER_BYTES_MAX + 32 <= LINE_ROOM);
 pub struct SessionState {
     /// Bytes of input that belong to a request that was refused.
     swallow: u64,
-    /// A retrieval was answered in part: this many bytes of its keys are left.
-    keys_left: Option<usize>,
+    /// A retrieval that was answered in part; its line is what the input begins with.
+    retrieval: Option<Retrieval>,
     /// Statistics were answered in part: this many lines are sent.
     lines_done: usize,
     /// A large value that is arriving.
@@ -126,6 +127,9 @@ impl<'c> Call<'c, '_> {
             return self.large_go_on();
         }
         self.line_at = self.at;
+        if let Some(retrieval) = self.session.retrieval {
+            return self.retrieval_go_on(retrieval);
+        }
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
             Parsed::Request { request, consumed } => self.execute(request, consumed),
