@@ -245,6 +245,15 @@ fn dump_tells_every_item_once_while_none_changes() {
     let dump = String::from_utf8(read_until(&mut client, b"\r\nEN\r\n")).unwrap();
     assert_eq!(dump.lines().filter(|line| line.starts_with("mg ")).count(), 20_001);
     assert!(dump.contains("\r\nmg AAE= b\r\n"));
+    for (limit, told) in [(0, 20_001), (777, 777), (1, 1)] {
+        client.send(format!("stats cachedump 1 {limit}\r\n").as_bytes());
+        let dump = String::from_utf8(read_until(&mut client, b"END\r\n")).unwrap();
+        assert_eq!(
+            dump.lines().filter(|line| line.starts_with("ITEM ") && line.ends_with(" [1 b; 0 s]")).count(),
+            told
+        );
+        assert_eq!(dump.lines().count(), told + 1);
+    }
     running.stop();
 }
 

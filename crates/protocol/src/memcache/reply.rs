@@ -261,6 +261,21 @@ fn item_facts(sink: &mut impl Sink, item: &ItemFacts<'_>) {
     put_u64(sink, item.size);
 }
 
+/// One line of `stats cachedump`: at most [`ITEM_FACTS_BYTES_MAX`]. A key that text cannot carry has `%XX` in it.
+pub fn cachedump(sink: &mut impl Sink, key: &[u8], value_len: u64, ends_at: i64) {
+    sink.put(b"ITEM ");
+    if key.iter().all(|byte| byte.is_ascii_graphic()) {
+        sink.put(key)
+    } else {
+        uri_encoded(sink, key)
+    }
+    sink.put(b" [");
+    put_u64(sink, value_len);
+    sink.put(b" b; ");
+    put_i64(sink, ends_at.max(0));
+    sink.put(b" s]\r\n");
+}
+
 /// One line of `lru_crawler mgdump`: an `mg` command for `key`, in base64 if text could not carry it.
 pub fn mgdump(sink: &mut impl Sink, key: &[u8]) {
     sink.put(b"mg ");

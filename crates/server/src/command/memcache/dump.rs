@@ -1,4 +1,4 @@
-//! `lru_crawler metadump` and `mgdump`: every item, in as many calls as it takes.
+//! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
 use super::{Call, LINE_ROOM, Step, exptime};
 use crate::context::{OPS_A_BATCH, State};
@@ -7,9 +7,40 @@ use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
 use segment::Item;
 
+/// How a dump tells an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// `key=... exp=...`.
+    Metadump,
+    /// `mg KEY`.
+    Mgdump,
+    /// `ITEM KEY [...]`, at most so many of them.
+    Cachedump(u64),
+}
+
+impl Format {
+    fn end(self) -> &'static [u8] {
+        match self {
+            Self::Mgdump => reply::META_END,
+            Self::Metadump | Self::Cachedump(_) => reply::END,
+        }
+    }
+}
+
+impl From<Dump> for Format {
+    fn from(dump: Dump) -> Self {
+        match dump {
+            Dump::Metadump => Self::Metadump,
+            Dump::Mgdump => Self::Mgdump,
+        }
+    }
+}
+
 /// Where a dump is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dumping {
+    /// Items told in all.
+    told_all: u64,
     /// Where the store's walk goes on.
     cursor: u64,
     /// Items of the part at `cursor` that are told already.
@@ -18,20 +49,21 @@ pub(super) struct Dumping {
 
 impl Call<'_, '_> {
     /// Tells the next items. The line is consumed with the last one, so that the session is asked again until then.
-    pub(super) fn dump(&mut self, format: Dump, consumed: usize) -> Step {
+    pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
         let mut dumping = self.session.dump.unwrap_or_default();
         let mut seen = 0;
         let mut full = false;
         let out = &mut *self.out;
         let next = self.turn.crawl(dumping.cursor, 1, &mut |item| {
             seen += 1;
-            if full || seen <= dumping.told {
+            if full || seen <= dumping.told || matches!(format, Format::Cachedump(most) if dumping.told_all >= most) {
                 return;
             }
             // Room for the end of the dump is kept too.
             full = out.room() < LINE_ROOM;
             if !full {
                 dumping.told += 1;
+                dumping.told_all += 1;
                 tell(out, format, item);
             }
         });
@@ -39,28 +71,30 @@ impl Call<'_, '_> {
             self.session.dump = Some(dumping);
             return Err(State::OutputFull { want: LINE_ROOM });
         }
-        match next {
+        let enough = matches!(format, Format::Cachedump(most) if dumping.told_all >= most);
+        match next.filter(|_| !enough) {
             Some(cursor) => {
-                self.session.dump = Some(Dumping { cursor, told: 0 });
+                self.session.dump = Some(Dumping { cursor, told: 0, ..dumping });
                 // A part of the walk is as much work as many lookups: let others go first after eight of them.
                 self.ops += OPS_A_BATCH / 8;
             }
             None => {
                 self.room(LINE_ROOM)?;
                 self.session.dump = None;
-                self.out.push(if format == Dump::Metadump { reply::END } else { reply::META_END });
+                self.out.push(format.end());
                 self.at += consumed;
-                self.done(Command::Other);
+                self.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
             }
         }
         Ok(())
     }
 }
 
-fn tell(out: &mut crate::out::OutBuffer, format: Dump, item: &Item<'_>) {
+fn tell(out: &mut crate::out::OutBuffer, format: Format, item: &Item<'_>) {
     match format {
-        Dump::Mgdump => reply::mgdump(out, item.key),
-        Dump::Metadump => reply::metadump(
+        Format::Cachedump(_) => reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire)),
+        Format::Mgdump => reply::mgdump(out, item.key),
+        Format::Metadump => reply::metadump(
             out,
             &ItemFacts {
                 key: item.key,

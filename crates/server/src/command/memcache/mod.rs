@@ -181,7 +181,7 @@ impl<'c> Call<'c, '_> {
             Request::Shutdown { .. } => self.shutdown(consumed),
             Request::Stats(topic) => self.stats(topic, consumed),
             Request::Watch(_) => self.answer(Error::WatchUnavailable.wire(), consumed),
-            Request::Dump(format) => self.dump(format, consumed),
+            Request::Dump(format) => self.dump(format.into(), consumed),
         }
     }
 

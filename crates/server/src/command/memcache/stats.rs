@@ -5,6 +5,7 @@
 //!
 //! A table that is longer than the output goes on in the next call: lines are counted, and those told are skipped.
 
+use super::dump::Format;
 use super::{Call, LINE_ROOM, Step, VERSION};
 use crate::command::counters::CommandTotals;
 use crate::context::State;
@@ -88,6 +89,11 @@ impl Call<'_, '_> {
     /// `stats`. The line is consumed with its last answer.
     pub(super) fn stats(&mut self, topic: Stats, consumed: usize) -> Step {
         match topic {
+            Stats::Cachedump { class, limit } if u64::from(class) == CLASS => {
+                // 0 asks for as many as there are.
+                let most = if limit == 0 { u64::MAX } else { limit.into() };
+                return self.dump(Format::Cachedump(most), consumed);
+            }
             Stats::Reset => {
                 self.reset();
                 self.out.push(reply::RESET);
@@ -111,7 +117,7 @@ impl Call<'_, '_> {
             Stats::Settings => settings(&mut lines, &self.ctx.shared),
             Stats::Sizes => lines.text("sizes_status", "disabled"),
             Stats::Conns => conns(&mut lines, &self.ctx.shared),
-            // No prefixes are collected, and no list of keys by class is kept: both are empty.
+            // No prefixes are collected, and other classes are empty.
             Stats::DetailDump | Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
         }
         if lines.full {
