@@ -277,12 +277,13 @@ fn pipelined_statistics_fill_the_output_many_times_and_stay_whole() {
 
 /// Names that memcstat, memcached_exporter, Telegraf's and Datadog's plug-ins read.
 const READ_BY_TOOLS: &str = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
-    total_connections rejected_connections connection_structures cmd_get cmd_set cmd_flush cmd_touch get_hits get_misses \
-    get_expired get_flushed delete_misses delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
-    cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds auth_errors bytes_read bytes_written \
-    limit_maxbytes accepting_conns listen_disabled_num time_in_listen_disabled_us threads conn_yields hash_power_level \
-    hash_bytes hash_is_expanding bytes curr_items total_items expired_unfetched evicted_unfetched evictions reclaimed \
-    crawler_reclaimed direct_reclaims slab_reassign_running slabs_moved idle_kicks";
+    total_connections rejected_connections connection_structures cmd_get cmd_set cmd_flush cmd_touch \
+    get_hits get_misses get_expired get_flushed delete_misses delete_hits incr_misses incr_hits \
+    decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large \
+    store_no_memory auth_cmds auth_errors bytes_read bytes_written limit_maxbytes accepting_conns \
+    listen_disabled_num time_in_listen_disabled_us threads conn_yields hash_power_level hash_bytes \
+    hash_is_expanding bytes curr_items total_items expired_unfetched evicted_unfetched evictions \
+    reclaimed crawler_reclaimed direct_reclaims slab_reassign_running slabs_moved idle_kicks";
 
 fn stat(client: &mut Client, topic: &str) -> std::collections::HashMap<String, String> {
     client.send(format!("stats{topic}\r\n").as_bytes());

@@ -104,7 +104,7 @@ pub fn stat_u64(sink: &mut impl Sink, name: &str, value: u64) {
     sink.put(CRLF);
 }
 
-/// `STAT PREFIX:CLASS:NAME VALUE`, the form of `stats items` (prefix `items`), and without prefix that of `stats slabs`.
+/// `STAT PREFIX:CLASS:NAME VALUE`, the form of `stats items` (prefix `items`); without prefix that of `stats slabs`.
 pub fn stat_class(sink: &mut impl Sink, prefix: &str, class: u64, name: &str, value: u64) {
     sink.put(b"STAT ");
     if !prefix.is_empty() {

@@ -4,8 +4,8 @@ use super::error::Error;
 use super::key::{Keys, MetaKey};
 use super::meta::Meta;
 
-/// The longest value that a command line can announce, in bytes. A longer one cannot be swallowed in reasonable time, so
-/// it ends the connection. What the store takes is its own, smaller, limit.
+/// The longest value that a command line can announce, in bytes. A longer one cannot be swallowed in reasonable time,
+/// so it ends the connection. What the store takes is its own, smaller, limit.
 pub const VALUE_BYTES_MAX: u32 = i32::MAX as u32 - 2;
 
 /// What a receive buffer begins with.

@@ -12,8 +12,8 @@ use protocol::memcache::{Error, KEY_BYTES_MAX};
 use protocol::number::Decimal;
 use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, Lease, Value};
 
-/// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and must
-/// neither lose the right that it won nor take its own first run for an earlier access.
+/// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and
+/// must neither lose the right that it won nor take its own first run for an earlier access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFetch {
     won: bool,

@@ -1,7 +1,7 @@
 //! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
 //!
-//! Of the names that describe memcached's own machinery only those are told that some tool reads. What the store has not
-//! got (moves between LRU lists, say) is 0; [`UNMEASURED`] lists what is 0 since nothing measures it.
+//! Of the names that describe memcached's own machinery only those are told that some tool reads. What the store has
+//! not got (moves between LRU lists, say) is 0; [`UNMEASURED`] lists what is 0 since nothing measures it.
 //!
 //! A table that is longer than the output goes on in the next call: lines are counted, and those told are skipped.
 
