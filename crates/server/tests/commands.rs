@@ -276,7 +276,8 @@ fn pipelined_statistics_fill_the_output_many_times_and_stay_whole() {
 }
 
 /// Names that memcstat, memcached_exporter, Telegraf's and Datadog's plug-ins read.
-const READ_BY_TOOLS: &str = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
+const READ_BY_TOOLS: &str = "pid uptime time version pointer_size rusage_user rusage_system \
+    max_connections curr_connections \
     total_connections rejected_connections connection_structures cmd_get cmd_set cmd_flush cmd_touch \
     get_hits get_misses get_expired get_flushed delete_misses delete_hits incr_misses incr_hits \
     decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large \
