@@ -42,8 +42,10 @@ pub const META_LINE_BYTES_MAX: usize =
 /// `VALUE KEY FLAGS LENGTH [CAS]`: at most [`VALUE_HEADER_BYTES_MAX`].
 #[inline]
 pub fn value_header(sink: &mut impl Sink, key: &[u8], client_flags: u32, len: u64, cas: Option<u64>) {
-    let (flags, len) = (Decimal::new(client_flags.into()), Decimal::new(len));
-    let (flags, len) = (flags.as_slice(), len.as_slice());
+    let flags = if client_flags == 0 { None } else { Some(Decimal::new(client_flags.into())) };
+    let flags = flags.as_ref().map_or(&b"0"[..], Decimal::as_slice);
+    let len = Decimal::new(len);
+    let len = len.as_slice();
     let before_cas = 6 + key.len() + 1 + flags.len() + 1 + len.len();
     let cas = cas.map(Decimal::new);
     let cas = cas.as_ref().map_or(&b""[..], Decimal::as_slice);

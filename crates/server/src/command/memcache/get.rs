@@ -67,21 +67,24 @@ pub(super) enum Found {
 }
 
 impl<'b> Probes<'b> {
+    /// A run of at most `most` keys.
+    fn new(most: usize) -> Self {
+        Self { probes: [None; PROBES_MAX], len: 0, most }
+    }
+
     /// Collects the keys of the retrieval `get` and of the retrievals behind it.
-    fn collect(call: &Call<'b, '_>, get: Get<'b>, consumed: usize) -> Self {
-        let mut run = Self { probes: [None; PROBES_MAX], len: 0, most: PROBES_MAX.min(OPS_A_BATCH - call.ops) };
+    fn collect(&mut self, call: &Call<'b, '_>, get: Get<'b>, consumed: usize) {
         let mut at = call.at + consumed;
-        if !run.add(call, get.keys, call.session.retrieval.is_some(), get.with_cas, consumed) {
-            return run;
+        if !self.add(call, get.keys, call.session.retrieval.is_some(), get.with_cas, consumed) {
+            return;
         }
-        while run.len < run.most {
+        while self.len < self.most && at < call.buf.len() {
             let Parsed::Request { request: Request::Get(next), consumed } = parse(&call.buf[at..]) else { break };
-            if next.touch.is_some() || !run.add(call, next.keys, false, next.with_cas, consumed) {
+            if next.touch.is_some() || !self.add(call, next.keys, false, next.with_cas, consumed) {
                 break;
             }
             at += consumed;
         }
-        run
     }
 
     /// Adds the keys of one request, of which `several` says that some came before; false if they do not all fit.
@@ -122,7 +125,9 @@ impl<'b> Probes<'b> {
 impl<'c> Call<'c, '_> {
     /// `get` and `gets`, and those that follow.
     pub(super) fn get(&mut self, get: Get<'c>, consumed: usize) -> Step {
-        let run = Probes::collect(self, get, consumed);
+        // A new array here, not one returned: it is not worth a copy of it for a lone key.
+        let mut run = Probes::new(PROBES_MAX.min(OPS_A_BATCH - self.ops));
+        run.collect(self, get, consumed);
         if run.len > 1 {
             run.probes[..run.len].iter().flatten().for_each(|probe| self.turn.prefetch_item(&probe.key));
         }

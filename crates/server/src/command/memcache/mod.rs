@@ -130,6 +130,9 @@ impl<'c> Call<'c, '_> {
         if let Some(retrieval) = self.session.retrieval {
             return self.retrieval_go_on(retrieval);
         }
+        if self.at == self.buf.len() {
+            return Err(State::NeedInput { want: 0 });
+        }
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
             Parsed::Request { request, consumed } => self.execute(request, consumed),
