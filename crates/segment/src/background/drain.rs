@@ -212,6 +212,8 @@ impl Background {
         let why = if compact { Why::Compact } else { Why::Evict(Queue::Small) };
         let mut drain = None;
         loop {
+            // A walk that has to wait for a lane lets it run.
+            shuttle::thread::yield_now();
             let _gate = store.slice_gate.lock().expect("gate");
             self.queues.collect_sealed(&store);
             if drain.is_none() {

@@ -35,15 +35,31 @@ impl<'i> Locked<'i> {
     /// Room for a key that [`Locked::find`] did not find. An item in `holds` has to be counted as evicted by the
     /// caller once it has stored the new slot.
     pub(crate) fn room(&self) -> Room<'i> {
-        let spot = Spot {
+        self.spot().room()
+    }
+
+    fn spot(&self) -> Spot<'i> {
+        Spot {
             index: self.index,
             stripe: self.guard.stripe,
             group: self.group,
             bucket: self.hash.bucket(),
             tag: self.hash.tag(),
             group_hash: self.hash.group_hash(),
+        }
+    }
+
+    /// Displaces every item of the key's two index buckets, wherever it is now.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn displace_for_model(&self) {
+        let spot = self.spot();
+        let full = |bucket: usize| {
+            let slots = &spot.index.bucket(spot.group, bucket).slots;
+            slots.iter().find(|word| Slot(word.load(Acquire)).is_item()).map(|word| (bucket, word))
         };
-        spot.room()
+        if let Some((bucket, word)) = spot.candidates().into_iter().find_map(full) {
+            assert!(spot.make_way(word, bucket, 1), "the other index bucket is empty");
+        }
     }
 }
 

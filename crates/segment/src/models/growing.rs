@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use base::prng::split_mix;
-use shuttle::{check_random, thread};
+use shuttle::thread;
 
-use super::SCHEDULES;
+use super::explore;
 use crate::index::growth::SplitScratch;
 use crate::index::{Hash, Index};
 use crate::slot::Slot;
@@ -35,62 +35,73 @@ fn crowd(count: usize) -> Vec<Hash> {
 
 #[test]
 fn a_reader_finds_a_key_that_is_being_displaced() {
-    check_random(
-        || {
-            let index = Arc::new(Index::reserve(1, 2, false).expect("reserve"));
-            // One index bucket full of keys; the next keys of the same bucket displace them.
-            let hashes = crowd(24);
-            for (i, hash) in hashes[..16].iter().enumerate() {
-                assert_eq!(insert(&index, *hash, i), None);
-            }
-            let reader = {
-                let (index, hashes) = (Arc::clone(&index), hashes.clone());
-                thread::spawn(move || {
-                    for i in 0..16 {
-                        assert!(found(&index, hashes[i], i), "key {i} was lost while it was displaced");
-                    }
-                })
-            };
-            for (i, hash) in hashes.iter().enumerate().skip(16) {
-                assert_eq!(insert(&index, *hash, i), None, "there is room in the other index buckets");
-            }
-            reader.join().expect("reader");
-            assert!((0..24).all(|i| found(&index, hashes[i], i)));
-        },
-        SCHEDULES,
-    );
+    explore(|| {
+        let index = Arc::new(Index::reserve(1, 2, false).expect("reserve"));
+        // One index bucket full of keys; the next keys of the same bucket displace them.
+        let hashes = crowd(24);
+        for (i, hash) in hashes[..16].iter().enumerate() {
+            assert_eq!(insert(&index, *hash, i), None);
+        }
+        let reader = {
+            let (index, hashes) = (Arc::clone(&index), hashes.clone());
+            thread::spawn(move || {
+                for i in 0..16 {
+                    assert!(found(&index, hashes[i], i), "key {i} was lost while it was displaced");
+                }
+            })
+        };
+        for (i, hash) in hashes.iter().enumerate().skip(16) {
+            assert_eq!(insert(&index, *hash, i), None, "there is room in the other index buckets");
+        }
+        reader.join().expect("reader");
+        assert!((0..24).all(|i| found(&index, hashes[i], i)));
+    });
+}
+
+#[test]
+fn a_reader_finds_a_key_that_is_displaced_to_and_fro() {
+    explore(|| {
+        let index = Arc::new(Index::reserve(1, 2, false).expect("reserve"));
+        let hash = crowd(1)[0];
+        insert(&index, hash, 0);
+        let reader = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || assert!(found(&index, hash, 0), "the key was lost while it was displaced"))
+        };
+        for _ in 0..4 {
+            index.lock(hash).expect("readers take no lock").displace_for_model();
+        }
+        reader.join().expect("reader");
+    });
 }
 
 /// Keys spread over two groups, an index that grows to three, and a thread that works in it meanwhile.
 fn while_growing(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, inserted: usize) {
-    check_random(
-        move || {
-            let index = Arc::new(Index::reserve(2, 4, false).expect("reserve"));
-            let hashes: Vec<Hash> = (0..12).map(|i| Hash(split_mix(i))).collect();
-            for (i, hash) in hashes[..8].iter().enumerate() {
-                insert(&index, *hash, i);
+    explore(move || {
+        let index = Arc::new(Index::reserve(2, 4, false).expect("reserve"));
+        let hashes: Vec<Hash> = (0..12).map(|i| Hash(split_mix(i))).collect();
+        for (i, hash) in hashes[..8].iter().enumerate() {
+            insert(&index, *hash, i);
+        }
+        let worker = {
+            let (index, hashes) = (Arc::clone(&index), hashes.clone());
+            thread::spawn(move || work(&index, &hashes))
+        };
+        index.begin_growth(3);
+        let mut scratch = SplitScratch::new();
+        loop {
+            match index.split_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()) {
+                Some(true) => break,
+                Some(false) => {}
+                None => thread::yield_now(),
             }
-            let worker = {
-                let (index, hashes) = (Arc::clone(&index), hashes.clone());
-                thread::spawn(move || work(&index, &hashes))
-            };
-            index.begin_growth(3);
-            let mut scratch = SplitScratch::new();
-            loop {
-                match index.split_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()) {
-                    Some(true) => break,
-                    Some(false) => {}
-                    None => thread::yield_now(),
-                }
-                assert!(scratch.dropped.is_empty());
-            }
-            worker.join().expect("worker");
-            assert!((0..inserted).all(|i| found(&index, hashes[i], i)));
-            let left = (0..4).flat_map(|g| index.group_words(g)).filter(|(_, s)| s.is_item()).count();
-            assert_eq!(left, inserted, "no slot is left behind or doubled");
-        },
-        300,
-    );
+            assert!(scratch.dropped.is_empty());
+        }
+        worker.join().expect("worker");
+        assert!((0..inserted).all(|i| found(&index, hashes[i], i)));
+        let left = (0..4).flat_map(|g| index.group_words(g)).filter(|(_, s)| s.is_item()).count();
+        assert_eq!(left, inserted, "no slot is left behind or doubled");
+    });
 }
 
 #[test]

@@ -19,8 +19,18 @@ use crate::op::{Expire, OpError, Put, Value};
 use crate::segments::SegmentId;
 use crate::{Namespace, Store, StoreConfig};
 
-/// Schedules tried for each model.
-const SCHEDULES: usize = 3000;
+/// Schedules tried for each model, by each scheduler.
+const SCHEDULES: usize = 1500;
+
+/// Runs a model under two schedulers: one that switches at random at every access, and one (PCT, Burckhardt et al.,
+/// ASPLOS '10) that lets threads run long and switches at few, random places, as a race over a long path needs.
+fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    for depth in 2..=4 {
+        shuttle::check_pct(model.clone(), SCHEDULES, depth);
+    }
+}
+
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
 fn store(lanes_max: usize) -> (Arc<Store>, Background) {
