@@ -33,8 +33,8 @@ replay: ## 20 million requests drawn from production caches, on Gannet and on De
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) replay $(ARGS)
 
-fuzz: ## each fuzz target for FUZZ_SECONDS (60) seconds
-	$(XTASK) fuzz $(ARGS)
+fuzz: ## each fuzz target for FUZZ_SECONDS seconds (60)
+	$(XTASK) fuzz --seconds $(or $(FUZZ_SECONDS),60)
 
 loom: ## the concurrency models; they are run by shuttle, which explores schedules at random from a seed
 	$(XTASK) loom

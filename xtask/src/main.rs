@@ -5,7 +5,9 @@
 
 mod bench;
 mod host;
+mod machines;
 mod null_server;
+mod replay;
 mod server;
 mod test_run;
 mod tidy;
@@ -15,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use server::Kind;
+use test_run::target_folder;
 
 #[derive(Parser)]
 #[command(name = "xtask", about = "Gannet's checks, tests, measurements and replays")]
@@ -47,6 +50,41 @@ enum Command {
         /// Bytes an item only.
         #[arg(long)]
         only_memory: bool,
+        /// Only the load with so many connections.
+        #[arg(long)]
+        connections: Option<usize>,
+        /// Only the load with so many requests in flight on each connection.
+        #[arg(long)]
+        depth: Option<usize>,
+    },
+    /// Replay requests drawn from production caches.
+    Replay {
+        /// A few hundred thousand requests: checks replies, gives nothing to quote.
+        #[arg(long)]
+        short: bool,
+        /// Requests of each stream.
+        #[arg(long)]
+        requests: Option<u64>,
+        /// Requests a second.
+        #[arg(long)]
+        pace: Option<u64>,
+        /// Leave Gannet out.
+        #[arg(long)]
+        without_gannet: bool,
+    },
+    /// Run the store's concurrency models under shuttle.
+    Loom,
+    /// Run unit tests under AddressSanitizer.
+    Asan,
+    /// Run unit tests under Miri.
+    Miri,
+    /// Run unit tests under valgrind.
+    Valgrind,
+    /// Run each fuzz target.
+    Fuzz {
+        /// How long each target runs, in seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
     },
     /// Serve as the null server (started by `bench`).
     NullServer {
@@ -63,11 +101,24 @@ fn run(command: Command) -> Result<bool, String> {
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
         Command::Test { only } => test_run::run(&root(), &only),
-        Command::Bench { quick, without_gannet, only_rates, only_memory } => {
+        Command::Bench { quick, without_gannet, only_rates, only_memory, connections, depth } => {
             let mut kinds = vec![Kind::Null, Kind::Gannet, Kind::Memcached];
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
-            bench::run(&bench::Options { quick, kinds, rates: !only_memory, memory: !only_rates })
+            let (rates, memory) = (!only_memory, !only_rates);
+            bench::run(&bench::Options { quick, kinds, rates, memory, connections, depth })
         }
+        Command::Replay { short, requests, pace, without_gannet } => {
+            let mut options = if short { replay::Options::short() } else { replay::Options::full() };
+            options.requests = requests.unwrap_or(options.requests);
+            options.pace = pace.unwrap_or(options.pace);
+            options.without_gannet = without_gannet;
+            replay::run(&root(), options)
+        }
+        Command::Loom => machines::models(&root(), &target_folder(&root())),
+        Command::Asan => machines::asan(&root(), &target_folder(&root())),
+        Command::Miri => machines::miri(&root(), &target_folder(&root())),
+        Command::Valgrind => machines::valgrind(&root()),
+        Command::Fuzz { seconds } => machines::fuzz(&root(), seconds),
         Command::NullServer { port, reply_bytes } => {
             null_server::serve(port, reply_bytes).map_err(|error| error.to_string())
         }

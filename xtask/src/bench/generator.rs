@@ -168,7 +168,7 @@ impl Generator {
             Err(error) => return Err(error.to_string()),
         }
         let hit = &connection.tail == b"END\r\n";
-        if connection.received_bytes > expected || (hit && connection.received_bytes % REPLY_BYTES != 0) {
+        if connection.received_bytes > expected || (hit && !connection.received_bytes.is_multiple_of(REPLY_BYTES)) {
             return Err(format!("{} bytes came where {expected} were due", connection.received_bytes));
         }
         Ok(connection.received_bytes == expected && hit)

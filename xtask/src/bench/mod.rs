@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::host;
 use crate::server::Kind;
-use rounds::{Outcome, Plan, median_min_max};
+use rounds::{LOADS, Load, Outcome, Plan, median_min_max};
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub struct Options {
     pub rates: bool,
     /// Measure bytes an item.
     pub memory: bool,
+    /// Only the load with so many connections.
+    pub connections: Option<usize>,
+    /// Only the load with so many requests in flight on each connection.
+    pub depth: Option<usize>,
 }
 
 /// Measures and prints.
@@ -34,10 +38,15 @@ pub fn run(options: &Options) -> Result<bool, String> {
     println!("{}\n", host::facts());
     if options.rates {
         let plan = match options.quick {
-            true => Plan { rounds: 3, turn: Duration::from_millis(500) },
-            false => Plan { rounds: 7, turn: Duration::from_secs(2) },
+            true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(500) },
+            false => Plan { rounds: 7, rounds_extra_max: 14, turn: Duration::from_secs(2) },
         };
-        print_rates(&rounds::run(&options.kinds, plan)?, plan);
+        let is_asked = |load: &Load| {
+            options.connections.is_none_or(|connections| connections == load.connections)
+                && options.depth.is_none_or(|depth| depth == load.depth)
+        };
+        let loads: Vec<Load> = LOADS.into_iter().filter(is_asked).collect();
+        print_rates(&rounds::run(&options.kinds, &loads, plan)?, plan);
     }
     if options.memory {
         print_memory(&options.kinds, if options.quick { 64 } else { 512 })?;

@@ -28,12 +28,12 @@ pub const LOADS: [Load; 4] = [
 pub struct Plan {
     /// Rounds that have to be clean.
     pub rounds: usize,
+    /// Rounds above `rounds` that are tried when some are not clean.
+    pub rounds_extra_max: usize,
     /// Length of a server's turn in a round.
     pub turn: Duration,
 }
 
-/// Rounds above `rounds` that are tried when some are not clean.
-const EXTRA_ROUNDS_MAX: usize = 14;
 const WARM_UP: Duration = Duration::from_millis(300);
 const STEAL_MAX: f64 = 0.01;
 const OTHERS_MAX: f64 = 0.05;
@@ -66,11 +66,11 @@ pub struct Outcome {
     pub noisy: bool,
 }
 
-/// Starts the servers and runs every load on them in turn.
+/// Starts the servers and runs the loads on them in turn.
 ///
 /// # Errors
 /// When a server does not start or gives a wrong reply.
-pub fn run(kinds: &[Kind], plan: Plan) -> Result<Vec<Outcome>, String> {
+pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, String> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server, one for the generator".into());
     }
@@ -80,7 +80,7 @@ pub fn run(kinds: &[Kind], plan: Plan) -> Result<Vec<Outcome>, String> {
         store_keys(server.address)?;
     }
     pin(Some(GENERATOR_CPU))?;
-    let outcomes = LOADS.iter().map(|load| run_load(&servers, *load, plan)).collect();
+    let outcomes = loads.iter().map(|load| run_load(&servers, *load, plan)).collect();
     pin(None)?;
     outcomes
 }
@@ -89,7 +89,7 @@ fn run_load(servers: &[Server], load: Load, plan: Plan) -> Result<Outcome, Strin
     eprintln!("bench: {} connections, depth {}", load.connections, load.depth);
     let mut clean: Vec<Vec<Turn>> = Vec::new();
     let mut others: Vec<Vec<Turn>> = Vec::new();
-    for round in 0..plan.rounds + EXTRA_ROUNDS_MAX {
+    for round in 0..plan.rounds + plan.rounds_extra_max {
         if clean.len() == plan.rounds {
             break;
         }

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 pub use count::Count;
+pub use runners::target_folder;
 use runners::{Runner, Step};
 
 /// Runs the runners whose name contains `only` (all if empty) and prints the table and the sum; true if all passed.

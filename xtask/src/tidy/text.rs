@@ -91,7 +91,8 @@ mod tests {
     use super::*;
 
     const GLOSSARY: &str = "# Words\n\n## Stale terms\n\n| term | say instead | below |\n|---|---|---|\n\
-                            | hash table | index | crates/segment |\n| white list | allow-list | |\n\n## Next\n| a | b | c |\n";
+                            | hash table | index | crates/segment |\n| white list | allow-list | |\n\n\
+                            ## Next\n| a | b | c |\n";
 
     fn faults_of(files: &[(&str, &str)]) -> Vec<String> {
         let mut faults = Vec::new();

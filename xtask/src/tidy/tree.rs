@@ -29,7 +29,10 @@ impl File {
 
     /// True for a file that holds tests and nothing else.
     pub fn is_test(&self) -> bool {
-        self.path.contains("/tests/") || self.path.ends_with("/tests.rs") || self.path.contains("/benches/")
+        self.path.contains("/tests/")
+            || self.path.contains("/models/")
+            || self.path.ends_with("/tests.rs")
+            || self.path.contains("/benches/")
     }
 
     /// The crate's folder name, for a file below `crates/` or in `xtask/`.

@@ -1,0 +1,171 @@
+//! The main job on real input: requests drawn from production caches, against Gannet and Debian's memcached.
+//!
+//! Both get the same stream from one seed, the same memory and the same pace, so that lifetimes end after the same
+//! number of requests. Every reply is checked; a wrong byte ends the replay.
+
+mod client;
+mod table;
+mod workload;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::host;
+use crate::server::{Kind, Options as ServerOptions, Server, pin};
+use client::{CONNECTIONS, Client, TURN_REQUESTS, Tally};
+use workload::{Name, WEEK_S, Workload};
+
+/// How much to replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Requests of each stream.
+    pub requests: u64,
+    /// Requests a second that both servers get.
+    pub pace: u64,
+    /// Memory limit for kvcache_reg, in MiB.
+    pub kvcache_mib: u64,
+    /// Memory limit for cluster52, in MiB.
+    pub cluster52_mib: u64,
+    /// Count each replay as a test and print what test runners print.
+    pub as_test: bool,
+    /// Leave Gannet out.
+    pub without_gannet: bool,
+}
+
+impl Options {
+    /// The replay of the tables: 20 million requests.
+    pub fn full() -> Self {
+        let (kvcache_mib, cluster52_mib) = (512, 128);
+        Self { requests: 20_000_000, pace: 100_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
+    }
+
+    /// Seconds of work, for the test run: correctness only.
+    pub fn short() -> Self {
+        let (kvcache_mib, cluster52_mib) = (64, 64);
+        Self { requests: 300_000, pace: 60_000, kvcache_mib, cluster52_mib, as_test: true, without_gannet: false }
+    }
+
+    /// Production seconds in one second of the replay: the whole replay is one week.
+    fn compression(&self) -> f64 {
+        WEEK_S * self.pace as f64 / self.requests as f64
+    }
+}
+
+const SEED: u64 = 20;
+
+struct Row {
+    tally: Tally,
+    items: u64,
+    evictions: u64,
+    rss_bytes: u64,
+    cpu_ns: u64,
+    elapsed: Duration,
+}
+
+/// Replays both workloads on both servers and prints the table; false if a reply was wrong.
+///
+/// # Errors
+/// When a server does not start or the data is missing.
+pub fn run(root: &Path, options: Options) -> Result<bool, String> {
+    println!("{}\n", host::facts());
+    let workloads = [Workload::kvcache_reg(&root.join("data"))?, Workload::cluster52(options.requests)];
+    println!(
+        "{} requests, {CONNECTIONS} connections, {TURN_REQUESTS} requests a turn, {} requests/s; one second stands \
+         for {:.0} s, so that the replay is one week.\n",
+        options.requests,
+        options.pace,
+        options.compression()
+    );
+    for workload in &workloads {
+        println!("- {}: {}", workload.name.text(), workload.scale);
+    }
+    println!(
+        "\n| workload | server | limit, MiB | hit ratio | items held | RSS, MiB | RSS an item, B | evictions \
+         | CPU-ns a command | requests/s | errors |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    let kinds = if options.without_gannet { vec![Kind::Memcached] } else { vec![Kind::Gannet, Kind::Memcached] };
+    let (mut passed, mut failed) = (0, 0);
+    for workload in &workloads {
+        for kind in &kinds {
+            match replay(*kind, workload, options) {
+                Ok(row) => {
+                    passed += 1;
+                    print_row(*kind, workload, options, &row);
+                }
+                Err(error) => {
+                    failed += 1;
+                    println!("| {} | {} | {error} |", workload.name.text(), kind.name());
+                }
+            }
+        }
+    }
+    if options.as_test {
+        println!("test result: {}. {passed} passed; {failed} failed;", if failed == 0 { "ok" } else { "FAILED" });
+    }
+    Ok(failed == 0)
+}
+
+fn memory_mib(workload: &Workload, options: Options) -> u64 {
+    match workload.name {
+        Name::KvcacheReg => options.kvcache_mib,
+        Name::Cluster52 => options.cluster52_mib,
+    }
+}
+
+fn replay(kind: Kind, workload: &Workload, options: Options) -> Result<Row, String> {
+    let pinned = !options.as_test;
+    let cpu = pinned.then_some(0);
+    let server = Server::start(kind, &ServerOptions { cpu, ..ServerOptions::memory(memory_mib(workload, options)) })?;
+    if pinned {
+        pin(Some(1))?;
+    }
+    let mut client =
+        Client::connect(server.address, workload, options.compression(), SEED).map_err(|error| error.to_string())?;
+    let cpu_before = server.cpu_ns();
+    let started = Instant::now();
+    while client.tally.requests < options.requests {
+        let due = (started.elapsed().as_secs_f64() * options.pace as f64) as u64;
+        let ready = due.min(options.requests).saturating_sub(client.tally.requests);
+        if ready < TURN_REQUESTS && client.tally.requests + ready < options.requests {
+            std::thread::sleep(Duration::from_micros(200));
+            continue;
+        }
+        client.turn(ready.min(TURN_REQUESTS))?;
+    }
+    client.turn(0)?;
+    let elapsed = started.elapsed();
+    if pinned {
+        pin(None)?;
+    }
+    let tally = client.tally;
+    if tally.hits == 0 || tally.misses == 0 || tally.stored == 0 {
+        return Err(format!("the replay did not reach hits, misses and stores: {tally:?}"));
+    }
+    Ok(Row {
+        tally,
+        items: server.stat("curr_items")?,
+        evictions: server.stat("evictions")?,
+        rss_bytes: server.rss_bytes(),
+        cpu_ns: server.cpu_ns() - cpu_before,
+        elapsed,
+    })
+}
+
+fn print_row(kind: Kind, workload: &Workload, options: Options, row: &Row) {
+    let tally = &row.tally;
+    println!(
+        "| {} | {} | {} | {:.4} | {} | {:.0} | {:.0} | {} | {:.0} | {:.0} | {} |",
+        workload.name.text(),
+        kind.name(),
+        memory_mib(workload, options),
+        tally.hits as f64 / (tally.hits + tally.misses) as f64,
+        row.items,
+        row.rss_bytes as f64 / 1024.0 / 1024.0,
+        row.rss_bytes as f64 / row.items.max(1) as f64,
+        row.evictions,
+        row.cpu_ns as f64 / tally.commands as f64,
+        tally.requests as f64 / row.elapsed.as_secs_f64(),
+        tally.errors
+    );
+}

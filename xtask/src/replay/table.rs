@@ -1,0 +1,53 @@
+//! Drawing from a distribution that is given as weights.
+
+use base::prng::Prng;
+
+/// Indices with weights; drawn in O(log n).
+#[derive(Clone, Debug)]
+pub struct Table {
+    sums: Vec<f64>,
+}
+
+impl Table {
+    /// A table of these weights, which need not sum up to 1. At least one must be above 0.
+    pub fn new(weights: impl IntoIterator<Item = f64>) -> Self {
+        let mut sum = 0.0;
+        let sums: Vec<f64> = weights
+            .into_iter()
+            .map(|weight| {
+                sum += weight;
+                sum
+            })
+            .collect();
+        assert!(sum > 0.0, "a distribution needs a weight");
+        Self { sums }
+    }
+
+    /// The index that `unit`, a number in [0, 1), falls on.
+    pub fn at(&self, unit: f64) -> usize {
+        let point = unit * self.sums[self.sums.len() - 1];
+        self.sums.partition_point(|sum| *sum <= point).min(self.sums.len() - 1)
+    }
+
+    /// A random index.
+    pub fn draw(&self, prng: &mut Prng) -> usize {
+        self.at(prng.unit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_come_as_often_as_their_weights_say() {
+        let table = Table::new([1.0, 0.0, 3.0]);
+        let mut prng = Prng::new(5);
+        let mut counts = [0u32; 3];
+        for _ in 0..40_000 {
+            counts[table.draw(&mut prng)] += 1;
+        }
+        assert_eq!(counts[1], 0);
+        assert!((9_500..10_500).contains(&counts[0]), "{counts:?}");
+    }
+}
