@@ -1,37 +1,45 @@
 //! An allocator that counts what one thread asks of it: the proof that a data thread, once warm, asks nothing.
 //!
-//! It stands before the system's allocator where a program or a test declares it with `#[global_allocator]`; threads
-//! that did not ask to be counted pay one thread-local read a call.
+//! It stands before the system's allocator where a program or a test declares it with `#[global_allocator]`. One thread
+//! is counted at a time; while one is, every call of any thread costs a system call more.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 
-thread_local! {
-    static CALLS: Cell<Option<u64>> = const { Cell::new(None) };
-}
+/// The kernel's number of the thread that is counted; 0: none is.
+static COUNTED: AtomicI32 = AtomicI32::new(0);
+static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// The system's allocator, counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting;
 
-/// Counts the calling thread's calls from now on, from 0.
-pub fn count_this_thread() {
-    CALLS.with(|calls| calls.set(Some(0)));
+fn this_thread() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Ends the count and gives it: allocations, reallocations and releases together; `None` if nothing was counted.
+/// Counts the calling thread's calls from now on, from 0, and no other's.
+pub fn count_this_thread() {
+    CALLS.store(0, Relaxed);
+    COUNTED.store(this_thread(), Relaxed);
+}
+
+/// Ends the count and gives it: allocations, reallocations and releases of the calling thread together; `None` if it
+/// was not counted.
 pub fn take_count() -> Option<u64> {
-    CALLS.with(Cell::take)
+    COUNTED.compare_exchange(this_thread(), 0, Relaxed, Relaxed).ok().map(|_| CALLS.load(Relaxed))
 }
 
 fn count() {
-    CALLS.with(|calls| calls.set(calls.get().map(|n| n + 1)));
+    let counted = COUNTED.load(Relaxed);
+    if counted != 0 && counted == this_thread() {
+        CALLS.fetch_add(1, Relaxed);
+    }
 }
 
 // SAFETY: 1. each method hands its arguments to the system's allocator unchanged, so that one's guarantees hold here.
-// 2. Counting touches a thread local that is initialised by a constant and has no destructor: it neither allocates nor
-// unwinds, and it is there as long as its thread.
+// 2. Counting is two static words and gettid(2): it neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -100,7 +100,8 @@ impl WorkerContext {
     }
 
     /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If
-    /// pinning then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them over.
+    /// pinning then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them
+    /// over.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)
     }

@@ -320,7 +320,7 @@ fn a_store_without_free_segments_delays_writes_and_loses_none() {
     let counters = |world: &World| world.shared.workers[0].counters.parked.value();
     let stored = |got: &[Vec<u8>]| got.iter().map(|got| got.len() / b"STORED\r\n".len()).sum::<usize>();
     let mut got: Vec<Vec<u8>> = vec![Vec::new(); clients.len()];
-    let mut listen = |got: &mut Vec<Vec<u8>>| {
+    let listen = |got: &mut Vec<Vec<u8>>| {
         got.iter_mut().zip(&clients).for_each(|(got, client)| got.extend(client.take(usize::MAX)));
     };
     for _ in 0..1000 {
