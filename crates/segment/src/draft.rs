@@ -137,9 +137,10 @@ impl Store {
         Ok(Draft { layout, reserved })
     }
 
-    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock. Gives the large value
-    /// that lost its head, whose pieces the caller removes after the lock; or the draft back, with nothing changed, if
-    /// both index buckets are full and the index is about to grow.
+    /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock.
+    ///
+    /// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the draft back,
+    /// with nothing changed, if both index buckets are full and the index is about to grow.
     pub(crate) fn publish(
         &self,
         locked: &Locked<'_>,

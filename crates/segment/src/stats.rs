@@ -24,7 +24,7 @@ pub struct StoreStats {
     pub index_bytes: u64,
     /// Slots in the index.
     pub index_slots: u64,
-    /// Index buckets (for tools that know hash tables by their power): the base-2 logarithm of the slots.
+    /// The base-2 logarithm of the slots, for tools that ask for a power.
     pub index_power: u64,
     /// The index is growing now.
     pub index_growing: bool,

@@ -19,7 +19,15 @@ fn a_reader_that_does_not_read_grows_no_memory_and_is_dropped() {
     let mut client = Client::connect(tcp(&running));
     let mut other = Client::connect(tcp(&running));
     client.ask(&set("k", &pattern(30_000)), b"STORED\r\n");
-    let before = resident();
+    // The store gets its memory ahead of use, in the background: what it gets is not the reader's doing.
+    let mut before = resident();
+    wait_until("the store's memory", || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let now = resident();
+        let settled = now < before + (1 << 20);
+        before = now;
+        settled
+    });
     // 60 GB of replies are asked for, none is read.
     let mut writer = client.stream.try_clone().unwrap();
     let flood = std::thread::spawn(move || {
