@@ -38,13 +38,15 @@ impl Store {
 }
 
 impl Turn<'_> {
-    /// Gives the item a new expiry, and shows it. Counts as an access.
+    /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
         let found = self.retry(|turn| turn.try_touch(key, expire))?;
-        Ok(if found { self.get(key) } else { None })
+        let Some(seen) = self.store.find(key).filter(|_| found) else { return Ok(None) };
+        self.store.note_access(&seen, self.now);
+        Ok(Some(self.store.item(&seen)))
     }
 
     /// True if the item was there and has the new expiry.
