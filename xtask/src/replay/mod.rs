@@ -41,7 +41,7 @@ impl Options {
 
     /// Seconds of work, for the test run: correctness only.
     pub fn short() -> Self {
-        let (kvcache_mib, cluster52_mib) = (64, 64);
+        let (kvcache_mib, cluster52_mib) = (16, 64);
         Self { requests: 300_000, pace: 60_000, kvcache_mib, cluster52_mib, as_test: true, without_gannet: false }
     }
 
