@@ -95,6 +95,11 @@ impl Serving {
         rest[..end].parse().unwrap_or_else(|_| panic!("no address in {line:?}"))
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by its name.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();

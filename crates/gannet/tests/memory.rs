@@ -1,0 +1,61 @@
+//! The memory promise: whatever is stored, the process stays under `--memory` plus the stated constant.
+
+mod common;
+
+use std::io::{Read, Write};
+
+use common::{Serving, connect};
+
+/// The stated constant: 16 MiB for the program, and 17 MiB a worker for its buffers and histograms.
+fn constant_bytes(workers: u64) -> u64 {
+    (16 + 17 * workers) << 20
+}
+
+fn resident_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has VmRSS");
+    let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok());
+    kib.expect("a number of kB") << 10
+}
+
+/// Five times the memory in values of every size and lifetime, by two clients at once; a sample after each batch.
+#[test]
+fn no_mix_of_sizes_and_lifetimes_grows_the_process_past_the_promise() {
+    let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "2"];
+    let mut serving = Serving::start(&[&args[..], &["--maxconns", "500"]].concat());
+    let addr = serving.addr_behind("memcached clients connect to ");
+    let pid = serving.pid();
+    let mut clients = [connect(addr), connect(addr)];
+    let value = vec![b'v'; 1 << 20];
+    let (mut sent, mut stored, mut highest) = (0u64, 0u64, 0);
+    let mut random = base::prng::Prng::new(9);
+    while sent < 5 * (64 << 20) {
+        for client in &mut clients {
+            let mut batch = Vec::new();
+            let mut replies = 0;
+            for _ in 0..100 {
+                let bytes = match random.below(300) {
+                    0 => random.below(900_000),
+                    1..=9 => random.below(60_000),
+                    10..=99 => random.below(4_000),
+                    _ => random.below(200),
+                } as usize;
+                let ttl = [0, 1, 10, 300, 86_400][random.below(5) as usize];
+                write!(batch, "set key-{} 0 {ttl} {bytes}\r\n", random.below(200_000)).expect("to memory");
+                batch.extend_from_slice(&value[..bytes]);
+                batch.extend_from_slice(b"\r\n");
+                replies += 1;
+            }
+            sent += batch.len() as u64;
+            client.write_all(&batch).expect("sends");
+            let mut answers = vec![0; replies * b"STORED\r\n".len()];
+            client.read_exact(&mut answers).expect("a reply to each");
+            assert!(answers.chunks(8).all(|answer| answer == b"STORED\r\n"), "every value is stored");
+            stored += replies as u64;
+        }
+        highest = highest.max(resident_bytes(pid));
+    }
+    let most = (64 << 20) + constant_bytes(2);
+    assert!(highest <= most, "{highest} bytes were resident, {most} are promised ({stored} values stored)");
+    assert!(highest > 64 << 20, "the memory was filled: {highest} bytes");
+}
