@@ -39,7 +39,7 @@ fuzz: ## each fuzz target for FUZZ_SECONDS seconds (60)
 loom: ## the concurrency models; they are run by shuttle, which explores schedules at random from a seed
 	$(XTASK) loom
 
-asan: ## unit tests of the crates with unsafe code under AddressSanitizer (nightly)
+asan: ## tests of the crates with unsafe code, model and stress among them, under AddressSanitizer (nightly)
 	$(XTASK) asan
 
 miri: ## unit tests of the crates with unsafe code under Miri (nightly)

@@ -44,7 +44,7 @@ pub fn models(root: &Path, target: &Path) -> Result<bool, String> {
     execute(command.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", target.join("shuttle")))
 }
 
-/// Unit tests of the crates with unsafe code under AddressSanitizer.
+/// The tests of the crates with unsafe code, model and stress among them, under AddressSanitizer.
 ///
 /// # Errors
 /// When cargo cannot be started.
@@ -54,7 +54,7 @@ pub fn asan(root: &Path, target: &Path) -> Result<bool, String> {
         return Ok(true);
     }
     let mut command = cargo(root);
-    packages(command.args(["+nightly", "test", "--target", HOST, "--lib"]));
+    packages(command.args(["+nightly", "test", "--target", HOST, "--tests"]));
     execute(command.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", target.join("asan")))
 }
 
