@@ -10,6 +10,9 @@
 //! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
 //!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be taken for one of another value.
+//! - What writes a whole large value in one turn (a put of one that is in memory, a join) first sees that there is room
+//!   for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free nothing, and
+//!   a tight store would park it for ever.
 //! - A reader pins the segments of the pieces, so that they can be sent without a copy after the turn has ended.
 //!   Callers bound the pinned bytes: the store only counts them.
 
@@ -82,14 +85,26 @@ impl Drop for Pinned {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'v> {
     Bytes(&'v [u8]),
-    Object(LargeRef),
+    /// The large value of the item that is there.
+    Item(LargeRef),
+    /// What was written by [`Turn::large_piece`], and is named by no item.
+    Part(LargeRef),
+}
+
+/// How it went to put a joined value together.
+enum Fed {
+    All,
+    /// The item that is there has lost a piece.
+    ItemBroken(LargeRef),
+    /// What was to be joined to it has.
+    PartLost,
 }
 
 impl Source<'_> {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Object(large) => large.bytes,
+            Self::Item(large) | Self::Part(large) => large.bytes,
         }
     }
 }
@@ -103,6 +118,19 @@ fn piece_name(object: u64, number: u32) -> [u8; 12] {
 }
 
 impl Store {
+    /// Whether the free segments hold a large value of so many bytes; if not, has the background free as many, once.
+    /// What two lanes call for at the same time is not added up: the later one calls again.
+    fn call_for_room(&self, bytes: u64) -> bool {
+        // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
+        let wanted = (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2;
+        let wanted = wanted.min(self.geometry.segments / 2);
+        let room = self.segments.free_count() >= wanted + self.geometry.free_reserve;
+        if !room {
+            self.room_wanted.fetch_max(wanted, Relaxed);
+        }
+        room
+    }
+
     fn piece_count(&self, bytes: u64) -> u32 {
         bytes.div_ceil(self.geometry.piece_bytes as u64) as u32
     }
@@ -223,6 +251,7 @@ impl<'l> Turn<'l> {
 
     /// Stores a large value that is in memory as a whole.
     pub(crate) fn put_large(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
+        self.check_room(put.value.len() as u64)?;
         let mut writer = self.large_begin(key, put.value.len() as u64, put.expire)?;
         for piece in put.value.chunks(self.large_piece_max()) {
             if let Err(error) = self.large_piece(&mut writer, piece) {
@@ -245,17 +274,19 @@ impl<'l> Turn<'l> {
         sources: [Source<'_>; 2],
     ) -> Result<Option<u64>, OpError> {
         let bytes = sources.iter().map(Source::len).sum();
+        self.check_room(bytes)?;
         let mut writer = self.large_begin(key, bytes, plan.expire)?;
         let mut scratch = std::mem::take(&mut self.own.scratch);
         let fed = self.feed(&mut writer, &mut scratch, key.namespace, sources);
         self.own.scratch = scratch;
         let head = large_value(LargeRef { object: writer.object, bytes });
         let stored = match fed {
-            Ok(true) => {
+            Ok(Fed::All) => {
                 let plan = Plan { kind: Kind::Head, content: Content::Bytes(&head, &[]), ..*plan };
                 self.commit(key, &plan, expect)
             }
-            Ok(false) => Ok(None),
+            Ok(Fed::ItemBroken(large)) => self.delete_broken(key, large).map(|()| None),
+            Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
             Err(error) => Err(error),
         };
         if !matches!(stored, Ok(Some(_))) {
@@ -264,26 +295,32 @@ impl<'l> Turn<'l> {
         stored
     }
 
-    /// Cuts the sources into pieces; false if a source lost a piece meanwhile.
+    /// There are free segments for a large value of so many bytes.
+    fn check_room(&mut self, bytes: u64) -> Result<(), OpError> {
+        if self.store.call_for_room(bytes) { Ok(()) } else { Err(self.parked()) }
+    }
+
+    /// Cuts the sources into pieces.
     fn feed(
         &mut self,
         writer: &mut LargeWriter,
         scratch: &mut [u8],
         namespace: u8,
         sources: [Source<'_>; 2],
-    ) -> Result<bool, OpError> {
+    ) -> Result<Fed, OpError> {
         let mut filled = 0;
         for source in sources {
             let count = match source {
                 Source::Bytes(_) => 1,
-                Source::Object(large) => self.store.piece_count(large.bytes),
+                Source::Item(large) | Source::Part(large) => self.store.piece_count(large.bytes),
             };
             for number in 0..count {
                 let mut from = match source {
                     Source::Bytes(bytes) => bytes,
-                    Source::Object(large) => match self.piece(namespace, large.object, number) {
+                    Source::Item(large) | Source::Part(large) => match self.piece(namespace, large.object, number) {
                         Some((address, bytes)) => self.store.segments.heap.bytes(address, bytes as usize),
-                        None => return Ok(false),
+                        None if matches!(source, Source::Item(_)) => return Ok(Fed::ItemBroken(large)),
+                        None => return Ok(Fed::PartLost),
                     },
                 };
                 while !from.is_empty() {
@@ -300,7 +337,7 @@ impl<'l> Turn<'l> {
         if filled > 0 {
             self.large_piece(writer, &scratch[..filled])?;
         }
-        Ok(true)
+        Ok(Fed::All)
     }
 
     /// Where a piece's bytes are.

@@ -39,6 +39,8 @@ pub struct Store {
     pub(crate) slice_gate: Mutex<()>,
     /// Names the objects of large values; never reused.
     pub(crate) objects: Word64,
+    /// Free segments that a large value waits for, beyond those that are always kept; cleared when they are there.
+    pub(crate) room_wanted: AtomicUsize,
     /// Bytes of segments that are pinned or reserved by unfinished large values are bounded by the callers; this
     /// counts the pins, for the stats.
     pub(crate) pins: Word64,
@@ -90,6 +92,7 @@ impl Store {
             flushed: [const { Word64::new(0) }; Namespace::MAX],
             slice_gate: Mutex::new(()),
             objects: Word64::new(1),
+            room_wanted: AtomicUsize::new(0),
             pins: Word64::new(0),
             background: BackgroundGauges::default(),
             started: now,
@@ -113,7 +116,12 @@ impl Store {
     /// The background has urgent work: free segments are short or the index is full. Cheap.
     #[inline]
     pub fn needs_background(&self) -> bool {
-        self.segments.free_count() < self.geometry.free_low || self.background_called.load(Relaxed)
+        self.segments.free_count() < self.free_low() || self.background_called.load(Relaxed)
+    }
+
+    /// How many segments the background is to keep free.
+    pub(crate) fn free_low(&self) -> usize {
+        self.geometry.free_low + self.room_wanted.load(Relaxed)
     }
 
     pub(crate) fn call_background(&self) {

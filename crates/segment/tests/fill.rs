@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use gannet_segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, StoreStats};
+use gannet_segment::{
+    Background, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreStats,
+};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
@@ -29,20 +31,33 @@ fn slice(background: &mut Background, now: UnixMillis) {
     });
 }
 
-/// Stores one item, with as many slices as it has to wait for.
-fn put(lane: &mut Lane, background: &mut Background, now: UnixMillis, key: &[u8], value: &[u8], expire: Expire) {
-    loop {
+/// Puts one item, with as many slices as it has to wait for.
+fn put_as(
+    lane: &mut Lane,
+    background: &mut Background,
+    now: UnixMillis,
+    key: &[u8],
+    put: &Put<'_>,
+) -> Result<PutOutcome, OpError> {
+    for _ in 0..SLICES_MAX {
         let mut turn = lane.turn(now);
         let k = turn.key(Namespace::DEFAULT, key);
-        match turn.put(&k, &Put { expire, ..Put::set(value) }) {
-            Ok(_) => return,
+        match turn.put(&k, put) {
             Err(OpError::Parked) => {
                 drop(turn);
                 slice(background, now);
             }
-            Err(error) => panic!("{error}"),
+            end => return end,
         }
     }
+    panic!("a put of {} bytes is parked for ever", put.value.len());
+}
+
+/// More than a put ever has to wait for, in slices.
+const SLICES_MAX: usize = 100_000;
+
+fn put(lane: &mut Lane, background: &mut Background, now: UnixMillis, key: &[u8], value: &[u8], expire: Expire) {
+    put_as(lane, background, now, key, &Put { expire, ..Put::set(value) }).expect("put");
 }
 
 /// Fills a store until something is evicted; the stats right before.
@@ -123,4 +138,43 @@ fn wide_ttls_waste_at_most_a_tenth_in_part_filled_segments() {
     }
     assert!(full > 5, "the memory was full when it was looked at");
     assert!(worst <= 0.10, "open segments are {:.1} % of the memory", worst * 100.0);
+}
+
+/// Whole large values in a store that holds few of them: each put needs more segments at once than the background
+/// keeps free for small items.
+#[test]
+fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
+    let (store, mut background) = store(4 << 20, 1);
+    let mut lane = store.lane().expect("lane");
+    for round in 0..300u64 {
+        let value = vec![round as u8; 100_000 + 900 * round as usize];
+        let key = format!("large-{round}");
+        put(&mut lane, &mut background, NOW, key.as_bytes(), &value, Expire::Never);
+    }
+    assert!(store.stats().evicted > 0, "the store was full");
+}
+
+/// Appends to large values in a store so small that they lose pieces all the time: the append joins, or finds nothing.
+#[test]
+fn an_append_to_a_large_value_that_lost_a_piece_ends() {
+    let (store, mut background) = store(4 << 20, 1);
+    let mut lane = store.lane().expect("lane");
+    let mut prng = Prng::new(5);
+    let (mut joined, mut missed) = (0, 0);
+    for round in 0..2000u64 {
+        let key = format!("large-{}", prng.below(60));
+        if prng.below(3) == 0 {
+            put(&mut lane, &mut background, NOW, key.as_bytes(), &[round as u8; 100_000], Expire::Never);
+            continue;
+        }
+        let mode = if round % 2 == 0 { PutMode::Append } else { PutMode::Prepend };
+        let part = Put { mode, ..Put::set(b"and a little more") };
+        match put_as(&mut lane, &mut background, NOW, key.as_bytes(), &part).expect("append") {
+            PutOutcome::Stored { .. } => joined += 1,
+            PutOutcome::NotStored => missed += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    let broken = store.stats().large_broken;
+    assert!(joined > 100 && missed > 100 && broken > 10, "{joined} joined, {missed} missed, {broken} broken");
 }

@@ -123,6 +123,9 @@ impl Background {
         store.background_called.store(false, Relaxed);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
+        if store.segments.free_count() >= store.free_low() {
+            store.room_wanted.store(0, Relaxed);
+        }
         if self.drain.is_none() {
             self.choose(&store, now);
         }
@@ -151,7 +154,7 @@ impl Background {
     /// Free segments are short: less than the low mark, or less than a growth of the index is waiting for.
     fn free_wanted(&self, store: &Store) -> bool {
         let growth = self.growing.as_ref().map_or(0, |g| g.withhold.saturating_sub(self.withheld));
-        store.segments.free_count() + self.limbo.len() < store.geometry.free_low + growth.min(FREE_AHEAD)
+        store.segments.free_count() + self.limbo.len() < store.free_low() + growth.min(FREE_AHEAD)
     }
 
     /// Picks the next segment to drain, if any.

@@ -176,13 +176,13 @@ impl Turn<'_> {
         let old = if seen.layout.has(NUM) {
             Source::Bytes(decimal(snap.number, &mut digits))
         } else if seen.layout.kind() == Some(Kind::Head) {
-            Source::Object(large_ref(seen.layout.value(&store.segments.heap, seen.address)))
+            Source::Item(large_ref(seen.layout.value(&store.segments.heap, seen.address)))
         } else {
             Source::Bytes(seen.layout.value(&store.segments.heap, seen.address))
         };
         let part = match body {
             Body::Whole(bytes) => Source::Bytes(bytes),
-            Body::Head(value) => Source::Object(large_ref(value)),
+            Body::Head(value) => Source::Part(large_ref(value)),
         };
         let total = old_len + part.len();
         self.check_size(key, total)?;
