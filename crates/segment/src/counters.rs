@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::item::{EXPIRY, Layout};
+
 /// A counter with a single writer: a plain load and store, no locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -36,6 +38,15 @@ macro_rules! counters {
     };
 }
 
+impl Counters {
+    /// An item was evicted.
+    pub(crate) fn note_evicted(&self, layout: &Layout, fetched: bool) {
+        self.evicted.add(1);
+        self.evicted_unread.add(u64::from(!fetched));
+        self.evicted_with_ttl.add(u64::from(layout.has(EXPIRY)));
+    }
+}
+
 impl Totals {
     /// Items that are there.
     pub(crate) fn items(&self) -> u64 {
@@ -56,10 +67,14 @@ counters! {
     evicted,
     /// Of those, items that were never read.
     evicted_unread,
+    /// Of those, items that had a TTL.
+    evicted_with_ttl,
     /// Of those, items that lost their index slot to a newer one.
     evicted_by_index,
     /// Items whose time had come, removed by the background or replaced.
     expired,
+    /// Of those, items that were never read.
+    expired_unread,
     /// Items that a flush ended, removed.
     flushed,
     /// Items copied to another segment.

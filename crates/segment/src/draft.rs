@@ -209,16 +209,22 @@ impl Store {
     pub(crate) fn evict_slot(&self, counters: &Counters, slot: Slot) -> Option<Orphan> {
         let address = slot.address();
         let layout = Layout::read(&self.segments.heap, address);
-        counters.evicted.add(1);
+        let meta = layout.has(META).then(|| layout.meta(&self.segments.heap, address).load(Relaxed));
+        let (fetched, _) = self.access(slot, address, meta);
+        counters.note_evicted(&layout, fetched);
         counters.evicted_by_index.add(1);
-        counters.evicted_unread.add(u64::from(slot.freq() == 0));
         self.kill(counters, address, &layout)
     }
 
     /// Counts why an item that is being replaced or removed had ended already, if it had.
     pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) {
-        match seen.and_then(|s| self.ended(s, now)) {
-            Some(Ended::Expired) => counters.expired.add(1),
+        let Some(seen) = seen else { return };
+        match self.ended(seen, now) {
+            Some(Ended::Expired) => {
+                counters.expired.add(1);
+                let (fetched, _) = self.access(seen.slot, seen.address, self.meta(seen));
+                counters.expired_unread.add(u64::from(!fetched));
+            }
             Some(Ended::Flushed) => counters.flushed.add(1),
             None => {}
         }

@@ -42,7 +42,7 @@ mod store;
 mod ttl;
 mod write;
 
-pub use background::{Background, SliceKind, SliceReport};
+pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
 pub use config::{StartError, StoreConfig};
 pub use key::{Key, Namespace};
 pub use lane::{Lane, LaneError, Turn};

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use base::clock::UnixMillis;
+
 use crate::header::STATES;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::segments::SegmentId;
@@ -44,12 +46,20 @@ pub struct StoreStats {
     pub evicted: u64,
     /// Of those, items that were never read.
     pub evicted_unread: u64,
+    /// Of those, items that had a TTL.
+    pub evicted_with_ttl: u64,
     /// Of those, items pushed out of an overfull index bucket.
     pub evicted_by_index: u64,
+    /// How long the item that was evicted last had not been read (or been there, if that is not kept), in milliseconds.
+    pub evicted_idle_ms: u64,
     /// Items removed because their time had come.
     pub expired: u64,
+    /// Of those, items that were never read.
+    pub expired_unread: u64,
     /// Items removed because of a flush.
     pub flushed: u64,
+    /// When the oldest sealed segment was opened: no item that is not being written is older.
+    pub oldest: Option<UnixMillis>,
     /// Items copied to another segment.
     pub relocated: u64,
     /// Index slots displaced.
@@ -95,6 +105,7 @@ impl Store {
         let groups = self.index.groups() as u64;
         let used = self.segments.count() as u64 - segments[0] - segments[5];
         let gauges = &self.background;
+        let oldest = gauges.oldest_created.load(Relaxed);
         StoreStats {
             items: totals.items(),
             items_total: totals.items_added,
@@ -113,8 +124,12 @@ impl Store {
             dead_bytes,
             evicted: totals.evicted,
             evicted_unread: totals.evicted_unread,
+            evicted_with_ttl: totals.evicted_with_ttl,
+            evicted_idle_ms: gauges.evicted_idle_ms.load(Relaxed),
             evicted_by_index: totals.evicted_by_index,
             expired: totals.expired,
+            expired_unread: totals.expired_unread,
+            oldest: (oldest > 0).then_some(UnixMillis(oldest)),
             flushed: totals.flushed,
             relocated: totals.relocated,
             displaced: totals.displaced,

@@ -58,6 +58,10 @@ pub(crate) struct BackgroundGauges {
     pub(crate) limbo_segments: AtomicU64,
     pub(crate) withheld_segments: AtomicU64,
     pub(crate) growths: AtomicU64,
+    /// How long the item that was evicted last had not been read, in milliseconds.
+    pub(crate) evicted_idle_ms: AtomicU64,
+    /// When the oldest sealed segment was opened; 0 if there is none.
+    pub(crate) oldest_created: AtomicU64,
     pub(crate) slices: AtomicU64,
     /// Segments drained, by reason: evicted, expired, flushed, compacted.
     pub(crate) drained: [AtomicU64; 4],
@@ -245,6 +249,21 @@ impl Store {
         seen.layout.has(META).then(|| seen.layout.meta(&self.segments.heap, seen.address).load(Acquire))
     }
 
+    /// Whether the item was read, and when last: where no META word says so, since it was stored at least.
+    #[inline(always)]
+    pub(crate) fn access(&self, slot: Slot, address: usize, meta: Option<u32>) -> (bool, UnixMillis) {
+        match meta {
+            Some(meta) => {
+                let secs = u64::from(meta_secs(meta));
+                (meta & META_FETCHED != 0, self.started.plus_ms(secs * 1000))
+            }
+            None => {
+                let header = self.segments.header_of(address);
+                (slot.freq() > 0 || header.queue() == Queue::Main, header.created())
+            }
+        }
+    }
+
     /// Seconds since the store's start, as META counts them.
     pub(crate) fn meta_now(&self, now: UnixMillis) -> u32 {
         (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK
@@ -265,13 +284,7 @@ impl Store {
             _ => Value::Bytes(layout.value(heap, address)),
         };
         let meta = self.meta(seen);
-        let (fetched, last_access) = match meta {
-            Some(meta) => {
-                let secs = u64::from(meta_secs(meta));
-                (meta & META_FETCHED != 0, self.started.plus_ms(secs * 1000))
-            }
-            None => (seen.slot.freq() > 0 || header.queue() == Queue::Main, header.created()),
-        };
+        let (fetched, last_access) = self.access(seen.slot, seen.address, meta);
         Item {
             key: layout.key(heap, address),
             value,

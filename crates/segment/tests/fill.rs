@@ -1,12 +1,14 @@
 //! What a memory holds: the index keeps pace with the fill, small items cost little, and wide TTLs waste little.
 #![cfg(not(shuttle))]
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Background, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreStats,
+    Background, Evicted, EvictionObserver, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store,
+    StoreConfig, StoreStats,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -177,4 +179,64 @@ fn an_append_to_a_large_value_that_lost_a_piece_ends() {
     }
     let broken = store.stats().large_broken;
     assert!(joined > 100 && missed > 100 && broken > 10, "{joined} joined, {missed} missed, {broken} broken");
+}
+
+/// Keeps what it is told while it is on.
+#[derive(Debug, Default)]
+struct Witness {
+    on: AtomicBool,
+    /// Key, fetched, has an expiry.
+    seen: Mutex<Vec<(String, bool, bool)>>,
+}
+
+#[derive(Debug)]
+struct Watching(Arc<Witness>);
+
+impl EvictionObserver for Watching {
+    fn wanted(&self) -> bool {
+        self.0.on.load(Relaxed)
+    }
+
+    fn evicted(&mut self, evicted: &Evicted<'_>) {
+        let key = String::from_utf8(evicted.item.key.to_vec()).expect("the key");
+        let expires = evicted.item.expire != Expire::Never;
+        self.0.seen.lock().expect("seen").push((key, evicted.item.fetched, expires));
+    }
+}
+
+/// One in four items is read, one in two has a TTL: the witness and the counters tell the same.
+#[test]
+fn an_observer_is_told_of_every_eviction_and_the_counts_agree() {
+    let (store, mut background) = store(4 << 20, 1);
+    let mut lane = store.lane().expect("lane");
+    let witness = Arc::new(Witness::default());
+    background.observe(Box::new(Watching(Arc::clone(&witness))));
+    let store_many = |lane: &mut Lane, background: &mut Background, from: u64| {
+        for number in from..from + 20_000 {
+            let key = format!("key-{number}");
+            let expire = if number % 2 == 0 { Expire::Never } else { Expire::At(NOW.plus_ms(86_400_000)) };
+            put(lane, background, NOW, key.as_bytes(), &[b'v'; 300], expire);
+            if number % 4 == 0 {
+                let turn = lane.turn(NOW);
+                let key = turn.key(Namespace::DEFAULT, key.as_bytes());
+                assert!(turn.get(&key).is_some());
+            }
+        }
+    };
+    store_many(&mut lane, &mut background, 0);
+    let before = store.stats();
+    assert!(before.evicted > 1000 && witness.seen.lock().expect("seen").is_empty(), "nobody listened");
+    witness.on.store(true, Relaxed);
+    store_many(&mut lane, &mut background, 20_000);
+    let (after, seen) = (store.stats(), witness.seen.lock().expect("seen"));
+    let count = |of: fn(&(String, bool, bool)) -> bool| seen.iter().filter(|s| of(s)).count() as u64;
+    assert_eq!(count(|_| true) + after.evicted_by_index, after.evicted - before.evicted);
+    assert_eq!(count(|s| !s.1), after.evicted_unread - before.evicted_unread);
+    assert_eq!(count(|s| s.2), after.evicted_with_ttl - before.evicted_with_ttl);
+    assert!(count(|s| s.1) > 100, "some were read once and evicted all the same");
+    for (key, fetched, expires) in seen.iter() {
+        let number: u64 = key["key-".len()..].parse().expect("number");
+        assert_eq!((*fetched, *expires), (number.is_multiple_of(4), number % 2 == 1), "{key}");
+    }
+    assert!(after.oldest.is_some_and(|oldest| NOW.ms_since(oldest) <= 1000), "{:?}", after.oldest);
 }

@@ -1,9 +1,10 @@
 //! Draining a segment: every item is moved or removed, and then nothing names it.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use base::clock::UnixMillis;
 
+use super::observe::Evicted;
 use super::{Background, PROMOTE_FREQ, SliceKind};
 use crate::draft::Plan;
 use crate::header::{Queue, SegmentHeader, State};
@@ -11,7 +12,7 @@ use crate::item::{DEAD, Kind, Layout};
 use crate::key::{Key, Namespace};
 use crate::segments::SegmentId;
 use crate::slot::Slot;
-use crate::store::{Ended, Seen, Store};
+use crate::store::{Seen, Store};
 use crate::write::Snap;
 use crate::write::rewrite::Rewrite;
 
@@ -131,7 +132,7 @@ impl Background {
         };
         match target {
             Some((queue, freq)) => self.relocate(store, &key, &seen, queue, freq, now),
-            None => Self::remove(store, &key, address, drain.why, now),
+            None => self.remove(store, &key, address, drain.why, now),
         }
     }
 
@@ -149,7 +150,7 @@ impl Background {
         let snap = Snap::of(store, seen);
         let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
         let Ok(draft) = store.draft(&mut self.open, key, &plan, now) else {
-            return Self::remove(store, key, seen.address, Why::Evict(queue), now);
+            return self.remove(store, key, seen.address, Why::Evict(queue), now);
         };
         let counters = Self::counters(store);
         let Some(locked) = store.index.lock(key.hash) else {
@@ -177,7 +178,7 @@ impl Background {
     }
 
     /// Clears the item's slot, and leaves a ghost if it goes from the small queue to make room.
-    fn remove(store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
+    fn remove(&mut self, store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
         let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
         let Some(there) = store.find_locked(&locked, key).filter(|there| there.address == address) else {
             return Step::Done;
@@ -188,12 +189,8 @@ impl Background {
         let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
         locked.replace(there.word, there.slot, to, false);
         match ended {
-            Some(Ended::Expired) => counters.expired.add(1),
-            Some(Ended::Flushed) => counters.flushed.add(1),
-            None => {
-                counters.evicted.add(1);
-                counters.evicted_unread.add(u64::from(there.slot.freq() == 0));
-            }
+            Some(_) => store.note_ended(counters, Some(&there), now),
+            None => self.note_evicted(store, key, &there, now),
         }
         let orphan = store.kill(counters, address, &there.layout);
         drop(locked);
@@ -201,6 +198,19 @@ impl Background {
             store.remove_pieces(counters, orphan);
         }
         Step::Done
+    }
+
+    /// Counts an item that went to make room, and tells who watches.
+    fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
+        let (fetched, last_access) = store.access(seen.slot, seen.address, store.meta(seen));
+        Self::counters(store).note_evicted(&seen.layout, fetched);
+        store.background.evicted_idle_ms.store(now.ms_since(last_access), Relaxed);
+        if !key.piece
+            && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wanted())
+        {
+            let item = store.item(seen);
+            observer.evicted(&Evicted { namespace: Namespace(key.namespace), item: &item });
+        }
     }
 }
 

@@ -21,6 +21,7 @@
 
 mod drain;
 mod grow;
+mod observe;
 mod queues;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::segments::{SegmentId, Taker};
 use crate::store::Store;
 use drain::{Drain, Why};
 use grow::Growing;
+pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 
 /// Reads that carry an item from the small queue to the main one.
@@ -90,6 +92,7 @@ pub struct Background {
     withheld: usize,
     /// Segments, from the first on, whose memory was populated.
     populated: usize,
+    observer: Option<Box<dyn EvictionObserver>>,
 }
 
 impl Background {
@@ -106,8 +109,14 @@ impl Background {
             scanned: 0,
             withheld: 0,
             populated: 0,
+            observer: None,
             store,
         }
+    }
+
+    /// Tells `observer` of every eviction from now on.
+    pub fn observe(&mut self, observer: Box<dyn EvictionObserver>) {
+        self.observer = Some(observer);
     }
 
     fn counters(store: &Store) -> &Counters {
@@ -233,8 +242,9 @@ impl Background {
         });
     }
 
-    fn publish_gauges(&self, store: &Store) {
+    fn publish_gauges(&mut self, store: &Store) {
         let gauges = &store.background;
+        gauges.oldest_created.store(self.queues.oldest(store).map_or(0, |created| created.0), Relaxed);
         gauges.small_segments.store(self.queues.small as u64, Relaxed);
         gauges.main_segments.store(self.queues.main as u64, Relaxed);
         gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);

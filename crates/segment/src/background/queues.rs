@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use base::clock::UnixMillis;
+
 use crate::header::{Queue, State};
 use crate::segments::SegmentId;
 use crate::store::Store;
@@ -68,6 +70,20 @@ impl Queues {
             *self.count(header.queue()) -= 1;
         }
         queued
+    }
+
+    /// When the oldest segment of both queues was opened.
+    pub(super) fn oldest(&mut self, store: &Store) -> Option<UnixMillis> {
+        let queued = &self.queued;
+        let mut oldest = None;
+        for entries in &mut self.entries {
+            while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != *sequence) {
+                entries.pop_front();
+            }
+            let created = entries.front().map(|(id, _)| store.segments.header(*id).created());
+            oldest = oldest.into_iter().chain(created).min();
+        }
+        oldest
     }
 
     /// The oldest segment of a queue.

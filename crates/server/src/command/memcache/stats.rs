@@ -1,7 +1,7 @@
 //! `stats`: the names that memcached's tools and exporters read, with memcached's meaning.
 //!
 //! Of the names that describe memcached's own machinery only those are told that some tool reads. What the store has
-//! not got (moves between LRU lists, say) is 0; [`UNMEASURED`] lists what is 0 since nothing measures it.
+//! not got (moves between LRU lists, say) is 0.
 //!
 //! A table that is longer than the output goes on in the next call: lines are counted, and those told are skipped.
 
@@ -12,6 +12,7 @@ use crate::context::State;
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use crate::shared::Shared;
+use base::clock::UnixMillis;
 use io::listen::ListenAddr;
 use protocol::memcache::request::Stats;
 use protocol::memcache::{Error, reply};
@@ -24,9 +25,6 @@ const STAT_BYTES_MAX: usize = 256;
 
 /// The class that all items are told under: the store has no slab classes, and tools add the classes up.
 const CLASS: u64 = 1;
-
-/// Told as 0 since tools stumble over their absence: the store does not measure them.
-pub const UNMEASURED: [&str; 4] = ["age", "evicted_time", "evicted_nonzero", "expired_unfetched"];
 
 /// Lines behind the first `skip`, as long as the output has room.
 struct Lines<'o> {
@@ -112,7 +110,7 @@ impl Call<'_, '_> {
         let mut lines = Lines { out: self.out, skip, next: 0, full: false };
         match topic {
             Stats::General => general(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
-            Stats::Items => items(&mut lines, &self.ctx.shared),
+            Stats::Items => items(&mut lines, &self.ctx.shared, self.ctx.now),
             Stats::Slabs => slabs(&mut lines, &self.ctx.shared),
             Stats::Settings => settings(&mut lines, &self.ctx.shared),
             Stats::Sizes => lines.text("sizes_status", "disabled"),
@@ -180,7 +178,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("bytes", store.item_bytes);
     lines.number("curr_items", store.items);
     lines.number("total_items", commands.items_stored);
-    lines.number("expired_unfetched", 0);
+    lines.number("expired_unfetched", store.expired_unread);
     lines.number("evicted_unfetched", store.evicted_unread);
     lines.number("evictions", store.evicted);
     lines.number("reclaimed", store.expired);
@@ -233,16 +231,20 @@ fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
     lines.switch("huge_pages_asked", store.huge_pages_asked);
 }
 
-fn items(lines: &mut Lines<'_>, shared: &Shared) {
+fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
     let store = shared.store.stats();
     if store.items == 0 {
         return;
     }
     for (name, value) in [
         ("number", store.items),
+        ("age", store.oldest.map_or(0, |oldest| now.ms_since(oldest) / 1000)),
         ("mem_requested", store.item_bytes),
         ("evicted", store.evicted),
+        ("evicted_nonzero", store.evicted_with_ttl),
+        ("evicted_time", store.evicted_idle_ms / 1000),
         ("evicted_unfetched", store.evicted_unread),
+        ("expired_unfetched", store.expired_unread),
         ("outofmemory", since_reset(shared).store_no_memory),
         ("reclaimed", store.expired),
         ("crawler_reclaimed", store.expired),
@@ -250,7 +252,6 @@ fn items(lines: &mut Lines<'_>, shared: &Shared) {
     ] {
         lines.class("items", name, value);
     }
-    UNMEASURED.into_iter().for_each(|name| lines.class("items", name, 0));
 }
 
 /// All segments as one class of pages: a chunk is an item of average size.
