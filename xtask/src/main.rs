@@ -118,7 +118,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Asan => machines::asan(&root(), &target_folder(&root())),
         Command::Miri => machines::miri(&root(), &target_folder(&root())),
         Command::Valgrind => machines::valgrind(&root()),
-        Command::Fuzz { seconds } => machines::fuzz(&root(), seconds),
+        Command::Fuzz { seconds } => machines::fuzz(&root(), &target_folder(&root()), seconds),
         Command::NullServer { port, reply_bytes } => {
             null_server::serve(port, reply_bytes).map_err(|error| error.to_string())
         }
