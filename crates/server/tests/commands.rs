@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::start::ServerConfig;
 use std::io::Read;
 
 /// Reads until the reply ends with `end`.
@@ -402,5 +403,37 @@ fn shutdown_stops_the_server_only_where_that_is_allowed() {
     client.send(b"shutdown graceful\r\n");
     client.expect_end();
     wait_until("the stop", || running.shared().stop.is_off());
+    running.stop();
+}
+
+#[test]
+fn items_that_were_evicted_or_expired_are_told_with_what_they_were() {
+    let running = start(ServerConfig { memory_bytes: 8 << 20, ..config() });
+    let mut client = Client::connect(tcp(&running));
+    let value = "v".repeat(1000);
+    for number in 0..20_000 {
+        let ttl = if number % 4 == 0 { 0 } else { 3600 };
+        client.send(format!("set filler-{number} 0 {ttl} 1000 noreply\r\n{value}\r\n").as_bytes());
+    }
+    client.ask(
+        b"set short 0 1 1\r\nx\r\nset read 0 1 1\r\nx\r\nget read\r\n",
+        b"STORED\r\nSTORED\r\nVALUE read 0 1\r\nx\r\nEND\r\n",
+    );
+    // Only a removal counts as an expiry: a change that finds them ended is one.
+    wait_until("they have ended", || {
+        client.send(b"get read\r\n");
+        read_until(&mut client, b"END\r\n") == b"END\r\n"
+    });
+    client.ask(&set("short", b"y"), b"STORED\r\n");
+    client.ask(&set("read", b"y"), b"STORED\r\n");
+    let (items, general) = (stat(&mut client, " items"), stat(&mut client, ""));
+    let told = |name: &str| -> u64 { items[&format!("items:1:{name}")].parse().expect("a number") };
+    let (evicted, with_ttl) = (told("evicted"), told("evicted_nonzero"));
+    assert!(evicted > 5000 && told("evicted_unfetched") == evicted, "{items:?}");
+    assert!((evicted / 2..evicted).contains(&with_ttl), "three in four had a TTL: {items:?}");
+    assert!(told("age") <= 60 && told("evicted_time") <= 60, "{items:?}");
+    assert_eq!((told("reclaimed"), told("expired_unfetched")), (2, 1), "{items:?}");
+    assert_eq!(general["expired_unfetched"], "1");
+    wait_until("the oldest item is a second old", || stat(&mut client, " items")["items:1:age"] != "0");
     running.stop();
 }
