@@ -1,16 +1,72 @@
 //! The thread that does the store's background work: eviction, expiry, compaction, growth, in slices.
 
 use crate::clock::Clock;
+use crate::counters::Counter;
 use crate::shared::Shared;
 use segment::{Background, SliceKind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long it sleeps when nothing is waiting and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// CPU time of one slice, after which it ends at its next item.
+/// Time of one slice, after which it ends at its next item. A slice that gets memory ahead of use lasts as long as the
+/// kernel takes; nobody waits for that one.
 const SLICE_NS: u64 = 200_000;
+
+/// Slices by length are counted by powers of two microseconds.
+const SLICE_BUCKETS: usize = 24;
+
+/// The kinds of slices that are counted, and their names. Slices that found nothing to do are not.
+const KINDS: [(SliceKind, &str); 5] = [
+    (SliceKind::Evict, "evict"),
+    (SliceKind::Expire, "expire"),
+    (SliceKind::Compact, "compact"),
+    (SliceKind::Grow, "grow"),
+    (SliceKind::Populate, "populate"),
+];
+
+/// How long the slices of one kind took. The background thread alone writes.
+#[derive(Debug, Default)]
+pub struct SliceTimes {
+    /// All together, in ns.
+    pub busy_ns: Counter,
+    /// The longest, in ns.
+    pub longest_ns: AtomicU64,
+    /// Number `i` counts those of less than 2^i us that are not in an earlier one; the last, all longer ones.
+    pub by_us_log2: [Counter; SLICE_BUCKETS],
+}
+
+impl SliceTimes {
+    fn add(&self, ns: u64) {
+        self.busy_ns.add(ns);
+        self.longest_ns.fetch_max(ns, Relaxed);
+        let us = ns / 1000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.by_us_log2[bucket.min(SLICE_BUCKETS - 1)].add(1);
+    }
+}
+
+/// What the background thread counts.
+#[derive(Debug, Default)]
+pub struct BackgroundCounters {
+    times: [SliceTimes; KINDS.len()],
+}
+
+impl BackgroundCounters {
+    /// The times of each kind of slice, with its name.
+    pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, &SliceTimes)> {
+        KINDS.iter().map(|(_, name)| *name).zip(&self.times)
+    }
+
+    /// A slice of `kind` took `ns`.
+    fn add(&self, kind: SliceKind, ns: u64) {
+        if let Some(at) = KINDS.iter().position(|(counted, _)| *counted == kind) {
+            self.times[at].add(ns);
+        }
+    }
+}
 
 /// Slices until the workers are gone. `shared` must be able to unpark the calling thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
@@ -18,14 +74,32 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         let begun = clock.ticks();
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(clock.unix(), &mut over);
-        if report.kind != SliceKind::Idle {
-            shared.background.slice(clock.ns_between(begun, clock.ticks()));
-        }
+        shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()));
         if report.more {
             // A worker may share this CPU, and it goes first.
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(SLEEP_MAX);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_populate_does_not_count_as_a_long_slice_of_another_kind() {
+        let counters = BackgroundCounters::default();
+        counters.add(SliceKind::Populate, 9_000_000);
+        counters.add(SliceKind::Evict, 999);
+        counters.add(SliceKind::Evict, 200_000);
+        counters.add(SliceKind::Idle, u64::MAX);
+        let of = |kind| counters.by_kind().find(|(name, _)| *name == kind).expect("a kind").1;
+        let count = |times: &SliceTimes| times.by_us_log2.iter().map(Counter::value).sum::<u64>();
+        assert_eq!((of("evict").longest_ns.load(Relaxed), of("evict").busy_ns.value()), (200_000, 200_999));
+        assert_eq!((of("evict").by_us_log2[0].value(), of("evict").by_us_log2[8].value()), (1, 1));
+        assert_eq!(of("populate").longest_ns.load(Relaxed), 9_000_000);
+        assert_eq!(counters.by_kind().map(|(_, times)| count(times)).sum::<u64>(), 3, "idle slices are not counted");
     }
 }

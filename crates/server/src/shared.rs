@@ -1,5 +1,6 @@
 //! What all threads of one server share.
 
+use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
 use crate::metrics::Recorder;
@@ -109,34 +110,6 @@ impl AcceptorCounters {
             descriptors_exhausted: Counter::default(),
             waker,
         }
-    }
-}
-
-/// Slices of background work, by length: bucket `i` counts those of less than 2^i microseconds.
-pub const SLICE_BUCKETS: usize = 24;
-
-/// What the background thread counts.
-#[derive(Debug, Default)]
-pub struct BackgroundCounters {
-    /// Slices done.
-    pub slices: Counter,
-    /// Time spent in slices, in ns.
-    pub busy_ns: Counter,
-    /// The longest slice, in ns.
-    pub slice_ns_max: AtomicU64,
-    /// Slices by length: number `i` counts those of less than 2^i us that are not in an earlier one.
-    pub slice_us_log2: [Counter; SLICE_BUCKETS],
-}
-
-impl BackgroundCounters {
-    /// One slice took `ns`. Only the background thread may.
-    pub(crate) fn slice(&self, ns: u64) {
-        self.slices.add(1);
-        self.busy_ns.add(ns);
-        self.slice_ns_max.fetch_max(ns, Relaxed);
-        let us = ns / 1000;
-        let bucket = (u64::BITS - us.leading_zeros()) as usize;
-        self.slice_us_log2[bucket.min(SLICE_BUCKETS - 1)].add(1);
     }
 }
 

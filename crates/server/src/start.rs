@@ -1,13 +1,12 @@
 //! Starting and stopping a server inside this process.
 
+use crate::background::BackgroundCounters;
 use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
-use crate::shared::{
-    AcceptorCounters, BackgroundCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared,
-};
+use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use base::clock::UnixMillis;
 use io::epoll::Opened;

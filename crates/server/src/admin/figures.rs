@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::clock::UnixMillis;
 use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
+use crate::background::{BackgroundCounters, SliceTimes};
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
 use crate::shared::Shared;
@@ -58,8 +59,8 @@ impl fmt::Display for Number {
 pub struct Sample {
     /// What a histogram's sample appends to the name.
     pub suffix: &'static str,
-    /// The label's value, if the figure has a label.
-    pub label: Option<String>,
+    /// The values of the figure's labels, in their order. The sum and the number of a histogram lack the last, `le`.
+    pub labels: Vec<String>,
     /// The value.
     pub number: Number,
 }
@@ -73,8 +74,8 @@ pub struct Figure {
     pub kind: Kind,
     /// A sentence.
     pub help: &'static str,
-    /// The label's name, if it has one.
-    pub label: Option<&'static str>,
+    /// The labels' names. A histogram's last is `le`.
+    pub labels: Vec<&'static str>,
     /// Its values.
     pub samples: Vec<Sample>,
 }
@@ -84,8 +85,8 @@ struct List(Vec<Figure>);
 
 impl List {
     fn one(&mut self, kind: Kind, name: &'static str, help: &'static str, number: Number) {
-        let samples = vec![Sample { suffix: "", label: None, number }];
-        self.0.push(Figure { name, kind, help, label: None, samples });
+        let samples = vec![Sample { suffix: "", labels: Vec::new(), number }];
+        self.0.push(Figure { name, kind, help, labels: Vec::new(), samples });
     }
 
     fn total(&mut self, name: &'static str, help: &'static str, count: u64) {
@@ -109,13 +110,21 @@ impl List {
         label: &'static str,
         values: impl IntoIterator<Item = (L, u64)>,
     ) {
-        let sample = |(label, count): (L, u64)| Sample {
-            suffix: "",
-            label: Some(label.to_string()),
-            number: Number::Count(count),
-        };
+        let sample = |(label, count): (L, u64)| (label, Number::Count(count));
+        self.numbers_by(kind, name, help, label, values.into_iter().map(sample));
+    }
+
+    fn numbers_by<L: ToString>(
+        &mut self,
+        kind: Kind,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        values: impl IntoIterator<Item = (L, Number)>,
+    ) {
+        let sample = |(label, number): (L, Number)| Sample { suffix: "", labels: vec![label.to_string()], number };
         let samples = values.into_iter().map(sample).collect();
-        self.0.push(Figure { name, kind, help, label: Some(label), samples });
+        self.0.push(Figure { name, kind, help, labels: vec![label], samples });
     }
 }
 
@@ -142,15 +151,13 @@ pub fn read(shared: &Shared, huge_page_bytes: u64) -> Vec<Figure> {
     memory(&mut list, &stats, huge_page_bytes);
     segments(&mut list, &stats);
     endings(&mut list, &stats);
-    background(&mut list, shared);
+    background(&mut list, &shared.background);
     list.0
 }
 
 fn process(list: &mut List, shared: &Shared) {
-    let info = Sample { suffix: "", label: Some(env!("CARGO_PKG_VERSION").to_owned()), number: Number::Count(1) };
-    let help = "Which build this is.";
-    let name = "gannet_build_info";
-    list.0.push(Figure { name, kind: Kind::Gauge, help, label: Some("version"), samples: vec![info] });
+    let version = [(env!("CARGO_PKG_VERSION"), 1)];
+    list.by(Kind::Gauge, "gannet_build_info", "Which build this is.", "version", version);
     let started_s = shared.started.0 as f64 / 1000.0;
     list.real(Kind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
     let uptime_s = UnixMillis::now().ms_since(shared.started) as f64 / 1000.0;
@@ -299,25 +306,31 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.gauge("gannet_pins", "Large values that are being sent.", stats.pins);
 }
 
-fn background(list: &mut List, shared: &Shared) {
-    let counters = &shared.background;
-    let longest_s = seconds(counters.slice_ns_max.load(Relaxed));
-    let help = "The longest slice of background work.";
-    list.real(Kind::Gauge, "gannet_background_slice_max_seconds", help, longest_s);
-    let mut samples = Vec::new();
+fn background(list: &mut List, counters: &BackgroundCounters) {
+    let help = "The longest slice of background work, by kind.";
+    let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_ns.load(Relaxed))));
+    let name = "gannet_background_slice_max_seconds";
+    list.numbers_by(Kind::Gauge, name, help, "kind", counters.by_kind().map(longest));
+    let samples = counters.by_kind().flat_map(|(kind, times)| slices(kind, times)).collect();
+    let help = "Slices of background work, by kind.";
+    let name = "gannet_background_slice_seconds";
+    list.0.push(Figure { name, kind: Kind::Histogram, help, labels: vec!["kind", "le"], samples });
+}
+
+/// The histogram of one kind.
+fn slices(kind: &str, times: &SliceTimes) -> Vec<Sample> {
+    let last = times.by_us_log2.len() - 1;
+    let mut samples = Vec::with_capacity(last + 3);
     let mut below = 0;
-    let last = counters.slice_us_log2.len() - 1;
-    for (power, counter) in counters.slice_us_log2.iter().enumerate() {
+    for (power, counter) in times.by_us_log2.iter().enumerate() {
         below += counter.value();
         let end = if power == last { "+Inf".to_owned() } else { seconds(1000 << power).to_string() };
-        samples.push(Sample { suffix: "_bucket", label: Some(end), number: Number::Count(below) });
+        samples.push(Sample { suffix: "_bucket", labels: vec![kind.to_owned(), end], number: Number::Count(below) });
     }
-    let busy_s = seconds(counters.busy_ns.value());
-    samples.push(Sample { suffix: "_sum", label: None, number: Number::Real(busy_s) });
-    samples.push(Sample { suffix: "_count", label: None, number: Number::Count(below) });
-    let help = "Slices of background work: eviction, expiry, compaction, growth.";
-    let name = "gannet_background_slice_seconds";
-    list.0.push(Figure { name, kind: Kind::Histogram, help, label: Some("le"), samples });
+    let busy_s = Number::Real(seconds(times.busy_ns.value()));
+    samples.push(Sample { suffix: "_sum", labels: vec![kind.to_owned()], number: busy_s });
+    samples.push(Sample { suffix: "_count", labels: vec![kind.to_owned()], number: Number::Count(below) });
+    samples
 }
 
 #[cfg(test)]
@@ -333,6 +346,7 @@ pub(crate) mod tests {
         memory(&mut list, &StoreStats::default(), 7);
         segments(&mut list, &StoreStats::default());
         endings(&mut list, &StoreStats::default());
+        background(&mut list, &BackgroundCounters::default());
         list.0
     }
 
@@ -347,7 +361,9 @@ pub(crate) mod tests {
     fn names_carry_their_unit_and_their_kind() {
         for figure in sample_figures() {
             assert_eq!(figure.kind == Kind::Counter, figure.name.ends_with("_total"), "{}", figure.name);
-            assert_eq!(figure.label.is_some(), figure.samples.iter().all(|s| s.label.is_some()), "{}", figure.name);
+            let carried = figure.labels.iter().filter(|label| **label != "le").count();
+            assert!(figure.samples.iter().all(|s| s.labels.len() >= carried), "{}", figure.name);
+            assert!(figure.samples.iter().all(|s| s.labels.len() <= figure.labels.len()), "{}", figure.name);
             assert!(figure.help.ends_with('.'), "{}", figure.name);
         }
     }

@@ -23,27 +23,23 @@ pub fn write(figures: &[Figure], latencies: &Latencies, slow: &[SlowRequest]) ->
     text
 }
 
-/// One number, or an object of them by label.
+/// One number, or objects of them: by label after label; those of a histogram by what they are, before their `le`.
 fn value(figure: &Figure) -> Value {
-    let number = |number: &Number| match number {
-        Number::Count(count) => json!(count),
-        Number::Real(real) => json!(real),
-    };
-    match figure.samples.as_slice() {
-        [sample] if figure.label.is_none() => number(&sample.number),
-        samples => {
-            let mut object = Map::new();
-            for sample in samples {
-                let value = number(&sample.number);
-                match (sample.suffix.trim_start_matches('_'), sample.label.clone()) {
-                    ("", label) => drop(object.insert(label.unwrap_or_default(), value)),
-                    (suffix, None) => drop(object.insert(suffix.to_owned(), value)),
-                    (suffix, Some(label)) => object.entry(suffix).or_insert_with(|| json!({}))[label] = value,
-                }
-            }
-            object.into()
+    let mut root = Value::Null;
+    for sample in &figure.samples {
+        let mut place = &mut root;
+        let what = sample.suffix.trim_start_matches('_');
+        let by = figure.labels.iter().filter(|label| **label != "le").count().min(sample.labels.len());
+        let path = sample.labels[..by].iter().map(String::as_str).chain((!what.is_empty()).then_some(what));
+        for step in path.chain(sample.labels[by..].iter().map(String::as_str)) {
+            place = &mut place[step];
         }
+        *place = match sample.number {
+            Number::Count(count) => json!(count),
+            Number::Real(real) => json!(real),
+        };
     }
+    root
 }
 
 fn totals(totals: &Totals) -> Value {
@@ -75,4 +71,23 @@ fn request(slow: &SlowRequest) -> Value {
         "execute_ns": slow.execute_ns,
         "send_ns": slow.send_ns,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::figures::tests::sample_figures;
+
+    #[test]
+    fn every_sample_of_every_figure_has_a_place_of_its_own() {
+        fn leaves(value: &Value) -> usize {
+            value.as_object().map_or(1, |object| object.values().map(leaves).sum())
+        }
+        for figure in sample_figures() {
+            assert_eq!(leaves(&value(&figure)), figure.samples.len(), "{}", figure.name);
+        }
+        let slices = sample_figures().into_iter().find(|f| f.name == "gannet_background_slice_seconds").unwrap();
+        assert_eq!(value(&slices)["evict"]["bucket"]["+Inf"], 0);
+        assert_eq!(value(&slices)["populate"]["sum"], 0.0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::figures::{Figure, Kind};
+use super::figures::{Figure, Kind, Sample};
 use super::page::Latencies;
 use crate::metrics::{Command, Part};
 
@@ -45,17 +45,19 @@ pub fn write(figures: &[Figure], latencies: &Latencies) -> String {
     for figure in figures {
         header(&mut out, figure.name, figure.help, figure.kind.name());
         for sample in &figure.samples {
-            let labels = match (figure.label, &sample.label) {
-                (Some(name), Some(value)) => format!("{{{name}=\"{}\"}}", escaped(value)),
-                _ => String::new(),
-            };
             // A histogram's samples carry the rest of their name: `_bucket`, `_sum`, `_count`.
-            let _ = writeln!(out, "{}{}{labels} {}", figure.name, sample.suffix, sample.number);
+            let _ = writeln!(out, "{}{}{} {}", figure.name, sample.suffix, labels(figure, sample), sample.number);
         }
     }
     histograms(&mut out, latencies);
     quantiles(&mut out, latencies);
     out
+}
+
+fn labels(figure: &Figure, sample: &Sample) -> String {
+    let label = |(name, value): (&&str, &String)| format!("{name}=\"{}\"", escaped(value));
+    let labels: Vec<String> = figure.labels.iter().zip(&sample.labels).map(label).collect();
+    if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
 }
 
 fn header(out: &mut String, name: &str, help: &str, kind: &str) {
