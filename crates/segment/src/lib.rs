@@ -51,5 +51,5 @@ pub use op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,
 };
-pub use stats::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
+pub use stats::{Census, DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 pub use store::Store;

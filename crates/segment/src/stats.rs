@@ -91,17 +91,37 @@ pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "li
 /// The names of [`StoreStats::segments_drained`], in order.
 pub const DRAIN_REASONS: [&str; 4] = ["evicted", "expired", "flushed", "compacted"];
 
+/// What only a walk over all segment headers tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// As [`StoreStats::segments`].
+    pub segments: [u64; STATES.len()],
+    /// As [`StoreStats::dead_bytes`].
+    pub dead_bytes: u64,
+}
+
 impl Store {
-    /// The figures now. Walks all segment headers: not for a data thread's hot path.
-    pub fn stats(&self) -> StoreStats {
-        let totals = self.totals();
-        let mut segments = [0; STATES.len()];
-        let mut dead_bytes = 0;
+    /// Walks all segment headers: not for a data thread, which has other things to do than to miss the caches once for
+    /// each MiB of the heap.
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
         for id in 0..self.segments.count() {
             let header = self.segments.header(SegmentId(id as u32));
-            segments[header.state() as usize] += 1;
-            dead_bytes += u64::from(header.dead_bytes());
+            census.segments[header.state() as usize] += 1;
+            census.dead_bytes += u64::from(header.dead_bytes());
         }
+        census
+    }
+
+    /// The figures now, by a walk over all segment headers.
+    pub fn stats(&self) -> StoreStats {
+        self.stats_by(&self.census())
+    }
+
+    /// The figures now, but for those of a census taken earlier.
+    pub fn stats_by(&self, census: &Census) -> StoreStats {
+        let Census { segments, dead_bytes } = *census;
+        let totals = self.totals();
         let groups = self.index.groups() as u64;
         let used = self.segments.count() as u64 - segments[0] - segments[5];
         let gauges = &self.background;

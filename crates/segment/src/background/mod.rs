@@ -7,7 +7,7 @@
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
 //!   slice ---+-- index nearly full? --------> grow it, a group at a time
 //!            +-- a segment past, flushed, ---> drain it
-//!            |   or half dead?
+//!            |   or dead enough?
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
@@ -19,6 +19,7 @@
 //! Bounds: both queues and the limbo list hold each segment at most once, plus entries of segments that left their
 //! queue early, which are swept when they outnumber the segments.
 
+mod compaction;
 mod drain;
 mod grow;
 mod observe;
@@ -35,6 +36,7 @@ use crate::index::growth::SplitScratch;
 use crate::open::OpenTable;
 use crate::segments::{SegmentId, Taker};
 use crate::store::Store;
+use compaction::Deadness;
 use drain::{Drain, Why};
 use grow::Growing;
 pub use observe::{Evicted, EvictionObserver};
@@ -86,6 +88,7 @@ pub struct Background {
     scratch: SplitScratch,
     /// Where the scan of the headers goes on.
     scan: usize,
+    deadness: Deadness,
     /// Headers scanned since something was last found.
     scanned: usize,
     /// Segments whose memory the index has now.
@@ -106,6 +109,7 @@ impl Background {
             growing: None,
             scratch: SplitScratch::new(),
             scan: 0,
+            deadness: Deadness::new(),
             scanned: 0,
             withheld: 0,
             populated: 0,
@@ -181,11 +185,15 @@ impl Background {
 
     /// Looks at a few headers for a segment that is past, flushed or mostly dead.
     fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
-        let count = store.segments.count();
+        let (count, free) = (store.segments.count(), store.segments.free_count());
+        let short = free * 2 < count;
         for _ in 0..SCAN_HEADERS.min(count) {
             let id = SegmentId(self.scan as u32);
             self.scan = (self.scan + 1) % count;
             self.scanned = (self.scanned + 1).min(count);
+            if self.scan == 0 {
+                self.deadness.end_round((count * store.segments.segment_bytes()) as u64);
+            }
             let header = store.segments.header(id);
             if header.state() != State::Sealed {
                 continue;
@@ -194,7 +202,7 @@ impl Background {
                 Some(Why::Flush)
             } else if header.is_past(now) || header.live_items() == 0 {
                 Some(Why::Expire)
-            } else if header.dead_bytes() as usize * 2 > store.segments.segment_bytes() && Self::can_compact(store) {
+            } else if self.deadness.pass(header.dead_bytes(), store.segments.segment_bytes(), short) && free > 0 {
                 Some(Why::Compact)
             } else {
                 None
@@ -208,12 +216,6 @@ impl Background {
             }
         }
         None
-    }
-
-    /// There is something to gain (less than half of the segments are free) and room to copy to.
-    fn can_compact(store: &Store) -> bool {
-        let free = store.segments.free_count();
-        free > 0 && free * 2 < store.segments.count()
     }
 
     fn begin_drain(&mut self, store: &Store, id: SegmentId, why: Why) {
