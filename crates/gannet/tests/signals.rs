@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Serving, TempFile, ask, connect, page};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 const SMALL: [&str; 8] =
@@ -29,6 +29,28 @@ fn it_says_where_it_listens_and_serves_there() {
     serving.signal("TERM");
     assert!(serving.ended().success());
     assert!(!socket.exists(), "the socket's file is removed");
+}
+
+#[test]
+fn what_was_had_of_huge_pages_is_said_without_an_admin_port_too() {
+    let mut serving = Serving::start(&[&SMALL[..6], &["--admin", "none"]].concat());
+    let addr = serving.addr_behind("memcached clients connect to ");
+    let line = serving.wait_for("huge pages ");
+    let had = line.contains("huge pages stand behind ");
+    assert!(had != line.contains("none were had"), "{line}");
+    // The same is told to a client as soon as the thread that found it out has published it.
+    let told = |text: &str| -> bool {
+        let mut stream = connect(addr);
+        stream.write_all(b"stats\r\nquit\r\n").unwrap();
+        let mut stats = String::new();
+        stream.read_to_string(&mut stats).unwrap();
+        assert!(stats.contains("STAT huge_pages_asked yes\r\n"), "{stats}");
+        stats.contains(text)
+    };
+    let begun = std::time::Instant::now();
+    while told("STAT huge_page_bytes 0\r\n") == had {
+        assert!(begun.elapsed() < common::PATIENCE, "{line}");
+    }
 }
 
 #[test]

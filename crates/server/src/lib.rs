@@ -5,6 +5,7 @@
 //!                                    │  turn: wait -> receive -> store turn: serve -> send
 //!                                    v
 //!   background thread  <─ unpark ─ store         evicts, expires, grows the index, in slices
+//!   survey thread      ── walks ──> segment headers, huge pages: about once a second, for all to read
 //!   admin thread       ── reads ──> counters and latencies, per worker, no lock on a worker's way
 //! ```
 //!
@@ -27,4 +28,5 @@ pub mod out;
 mod session;
 pub mod shared;
 pub mod start;
+pub mod survey;
 pub mod worker;

@@ -5,9 +5,10 @@ use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
 use crate::metrics::Recorder;
 use crate::start::ServerConfig;
+use crate::survey::Survey;
 use base::clock::UnixMillis;
 use io::waker::Waker;
-use segment::Store;
+use segment::{Store, StoreStats};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -31,6 +32,8 @@ pub struct Shared {
     pub acceptor: AcceptorCounters,
     /// The background thread's counters.
     pub background: BackgroundCounters,
+    /// What is slow to find out, as it was found last.
+    pub survey: Survey,
     /// Bytes of the store that readers may pin.
     pub pins: PinBudget,
     /// A flush that has been asked for and is not due yet.
@@ -46,6 +49,12 @@ impl Shared {
     /// Connections that are open, over all workers.
     pub fn connections_open(&self) -> u64 {
         self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
+    }
+
+    /// The store's figures, for a worker: counters are those of now, the states of segments and their dead bytes those
+    /// of the last census.
+    pub fn store_stats(&self) -> StoreStats {
+        self.store.stats_by(&self.survey.latest().census)
     }
 
     /// Lets the background thread work at once if it sleeps.

@@ -7,6 +7,7 @@ use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
 use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
+use crate::survey::{self, Survey};
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use base::clock::UnixMillis;
 use io::epoll::Opened;
@@ -127,6 +128,7 @@ pub struct Running {
     acceptor: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
     background: Option<JoinHandle<()>>,
+    survey: Option<JoinHandle<()>>,
 }
 
 /// The server.
@@ -141,8 +143,10 @@ impl Server {
         let listeners = config.memcached.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
         let (shared, background) = assemble(config, UnixMillis::now())?;
-        let mut running = Running { shared, addrs, acceptor: None, workers: Vec::new(), background: None };
+        let mut running =
+            Running { shared, addrs, acceptor: None, workers: Vec::new(), background: None, survey: None };
         running.spawn_background(background)?;
+        running.spawn_survey()?;
         running.spawn_workers(listeners)?;
         Ok(running)
     }
@@ -194,6 +198,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         commands: CommandShared::default(),
         acceptor: AcceptorCounters::new(Waker::new()?),
         background: BackgroundCounters::default(),
+        survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes / 100 * PIN_PERCENT),
         delayed_flush: DelayedFlush::default(),
         started,
@@ -212,6 +217,13 @@ impl Running {
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);
+        Ok(())
+    }
+
+    fn spawn_survey(&mut self) -> Result<(), StartError> {
+        let shared = Arc::clone(&self.shared);
+        let body = move || survey::run(&shared);
+        self.survey = Some(std::thread::Builder::new().name("survey".to_owned()).spawn(body)?);
         Ok(())
     }
 
@@ -282,6 +294,10 @@ impl Running {
         self.shared.wake_background();
         if let Some(background) = self.background.take() {
             let _ = background.join();
+        }
+        if let Some(survey) = self.survey.take() {
+            survey.thread().unpark();
+            let _ = survey.join();
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::background::{BackgroundCounters, SliceTimes};
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
 use crate::shared::Shared;
+use crate::survey::resident_bytes;
 
 /// How a figure moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +138,8 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Reads all figures. `huge_page_bytes` is what the kernel said lately: asking it is slow.
-pub fn read(shared: &Shared, huge_page_bytes: u64) -> Vec<Figure> {
+/// Reads all figures.
+pub fn read(shared: &Shared) -> Vec<Figure> {
     let mut list = List(Vec::with_capacity(96));
     process(&mut list, shared);
     connections(&mut list, shared);
@@ -148,7 +149,7 @@ pub fn read(shared: &Shared, huge_page_bytes: u64) -> Vec<Figure> {
     lookups(&mut list, &commands);
     stores(&mut list, &commands);
     let stats = shared.store.stats();
-    memory(&mut list, &stats, huge_page_bytes);
+    memory(&mut list, &stats, shared.survey.latest().huge_page_bytes);
     segments(&mut list, &stats);
     endings(&mut list, &stats);
     background(&mut list, &shared.background);
@@ -168,12 +169,6 @@ fn process(list: &mut List, shared: &Shared) {
     if let Some(bytes) = resident_bytes() {
         list.gauge("gannet_resident_bytes", "Memory of the process that is in RAM.", bytes);
     }
-}
-
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
 }
 
 fn connections(list: &mut List, shared: &Shared) {
@@ -271,7 +266,7 @@ fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
     list.total("gannet_index_displaced_total", "Index slots moved to make room.", stats.displaced);
     let asked = u64::from(stats.huge_pages_asked);
     list.gauge("gannet_huge_pages_asked", "1 if huge pages were asked for.", asked);
-    let help = "Bytes of the store that huge pages stand behind, ten seconds old at most.";
+    let help = "Bytes of the store that huge pages stand behind, about ten seconds old at most.";
     list.gauge("gannet_huge_page_bytes", help, huge_page_bytes);
 }
 

@@ -4,8 +4,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use base::units::ByteSize;
-
 use super::http::Response;
 use super::time::rfc3339;
 use super::{RunningSettings, figures, json, prometheus};
@@ -38,15 +36,12 @@ pub struct Pages {
     shared: Arc<Shared>,
     settings: RunningSettings,
     window: Window,
-    huge_page_bytes: u64,
-    huge_pages_logged: bool,
 }
 
 impl Pages {
     /// Pages about `shared`.
     pub fn new(shared: Arc<Shared>, settings: RunningSettings) -> Self {
-        let huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
-        Self { shared, settings, window: Window::new(Instant::now()), huge_page_bytes, huge_pages_logged: false }
+        Self { shared, settings, window: Window::new(Instant::now()) }
     }
 
     /// When [`Pages::tick`] has something to do.
@@ -58,19 +53,7 @@ impl Pages {
     pub fn tick(&mut self, now: Instant) {
         if now >= self.window.due() {
             self.window.push(now, self.totals());
-            self.huge_page_bytes = self.shared.store.huge_page_bytes().unwrap_or(0);
-            self.log_huge_pages();
         }
-    }
-
-    /// Says once what was had: not at the start, since a page is had when it is first written to.
-    fn log_huge_pages(&mut self) {
-        let stats = self.shared.store.stats();
-        if std::mem::replace(&mut self.huge_pages_logged, true) || !stats.huge_pages_asked {
-            return;
-        }
-        let (had, used) = (ByteSize(self.huge_page_bytes), ByteSize(stats.heap_bytes + stats.index_bytes));
-        tracing::info!("huge pages stand behind {had} of memory; {used} are in use");
     }
 
     fn totals(&self) -> Totals {
@@ -88,12 +71,12 @@ impl Pages {
         match path {
             "/" => Response::text(200, INDEX),
             "/metrics" => {
-                let figures = figures::read(&self.shared, self.huge_page_bytes);
+                let figures = figures::read(&self.shared);
                 let body = prometheus::write(&figures, &self.latencies(now));
                 Response { status: 200, content_type: prometheus::CONTENT_TYPE, body }
             }
             "/stats.json" => {
-                let figures = figures::read(&self.shared, self.huge_page_bytes);
+                let figures = figures::read(&self.shared);
                 let body = json::write(&figures, &self.latencies(now), &self.slow());
                 Response { status: 200, content_type: "application/json", body }
             }

@@ -151,7 +151,7 @@ fn sum(shared: &Shared, counter: impl Fn(&crate::counters::WorkerCounters) -> u6
 }
 
 fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
-    let (store, commands) = (shared.store.stats(), since_reset(shared));
+    let (store, commands) = (shared.store_stats(), since_reset(shared));
     let (user_us, system_us) = cpu_times_us();
     lines.number("pid", std::process::id().into());
     lines.number("uptime", now_secs.saturating_sub(shared.started.secs()));
@@ -187,6 +187,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
         lines.number(absent, 0);
     }
     segment_lines(lines, &store);
+    lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
 }
 
 fn connections(lines: &mut Lines<'_>, shared: &Shared) {
@@ -232,7 +233,7 @@ fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
 }
 
 fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
-    let store = shared.store.stats();
+    let store = shared.store_stats();
     if store.items == 0 {
         return;
     }
@@ -256,7 +257,7 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
 
 /// All segments as one class of pages: a chunk is an item of average size.
 fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
-    let (store, commands) = (shared.store.stats(), since_reset(shared));
+    let (store, commands) = (shared.store_stats(), since_reset(shared));
     if store.items > 0 {
         let chunk_bytes = store.item_bytes.div_ceil(store.items).max(1);
         let pages = store.heap_bytes / store.segment_bytes;

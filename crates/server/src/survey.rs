@@ -1,0 +1,105 @@
+//! What is slow to find out: the census of segments and the memory that the kernel gave. A thread of its own finds it
+//! out now and then, and the others read what it found last.
+//!
+//! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
+
+use crate::shared::Shared;
+use base::units::ByteSize;
+use segment::{Census, Store};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How old a census is at most.
+const CENSUS_STEP: Duration = Duration::from_secs(1);
+/// Huge pages are counted with every tenth census, from the second on: the kernel walks page tables for it.
+const PAGES_EVERY: u64 = 10;
+
+/// What was found last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Findings {
+    /// Segments by state and their dead bytes, a second old at most.
+    pub census: Census,
+    /// Bytes of the store that huge pages stand behind, about ten seconds old at most; 0 in the first second.
+    pub huge_page_bytes: u64,
+}
+
+/// Where the findings lie. Whoever holds the lock copies a few words, and nothing more.
+#[derive(Debug)]
+pub struct Survey {
+    latest: Mutex<Findings>,
+}
+
+impl Survey {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { latest: Mutex::new(Findings { census: store.census(), huge_page_bytes: 0 }) }
+    }
+
+    /// What was found last.
+    pub fn latest(&self) -> Findings {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, findings: Findings) {
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = findings;
+    }
+}
+
+/// Surveys until the workers are gone. An unpark makes it look whether they are.
+pub(crate) fn run(shared: &Shared) {
+    let mut found = shared.survey.latest();
+    for round in 0u64.. {
+        if round % PAGES_EVERY == 1 {
+            found.huge_page_bytes = shared.store.huge_page_bytes().unwrap_or(0);
+        }
+        if round == 1 && shared.config.huge_pages {
+            say_huge_pages(found.huge_page_bytes);
+        }
+        found.census = shared.store.census();
+        shared.survey.publish(found);
+        std::thread::park_timeout(CENSUS_STEP);
+        if shared.stop.workers_gone() {
+            return;
+        }
+    }
+}
+
+/// Says what was had, a second after the start: by then the background has got the memory that is used first.
+fn say_huge_pages(bytes: u64) {
+    let (had, of) = (ByteSize(bytes), ByteSize(resident_bytes().unwrap_or(0)));
+    if bytes > 0 {
+        tracing::info!("huge pages stand behind {had} of the {of} in use so far");
+    } else {
+        tracing::warn!("huge pages were asked for and none were had for the {of} in use so far");
+    }
+}
+
+/// Memory of this process that is in RAM; `None` where the kernel does not say.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::start::{ServerConfig, assemble};
+    use base::clock::UnixMillis;
+    use segment::{Namespace, Put};
+
+    #[test]
+    fn counters_are_of_now_though_the_census_is_old() {
+        let config = ServerConfig { huge_pages: false, ..ServerConfig::default() };
+        let now = UnixMillis(1_700_000_000_000);
+        let (shared, _background) = assemble(config, now).expect("a store");
+        let mut lane = shared.store.lane().expect("a lane");
+        let mut turn = lane.turn(now);
+        let key = turn.key(Namespace::DEFAULT, b"k");
+        turn.put(&key, &Put::set(b"v")).expect("room");
+        drop(turn);
+        let (told, walked) = (shared.store_stats(), shared.store.stats());
+        assert_eq!((told.items, told.item_bytes), (1, walked.item_bytes));
+        assert_eq!((told.segments[1], walked.segments[1]), (0, 1), "open segments");
+        let count: u64 = walked.segments.iter().sum();
+        assert_eq!((told.segments[0], walked.segments[0]), (count, count - 1), "free segments");
+    }
+}
