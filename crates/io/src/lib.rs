@@ -1,22 +1,22 @@
 //! The reactor under the workers: what is ready, bytes in, bytes out, and nothing else.
 //!
-//! [`Backend`] is the one door. Two things stand behind it: [`epoll::Epoll`], which serves real sockets, and
-//! [`sim::Sim`], which serves connections held in memory whose faults (short reads, short writes, would-block,
-//! resets, delays) follow from a seed, so that a worker runs unmodified in a test that one number reproduces.
+//! [`Backend`] is the one door. Three things stand behind it: [`epoll::Epoll`] and [`uring::Uring`], which serve real
+//! sockets, and [`sim::Sim`], which serves connections held in memory whose faults (short reads, short writes,
+//! would-block, resets, delays) follow from a seed, so that a worker runs unmodified in a test that one number
+//! reproduces.
 //!
 //! ```text
 //!            wait(timeout) -> events            one system call for all connections
 //!   worker   receive(stream, lent buffer)       only for streams an event named: idle connections lend nothing
 //!            send(stream, parts)                one a session and turn
-//!            submit()                           end of a batch: where a completion ring is entered
+//!            submit()                           end of a batch: where a completion ring may be entered
 //! ```
 //!
 //! Invariants: a back end holds no bytes of a connection that the worker could not bound, never blocks apart from
 //! `wait`, and allocates nothing after it was made.
 //!
-//! A completion back end (io_uring) fits the same trait: data that arrived in a provided buffer is an event with
-//! `readable`, `receive` empties that buffer into the lent one and gives it back, `send` takes the bytes over, and
-//! `submit` enters the ring once for all sends of a batch.
+//! epoll makes a system call for each receive and send. io_uring has its bytes before the event is told, and takes over
+//! what is sent until the next `wait`; both show the same edges, so a worker can not tell which it has.
 #![deny(unsafe_code)]
 
 pub mod affinity;
@@ -25,7 +25,7 @@ pub mod epoll;
 pub mod listen;
 pub mod signal;
 pub mod sim;
-
+pub mod uring;
 pub mod waker;
 
 use std::io::IoSlice;
@@ -102,7 +102,8 @@ pub trait Backend {
     /// the kernel has no memory for it.
     fn attach(&mut self, stream: &Self::Stream, token: Token) -> std::io::Result<()>;
 
-    /// Ends reporting and closes.
+    /// Ends reporting and closes. What was taken over for sending still goes out. Every attached stream ends this way,
+    /// and before the back end is dropped: its descriptor may be named in operations that the kernel has.
     fn close(&mut self, stream: Self::Stream);
 
     /// Waits until something is ready, a [`waker::Waker`] was rung or `timeout` is over (`None`: for ever), and fills
@@ -121,6 +122,7 @@ pub trait Backend {
     /// Tells the peer that nothing more will be sent.
     fn shutdown_send(&mut self, stream: &Self::Stream);
 
-    /// The end of a batch: what was sent goes out now at the latest.
+    /// The end of a batch. What was sent goes out with the next `wait` at the latest; where many sends have been taken
+    /// over, it goes out now, so that the first of them do not wait for the last batch of a long turn.
     fn submit(&mut self);
 }

@@ -5,6 +5,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,6 +41,25 @@ impl fmt::Display for ListenAddr {
 #[derive(Debug)]
 pub struct Stream {
     fd: OwnedFd,
+    /// Where the back end that it is attached to keeps its own notes; [`NO_SLOT`] if none does.
+    slot: Cell<u32>,
+}
+
+const NO_SLOT: u32 = u32::MAX;
+
+impl Stream {
+    fn new(fd: OwnedFd) -> Self {
+        Self { fd, slot: Cell::new(NO_SLOT) }
+    }
+
+    pub(crate) fn slot(&self) -> Option<u32> {
+        (self.slot.get() != NO_SLOT).then_some(self.slot.get())
+    }
+
+    pub(crate) fn set_slot(&self, slot: u32) {
+        assert_ne!(slot, NO_SLOT, "a slot that means none");
+        self.slot.set(slot);
+    }
 }
 
 impl AsFd for Stream {
@@ -127,7 +147,7 @@ impl Listener {
                         let _ = sockopt::set_tcp_nodelay(&fd, true);
                         let _ = sockopt::set_socket_keepalive(&fd, true);
                     }
-                    Accepted::Stream(Stream { fd })
+                    Accepted::Stream(Stream::new(fd))
                 }
                 Err(Errno::AGAIN) => Accepted::Empty,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Accepted::NoDescriptor,

@@ -1,0 +1,400 @@
+//! Into the kernel and back: submission, and what each completion means.
+
+use super::memory::NONE;
+use super::open::BUFFER_GROUP;
+use super::slot::{End, Intake, Life, Op, Outgoing};
+use super::{HELD_MAX, LINGER, Uring};
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{cqueue, opcode};
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown};
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+/// Completions that are copied out of the ring at once.
+const REAP: usize = 64;
+/// Tries to make room in a full submission queue.
+const PUSH_TRIES: usize = 1000;
+/// A send goes out whole or is cut short at once; it is never left waiting in the kernel.
+const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+/// `MSG_WAITALL`: a send that is cut short counts as failed, so that it posts a completion.
+const MSG_WAITALL: u32 = 0x100;
+
+/// How long an entry into the kernel may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Until {
+    /// No longer than what is submitted takes.
+    Now,
+    /// Until a completion is there or the time is over.
+    Over(Duration),
+    /// Until a completion is there.
+    Ever,
+}
+
+fn errno(result: i32) -> Errno {
+    Errno::from_raw_os_error(-result)
+}
+
+impl Uring {
+    /// Puts an entry into the submission queue, which is submitted first if it is full.
+    fn push(&mut self, entry: &Entry) {
+        for _ in 0..PUSH_TRIES {
+            // SAFETY: 1. an entry names a descriptor and, for a send, bytes of a block that is Queued or Flying until
+            // the entry has returned: nothing writes or frees it before; 2. the blocks and the provided buffers live
+            // until the reactor's drop has seen every operation end; 3. all else in an entry is numbers.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            // Refusals for a moment (memory, completions not yet taken) end; another try tells.
+            let _ = self.ring.submit();
+        }
+        panic!("a ring of our own takes no entries");
+    }
+
+    pub(super) fn arm_waker(&mut self) {
+        let events = u32::from(PollFlags::IN.bits());
+        let entry = opcode::PollAdd::new(Fd(self.waker.as_fd().as_raw_fd()), events).multi(true).build();
+        self.push(&entry.user_data(Op::Waker.user_data(0, 0)));
+    }
+
+    /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce.
+    pub(super) fn arm_intake(&mut self, index: u32) {
+        let scarce = self.inbound.lent() < self.inbound.count() / 4;
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.life == Life::Open && slot.intake == Intake::Off && slot.end.is_none());
+        slot.cancelling = false;
+        let (entry, op) = if scarce {
+            slot.intake = Intake::Poll;
+            let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
+            (opcode::PollAdd::new(Fd(slot.fd), events).build(), Op::PollIn)
+        } else {
+            slot.intake = Intake::Multishot;
+            (opcode::RecvMulti::new(Fd(slot.fd), BUFFER_GROUP).build(), Op::Receive)
+        };
+        let user_data = op.user_data(index, slot.generation);
+        self.push(&entry.user_data(user_data));
+    }
+
+    pub(super) fn arm_poll_out(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if !std::mem::replace(&mut slot.poll_out, true) {
+            let entry = opcode::PollAdd::new(Fd(slot.fd), u32::from(PollFlags::OUT.bits())).build();
+            let user_data = Op::PollOut.user_data(index, slot.generation);
+            self.push(&entry.user_data(user_data));
+        }
+    }
+
+    fn cancel(&mut self, target: u64, op: Op, index: u32) {
+        let user_data = op.user_data(index, self.slots[index as usize].generation);
+        let entry = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
+        self.push(&entry.user_data(user_data));
+    }
+
+    fn cancel_intake(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let op = match slot.intake {
+            Intake::Off => return,
+            Intake::Multishot => Op::Receive,
+            Intake::Poll => Op::PollIn,
+        };
+        if !std::mem::replace(&mut slot.cancelling, true) {
+            let target = op.user_data(index, slot.generation);
+            self.cancel(target, Op::CancelIntake, index);
+        }
+    }
+
+    /// Makes an entry of every queued send. True if someone waits to hear that one of them is done.
+    pub(super) fn flush_sends(&mut self) -> bool {
+        let mut awaited = false;
+        for number in 0..self.queued.len() {
+            let index = self.queued[number];
+            let slot = &mut self.slots[index as usize];
+            debug_assert_eq!(slot.outgoing, Outgoing::Queued);
+            slot.outgoing = Outgoing::Flying;
+            awaited |= slot.wants_out || slot.life == Life::Closing;
+            let bytes = self.outbound.address(slot.block, slot.from);
+            let flags = (SEND_FLAGS.bits() | MSG_WAITALL) as i32;
+            let entry = opcode::Send::new(Fd(slot.fd), bytes, (slot.to - slot.from) as u32).flags(flags).build();
+            let user_data = Op::Send.user_data(index, slot.generation);
+            self.push(&entry.user_data(user_data).flags(Flags::SKIP_SUCCESS));
+            self.flying.push(index);
+        }
+        self.queued.clear();
+        awaited
+    }
+
+    /// Submits, runs the kernel's deferred work, waits if that is wanted, and takes all completions in.
+    pub(super) fn enter(&mut self, until: Until) -> std::io::Result<()> {
+        let result = match until {
+            Until::Now => self.ring.submit(),
+            Until::Ever => self.ring.submit_and_wait(1),
+            Until::Over(time) => {
+                let time = Timespec::new().sec(time.as_secs()).nsec(time.subsec_nanos());
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+            }
+        };
+        match result.map_err(|error| (error.raw_os_error().map(Errno::from_raw_os_error), error)) {
+            // BUSY and AGAIN: the kernel wants completions taken first, or had no memory; the next entry goes on.
+            Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => {}
+            Err((_, error)) => return Err(error),
+        }
+        let queue = self.ring.submission();
+        let landed = queue.is_empty() && !queue.cq_overflow();
+        drop(queue);
+        self.reap();
+        if landed {
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// Whether an entry would bring something that is not in the completion queue yet.
+    pub(super) fn has_news(&mut self) -> bool {
+        let queue = self.ring.submission();
+        let news = queue.taskrun() || queue.cq_overflow() || !queue.is_empty();
+        drop(queue);
+        news || !self.ring.completion().is_empty()
+    }
+
+    /// Takes in all completions that are there.
+    fn reap(&mut self) {
+        let mut batch = [const { MaybeUninit::<cqueue::Entry>::uninit() }; REAP];
+        loop {
+            let entries = self.ring.completion().fill(&mut batch);
+            if entries.is_empty() {
+                return;
+            }
+            for entry in entries {
+                self.complete(entry.user_data(), entry.result(), entry.flags());
+            }
+        }
+    }
+
+    fn complete(&mut self, user_data: u64, result: i32, flags: u32) {
+        let (op, index, life) = Op::parse(user_data);
+        if op == Op::Waker {
+            if !cqueue::more(flags) {
+                self.arm_waker();
+            }
+            return;
+        }
+        let is_live = Op::same_life(self.slots[index as usize].generation, life);
+        match op {
+            Op::CancelIntake | Op::CancelPollOut if !is_live => {}
+            _ if !is_live => unreachable!("{op:?} of slot {index} ended after the slot was given back"),
+            Op::Receive => self.received(index, result, flags),
+            Op::PollIn => self.polled_in(index, result),
+            Op::Send => self.sent_short(index, result),
+            Op::PollOut => self.polled_out(index),
+            // Only a failure posts one: what was to be cancelled had just ended, or was on its way between two polls.
+            Op::CancelIntake => {
+                self.slots[index as usize].cancelling = false;
+                self.retire(index);
+            }
+            Op::CancelPollOut => {
+                self.slots[index as usize].cancelling_out = false;
+                self.retire(index);
+            }
+            Op::Waker => unreachable!("handled above"),
+        }
+    }
+
+    fn received(&mut self, index: u32, result: i32, flags: u32) {
+        let turn = self.turn;
+        let slot = &mut self.slots[index as usize];
+        let open = slot.life == Life::Open;
+        if let Some(buffer) = cqueue::buffer_select(flags) {
+            let bytes = if open { result.max(0) as usize } else { 0 };
+            if slot.held.count() == 0 {
+                slot.held_since = turn;
+            }
+            self.inbound.hold(&mut slot.held, buffer, bytes);
+        }
+        let more = cqueue::more(flags);
+        if !more {
+            slot.intake = Intake::Off;
+            slot.cancelling = false;
+        }
+        if !open {
+            return self.retire(index);
+        }
+        match result {
+            0 => self.ended(index, End::Closed),
+            1.. => {
+                let unread_for_long = slot.held_since != turn && slot.held.count() >= HELD_MAX;
+                self.note(index, |due| due.readable = true);
+                if !more && !unread_for_long {
+                    self.arm_intake(index);
+                } else if more && unread_for_long {
+                    self.cancel_intake(index);
+                }
+            }
+            _ => match errno(result) {
+                // Without a free buffer, the stream is polled and received from by calls.
+                Errno::NOBUFS => self.poll_intake(index),
+                Errno::CANCELED if slot.held.count() > 0 => {}
+                Errno::CANCELED | Errno::INTR | Errno::AGAIN => self.arm_intake(index),
+                _ => self.ended(index, End::Reset),
+            },
+        }
+    }
+
+    fn poll_intake(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.intake = Intake::Poll;
+        let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
+        let entry = opcode::PollAdd::new(Fd(slot.fd), events).build();
+        let user_data = Op::PollIn.user_data(index, slot.generation);
+        self.push(&entry.user_data(user_data));
+    }
+
+    fn polled_in(&mut self, index: u32, result: i32) {
+        let slot = &mut self.slots[index as usize];
+        slot.intake = Intake::Off;
+        slot.cancelling = false;
+        if slot.life == Life::Closing {
+            return self.retire(index);
+        }
+        // A poll that failed is as good as one that fired: the call behind it tells.
+        debug_assert!(result > 0, "a poll of an open stream ended with {result}");
+        slot.direct = true;
+        self.note(index, |due| due.readable = true);
+    }
+
+    pub(super) fn ended(&mut self, index: u32, end: End) {
+        self.slots[index as usize].end = Some(end);
+        self.note(index, |due| (due.readable, due.hangup) = (true, true));
+    }
+
+    /// A send that the kernel did not take whole.
+    fn sent_short(&mut self, index: u32, result: i32) {
+        let slot = &mut self.slots[index as usize];
+        debug_assert_eq!(slot.outgoing, Outgoing::Flying);
+        match result {
+            0.. => {
+                slot.from += result as usize;
+                assert!(slot.from <= slot.to, "more was sent than was there");
+                if slot.from == slot.to {
+                    // Taken whole all the same; `settle` ends it with the others.
+                    return;
+                }
+                self.stall(index);
+            }
+            _ => match errno(result) {
+                Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::NOMEM => self.stall(index),
+                _ => self.broke(index),
+            },
+        }
+    }
+
+    fn stall(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.outgoing = Outgoing::Stalled;
+        self.flying.retain(|flying| *flying != index);
+        if self.slots[index as usize].life == Life::Closing {
+            self.lingering.push_back((index, Instant::now()));
+        }
+        self.arm_poll_out(index);
+    }
+
+    /// A send has failed for good: the owner hears of it at its next call, and of a reason to make one.
+    fn broke(&mut self, index: u32) {
+        self.flying.retain(|flying| *flying != index);
+        self.slots[index as usize].broken = true;
+        self.free_block(index);
+        if self.slots[index as usize].life == Life::Closing {
+            return self.retire(index);
+        }
+        self.note(index, |due| (due.readable, due.hangup, due.writable) = (true, true, true));
+    }
+
+    fn free_block(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.outgoing = Outgoing::None;
+        self.outbound.put(std::mem::replace(&mut slot.block, NONE));
+        (slot.from, slot.to) = (0, 0);
+    }
+
+    fn polled_out(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        (slot.poll_out, slot.cancelling_out) = (false, false);
+        if slot.outgoing == Outgoing::Stalled {
+            slot.outgoing = Outgoing::Queued;
+            self.queued.push(index);
+            self.unlinger(index);
+        } else if slot.life == Life::Closing {
+            self.retire(index);
+        } else if slot.wants_out {
+            self.note(index, |due| due.writable = true);
+        }
+    }
+
+    /// Ends the sends that have returned without a completion: all their bytes were taken.
+    fn settle(&mut self) {
+        for number in 0..self.flying.len() {
+            let index = self.flying[number];
+            debug_assert_eq!(self.slots[index as usize].outgoing, Outgoing::Flying);
+            self.free_block(index);
+            let slot = &mut self.slots[index as usize];
+            if std::mem::take(&mut slot.shut_after) {
+                self.shut(index);
+            }
+            let slot = &self.slots[index as usize];
+            if slot.life == Life::Closing {
+                self.retire(index);
+            } else if slot.wants_out {
+                self.note(index, |due| due.writable = true);
+            }
+        }
+        self.flying.clear();
+    }
+
+    pub(super) fn shut(&mut self, index: u32) {
+        let fd = self.slots[index as usize].fd;
+        self.borrowed(index, fd, |fd| {
+            let _ = rustix::net::shutdown(fd, Shutdown::Write);
+        });
+    }
+
+    /// Brings a closing slot on: asks for the end of what is in the kernel, or gives it back if nothing is.
+    pub(super) fn retire(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.life != Life::Closing {
+            return;
+        }
+        self.inbound.discard(&mut slot.held);
+        if slot.is_quiet() {
+            drop(slot.stream.take());
+            slot.life = Life::Free;
+            slot.fd = -1;
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(index);
+            return;
+        }
+        self.cancel_intake(index);
+        let slot = &mut self.slots[index as usize];
+        if slot.poll_out && slot.outgoing == Outgoing::None && !std::mem::replace(&mut slot.cancelling_out, true) {
+            let target = Op::PollOut.user_data(index, slot.generation);
+            self.cancel(target, Op::CancelPollOut, index);
+        }
+    }
+
+    fn unlinger(&mut self, index: u32) {
+        self.lingering.retain(|(lingering, _)| *lingering != index);
+    }
+
+    /// Gives up on closed connections whose peers have not taken the last bytes in [`LINGER`].
+    pub(super) fn end_lingering(&mut self, patience: Duration) {
+        debug_assert!(patience <= LINGER);
+        while let Some((index, since)) = self.lingering.front().copied()
+            && since.elapsed() >= patience
+        {
+            self.lingering.pop_front();
+            self.free_block(index);
+            self.retire(index);
+        }
+    }
+}

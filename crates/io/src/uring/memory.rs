@@ -1,0 +1,226 @@
+//! The bytes that the kernel is lent: buffers for what arrives and blocks for what is sent.
+//!
+//! ```text
+//!   Inbound   [ ring: count x 16 B | buffer 0 | buffer 1 | ... ]     4 KiB each
+//!     kernel's ──(completion)──> held by one stream, in a chain ──(received)──> kernel's, through the ring's tail
+//!   Outbound  [ block 0 | block 1 | ... ]                            16 KiB each
+//!     free ──(send)──> one stream's, until the kernel has taken all of it ──> free
+//! ```
+//!
+//! Invariants: a buffer is the kernel's or held by one stream, never both; a block is free or one stream's. Both maps
+//! are made whole and touched at start, and live until the kernel has ended every operation (the reactor's drop).
+
+use arena::Map;
+use io_uring::types::BufRingEntry;
+use std::io;
+use std::sync::atomic::{AtomicU16, Ordering::Release};
+
+/// Bytes of one buffer for what arrives.
+pub const INBOUND_BYTES: usize = 4 << 10;
+/// Buffers for what arrives, at most.
+pub const INBOUND_MAX: usize = 1024;
+/// Buffers for what arrives, at least.
+const INBOUND_MIN: usize = 64;
+/// Bytes of one block for what is sent.
+pub const OUTBOUND_BYTES: usize = 16 << 10;
+/// Blocks for what is sent, at most.
+pub const OUTBOUND_MAX: usize = 128;
+/// No buffer, no block.
+pub(super) const NONE: u16 = u16::MAX;
+
+const PAGE: usize = arena::PAGE_BYTES;
+const _: () = assert!(INBOUND_MAX.is_power_of_two() && INBOUND_MIN.is_power_of_two() && INBOUND_MAX < NONE as usize);
+const _: () = assert!(size_of::<BufRingEntry>() == 16 && OUTBOUND_MAX < NONE as usize);
+
+/// The provided buffers of one ring.
+pub(super) struct Inbound {
+    map: Map,
+    count: u16,
+    tail: u16,
+    /// Bytes from the map's start to buffer 0.
+    buffers_at: usize,
+    /// The chain of a held buffer: the one that arrived after it.
+    next: Box<[u16]>,
+    /// Bytes in a held buffer.
+    len: Box<[u16]>,
+    /// Buffers that the kernel may fill.
+    lent: u16,
+}
+
+/// The buffers that one stream holds, oldest first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    first: u16,
+    last: u16,
+    count: u16,
+    /// Bytes of the first that were taken already.
+    taken: u16,
+}
+
+impl Chain {
+    pub(super) const EMPTY: Self = Self { first: NONE, last: NONE, count: 0, taken: 0 };
+
+    pub(super) fn count(self) -> u16 {
+        self.count
+    }
+}
+
+impl Inbound {
+    /// Buffers for `streams_max` streams; all of them are the kernel's.
+    pub(super) fn new(streams_max: usize) -> io::Result<Self> {
+        let count = streams_max.next_power_of_two().clamp(INBOUND_MIN, INBOUND_MAX);
+        let buffers_at = (count * size_of::<BufRingEntry>()).next_multiple_of(PAGE);
+        let map = Map::reserve(buffers_at + count * INBOUND_BYTES, false)?;
+        map.populate(0, map.bytes())?;
+        let zeros = || vec![0; count].into_boxed_slice();
+        let mut made = Self { map, count: count as u16, tail: 0, buffers_at, next: zeros(), len: zeros(), lent: 0 };
+        (0..count as u16).for_each(|buffer| made.give(buffer));
+        Ok(made)
+    }
+
+    /// Where the ring lies, for its registration, and how many entries it has.
+    pub(super) fn ring(&self) -> (u64, u16) {
+        (self.map.start().as_ptr() as u64, self.count)
+    }
+
+    /// Buffers that the kernel may fill now.
+    pub(super) fn lent(&self) -> u16 {
+        self.lent
+    }
+
+    pub(super) fn count(&self) -> u16 {
+        self.count
+    }
+
+    fn at(&self, buffer: u16) -> *mut u8 {
+        assert!(buffer < self.count, "buffer {buffer} of {}", self.count);
+        self.map.start().as_ptr().wrapping_add(self.buffers_at + usize::from(buffer) * INBOUND_BYTES)
+    }
+
+    /// Gives a buffer to the kernel.
+    fn give(&mut self, buffer: u16) {
+        assert!(self.lent < self.count, "a buffer was given twice");
+        let place = usize::from(self.tail & (self.count - 1));
+        let base = self.map.start().as_ptr().cast::<BufRingEntry>();
+        // SAFETY: 1. `place` is below `count`, and the map begins with `count` entries, aligned to its page; 2. the
+        // kernel reads an entry only once the tail is past it, which it is not yet: fewer than `count` are lent, by the
+        // assertion above; 3. the reference ends before the tail is stored, and never covers a tail that another thread
+        // writes: this one alone does.
+        let entry = unsafe { &mut *base.add(place) };
+        entry.set_addr(self.at(buffer) as u64);
+        entry.set_len(INBOUND_BYTES as u32);
+        entry.set_bid(buffer);
+        self.tail = self.tail.wrapping_add(1);
+        // SAFETY: 1. `base` is the ring's first entry, whose reserved half-word is the ring's tail; 2. it is aligned
+        // and lives as long as the map; 3. it is only ever accessed as an atomic, here, and read by the kernel.
+        let tail = unsafe { AtomicU16::from_ptr(BufRingEntry::tail(base).cast_mut()) };
+        tail.store(self.tail, Release);
+        self.lent += 1;
+    }
+
+    /// Puts a buffer that the kernel filled with `bytes` at the end of `chain`; an empty one goes back at once.
+    pub(super) fn hold(&mut self, chain: &mut Chain, buffer: u16, bytes: usize) {
+        assert!(usize::from(self.count) > usize::from(buffer) && bytes <= INBOUND_BYTES, "{buffer}, {bytes} bytes");
+        self.lent -= 1;
+        if bytes == 0 {
+            return self.give(buffer);
+        }
+        self.len[usize::from(buffer)] = bytes as u16;
+        self.next[usize::from(buffer)] = NONE;
+        if chain.count == 0 {
+            *chain = Chain { first: buffer, last: buffer, count: 1, taken: 0 };
+        } else {
+            self.next[usize::from(chain.last)] = buffer;
+            chain.last = buffer;
+            chain.count += 1;
+        }
+    }
+
+    /// Moves bytes of `chain` to the front of `into` and gives emptied buffers back; says how many bytes.
+    pub(super) fn take(&mut self, chain: &mut Chain, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while chain.count > 0 && done < into.len() {
+            let first = usize::from(chain.first);
+            let (from, len) = (usize::from(chain.taken), usize::from(self.len[first]));
+            let bytes = (len - from).min(into.len() - done);
+            // SAFETY: 1. the buffer is held, so the kernel has no claim to it until `give`; 2. `from + bytes` is at
+            // most its length, which `hold` has checked; 3. the kernel has initialised that many bytes, and the map
+            // reads as zero elsewhere; 4. the slice ends within this statement.
+            let held = unsafe { std::slice::from_raw_parts(self.at(chain.first).add(from), bytes) };
+            into[done..done + bytes].copy_from_slice(held);
+            done += bytes;
+            chain.taken += bytes as u16;
+            if usize::from(chain.taken) == len {
+                self.drop_first(chain);
+            }
+        }
+        done
+    }
+
+    fn drop_first(&mut self, chain: &mut Chain) {
+        let first = chain.first;
+        let next = self.next[usize::from(first)];
+        *chain = if chain.count == 1 {
+            Chain::EMPTY
+        } else {
+            Chain { first: next, count: chain.count - 1, taken: 0, ..*chain }
+        };
+        self.give(first);
+    }
+
+    /// Gives all of `chain` back, unread.
+    pub(super) fn discard(&mut self, chain: &mut Chain) {
+        while chain.count > 0 {
+            self.drop_first(chain);
+        }
+    }
+}
+
+/// The blocks for what is sent.
+pub(super) struct Outbound {
+    map: Map,
+    free: Vec<u16>,
+}
+
+impl Outbound {
+    /// Blocks for `streams_max` streams, all free.
+    pub(super) fn new(streams_max: usize) -> io::Result<Self> {
+        let count = streams_max.clamp(1, OUTBOUND_MAX);
+        let map = Map::reserve(count * OUTBOUND_BYTES, false)?;
+        map.populate(0, map.bytes())?;
+        Ok(Self { map, free: (0..count as u16).rev().collect() })
+    }
+
+    /// Whether every block is free.
+    pub(super) fn is_whole(&self) -> bool {
+        self.free.len() * OUTBOUND_BYTES == self.map.bytes()
+    }
+
+    pub(super) fn take(&mut self) -> Option<u16> {
+        self.free.pop()
+    }
+
+    pub(super) fn put(&mut self, block: u16) {
+        debug_assert!(!self.free.contains(&block), "a block was put back twice");
+        self.free.push(block);
+    }
+
+    /// The address of byte `at` of a block.
+    pub(super) fn address(&self, block: u16, at: usize) -> *const u8 {
+        assert!(at < OUTBOUND_BYTES && (usize::from(block) + 1) * OUTBOUND_BYTES <= self.map.bytes());
+        self.map.start().as_ptr().wrapping_add(usize::from(block) * OUTBOUND_BYTES + at)
+    }
+
+    /// Writes `bytes` at byte `at` of a block that no operation of the kernel reads.
+    pub(super) fn write(&mut self, block: u16, at: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        assert!(at + bytes.len() <= OUTBOUND_BYTES, "a block holds {OUTBOUND_BYTES} bytes");
+        let to = self.address(block, at).cast_mut();
+        // SAFETY: 1. the block lies inside the map and `at + bytes.len()` inside the block, by the assertions; 2. the
+        // block was taken and its send is not with the kernel (the caller's state machine: none or queued); 3. `bytes`
+        // is no part of the map, which hands out no reference.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+}

@@ -1,0 +1,384 @@
+//! Sockets through io_uring: bytes arrive without being asked for, and one system call a turn does all the rest.
+//!
+//! ```text
+//!   wait:    sends of the turn, new receives ──> io_uring_enter ──> completions ──> events
+//!                                                     │
+//!   a multishot receive for each stream fills provided buffers (4 KiB each, at most 1024)
+//!   receive: the stream's buffers, oldest first ──copied──> the lent buffer; emptied ones go back to the kernel
+//!   send:    up to 16 KiB ──copied──> a block of ours (at most 128), sent by the next entry into the kernel
+//!            more, or no block free: sendmsg at once, as epoll does
+//! ```
+//!
+//! The sends of a ring never wait in the kernel: they are cut short at once where the peer's window is full, and only
+//! then post a completion. So an entry that returns without one has sent everything, its blocks are free again, and a
+//! wait counts arrivals alone. What was cut short goes on when a poll says that there is room, and until then every
+//! further send of that stream is blocked.
+//!
+//! Invariants:
+//! - Bytes held: [`BYTES_MAX`] at most, whatever the peers do. A stream that its owner does not read has its receive
+//!   cancelled once it holds [`HELD_MAX`] buffers; if the buffers run out all the same, a stream without one is
+//!   polled and received from by calls, so that none starves for buffers that others hold. The same holds for blocks.
+//! - A stream's bytes keep their order: it has one receive at a time, whose buffers are chained in the order of their
+//!   completions; calls are made only while none is in the kernel and the chain is empty. It has one send at a time.
+//! - A slot is given to the next stream only after every operation of the former one has ended, and its descriptor is
+//!   open until then: a completion, or an entry not yet submitted, never means a successor.
+//! - Errors are kept and surface as [`Received::Reset`] and [`Sent::Reset`] at the next call.
+//! - Nothing is allocated after [`Opened::reactor`]. Nothing blocks apart from `wait`.
+//! - What was taken over is sent even if the stream is closed right after: for [`LINGER`], then it is dropped.
+#![allow(unsafe_code)]
+
+mod complete;
+mod memory;
+mod open;
+mod slot;
+
+pub use memory::{INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX};
+pub use open::{Opened, Unavailable};
+
+use crate::listen::Stream;
+use crate::waker::Waker;
+use crate::{Backend, Event, Received, Sent, Token};
+use complete::Until;
+use io_uring::IoUring;
+use memory::{Inbound, Outbound};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use slot::{Due, End, Intake, Life, Outgoing, Slot};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// Bytes of received and unsent data that one reactor holds at most.
+pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
+/// Buffers that a stream holds unread for longer than a turn before its receive is cancelled.
+pub const HELD_MAX: u16 = 8;
+/// How long the last bytes of a closed stream may wait for its peer.
+pub const LINGER: Duration = Duration::from_secs(1);
+/// Slots beyond the streams at once, for those whose operations are still ending.
+const CLOSING_MAX: usize = OUTBOUND_MAX + 256;
+/// Queued sends that are submitted in the middle of a turn.
+const SUBMIT_AT: usize = 64;
+/// How long the drop waits for the kernel, in rounds of 10 ms.
+const DROP_ROUNDS: usize = 100;
+
+/// The io_uring back end.
+pub struct Uring {
+    // Dropped in this order: the ring before the memory that it may write to.
+    ring: IoUring,
+    inbound: ManuallyDrop<Inbound>,
+    outbound: ManuallyDrop<Outbound>,
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    /// Streams with a block for the next entry, and those whose block the kernel reads.
+    queued: Vec<u32>,
+    flying: Vec<u32>,
+    /// Closed streams with bytes that their peers do not take.
+    lingering: VecDeque<(u32, Instant)>,
+    /// Streams of which the owner has to be told something.
+    due: VecDeque<u32>,
+    turn: u64,
+    waker: Waker,
+}
+
+impl Uring {
+    fn new(ring: IoUring, inbound: Inbound, outbound: Outbound, waker: Waker, streams_max: usize) -> Self {
+        let count = streams_max + CLOSING_MAX;
+        let mut made = Self {
+            ring,
+            inbound: ManuallyDrop::new(inbound),
+            outbound: ManuallyDrop::new(outbound),
+            slots: (0..count).map(|_| Slot::free()).collect(),
+            free: (0..count as u32).rev().collect(),
+            queued: Vec::with_capacity(OUTBOUND_MAX),
+            flying: Vec::with_capacity(OUTBOUND_MAX),
+            lingering: VecDeque::with_capacity(OUTBOUND_MAX),
+            due: VecDeque::with_capacity(count),
+            turn: 0,
+            waker,
+        };
+        made.arm_waker();
+        made
+    }
+
+    /// The slot of an attached stream.
+    fn index(stream: &Stream) -> u32 {
+        stream.slot().expect("a stream that was attached")
+    }
+
+    /// Remembers something to tell the owner.
+    fn note(&mut self, index: u32, what: impl FnOnce(&mut Due)) {
+        let slot = &mut self.slots[index as usize];
+        what(&mut slot.due);
+        if !std::mem::replace(&mut slot.listed, true) {
+            self.due.push_back(index);
+        }
+    }
+
+    /// Makes a call on a slot's descriptor.
+    fn borrowed<T>(&self, index: u32, fd: RawFd, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
+        let slot = &self.slots[index as usize];
+        assert!(slot.life != Life::Free && slot.fd == fd && fd >= 0, "a descriptor of no stream");
+        // SAFETY: 1. a slot that is Open has a stream that its owner still has, since only `close` takes it; 2. one
+        // that is Closing has it itself; 3. the borrow ends with this call.
+        call(unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// Moves what the kernel has ready into the slots, if anything.
+    fn refresh(&mut self) -> bool {
+        self.has_news() && self.enter(Until::Now).is_ok()
+    }
+
+    /// Takes held bytes, and then bytes of the socket if that is to be asked by calls.
+    fn take(&mut self, index: u32, into: &mut [u8]) -> Received {
+        let slot = &mut self.slots[index as usize];
+        let mut done = self.inbound.take(&mut slot.held, into);
+        if slot.held.count() == 0 && slot.end.is_none() && slot.intake == Intake::Off && !slot.direct {
+            self.arm_intake(index);
+        }
+        let slot = &self.slots[index as usize];
+        if slot.direct && slot.end.is_none() && done < into.len() {
+            done += self.take_direct(index, &mut into[done..]);
+        }
+        let slot = &self.slots[index as usize];
+        match slot.end {
+            _ if done > 0 => Received::Bytes(done),
+            _ if slot.broken => Received::Reset,
+            Some(End::Closed) => Received::Closed,
+            Some(End::Reset) => Received::Reset,
+            None => Received::Blocked,
+        }
+    }
+
+    /// One receive by a call; says how many bytes.
+    fn take_direct(&mut self, index: u32, into: &mut [u8]) -> usize {
+        let fd = self.slots[index as usize].fd;
+        let result = loop {
+            match self.borrowed(index, fd, |fd| rustix::net::recv(fd, &mut *into, RecvFlags::DONTWAIT)) {
+                Err(Errno::INTR) => {}
+                result => break result.map(|(bytes, _)| bytes),
+            }
+        };
+        match result {
+            Ok(bytes) if bytes == into.len() => return bytes,
+            Ok(0) => self.ended(index, End::Closed),
+            Ok(_) | Err(Errno::AGAIN) => {}
+            Err(_) => self.ended(index, End::Reset),
+        }
+        self.slots[index as usize].direct = false;
+        if self.slots[index as usize].end.is_none() {
+            self.arm_intake(index);
+        }
+        result.unwrap_or(0)
+    }
+
+    /// Takes `parts` over into a block, if they fit into the one that is queued or into a free one.
+    fn take_over(&mut self, index: u32, parts: &[IoSlice<'_>], bytes: usize) -> bool {
+        let slot = &mut self.slots[index as usize];
+        if bytes > OUTBOUND_BYTES - slot.to {
+            return false;
+        }
+        match slot.outgoing {
+            Outgoing::Queued => {}
+            Outgoing::None => {
+                let Some(block) = self.outbound.take() else { return false };
+                (slot.block, slot.from, slot.to, slot.outgoing) = (block, 0, 0, Outgoing::Queued);
+                self.queued.push(index);
+            }
+            Outgoing::Flying | Outgoing::Stalled => return false,
+        }
+        for part in parts {
+            self.outbound.write(slot.block, slot.to, part);
+            slot.to += part.len();
+        }
+        true
+    }
+
+    /// Sends by a call.
+    fn send_direct(&mut self, index: u32, parts: &[IoSlice<'_>], bytes: usize) -> Sent {
+        let fd = self.slots[index as usize].fd;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let send = |fd: BorrowedFd<'_>| rustix::net::sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), flags);
+        let result = loop {
+            match self.borrowed(index, fd, send) {
+                Err(Errno::INTR) => {}
+                result => break result,
+            }
+        };
+        if self.slots[index as usize].wants_out && result != Ok(bytes) {
+            self.arm_poll_out(index);
+        }
+        match result {
+            Ok(sent) => Sent::Bytes(sent),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Sent::Blocked,
+            Err(_) => Sent::Reset,
+        }
+    }
+
+    /// Moves what is due into `events`.
+    fn report(&mut self, events: &mut Vec<Event>) {
+        while events.len() < events.capacity()
+            && let Some(index) = self.due.pop_front()
+        {
+            let slot = &mut self.slots[index as usize];
+            slot.listed = false;
+            let due = std::mem::take(&mut slot.due);
+            if slot.life == Life::Open && !due.is_empty() {
+                let Due { readable, writable, hangup } = due;
+                events.push(Event { token: slot.token, readable, writable, hangup });
+            }
+        }
+    }
+}
+
+impl Backend for Uring {
+    type Stream = Stream;
+
+    fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
+        assert!(stream.slot().is_none(), "attached twice");
+        // Slots of closed streams come back once the kernel has run what ends their operations.
+        for _ in 0..2 {
+            if self.free.is_empty() {
+                self.enter(Until::Now)?;
+            }
+        }
+        let index = self.free.pop().ok_or(std::io::ErrorKind::QuotaExceeded)?;
+        self.slots[index as usize].open(stream.as_fd().as_raw_fd(), token);
+        stream.set_slot(index);
+        self.arm_intake(index);
+        Ok(())
+    }
+
+    fn close(&mut self, stream: Stream) {
+        let Some(index) = stream.slot() else { return };
+        let slot = &mut self.slots[index as usize];
+        debug_assert_eq!(slot.life, Life::Open);
+        slot.life = Life::Closing;
+        slot.stream = Some(stream);
+        slot.due = Due::default();
+        if slot.outgoing == Outgoing::Stalled {
+            self.lingering.push_back((index, Instant::now()));
+        }
+        self.retire(index);
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
+        events.clear();
+        self.turn += 1;
+        if !self.lingering.is_empty() {
+            self.end_lingering(LINGER);
+        }
+        let awaited = self.flush_sends();
+        let has_completions = !self.ring.completion().is_empty();
+        let until = match timeout {
+            _ if awaited || has_completions || !self.due.is_empty() => Until::Now,
+            Some(Duration::ZERO) => Until::Now,
+            Some(timeout) => Until::Over(timeout),
+            None => Until::Ever,
+        };
+        if !matches!(until, Until::Now) || self.has_news() {
+            self.enter(until)?;
+        }
+        self.report(events);
+        Ok(())
+    }
+
+    fn receive(&mut self, stream: &Stream, into: &mut [u8]) -> Received {
+        debug_assert!(!into.is_empty(), "a receive into nothing");
+        let index = Self::index(stream);
+        match self.take(index, into) {
+            // Bytes may have arrived that the kernel has not moved into a buffer yet.
+            Received::Blocked if self.refresh() => self.take(index, into),
+            received => received,
+        }
+    }
+
+    fn send(&mut self, stream: &Stream, parts: &[IoSlice<'_>]) -> Sent {
+        let index = Self::index(stream);
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        debug_assert!(bytes > 0, "a send of nothing");
+        if self.slots[index as usize].broken {
+            return Sent::Reset;
+        }
+        if self.take_over(index, parts, bytes) {
+            return Sent::Bytes(bytes);
+        }
+        if matches!(self.slots[index as usize].outgoing, Outgoing::Queued | Outgoing::Flying) {
+            // What is before it goes first, and out of its block.
+            self.flush_sends();
+            if self.enter(Until::Now).is_err() || self.slots[index as usize].broken {
+                return Sent::Reset;
+            }
+        }
+        if self.slots[index as usize].outgoing != Outgoing::None {
+            Sent::Blocked
+        } else if self.take_over(index, parts, bytes) {
+            Sent::Bytes(bytes)
+        } else {
+            self.send_direct(index, parts, bytes)
+        }
+    }
+
+    fn want_writable(&mut self, stream: &Stream, token: Token, want: bool) {
+        let index = Self::index(stream);
+        let slot = &mut self.slots[index as usize];
+        debug_assert_eq!(slot.token, token);
+        slot.wants_out = want;
+        if !want {
+            slot.due.writable = false;
+        } else if slot.outgoing == Outgoing::None {
+            self.arm_poll_out(index);
+        }
+    }
+
+    fn shutdown_send(&mut self, stream: &Stream) {
+        let index = Self::index(stream);
+        if self.slots[index as usize].outgoing == Outgoing::None {
+            self.shut(index);
+        } else {
+            self.slots[index as usize].shut_after = true;
+        }
+    }
+
+    fn submit(&mut self) {
+        if self.queued.len() >= SUBMIT_AT {
+            self.flush_sends();
+            // A ring that cannot be entered fails the next wait, too, which says so.
+            let _ = self.enter(Until::Now);
+        }
+    }
+}
+
+impl Drop for Uring {
+    /// Sends what was taken over and ends every operation; the memory goes only when the kernel has let it go.
+    fn drop(&mut self) {
+        self.flush_sends();
+        let _ = self.enter(Until::Now);
+        for index in 0..self.slots.len() as u32 {
+            if self.slots[index as usize].life == Life::Open {
+                // Its owner has its descriptor, and may close it only after this.
+                self.slots[index as usize].life = Life::Closing;
+                self.retire(index);
+            }
+        }
+        self.end_lingering(Duration::ZERO);
+        let is_done = |made: &Self| made.free.len() == made.slots.len();
+        for _ in 0..DROP_ROUNDS {
+            if is_done(self) || self.enter(Until::Over(Duration::from_millis(10))).is_err() {
+                break;
+            }
+        }
+        if is_done(self) {
+            debug_assert!(self.outbound.is_whole(), "a block was lost");
+            // SAFETY: 1. neither is used again: this is the drop; 2. no slot has an operation, so the kernel writes to
+            // no buffer and reads no block any more.
+            unsafe {
+                ManuallyDrop::drop(&mut self.inbound);
+                ManuallyDrop::drop(&mut self.outbound);
+            }
+        }
+        // Otherwise the memory is left to the process: that is safe, a write by the kernel into reused memory is not.
+    }
+}

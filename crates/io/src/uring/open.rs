@@ -1,0 +1,146 @@
+//! Making a ring, or saying why there is none.
+
+use super::Uring;
+use super::memory::{Inbound, Outbound};
+use crate::waker::Waker;
+use io_uring::{IoUring, Probe, opcode};
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+
+/// Entries that wait to be submitted at most; more make the ring be entered early.
+const SQ_ENTRIES: u32 = 512;
+/// Completions that wait to be looked at, before the kernel keeps them on a list of its own.
+const CQ_ENTRIES: u32 = 4096;
+/// The group of the provided buffers.
+pub(super) const BUFFER_GROUP: u16 = 0;
+
+/// A ring that may still move to the thread that will use it: it is disabled until then.
+pub struct Opened {
+    ring: IoUring,
+    inbound: Inbound,
+    outbound: Outbound,
+    waker: Waker,
+    streams_max: usize,
+}
+
+/// Why there is no ring.
+#[derive(Debug)]
+pub struct Unavailable {
+    /// What was tried.
+    pub step: &'static str,
+    /// The kernel's answer.
+    pub error: io::Error,
+    /// What whoever runs the machine can do about it.
+    pub remedy: &'static str,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}; {}", self.step, self.error, self.remedy)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+const OLD_KERNEL: &str = "a kernel from 6.1 on is needed";
+
+impl Unavailable {
+    fn new(step: &'static str, error: io::Error) -> Self {
+        let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+        let remedy = match errno {
+            Some(Errno::PERM | Errno::ACCESS) => {
+                "allow it: kernel.io_uring_disabled=0 (sysctl), and the io_uring calls in the container's seccomp \
+                 profile or the unit's SystemCallFilter"
+            }
+            Some(Errno::NOSYS) => {
+                "a kernel that was built with io_uring is needed, and a seccomp profile that lets it through"
+            }
+            Some(Errno::NOMEM) => {
+                "raise the limit of locked memory (ulimit -l, LimitMEMLOCK), or the control group's memory"
+            }
+            Some(Errno::MFILE | Errno::NFILE) => "raise the limit of open files (ulimit -n, LimitNOFILE)",
+            _ => OLD_KERNEL,
+        };
+        Self { step, error, remedy }
+    }
+}
+
+impl Opened {
+    /// A ring for at most `streams_max` connections at once, that `waker` can wake, with all its memory.
+    ///
+    /// # Errors
+    /// When the kernel has none, refuses it, or lacks one of the operations: what was tried, its answer and a remedy.
+    pub fn open(waker: &Waker, streams_max: usize) -> Result<Self, Unavailable> {
+        assert!(streams_max > 0 && streams_max < u32::MAX as usize / 2, "streams_max {streams_max}");
+        let memory = |error| Unavailable::new("io_uring: memory for buffers", error);
+        let inbound = Inbound::new(streams_max).map_err(memory)?;
+        let outbound = Outbound::new(streams_max).map_err(memory)?;
+        let ring = build().map_err(|error| Unavailable::new("io_uring_setup", error))?;
+        probe(&ring)?;
+        let (address, entries) = inbound.ring();
+        // SAFETY: 1. `address` is the page-aligned start of a map that holds `entries` entries; 2. the map is a field
+        // beside the ring, here and in the reactor, and outlives it: it is dropped after it, or never.
+        unsafe { ring.submitter().register_buf_ring_with_flags(address, entries, BUFFER_GROUP, 0) }
+            .map_err(|error| Unavailable::new("io_uring: registering a ring of buffers", error))?;
+        Ok(Self { ring, inbound, outbound, waker: waker.clone(), streams_max })
+    }
+
+    /// The reactor of the calling thread.
+    ///
+    /// # Panics
+    /// When the kernel does not enable a ring that it has made.
+    pub fn reactor(self) -> Uring {
+        self.ring.submitter().register_enable_rings().expect("a ring of our own can be enabled");
+        Uring::new(self.ring, self.inbound, self.outbound, self.waker, self.streams_max)
+    }
+}
+
+/// A disabled ring, with the cheapest way of running deferred work that the kernel knows.
+fn build() -> io::Result<IoUring> {
+    let mut deferred = IoUring::builder();
+    deferred.setup_cqsize(CQ_ENTRIES).setup_submit_all().setup_r_disabled().dontfork();
+    let mut cooperative = deferred.clone();
+    deferred.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+    cooperative.setup_coop_taskrun().setup_taskrun_flag();
+    match deferred.build(SQ_ENTRIES) {
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => cooperative.build(SQ_ENTRIES),
+        result => result,
+    }
+}
+
+/// Whether the kernel has every operation that is used.
+fn probe(ring: &IoUring) -> Result<(), Unavailable> {
+    let params = ring.params();
+    let mut known = Probe::new();
+    ring.submitter().register_probe(&mut known).map_err(|error| Unavailable::new("io_uring: probing", error))?;
+    let codes = [
+        opcode::RecvMulti::CODE,
+        opcode::Send::CODE,
+        opcode::PollAdd::CODE,
+        opcode::AsyncCancel::CODE,
+        // Not used: it came with the kernel that made multishot receives, which cannot be asked for.
+        opcode::SendZc::CODE,
+    ];
+    let features = params.is_feature_ext_arg() && params.is_feature_nodrop() && params.is_feature_skip_cqe_on_success();
+    if features && codes.iter().all(|code| known.is_supported(*code)) {
+        return Ok(());
+    }
+    let error = io::ErrorKind::Unsupported.into();
+    Err(Unavailable { step: "io_uring: operations of this kernel", error, remedy: OLD_KERNEL })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_names_its_own_remedy() {
+        let remedy = |errno: Errno| Unavailable::new("io_uring_setup", errno.into()).to_string();
+        assert!(remedy(Errno::PERM).contains("io_uring_disabled"));
+        assert!(remedy(Errno::NOSYS).contains("seccomp"));
+        assert!(remedy(Errno::NOMEM).contains("ulimit -l"));
+        assert!(remedy(Errno::MFILE).contains("ulimit -n"));
+        assert!(remedy(Errno::INVAL).starts_with("io_uring_setup: ") && remedy(Errno::INVAL).contains("6.1"));
+    }
+}

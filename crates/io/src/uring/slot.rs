@@ -1,0 +1,191 @@
+//! One connection as the ring knows it.
+//!
+//! ```text
+//!   life      Free ──attach──> Open ──close──> Closing ──no operation is left──> Free (next generation)
+//!   intake    Off ──> Multishot ──(no buffer)──> Off ──> Poll ──> Off, direct: received by calls until empty
+//!   outgoing  None ──send──> Queued ──submit──> Flying ──all taken──> None
+//!                              ^                  └─short─> Stalled ──room (POLLOUT)──> Queued
+//!                              └────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Missing on purpose: Closing never goes back to Open, and a slot with an operation in the kernel is never Free. So an
+//! operation's completion always finds the life that it belongs to; the generation in `user_data` is the second proof.
+
+use super::memory::{Chain, NONE};
+use crate::Token;
+use crate::listen::Stream;
+use std::os::fd::RawFd;
+
+/// What an operation is for, in the top byte of its `user_data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Op {
+    Receive = 1,
+    PollIn = 2,
+    Send = 3,
+    PollOut = 4,
+    CancelIntake = 5,
+    CancelPollOut = 6,
+    Waker = 7,
+}
+
+impl Op {
+    const ALL: [Self; 7] =
+        [Self::Receive, Self::PollIn, Self::Send, Self::PollOut, Self::CancelIntake, Self::CancelPollOut, Self::Waker];
+    const GENERATION_MASK: u32 = 0xFF_FFFF;
+
+    /// `[ op 8 | generation 24 | slot 32 ]`
+    pub(super) const fn user_data(self, slot: u32, generation: u32) -> u64 {
+        (self as u64) << 56 | ((generation & Self::GENERATION_MASK) as u64) << 32 | slot as u64
+    }
+
+    /// The operation, its slot and the low 24 bits of its generation.
+    pub(super) fn parse(user_data: u64) -> (Self, u32, u32) {
+        let op = Self::ALL[(user_data >> 56) as usize - 1];
+        (op, user_data as u32, (user_data >> 32) as u32 & Self::GENERATION_MASK)
+    }
+
+    pub(super) const fn same_life(generation: u32, low: u32) -> bool {
+        generation & Self::GENERATION_MASK == low
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Free,
+    Open,
+    Closing,
+}
+
+/// How bytes arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intake {
+    /// No operation watches for them.
+    Off,
+    Multishot,
+    Poll,
+}
+
+/// How far the taken-over bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outgoing {
+    /// There are none.
+    None,
+    /// For the next entry of the ring; more may still be appended.
+    Queued,
+    /// With the kernel; ended when the entry has returned.
+    Flying,
+    /// The peer does not take them; a poll tells when it does.
+    Stalled,
+}
+
+/// How the receiving side ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Closed,
+    Reset,
+}
+
+/// What the owner has to be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    pub(super) hangup: bool,
+}
+
+impl Due {
+    pub(super) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+pub(super) struct Slot {
+    pub(super) life: Life,
+    pub(super) generation: u32,
+    pub(super) token: Token,
+    pub(super) fd: RawFd,
+    /// The stream of a closing slot: its descriptor lives as long as an operation may name it.
+    pub(super) stream: Option<Stream>,
+    pub(super) intake: Intake,
+    /// Its end was asked for.
+    pub(super) cancelling: bool,
+    pub(super) held: Chain,
+    /// The turn in which the chain began.
+    pub(super) held_since: u64,
+    /// The socket is to be received from by calls: it had bytes when there was no buffer for them.
+    pub(super) direct: bool,
+    pub(super) end: Option<End>,
+    /// A send has failed.
+    pub(super) broken: bool,
+    pub(super) outgoing: Outgoing,
+    pub(super) block: u16,
+    /// The unsent part of the block.
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) poll_out: bool,
+    pub(super) cancelling_out: bool,
+    pub(super) wants_out: bool,
+    /// Nothing more is to be sent once the block is.
+    pub(super) shut_after: bool,
+    pub(super) due: Due,
+    /// Its number is in the list of those with something due.
+    pub(super) listed: bool,
+}
+
+impl Slot {
+    pub(super) fn free() -> Self {
+        Self {
+            life: Life::Free,
+            generation: 0,
+            token: Token(0),
+            fd: -1,
+            stream: None,
+            intake: Intake::Off,
+            cancelling: false,
+            held: Chain::EMPTY,
+            held_since: 0,
+            direct: false,
+            end: None,
+            broken: false,
+            outgoing: Outgoing::None,
+            block: NONE,
+            from: 0,
+            to: 0,
+            poll_out: false,
+            cancelling_out: false,
+            wants_out: false,
+            shut_after: false,
+            due: Due::default(),
+            listed: false,
+        }
+    }
+
+    /// The next life, of a stream.
+    pub(super) fn open(&mut self, fd: RawFd, token: Token) {
+        assert!(self.life == Life::Free && self.is_quiet(), "a slot is given while operations of it are in the kernel");
+        let (generation, listed) = (self.generation, self.listed);
+        *self = Self { life: Life::Open, generation, token, fd, listed, ..Self::free() };
+    }
+
+    /// No operation of it is with the kernel, or will be.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.intake == Intake::Off && !self.poll_out && self.outgoing == Outgoing::None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_data_gives_back_what_it_was_made_of() {
+        for op in Op::ALL {
+            for (slot, generation) in [(0, 0), (u32::MAX, 0xFF_FFFF), (7, 0x0100_0003)] {
+                let (read, at, low) = Op::parse(op.user_data(slot, generation));
+                assert_eq!((read, at), (op, slot));
+                assert!(Op::same_life(generation, low) && !Op::same_life(generation + 1, low));
+            }
+        }
+    }
+}

@@ -1,0 +1,559 @@
+//! What every back end for real sockets promises, checked on each of them by the same tests.
+
+use gannet_io::epoll::{self, Epoll};
+use gannet_io::listen::{Accepted, ListenAddr, Listener, Stream};
+use gannet_io::uring::{self, HELD_MAX, INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX, Uring};
+use gannet_io::waker::Waker;
+use gannet_io::{Backend, Event, Received, Sent, Token, allocation};
+use std::io::{IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: allocation::Counting = allocation::Counting;
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TICK: Option<Duration> = Some(Duration::from_millis(20));
+
+/// A reactor with its sockets.
+struct Bench<B: Backend<Stream = Stream>> {
+    io: B,
+    waker: Waker,
+    listener: Listener,
+    events: Vec<Event>,
+}
+
+trait Kind: Backend<Stream = Stream> + Sized {
+    const NAME: &'static str;
+    fn make(waker: &Waker, streams_max: usize) -> Self;
+}
+
+impl Kind for Epoll {
+    const NAME: &'static str = "epoll";
+    fn make(waker: &Waker, _: usize) -> Self {
+        epoll::Opened::open(waker).unwrap().reactor(64)
+    }
+}
+
+impl Kind for Uring {
+    const NAME: &'static str = "io_uring";
+    fn make(waker: &Waker, streams_max: usize) -> Self {
+        uring::Opened::open(waker, streams_max).expect("a kernel with io_uring").reactor()
+    }
+}
+
+impl<B: Kind> Bench<B> {
+    fn new(streams_max: usize) -> Self {
+        let waker = Waker::new().unwrap();
+        let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        Self { io: B::make(&waker, streams_max), waker, listener, events: Vec::with_capacity(64) }
+    }
+
+    /// A connection that is not attached yet: the client's end and the server's.
+    fn dial(&self) -> (TcpStream, Stream) {
+        let ListenAddr::Tcp(addr) = *self.listener.addr() else { panic!("a TCP address") };
+        let client = TcpStream::connect(addr).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_nodelay(true).unwrap();
+        loop {
+            match self.listener.accept() {
+                Accepted::Stream(stream) => return (client, stream),
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn connect(&mut self, token: Token) -> (TcpStream, Stream) {
+        let (client, stream) = self.dial();
+        self.io.attach(&stream, token).unwrap();
+        (client, stream)
+    }
+
+    /// Waits for an event that `wanted` accepts; the others are forgotten.
+    fn until(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
+        let begun = Instant::now();
+        loop {
+            self.io.wait(TICK, &mut self.events).unwrap();
+            if let Some(event) = self.events.iter().find(|event| wanted(event)) {
+                return *event;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}: no event: {what}", B::NAME);
+        }
+    }
+
+    fn readable(&mut self, token: Token) -> Event {
+        self.until("readable", |event| event.token == token && event.readable)
+    }
+
+    /// Receives `count` bytes through events, in pieces of at most `room`; the pieces come one each event or receive.
+    fn collect(&mut self, stream: &Stream, token: Token, count: usize, room: usize) -> Vec<u8> {
+        let (mut got, mut buffer) = (Vec::new(), vec![0; room]);
+        while got.len() < count {
+            match self.io.receive(stream, &mut buffer) {
+                Received::Bytes(bytes) => got.extend_from_slice(&buffer[..bytes]),
+                Received::Blocked => drop(self.readable(token)),
+                other => panic!("{}: {other:?} after {} bytes", B::NAME, got.len()),
+            }
+        }
+        got
+    }
+
+    fn send(&mut self, stream: &Stream, bytes: &[u8]) -> Sent {
+        self.io.send(stream, &[IoSlice::new(bytes)])
+    }
+
+    /// Waits without an event until nothing is left to submit.
+    fn settle(&mut self) {
+        for _ in 0..3 {
+            self.io.wait(Some(Duration::ZERO), &mut self.events).unwrap();
+        }
+    }
+}
+
+fn pattern(len: usize, salt: u64) -> Vec<u8> {
+    (0..len as u64).map(|i| ((i + salt).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
+}
+
+const ONE: Token = Token::new(1, 1);
+const TWO: Token = Token::new(2, 1);
+
+/// Each test for each back end.
+macro_rules! contract {
+    ($($name:ident),* $(,)?) => {
+        mod on_epoll { $(#[test] fn $name() { super::$name::<super::Epoll>(); })* }
+        mod on_uring { $(#[test] fn $name() { super::$name::<super::Uring>(); })* }
+    };
+}
+
+contract!(
+    bytes_that_were_there_before_the_attach_are_reported,
+    a_short_receive_has_taken_all_and_the_next_bytes_make_an_event,
+    nothing_there_is_blocked_and_not_closed,
+    a_close_by_the_peer_comes_after_its_last_bytes,
+    a_reset_by_the_peer_surfaces_at_the_next_call,
+    parts_arrive_in_order_over_many_sends_of_any_size,
+    a_peer_that_does_not_read_blocks_and_its_reading_makes_an_event,
+    writable_is_told_only_to_who_wants_it,
+    bytes_taken_over_reach_the_peer_although_the_stream_is_closed_at_once,
+    a_shutdown_comes_after_what_was_sent,
+    a_waker_of_another_thread_ends_a_wait_each_time,
+    a_wait_without_events_ends_in_time,
+    a_list_that_is_too_short_loses_no_event,
+    a_closed_streams_late_bytes_are_not_its_successors,
+    one_stream_that_is_not_read_starves_no_other,
+    many_peers_that_do_not_read_starve_no_other,
+    a_warm_reactor_allocates_nothing,
+    descriptors_are_closed_with_the_streams,
+    sends_under_way_when_the_reactor_goes_are_not_lost,
+);
+
+fn bytes_that_were_there_before_the_attach_are_reported<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.dial();
+    client.write_all(b"early").unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    bench.io.attach(&stream, ONE).unwrap();
+    assert!(!bench.readable(ONE).hangup);
+    assert_eq!(bench.collect(&stream, ONE, 5, 100), b"early");
+    bench.io.close(stream);
+}
+
+fn a_short_receive_has_taken_all_and_the_next_bytes_make_an_event<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.connect(ONE);
+    for round in 0..100usize {
+        let bytes = pattern(1 + round * 97, round as u64);
+        client.write_all(&bytes).unwrap();
+        bench.readable(ONE);
+        assert_eq!(bench.collect(&stream, ONE, bytes.len(), 20_000), bytes, "round {round}");
+    }
+    // A receive that fills its buffer says nothing about what is behind it.
+    client.write_all(b"abcdef").unwrap();
+    bench.readable(ONE);
+    let mut two = [0; 2];
+    for expected in [b"ab", b"cd", b"ef"] {
+        assert_eq!((bench.io.receive(&stream, &mut two), &two), (Received::Bytes(2), expected));
+    }
+    assert_eq!(bench.io.receive(&stream, &mut two), Received::Blocked);
+    bench.io.close(stream);
+}
+
+fn nothing_there_is_blocked_and_not_closed<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (_client, stream) = bench.connect(ONE);
+    bench.settle();
+    for _ in 0..3 {
+        assert_eq!(bench.io.receive(&stream, &mut [0; 10]), Received::Blocked);
+    }
+    bench.io.close(stream);
+}
+
+fn a_close_by_the_peer_comes_after_its_last_bytes<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.connect(ONE);
+    let bytes = pattern(50_000, 3);
+    client.write_all(&bytes).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    bench.until("hangup", |event| event.token == ONE && event.readable && event.hangup);
+    assert_eq!(bench.collect(&stream, ONE, bytes.len(), 1000), bytes);
+    assert_eq!(bench.io.receive(&stream, &mut [0; 10]), Received::Closed);
+    // The other direction is still open.
+    assert_eq!(bench.send(&stream, b"farewell"), Sent::Bytes(8));
+    bench.settle();
+    let mut said = [0; 8];
+    client.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"farewell");
+    bench.io.close(stream);
+}
+
+fn a_reset_by_the_peer_surfaces_at_the_next_call<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.connect(ONE);
+    assert_eq!(bench.send(&stream, b"unread bytes make the close a reset"), Sent::Bytes(35));
+    bench.settle();
+    client.write_all(b"x").unwrap();
+    bench.readable(ONE);
+    assert_eq!(bench.collect(&stream, ONE, 1, 10), b"x");
+    drop(client);
+    let event = bench.until("hangup", |event| event.token == ONE && event.hangup);
+    assert!(event.readable);
+    assert!(matches!(bench.io.receive(&stream, &mut [0; 10]), Received::Reset | Received::Closed));
+    let begun = Instant::now();
+    while bench.send(&stream, b"to no one") != Sent::Reset {
+        bench.settle();
+        assert!(begun.elapsed() < PATIENCE, "sends to no one go on");
+    }
+    bench.io.close(stream);
+}
+
+fn parts_arrive_in_order_over_many_sends_of_any_size<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.connect(ONE);
+    let lengths = [1, 300, OUTBOUND_BYTES - 1, OUTBOUND_BYTES, OUTBOUND_BYTES + 1, 9, 100_000, 5, 5, 300_000, 2];
+    let all: Vec<u8> = pattern(lengths.iter().sum::<usize>() * 5, 1);
+    let reader = std::thread::spawn({
+        let count = all.len();
+        move || {
+            let mut got = vec![0; count];
+            client.read_exact(&mut got).unwrap();
+            got
+        }
+    });
+    let mut rest = &all[..];
+    let mut number = 0;
+    bench.io.want_writable(&stream, ONE, true);
+    while !rest.is_empty() {
+        let bytes = &rest[..lengths[number % lengths.len()].min(rest.len())];
+        number += 1;
+        let (front, back) = bytes.split_at(bytes.len() / 3);
+        match bench.io.send(&stream, &[IoSlice::new(front), IoSlice::new(&[]), IoSlice::new(back)]) {
+            Sent::Bytes(taken) => rest = &rest[taken..],
+            Sent::Blocked => drop(bench.until("writable", |event| event.writable)),
+            Sent::Reset => panic!("a reset"),
+        }
+        if number % 7 == 0 {
+            bench.io.submit();
+        }
+    }
+    bench.settle();
+    let begun = Instant::now();
+    while !reader.is_finished() {
+        assert!(begun.elapsed() < PATIENCE, "bytes are missing");
+        bench.io.wait(TICK, &mut bench.events).unwrap();
+    }
+    assert!(reader.join().unwrap() == all, "bytes are out of order");
+    bench.io.close(stream);
+}
+
+/// Sends until the peer's window and ours are full; says how many bytes were taken.
+fn fill<B: Kind>(bench: &mut Bench<B>, stream: &Stream, piece: &[u8]) -> usize {
+    let mut taken = 0;
+    loop {
+        match bench.send(stream, piece) {
+            Sent::Bytes(bytes) => taken += bytes,
+            Sent::Blocked => return taken,
+            Sent::Reset => panic!("a reset"),
+        }
+        bench.settle();
+    }
+}
+
+fn a_peer_that_does_not_read_blocks_and_its_reading_makes_an_event<B: Kind>() {
+    for piece in [pattern(1000, 0), pattern(200_000, 0)] {
+        let mut bench = Bench::<B>::new(4);
+        let (mut client, stream) = bench.connect(ONE);
+        let mut taken = fill(&mut bench, &stream, &piece);
+        bench.io.want_writable(&stream, ONE, true);
+        bench.io.wait(TICK, &mut bench.events).unwrap();
+        assert_eq!(bench.send(&stream, &piece), Sent::Blocked);
+        for _ in 0..20 {
+            // What is left is more than a back end holds: it is for the event to move that on.
+            let read = taken - taken / 4;
+            client.read_exact(&mut vec![0; read]).unwrap();
+            bench.until("writable", |event| event.token == ONE && event.writable);
+            taken -= read;
+            taken += fill(&mut bench, &stream, &piece);
+        }
+        bench.io.close(stream);
+    }
+}
+
+fn writable_is_told_only_to_who_wants_it<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (_client, stream) = bench.connect(ONE);
+    for _ in 0..5 {
+        bench.io.wait(TICK, &mut bench.events).unwrap();
+        assert!(bench.events.iter().all(|event| !event.writable));
+    }
+    bench.io.want_writable(&stream, ONE, true);
+    bench.until("writable", |event| event.token == ONE && event.writable);
+    bench.io.want_writable(&stream, ONE, false);
+    assert_eq!(bench.send(&stream, b"x"), Sent::Bytes(1));
+    for _ in 0..5 {
+        bench.io.wait(TICK, &mut bench.events).unwrap();
+        assert!(bench.events.iter().all(|event| !event.writable));
+    }
+    bench.io.close(stream);
+}
+
+fn bytes_taken_over_reach_the_peer_although_the_stream_is_closed_at_once<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    for round in 0..50 {
+        let (mut client, stream) = bench.connect(Token::new(1, round));
+        assert_eq!(bench.send(&stream, b"last words"), Sent::Bytes(10));
+        bench.io.close(stream);
+        bench.settle();
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).unwrap();
+        assert_eq!(said, b"last words");
+    }
+}
+
+fn a_shutdown_comes_after_what_was_sent<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.connect(ONE);
+    assert_eq!(bench.send(&stream, b"all"), Sent::Bytes(3));
+    bench.io.shutdown_send(&stream);
+    bench.settle();
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).unwrap();
+    assert_eq!(said, b"all");
+    client.write_all(b"still heard").unwrap();
+    bench.readable(ONE);
+    assert_eq!(bench.collect(&stream, ONE, 11, 100), b"still heard");
+    bench.io.close(stream);
+}
+
+fn a_waker_of_another_thread_ends_a_wait_each_time<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    for _ in 0..20 {
+        let waker = bench.waker.clone();
+        let begun = Instant::now();
+        let ringer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            waker.wake();
+        });
+        while begun.elapsed() < Duration::from_millis(5) {
+            bench.io.wait(Some(PATIENCE), &mut bench.events).unwrap();
+        }
+        assert!(begun.elapsed() < PATIENCE / 2, "a ring was not heard");
+        ringer.join().unwrap();
+        // One that rang while no one waited is heard by the next wait.
+        bench.settle();
+        bench.waker.wake();
+        let begun = Instant::now();
+        bench.io.wait(Some(PATIENCE), &mut bench.events).unwrap();
+        assert!(begun.elapsed() < PATIENCE / 2, "a ring before the wait was not heard");
+    }
+}
+
+fn a_wait_without_events_ends_in_time<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    bench.settle();
+    let begun = Instant::now();
+    bench.io.wait(Some(Duration::from_millis(50)), &mut bench.events).unwrap();
+    assert!(begun.elapsed() >= Duration::from_millis(45) && bench.events.is_empty(), "{:?}", begun.elapsed());
+    bench.io.wait(Some(Duration::ZERO), &mut bench.events).unwrap();
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+fn a_list_that_is_too_short_loses_no_event<B: Kind>() {
+    let mut bench = Bench::<B>::new(100);
+    let mut pairs: Vec<_> = (0..100).map(|index| bench.connect(Token::new(index, 0))).collect();
+    for (client, _) in &mut pairs {
+        client.write_all(b"x").unwrap();
+    }
+    let mut seen = std::collections::HashSet::new();
+    let begun = Instant::now();
+    while seen.len() < 100 {
+        bench.io.wait(TICK, &mut bench.events).unwrap();
+        assert!(bench.events.len() <= 64 && bench.events.capacity() == 64);
+        seen.extend(bench.events.iter().map(|event| event.token));
+        assert!(begun.elapsed() < PATIENCE, "{} of 100", seen.len());
+    }
+    pairs.into_iter().for_each(|(_, stream)| bench.io.close(stream));
+}
+
+fn a_closed_streams_late_bytes_are_not_its_successors<B: Kind>() {
+    let mut bench = Bench::<B>::new(1);
+    for life in 0..200 {
+        let (mut client, stream) = bench.connect(Token::new(0, life));
+        client.write_all(&life.to_le_bytes()).unwrap();
+        let got = bench.collect(&stream, Token::new(0, life), 4, 64);
+        assert_eq!(got, life.to_le_bytes(), "life {life}");
+        // These come too late to be read, around the instant of the close.
+        client.write_all(&pattern(3000, 9)).unwrap();
+        assert_eq!(bench.send(&stream, b"y"), Sent::Bytes(1));
+        bench.io.close(stream);
+        if life % 3 == 0 {
+            bench.settle();
+        }
+        assert!(bench.events.iter().all(|event| event.token.generation() >= life), "an event of an earlier life");
+        bench.events.clear();
+    }
+}
+
+fn one_stream_that_is_not_read_starves_no_other<B: Kind>() {
+    let mut bench = Bench::<B>::new(100);
+    let flooders: Vec<_> = (0..8).map(|index| bench.connect(Token::new(10 + index, 0))).collect();
+    let mut held = Vec::new();
+    for (client, stream) in flooders {
+        client.set_nonblocking(true).unwrap();
+        held.push((client, stream, 0));
+    }
+    let piece = pattern(INBOUND_BYTES * 4, 5);
+    let (mut client, stream) = bench.connect(ONE);
+    let turns = 2 * INBOUND_MAX / usize::from(HELD_MAX);
+    for round in 0..turns {
+        for (flooder, _, written) in &mut held {
+            if let Ok(bytes) = flooder.write(&piece[*written % piece.len()..]) {
+                *written += bytes;
+            }
+        }
+        let bytes = pattern(500, round as u64);
+        client.write_all(&bytes).unwrap();
+        assert_eq!(bench.collect(&stream, ONE, 500, 600), bytes, "round {round}");
+    }
+    // What was not read for so long is still whole.
+    for (index, (_, stream, written)) in held.into_iter().enumerate() {
+        assert!(written > 100_000, "only {written} bytes were written");
+        let got = bench.collect(&stream, Token::new(10 + index as u32, 0), written, 10_000);
+        assert!(got.chunks(piece.len()).all(|chunk| *chunk == piece[..chunk.len()]), "bytes were lost or moved");
+        bench.io.close(stream);
+    }
+    bench.io.close(stream);
+}
+
+fn many_peers_that_do_not_read_starve_no_other<B: Kind>() {
+    let count = OUTBOUND_MAX as u32 + 10;
+    let mut bench = Bench::<B>::new(count as usize + 1);
+    let mut slow: Vec<_> = (0..count).map(|index| bench.connect(Token::new(10 + index, 0))).collect();
+    let piece = pattern(OUTBOUND_BYTES, 5);
+    let mut taken: Vec<usize> = slow.iter().map(|(_, stream)| fill(&mut bench, stream, &piece)).collect();
+    let (mut client, stream) = bench.connect(ONE);
+    for round in 0..50 {
+        let bytes = pattern(1000, round);
+        assert_eq!(bench.send(&stream, &bytes), Sent::Bytes(1000), "round {round}");
+        bench.settle();
+        let mut got = vec![0; 1000];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(got, bytes);
+    }
+    // Those that begin to read get everything that was taken.
+    for ((client, stream), taken) in slow.drain(..).zip(&mut taken).take(5) {
+        let mut reader = client.try_clone().unwrap();
+        let count = *taken;
+        let reading = std::thread::spawn(move || {
+            let mut got = vec![0; count];
+            reader.read_exact(&mut got).unwrap();
+            got
+        });
+        let begun = Instant::now();
+        while !reading.is_finished() {
+            bench.io.wait(TICK, &mut bench.events).unwrap();
+            assert!(begun.elapsed() < PATIENCE, "bytes are missing");
+        }
+        let got = reading.join().unwrap();
+        assert!(got.chunks(piece.len()).all(|chunk| *chunk == piece[..chunk.len()]));
+        bench.io.close(stream);
+    }
+    bench.io.close(stream);
+}
+
+/// Only one thread's allocations are counted at a time.
+static COUNTING: Mutex<()> = Mutex::new(());
+
+fn a_warm_reactor_allocates_nothing<B: Kind>() {
+    let _alone = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut bench = Bench::<B>::new(16);
+    let (client, stream) = bench.connect(ONE);
+    let (mut other, idle) = bench.connect(TWO);
+    let count = 300;
+    let talker = std::thread::spawn(move || {
+        let (mut client, mut buffer) = (client, vec![0; 40_000]);
+        for round in 0..count {
+            let bytes = &pattern(1 + round * 130, 0);
+            client.write_all(bytes).unwrap();
+            client.read_exact(&mut buffer[..bytes.len()]).unwrap();
+            assert_eq!(&buffer[..bytes.len()], bytes);
+        }
+        client
+    });
+    let mut buffer = vec![0; 64 << 10];
+    let total: usize = (0..count).map(|round| 1 + round * 130).sum();
+    let mut echoed = 0;
+    allocation::count_this_thread();
+    while echoed < total {
+        bench.io.wait(TICK, &mut bench.events).unwrap();
+        while let Received::Bytes(bytes) = bench.io.receive(&stream, &mut buffer) {
+            let mut rest = &buffer[..bytes];
+            while !rest.is_empty() {
+                match bench.io.send(&stream, &[IoSlice::new(rest)]) {
+                    Sent::Bytes(taken) => rest = &rest[taken..],
+                    _ => bench.io.wait(TICK, &mut bench.events).unwrap(),
+                }
+            }
+            echoed += bytes;
+        }
+    }
+    bench.settle();
+    bench.io.close(idle);
+    bench.settle();
+    let calls = allocation::take_count();
+    assert_eq!(calls, Some(0), "allocator calls");
+    assert_eq!(other.read(&mut buffer).unwrap(), 0, "the close has arrived");
+    talker.join().unwrap();
+    bench.io.close(stream);
+}
+
+fn descriptors_are_closed_with_the_streams<B: Kind>() {
+    let mut bench = Bench::<B>::new(8);
+    let mut clients = Vec::new();
+    for round in 0..20 {
+        let (client, stream) = bench.connect(Token::new(0, round));
+        bench.io.close(stream);
+        bench.settle();
+        clients.push(client);
+    }
+    for mut client in clients {
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).unwrap();
+        assert!(said.is_empty());
+    }
+}
+
+fn sends_under_way_when_the_reactor_goes_are_not_lost<B: Kind>() {
+    let mut bench = Bench::<B>::new(8);
+    let (mut client, stream) = bench.connect(ONE);
+    let (mut silent, other) = bench.connect(TWO);
+    assert_eq!(bench.send(&stream, b"the end"), Sent::Bytes(7));
+    bench.io.close(stream);
+    bench.io.close(other);
+    drop(bench);
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).unwrap();
+    assert_eq!(said, b"the end");
+    assert_eq!(silent.read(&mut [0; 10]).unwrap(), 0);
+}
