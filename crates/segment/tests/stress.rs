@@ -50,6 +50,24 @@ fn drive(mut background: Background, stop: &AtomicBool) -> u64 {
     slices
 }
 
+/// Runs `work` on `count` threads, each with its number and a lane, while the background is driven. The background runs
+/// to the end also when one of them panics, so that the others end.
+fn beside_the_background(store: &Arc<Store>, background: Background, count: u64, work: impl Fn(u64, Lane) + Sync) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let background = scope.spawn(|| drive(background, &stop));
+        let start = |number| {
+            let (lane, work) = (store.lane().expect("lane"), &work);
+            scope.spawn(move || work(number, lane))
+        };
+        let threads: Vec<_> = (0..count).map(start).collect();
+        let results: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        stop.store(true, Relaxed);
+        background.join().expect("background");
+        results.into_iter().for_each(|result| result.expect("worker"));
+    });
+}
+
 /// `key | 8 bytes of version | filling that follows from both | 8 bytes of checksum`.
 fn make_value(key: &[u8], version: u64, len: usize, out: &mut Vec<u8>) {
     out.clear();
@@ -157,24 +175,9 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
 fn every_read_is_whole_and_its_own_while_everything_moves() {
     let seed = seed();
     let (store, background) = store(3 << 20, 16 << 10, 3);
-    let stop = AtomicBool::new(false);
     let reached = Reached::default();
     let ops = if cfg!(debug_assertions) { 150_000 } else { 1_500_000 };
-    std::thread::scope(|scope| {
-        let background = scope.spawn(|| drive(background, &stop));
-        let workers: Vec<_> = (0..3)
-            .map(|i| {
-                let (lane, store, reached) = (store.lane().expect("lane"), &store, &reached);
-                scope.spawn(move || worker(store, lane, seed + i, ops, reached))
-            })
-            .collect();
-        let results: Vec<_> = workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-        stop.store(true, Relaxed);
-        background.join().expect("background");
-        for result in results {
-            result.expect("worker");
-        }
-    });
+    beside_the_background(&store, background, 3, |i, lane| worker(&store, lane, seed + i, ops, &reached));
     let stats = store.stats();
     let (hits, stored) = (reached.hits.load(Relaxed), reached.stored.load(Relaxed));
     assert!(hits > ops / 4 && stored > ops / 4, "{hits} hits, {stored} stored of {ops}");
@@ -188,59 +191,44 @@ fn every_read_is_whole_and_its_own_while_everything_moves() {
 fn no_increment_is_lost_while_counters_move() {
     let seed = seed();
     let (store, background) = store(1 << 20, 4 << 10, 3);
-    let stop = AtomicBool::new(false);
     let (start, rounds) = (Barrier::new(3), 40_000u64);
     let added: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
-        let background = scope.spawn(|| drive(background, &stop));
-        let workers: Vec<_> = (0..3u64)
-            .map(|i| {
-                let mut lane = store.lane().expect("lane");
-                let (start, added) = (&start, &added);
-                scope.spawn(move || {
-                    let mut prng = Prng::new(seed ^ i);
-                    start.wait();
-                    for round in 0..rounds {
-                        let mut turn = lane.turn(UnixMillis::now());
-                        let which = prng.below(8);
-                        let name = format!("counter{which}");
-                        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-                        let arith = Arith {
-                            delta: 1 + prng.below(3),
-                            decrement: false,
-                            vivify: Some((0, Expire::Never)),
-                            expire: None,
-                            compare: None,
-                            token: None,
-                            want_token: prng.chance(1, 10),
-                        };
-                        match turn.arith(&key, &arith) {
-                            // The first to come makes it 0; a counter is never evicted, since all read it.
-                            Ok(ArithOutcome::Number { value: 0, .. }) | Err(OpError::Parked) => {}
-                            Ok(ArithOutcome::Number { .. }) => {
-                                added[which as usize].fetch_add(arith.delta, Relaxed);
-                            }
-                            other => panic!("{other:?}"),
-                        }
-                        if prng.chance(1, 3) {
-                            // Churn that makes segments half dead, so that counters are relocated.
-                            let name = format!("churn{}", prng.below(2000));
-                            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
-                            let _ = turn.put(&key, &Put::set(&[7; 400]));
-                        }
-                        drop(turn);
-                        if round % 64 == 0 {
-                            std::thread::yield_now();
-                        }
-                    }
-                })
-            })
-            .collect();
-        for worker in workers {
-            worker.join().expect("worker");
+    beside_the_background(&store, background, 3, |i, mut lane| {
+        let mut prng = Prng::new(seed ^ i);
+        start.wait();
+        for round in 0..rounds {
+            let mut turn = lane.turn(UnixMillis::now());
+            let which = prng.below(8);
+            let name = format!("counter{which}");
+            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            let arith = Arith {
+                delta: 1 + prng.below(3),
+                decrement: false,
+                vivify: Some((0, Expire::Never)),
+                expire: None,
+                compare: None,
+                token: None,
+                want_token: prng.chance(1, 10),
+            };
+            match turn.arith(&key, &arith) {
+                // The first to come makes it 0; a counter is never evicted, since all read it.
+                Ok(ArithOutcome::Number { value: 0, .. }) | Err(OpError::Parked) => {}
+                Ok(ArithOutcome::Number { .. }) => {
+                    added[which as usize].fetch_add(arith.delta, Relaxed);
+                }
+                other => panic!("{other:?}"),
+            }
+            if prng.chance(1, 3) {
+                // Churn that makes segments half dead, so that counters are relocated.
+                let name = format!("churn{}", prng.below(2000));
+                let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+                let _ = turn.put(&key, &Put::set(&[7; 400]));
+            }
+            drop(turn);
+            if round % 64 == 0 {
+                std::thread::yield_now();
+            }
         }
-        stop.store(true, Relaxed);
-        background.join().expect("background");
     });
     let mut lane = store.lane().expect("a lane");
     let turn = lane.turn(UnixMillis::now());
@@ -260,58 +248,43 @@ fn no_increment_is_lost_while_counters_move() {
 fn compare_and_store_counts_exactly_while_items_move() {
     let seed = seed();
     let (store, background) = store(1 << 20, 4 << 10, 3);
-    let stop = AtomicBool::new(false);
     let successes = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let background = scope.spawn(|| drive(background, &stop));
-        {
-            let mut lane = store.lane().expect("lane");
+    {
+        let mut lane = store.lane().expect("lane");
+        let mut turn = lane.turn(UnixMillis::now());
+        let key = turn.key(Namespace::DEFAULT, b"total");
+        turn.put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
+    }
+    beside_the_background(&store, background, 2, |i, mut lane| {
+        let mut prng = Prng::new(seed ^ i);
+        for _ in 0..30_000 {
             let mut turn = lane.turn(UnixMillis::now());
             let key = turn.key(Namespace::DEFAULT, b"total");
-            turn.put(&key, &Put { mode: PutMode::Set, ..Put::set(b"0") }).expect("put");
+            let read = turn.gets(&key).map(|item| {
+                let item = item.expect("it is read all the time, so never evicted");
+                let Value::Bytes(text) = item.value else { panic!("text") };
+                let number: u64 = std::str::from_utf8(text).expect("utf-8").parse().expect("number");
+                (number, item.token)
+            });
+            let Ok((number, token)) = read else { continue };
+            if prng.chance(1, 4) {
+                drop(turn);
+                std::thread::yield_now();
+                turn = lane.turn(UnixMillis::now());
+            }
+            let next = (number + 1).to_string();
+            let put = Put { compare: Some(token), ..Put::set(next.as_bytes()) };
+            match turn.put(&key, &put) {
+                Ok(PutOutcome::Stored { .. }) => {
+                    successes.fetch_add(1, Relaxed);
+                }
+                Ok(PutOutcome::Exists) | Err(OpError::Parked) => {}
+                other => panic!("{other:?}"),
+            }
+            let name = format!("churn{}", prng.below(2000));
+            let churn = turn.key(Namespace::DEFAULT, name.as_bytes());
+            let _ = turn.put(&churn, &Put::set(&[7; 400]));
         }
-        let workers: Vec<_> = (0..2u64)
-            .map(|i| {
-                let mut lane = store.lane().expect("lane");
-                let successes = &successes;
-                scope.spawn(move || {
-                    let mut prng = Prng::new(seed ^ i);
-                    for _ in 0..30_000 {
-                        let mut turn = lane.turn(UnixMillis::now());
-                        let key = turn.key(Namespace::DEFAULT, b"total");
-                        let read = turn.gets(&key).map(|item| {
-                            let item = item.expect("it is read all the time, so never evicted");
-                            let Value::Bytes(text) = item.value else { panic!("text") };
-                            let number: u64 = std::str::from_utf8(text).expect("utf-8").parse().expect("number");
-                            (number, item.token)
-                        });
-                        let Ok((number, token)) = read else { continue };
-                        if prng.chance(1, 4) {
-                            drop(turn);
-                            std::thread::yield_now();
-                            turn = lane.turn(UnixMillis::now());
-                        }
-                        let next = (number + 1).to_string();
-                        let put = Put { compare: Some(token), ..Put::set(next.as_bytes()) };
-                        match turn.put(&key, &put) {
-                            Ok(PutOutcome::Stored { .. }) => {
-                                successes.fetch_add(1, Relaxed);
-                            }
-                            Ok(PutOutcome::Exists) | Err(OpError::Parked) => {}
-                            other => panic!("{other:?}"),
-                        }
-                        let name = format!("churn{}", prng.below(2000));
-                        let churn = turn.key(Namespace::DEFAULT, name.as_bytes());
-                        let _ = turn.put(&churn, &Put::set(&[7; 400]));
-                    }
-                })
-            })
-            .collect();
-        for worker in workers {
-            worker.join().expect("worker");
-        }
-        stop.store(true, Relaxed);
-        background.join().expect("background");
     });
     let mut lane = store.lane().expect("a lane");
     let turn = lane.turn(UnixMillis::now());

@@ -96,12 +96,22 @@ enum Drained {
     Evicted,
 }
 
-/// Seals what the lane has open and has the background drain the first sealed segment, whole.
+/// A store whose first segment holds what `fill` put there and is sealed, its background, and the lane that filled it.
+fn sealed(lanes_max: usize, fill: impl FnOnce(&mut Lane)) -> (Arc<Store>, Background, Lane) {
+    let (store, background) = store(lanes_max);
+    let mut lane = store.lane().expect("lane");
+    fill(&mut lane);
+    lane.seal_for_model(&store);
+    assert_eq!(store.segments.header(SegmentId(0)).state(), State::Sealed, "the first segment taken is the lowest");
+    (store, background, lane)
+}
+
+/// Has the background drain the first segment, which is sealed, whole.
 fn drain_first(background: &mut Background, why: Drained) {
     background.drain_for_model(SegmentId(0), matches!(why, Drained::Moved), NOW);
 }
 
-fn seal(store: &Store, lane: &mut Lane) {
-    lane.seal_for_model(store);
-    assert_eq!(store.segments.header(SegmentId(0)).state(), State::Sealed, "the first segment taken is the lowest");
+/// The same on a thread of its own.
+fn draining(mut background: Background, why: Drained) -> thread::JoinHandle<()> {
+    thread::spawn(move || drain_first(&mut background, why))
 }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use shuttle::thread;
 
-use super::{Drained, NOW, drain_first, explore, put, put_until, read, seal, slots, store, until_done};
+use super::{Drained, NOW, drain_first, draining, explore, put, put_until, read, sealed, slots, store, until_done};
 use crate::Namespace;
 use crate::header::State;
+use crate::lane::Lane;
 use crate::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome};
 use crate::segments::SegmentId;
 
@@ -30,11 +31,8 @@ fn two_inserts_of_one_key_leave_one_slot() {
 #[test]
 fn an_overwrite_is_not_undone_by_a_relocation() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let mut lane = store.lane().expect("lane");
-        put(&mut lane, b"key", b"old");
-        seal(&store, &mut lane);
-        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let mover = draining(background, Drained::Moved);
         put(&mut lane, b"key", b"new");
         assert_eq!(read(&mut lane, b"key").as_deref(), Some(&b"new"[..]));
         mover.join().expect("mover");
@@ -46,11 +44,8 @@ fn an_overwrite_is_not_undone_by_a_relocation() {
 #[test]
 fn a_deleted_item_does_not_come_back_by_relocation() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let mut lane = store.lane().expect("lane");
-        put(&mut lane, b"key", b"old");
-        seal(&store, &mut lane);
-        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let mover = draining(background, Drained::Moved);
         until_done(&mut lane, |turn| {
             let key = turn.key(Namespace::DEFAULT, b"key");
             turn.delete(&key, &Delete::default())
@@ -71,12 +66,12 @@ fn add(turn: &mut crate::Turn<'_>, delta: u64, want_token: bool) -> Result<Arith
 #[test]
 fn no_increment_is_lost_to_a_relocation_or_another() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put(&mut a, b"key", b"10");
-        until_done(&mut a, |turn| add(turn, 1, false));
-        seal(&store, &mut a);
-        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (store, background, mut a) = sealed(2, |lane| {
+            put(lane, b"key", b"10");
+            until_done(lane, |turn| add(turn, 1, false));
+        });
+        let mut b = store.lane().expect("lane");
+        let mover = draining(background, Drained::Moved);
         let other = thread::spawn(move || {
             until_done(&mut b, |turn| add(turn, 100, true));
             until_done(&mut b, |turn| add(turn, 100, false));
@@ -91,11 +86,8 @@ fn no_increment_is_lost_to_a_relocation_or_another() {
 #[test]
 fn a_token_outlives_a_relocation_and_stores_once() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let mut lane = store.lane().expect("lane");
-        put(&mut lane, b"key", b"old");
-        seal(&store, &mut lane);
-        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (_store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let mover = draining(background, Drained::Moved);
         let token = until_done(&mut lane, |turn| {
             let key = turn.key(Namespace::DEFAULT, b"key");
             turn.gets(&key).map(|item| item.expect("it is there").token)
@@ -114,12 +106,12 @@ fn a_token_outlives_a_relocation_and_stores_once() {
 #[test]
 fn a_token_does_not_store_after_an_increment() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put(&mut a, b"key", b"10");
-        until_done(&mut a, |turn| add(turn, 1, true));
-        seal(&store, &mut a);
-        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (store, background, mut a) = sealed(2, |lane| {
+            put(lane, b"key", b"10");
+            until_done(lane, |turn| add(turn, 1, true));
+        });
+        let mut b = store.lane().expect("lane");
+        let mover = draining(background, Drained::Moved);
         let adder = thread::spawn(move || until_done(&mut b, |turn| add(turn, 1, false)));
         let (value, token) = until_done(&mut a, |turn| {
             let key = turn.key(Namespace::DEFAULT, b"key");
@@ -147,22 +139,22 @@ fn a_token_does_not_store_after_an_increment() {
     });
 }
 
+/// Reads the key a few times on a thread of its own: it is `whole`, or it is not there.
+fn reading<const LEN: usize>(mut lane: Lane, whole: [u8; LEN]) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        for _ in 0..3 {
+            assert!(read(&mut lane, b"key").is_none_or(|value| value == whole));
+        }
+    })
+}
+
 #[test]
 fn a_reader_never_sees_a_recycled_segment() {
     let reused = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&reused);
     explore(move || {
-        let (store, mut background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put(&mut a, b"key", &[1; 60]);
-        seal(&store, &mut a);
-        let reader = thread::spawn(move || {
-            for _ in 0..3 {
-                if let Some(value) = read(&mut b, b"key") {
-                    assert_eq!(value, [1; 60]);
-                }
-            }
-        });
+        let (store, mut background, mut a) = sealed(2, |lane| put(lane, b"key", &[1; 60]));
+        let reader = reading(store.lane().expect("lane"), [1; 60]);
         let store2 = Arc::clone(&store);
         let reused = Arc::clone(&counted);
         let recycler = thread::spawn(move || {
@@ -186,11 +178,9 @@ fn a_reader_never_sees_a_recycled_segment() {
 #[test]
 fn what_was_flushed_stays_gone_whatever_is_relocated_or_copied() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put(&mut a, b"key", b"old");
-        seal(&store, &mut a);
-        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (store, background, mut a) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let mut b = store.lane().expect("lane");
+        let mover = draining(background, Drained::Moved);
         let copier = thread::spawn(move || {
             // A copying change: the item has no expiry word yet.
             until_done(&mut b, |turn| {
@@ -227,11 +217,8 @@ fn a_copy_that_begins_while_a_flush_runs_does_not_outlive_it() {
 #[test]
 fn an_insert_is_not_taken_away_by_the_eviction_of_its_elder() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let mut lane = store.lane().expect("lane");
-        put(&mut lane, b"key", b"old");
-        seal(&store, &mut lane);
-        let evictor = thread::spawn(move || drain_first(&mut background, Drained::Evicted));
+        let (store, background, mut lane) = sealed(2, |lane| put(lane, b"key", b"old"));
+        let evictor = draining(background, Drained::Evicted);
         put(&mut lane, b"key", b"new");
         evictor.join().expect("evictor");
         assert_eq!(read(&mut lane, b"key").as_deref(), Some(&b"new"[..]));
@@ -242,17 +229,9 @@ fn an_insert_is_not_taken_away_by_the_eviction_of_its_elder() {
 #[test]
 fn an_item_that_expires_under_a_reader_is_whole_or_gone() {
     explore(|| {
-        let (store, mut background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        put_until(&mut a, b"key", &[1; 50], Expire::At(NOW.plus_ms(5)));
-        seal(&store, &mut a);
-        let reader = thread::spawn(move || {
-            for _ in 0..3 {
-                if let Some(value) = read(&mut b, b"key") {
-                    assert_eq!(value, [1; 50]);
-                }
-            }
-        });
+        let soon = Expire::At(NOW.plus_ms(5));
+        let (store, mut background, mut a) = sealed(2, |lane| put_until(lane, b"key", &[1; 50], soon));
+        let reader = reading(store.lane().expect("lane"), [1; 50]);
         let later = NOW.plus_ms(6);
         for _ in 0..4 {
             background.slice(later, &mut || false);
