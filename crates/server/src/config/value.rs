@@ -86,62 +86,43 @@ pub trait Value {
     }
 }
 
-impl Value for ByteSize {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = text.parse().map_err(|error: UnitError| with_own_number(text, error, &["MiB", "MB"]))?;
-        Ok(())
-    }
+/// A number with its unit: what the reader puts in, and two units to write behind a bare number.
+macro_rules! measure {
+    ($kind:ident, $placeholder:literal, $units:expr) => {
+        impl Value for $kind {
+            fn read(&mut self, text: &str) -> Result<(), Wrong> {
+                *self = text.parse().map_err(|error: UnitError| with_own_number(text, error, $units))?;
+                Ok(())
+            }
 
-    fn show(&self) -> String {
-        self.to_string()
-    }
+            fn show(&self) -> String {
+                self.to_string()
+            }
 
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
+            fn shape(&self) -> Shape {
+                Shape::Text
+            }
 
-    fn placeholder(&self) -> &'static str {
-        "SIZE"
-    }
+            fn placeholder(&self) -> &'static str {
+                $placeholder
+            }
 
-    fn magnitude(&self) -> Option<u64> {
-        Some(self.0)
-    }
+            fn magnitude(&self) -> Option<u64> {
+                Some(self.0)
+            }
 
-    fn show_magnitude(&self, magnitude: u64) -> String {
-        ByteSize(magnitude).to_string()
-    }
+            fn show_magnitude(&self, magnitude: u64) -> String {
+                $kind(magnitude).to_string()
+            }
+        }
+    };
 }
 
-impl Value for TimeSpan {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        *self = text.parse().map_err(|error: UnitError| with_own_number(text, error, &["s", "ms"]))?;
-        Ok(())
-    }
-
-    fn show(&self) -> String {
-        self.to_string()
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Text
-    }
-
-    fn placeholder(&self) -> &'static str {
-        "DURATION"
-    }
-
-    fn magnitude(&self) -> Option<u64> {
-        Some(self.0)
-    }
-
-    fn show_magnitude(&self, magnitude: u64) -> String {
-        TimeSpan(magnitude).to_string()
-    }
-}
+measure!(ByteSize, "SIZE", ["MiB", "MB"]);
+measure!(TimeSpan, "DURATION", ["s", "ms"]);
 
 /// The remedy for a bare number names that very number: `write "512MiB" or "512MB"`.
-fn with_own_number(text: &str, error: UnitError, units: &[&str; 2]) -> Wrong {
+fn with_own_number(text: &str, error: UnitError, units: [&str; 2]) -> Wrong {
     let text = text.trim();
     if error.fault != base::units::Fault::BareNumber {
         return error.into();
