@@ -1,10 +1,8 @@
 //! The memory promise: whatever is stored, the process stays under `--memory` plus the stated constant.
 
-mod common;
-
 use std::io::{Read, Write};
 
-use common::{Serving, connect};
+use crate::common::{Serving, connect};
 
 /// The stated constant: 16 MiB for the program, and 17 MiB a worker for its buffers and histograms.
 fn constant_bytes(workers: u64) -> u64 {

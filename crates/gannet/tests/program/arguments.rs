@@ -1,8 +1,6 @@
 //! What the program says to wrong arguments, wrong files and a machine that can not give what is asked.
 
-mod common;
-
-use common::{TempFile, free_port, gannet, run};
+use crate::common::{TempFile, free_port, gannet, run};
 use std::net::TcpListener;
 
 /// Runs `gannet serve`, which must fail with `code`; its error text.

@@ -1,5 +1,4 @@
 //! The program as a process of its own, ended by its id when a test is over.
-#![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

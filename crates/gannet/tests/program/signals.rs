@@ -1,8 +1,6 @@
 //! A server as a process: it serves, reloads and stops.
 
-mod common;
-
-use common::{Serving, TempFile, ask, connect, page};
+use crate::common::{Serving, TempFile, ask, connect, page};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -49,7 +47,7 @@ fn what_was_had_of_huge_pages_is_said_without_an_admin_port_too() {
     };
     let begun = std::time::Instant::now();
     while told("STAT huge_page_bytes 0\r\n") == had {
-        assert!(begun.elapsed() < common::PATIENCE, "{line}");
+        assert!(begun.elapsed() < crate::common::PATIENCE, "{line}");
     }
 }
 

@@ -1,0 +1,6 @@
+//! The program as a process of its own: what it is told, what it says, what it takes of the machine.
+
+mod arguments;
+mod common;
+mod memory;
+mod signals;
