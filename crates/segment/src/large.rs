@@ -10,9 +10,9 @@
 //! - Pieces are ordinary items, with the head's expiry; the head is written last, so a head that is found has had all
 //!   its pieces. Losing a piece (to eviction) loses the value: the next reader deletes the head.
 //! - An object id is never reused, so a piece can never be taken for one of another value.
-//! - What writes a whole large value in one turn (a put of one that is in memory, a join) first sees that there is room
-//!   for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free nothing, and
-//!   a tight store would park it for ever.
+//! - What writes a whole large value in one turn (a put of one that is in memory, a join) first sees that there is
+//!   room for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free
+//!   nothing, and a tight store would park it for ever.
 //! - A reader pins the segments of the pieces, so that they can be sent without a copy after the turn has ended.
 //!   Callers bound the pinned bytes: the store only counts them.
 
