@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::counters::Counter;
 use crate::shared::Shared;
+use crate::watch::Evictions;
 use segment::{Background, SliceKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -70,10 +71,13 @@ impl BackgroundCounters {
 
 /// Slices until the workers are gone. `shared` must be able to unpark the calling thread.
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
+    let mut evictions = Evictions::new(&shared.watch, clock);
+    background.observe(Box::new(evictions.clone()));
     while !shared.stop.workers_gone() {
         let begun = clock.ticks();
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(clock.unix(), &mut over);
+        evictions.publish(|worker| shared.workers[worker].waker.wake());
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()));
         if report.more {
             // A worker may share this CPU, and it goes first.

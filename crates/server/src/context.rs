@@ -17,6 +17,7 @@ use crate::counters::WorkerCounters;
 use crate::metrics::{Command, SlowLines};
 use crate::out::{OpTimes, OutBuffer};
 use crate::shared::Shared;
+use crate::watch::Watch;
 use base::clock::UnixMillis;
 use std::sync::Arc;
 
@@ -77,6 +78,8 @@ pub struct WorkerContext {
     pub(crate) batch_ops: usize,
     /// The request lines of operations that were slow before their reply was sent.
     pub(crate) slow_lines: SlowLines,
+    /// What is watched, and what there is to tell of this batch.
+    pub(crate) watch: Watch,
 }
 
 impl WorkerContext {

@@ -29,4 +29,5 @@ mod session;
 pub mod shared;
 pub mod start;
 pub mod survey;
+pub mod watch;
 pub mod worker;

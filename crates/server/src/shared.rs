@@ -6,6 +6,7 @@ use crate::counters::{Counter, WorkerCounters};
 use crate::metrics::Recorder;
 use crate::start::ServerConfig;
 use crate::survey::Survey;
+use crate::watch::Hub;
 use base::clock::UnixMillis;
 use io::waker::Waker;
 use segment::{Store, StoreStats};
@@ -38,6 +39,8 @@ pub struct Shared {
     pub pins: PinBudget,
     /// A flush that has been asked for and is not due yet.
     pub delayed_flush: DelayedFlush,
+    /// Who watches what.
+    pub watch: Arc<Hub>,
     /// When the server was started.
     pub started: UnixMillis,
     /// The stop switch.

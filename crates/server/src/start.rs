@@ -8,6 +8,7 @@ use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
 use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
 use crate::survey::{self, Survey};
+use crate::watch::Hub;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use base::clock::UnixMillis;
 use io::epoll::Opened;
@@ -201,6 +202,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes / 100 * PIN_PERCENT),
         delayed_flush: DelayedFlush::default(),
+        watch: Arc::new(Hub::default()),
         started,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),

@@ -7,43 +7,11 @@ mod common;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, TcpStream};
 
 use base::prng::Prng;
+use common::memcached::Memcached;
 use common::{PATIENCE, config, start, tcp};
-
-/// Debian's memcached on a port of its own; stopped when dropped.
-struct Memcached {
-    child: Child,
-    addr: SocketAddr,
-}
-
-impl Memcached {
-    fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new("memcached")
-            .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-m", "512"])
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("memcached can be run: install the package memcached");
-        let addr = SocketAddr::from(([127, 0, 0, 1], port));
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(addr).is_err() {
-            assert!(Instant::now() < deadline, "memcached does not listen on {addr}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Self { child, addr }
-    }
-}
-
-impl Drop for Memcached {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// One line of a reply with its value, CAS tokens replaced by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -433,7 +401,7 @@ fn one_random_stream_gets_the_same_replies_from_debians_memcached() {
     let seed: u64 = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let batches: u64 = std::env::var("GANNET_BATCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(1200);
     println!("repeat: GANNET_SEED={seed} GANNET_BATCHES={batches} cargo test -p gannet-server --test differential");
-    let memcached = Memcached::start();
+    let memcached = Memcached::start(512);
     let mut settings = config();
     settings.memory_bytes = 512 << 20;
     let running = start(settings);

@@ -12,8 +12,8 @@ struct Transcript {
 }
 
 enum Step {
-    Send(String),
-    Expect(String),
+    Send(usize, String),
+    Expect(usize, String),
 }
 
 fn transcripts(text: &str) -> Vec<Transcript> {
@@ -24,17 +24,27 @@ fn transcripts(text: &str) -> Vec<Transcript> {
             None if line == "```memcache" => open = Some(Transcript { line: number + 1, steps: Vec::new() }),
             None => {}
             Some(_) if line == "```" => found.extend(open.take()),
-            Some(block) => block.steps.push(match (line.strip_prefix("> "), line.strip_prefix("< ")) {
-                (Some(sent), _) => Step::Send(sent.to_owned()),
-                (_, Some(expected)) => Step::Expect(expected.to_owned()),
-                _ if line == ">" => Step::Send(String::new()),
-                _ if line == "<" => Step::Expect(String::new()),
-                _ => panic!("line {}: neither sent nor expected: {line:?}", number + 1),
-            }),
+            Some(block) => {
+                let step =
+                    step(line).unwrap_or_else(|| panic!("line {}: neither sent nor expected: {line:?}", number + 1));
+                block.steps.push(step);
+            }
         }
     }
     assert!(open.is_none(), "a transcript has no end");
     found
+}
+
+/// `> sent` and `< expected`; with `2` in front on a second connection.
+fn step(line: &str) -> Option<Step> {
+    let (connection, line) = line.strip_prefix('2').map_or((0, line), |line| (1, line));
+    let (mark, text) = line.split_at_checked(1)?;
+    let text = text.strip_prefix(' ').unwrap_or(text).to_owned();
+    match mark {
+        ">" => Some(Step::Send(connection, text)),
+        "<" => Some(Step::Expect(connection, text)),
+        _ => None,
+    }
 }
 
 /// `{n}` stands for one digit or more.
@@ -48,15 +58,16 @@ fn matches(pattern: &str, line: &str) -> bool {
 fn read_line(client: &mut Client) -> Option<String> {
     let mut line = Vec::new();
     let mut byte = [0];
-    while !line.ends_with(b"\r\n") {
+    while !line.ends_with(b"\n") {
         if client.stream.read(&mut byte).expect("an answer in time") == 0 {
             assert!(line.is_empty(), "half a line");
             return None;
         }
         line.push(byte[0]);
     }
-    line.truncate(line.len() - 2);
-    Some(String::from_utf8(line).expect("text"))
+    // Watchers' lines end in a lone line feed.
+    let text = line.strip_suffix(b"\n").map(|text| text.strip_suffix(b"\r").unwrap_or(text)).expect("a whole line");
+    Some(String::from_utf8(text.to_vec()).expect("text"))
 }
 
 #[test]
@@ -66,21 +77,21 @@ fn every_transcript_of_the_protocol_document_is_what_happens() {
     let running = start(config());
     let (mut played, mut expected) = (0, 0);
     for transcript in transcripts(&text) {
-        let mut client = Client::connect(tcp(&running));
+        let mut clients = [Client::connect(tcp(&running)), Client::connect(tcp(&running))];
         for step in &transcript.steps {
             match step {
-                Step::Send(line) => client.send(format!("{line}\r\n").as_bytes()),
-                Step::Expect(pattern) => {
-                    let line = read_line(&mut client).unwrap_or("(closed)".to_owned());
+                Step::Send(at, line) => clients[*at].send(format!("{line}\r\n").as_bytes()),
+                Step::Expect(at, pattern) => {
+                    let line = read_line(&mut clients[*at]).unwrap_or("(closed)".to_owned());
                     assert!(matches(pattern, &line), "block at line {}: {line:?} is not {pattern:?}", transcript.line);
                     expected += 1;
                 }
             }
         }
         // Nothing more comes than what is written.
-        if !matches!(transcript.steps.last(), Some(Step::Expect(last)) if last == "(closed)") {
-            client.send(b"mn\r\n");
-            assert_eq!(read_line(&mut client).as_deref(), Some("MN"), "block at line {}", transcript.line);
+        if !matches!(transcript.steps.last(), Some(Step::Expect(_, last)) if last == "(closed)") {
+            clients[0].send(b"mn\r\n");
+            assert_eq!(read_line(&mut clients[0]).as_deref(), Some("MN"), "block at line {}", transcript.line);
         }
         played += 1;
     }

@@ -55,6 +55,8 @@ pub enum Error {
     DetailUnavailable,
     /// `watch` of what the server cannot report.
     WatchUnavailable,
+    /// `watch` while there are as many watchers as may be.
+    TooManyWatchers,
     /// Key and value are more than the item maximum.
     TooLarge,
     /// Nothing can be evicted to make room.
@@ -67,7 +69,7 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -94,6 +96,7 @@ impl Error {
         Self::NoSlabs,
         Self::DetailUnavailable,
         Self::WatchUnavailable,
+        Self::TooManyWatchers,
         Self::TooLarge,
         Self::OutOfMemory,
         Self::TooManyLarge,
@@ -128,7 +131,10 @@ impl Error {
             Self::BadClass => b"BADCLASS invalid class id\r\n",
             Self::NoSlabs => b"CLIENT_ERROR the store has no slab classes and no LRU to adjust\r\n",
             Self::DetailUnavailable => b"CLIENT_ERROR statistics by key prefix are not kept\r\n",
-            Self::WatchUnavailable => b"ERROR watch: this server keeps no log of single operations\r\n",
+            Self::WatchUnavailable => {
+                b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n"
+            }
+            Self::TooManyWatchers => b"WATCHER_TOO_MANY log watcher limit reached\r\n",
             Self::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Self::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",
             Self::TooManyLarge => b"SERVER_ERROR too many large values in flight\r\n",
@@ -151,7 +157,8 @@ mod tests {
 
     #[test]
     fn every_error_is_one_line_of_its_own_that_clients_recognise() {
-        let prefixes: [&[u8]; 5] = [b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR ", b"BADCLASS ", b"MEMLIMIT_"];
+        let prefixes: [&[u8]; 6] =
+            [b"ERROR", b"CLIENT_ERROR ", b"SERVER_ERROR ", b"BADCLASS ", b"MEMLIMIT_", b"WATCHER_TOO_MANY "];
         for (at, error) in Error::ALL.iter().enumerate() {
             let wire = error.wire();
             assert!(prefixes.iter().any(|prefix| wire.starts_with(prefix)), "{error}");

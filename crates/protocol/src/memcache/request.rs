@@ -214,10 +214,12 @@ pub enum Stats {
 pub struct Watch {
     /// Every lookup of a key.
     pub fetchers: bool,
-    /// Every store and delete.
+    /// Every store.
     pub mutations: bool,
     /// Every eviction.
     pub evictions: bool,
+    /// Every item that a client removes.
+    pub deletions: bool,
 }
 
 /// How a dump writes an item.

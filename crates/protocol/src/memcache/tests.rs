@@ -149,7 +149,7 @@ fn every_text_command_is_read() {
     assert_eq!(one("watch\r\n"), Request::Watch(Watch { fetchers: true, ..Watch::default() }));
     assert_eq!(
         one("watch mutations evictions\r\n"),
-        Request::Watch(Watch { fetchers: false, mutations: true, evictions: true })
+        Request::Watch(Watch { mutations: true, evictions: true, ..Watch::default() })
     );
     assert_eq!(one("lru_crawler metadump all\r\n"), Request::Dump(Dump::Metadump));
     assert_eq!(one("lru_crawler mgdump hash\r\n"), Request::Dump(Dump::Mgdump));
@@ -161,7 +161,8 @@ fn a_bad_administrative_command_names_its_fault() {
     for (line, error) in [
         ("stats foo\r\n", Error::UnknownCommand),
         ("stats detail\r\n", Error::DetailUsage),
-        ("watch fetchers proxyreqs\r\n", Error::UnknownCommand),
+        ("watch fetchers proxyreqs\r\n", Error::WatchUnavailable),
+        ("watch fetchers proxyreq\r\n", Error::UnknownCommand),
         ("shutdown now\r\n", Error::ShutdownMode),
         ("verbosity x\r\n", Error::BadFormat),
         ("cache_memlimit x\r\n", Error::UnknownCommand),

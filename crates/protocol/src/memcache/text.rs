@@ -196,6 +196,10 @@ pub(super) fn watch(words: Words<'_>) -> Result<Request<'_>, Fault> {
             b"fetchers" => watch.fetchers = true,
             b"mutations" => watch.mutations = true,
             b"evictions" => watch.evictions = true,
+            b"deletions" => watch.deletions = true,
+            b"connevents" | b"proxyevents" | b"proxyreqs" | b"proxyuser" | b"rawcmds" | b"sysevents" => {
+                return Err(Error::WatchUnavailable.into());
+            }
             _ => return Err(Error::UnknownCommand.into()),
         }
     }

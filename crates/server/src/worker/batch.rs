@@ -104,6 +104,7 @@ impl<B: Backend> Core<B> {
     /// Serves the batch; returns the bytes consumed.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> usize {
         self.ctx.batch_ops = 0;
+        self.ctx.watch.watched = self.ctx.shared.watch.watched();
         self.ctx.slow_lines.follow(self.ctx.shared.workers[self.ctx.worker].recorder.slow_above_ns(), &self.ctx.clock);
         self.ctx.op_begun = self.ctx.clock.ticks();
         let mut bytes = 0;
@@ -111,12 +112,14 @@ impl<B: Backend> Core<B> {
             if self.ctx.batch_ops >= BATCH_OPS_MAX {
                 break;
             }
-            let session = self.sessions.at(self.batch[number]);
+            let index = self.batch[number];
+            let session = self.sessions.at(index);
             let Some(out) = &mut session.out else { continue };
             if !session.servable {
                 continue;
             }
             self.ctx.ready = session.ready_at;
+            self.ctx.watch.connection = index;
             // Without input it may still have to say how much it waits for: its output was full when it last asked.
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
             let progress = memcache::serve(turn, input, out, &mut session.state, &mut self.ctx);

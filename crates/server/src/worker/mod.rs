@@ -6,6 +6,7 @@
 //!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
 //!               serve    inside one store turn: at most 64 operations a session            batch.rs
 //!               settle   one send each; who has more to do goes to the end of the queue    output.rs
+//!           watchers: their lines, also after each batch that was watched                  watch.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod batch;
 mod output;
 mod upkeep;
+mod watch;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::clock::{Clock, Ticks};
@@ -22,6 +24,7 @@ use crate::context::WorkerContext;
 use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
 use crate::shared::Shared;
+use crate::watch::Watch;
 use base::clock::UnixMillis;
 use io::{Backend, Event};
 use segment::Lane;
@@ -97,6 +100,8 @@ struct Core<B: Backend> {
     tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
+    /// A watcher of this worker could not be given all that waits for it.
+    watcher_behind: bool,
 }
 
 impl<B: Backend> Worker<B> {
@@ -117,6 +122,7 @@ impl<B: Backend> Worker<B> {
             ready: born,
             batch_ops: 0,
             slow_lines: SlowLines::default(),
+            watch: Watch::default(),
         };
         let core = Core {
             io: parts.io,
@@ -138,6 +144,7 @@ impl<B: Backend> Worker<B> {
             pins_checked_ns: 0,
             tidied_ns: 0,
             stop_deadline_ns: None,
+            watcher_behind: false,
         };
         Self { lane: parts.lane, core }
     }
@@ -168,6 +175,7 @@ impl<B: Backend> Worker<B> {
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
             bytes += Self::batch(&mut self.lane, core);
         }
+        core.serve_watchers();
         core.upkeep();
         if !core.graves.is_empty() {
             core.release(&mut self.lane.turn(core.ctx.now));
@@ -192,6 +200,9 @@ impl<B: Backend> Worker<B> {
         let bytes = core.serve(&mut turn);
         drop(turn);
         core.settle();
+        if core.ctx.watch.watched.any() {
+            core.serve_watchers();
+        }
         core.io.submit();
         core.ctx.counters().batches.add(1);
         bytes.max(visits * VISIT_BYTES)
@@ -219,7 +230,7 @@ impl<B: Backend> Core<B> {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         if !self.ready.is_empty() || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
-        } else if !self.parked.is_empty() {
+        } else if !self.parked.is_empty() || self.watcher_behind {
             PARKED_WAIT
         } else if self.sessions.len() > 0 {
             SLEEP_MAX

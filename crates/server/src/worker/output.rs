@@ -105,7 +105,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Decides what comes next for a session that is noted nowhere.
-    fn move_on(&mut self, index: u32) {
+    pub(super) fn move_on(&mut self, index: u32) {
         let stopping = self.stop_deadline_ns.is_some();
         let session = self.sessions.at(index);
         debug_assert_eq!(session.place, Place::Idle);

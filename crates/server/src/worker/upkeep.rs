@@ -54,6 +54,8 @@ impl<B: Backend> Core<B> {
             let counters = self.ctx.counters();
             let end = match session.phase {
                 Phase::Dead => None,
+                // A watcher says nothing and may read when it likes, as long as its peer is there.
+                Phase::Open if session.state.watches() && !session.hangup => None,
                 Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
                 _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
                 _ if session.place != Place::Idle => None,
@@ -84,13 +86,16 @@ impl<B: Backend> Core<B> {
         }
     }
 
-    /// A stop was asked for: sessions close between two requests, and all of them when the time is over.
+    /// A stop was asked for: watchers close at once, others between two requests, and all when the time is over.
     fn stop(&mut self) {
         match self.stop_deadline_ns {
             None => {
                 self.stop_deadline_ns = Some(self.now_ns + self.ctx.shared.config.stop_timeout.as_nanos() as u64);
                 for index in 0..self.sessions.used_high() {
-                    if self.sessions.peek(index).is_some_and(|s| s.phase == Phase::Open) {
+                    let Some(session) = self.sessions.peek(index) else { continue };
+                    if session.phase == Phase::Open && session.state.watches() {
+                        self.kill(index as u32);
+                    } else if session.phase == Phase::Open {
                         // One more receive tells whether a request is on its way.
                         self.sessions.at(index as u32).readable = true;
                         self.make_ready(index as u32);

@@ -1,6 +1,8 @@
 //! A server in this process, and a client that says exactly what it is told to.
 #![allow(dead_code)]
 
+pub mod memcached;
+
 use gannet_server::start::{Running, Server, ServerConfig};
 use io::listen::ListenAddr;
 use std::io::{Read, Write};

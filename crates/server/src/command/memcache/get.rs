@@ -3,6 +3,7 @@
 //! Plain retrievals that follow one another are looked up together: all their keys, up to [`PROBES_MAX`], are hashed
 //! and prefetched before the first is looked up, so that the waits for memory overlap.
 
+use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
@@ -171,11 +172,13 @@ impl<'c> Call<'c, '_> {
             self.turn.get(&probe.key)
         };
         let mark = self.out.mark();
+        let seen = self.ctx.watch.watched.any().then(|| Seen::of(item.as_ref()));
         let found = match item {
             None => Found::Miss,
             Some(item) => write_item(self.out, &item, probe.key.bytes(), probe.with_cas)?,
         };
         let hit = self.finish_item(&probe.key, found, mark, None)?;
+        self.tell_get(probe.key.bytes(), seen, hit);
         let counters = self.counters();
         counters.cmd_get.add(1);
         if hit {
@@ -277,6 +280,8 @@ impl<'c> Call<'c, '_> {
                 Err(error) => Err(error),
             };
             let mark = self.out.mark();
+            let seen =
+                self.ctx.watch.watched.any().then(|| Seen::of(item.as_ref().ok().and_then(|item| item.as_ref())));
             let found = match item {
                 Ok(None) => Found::Miss,
                 Ok(Some(item)) => write_item(self.out, &item, bytes, get.with_cas)?,
@@ -284,6 +289,7 @@ impl<'c> Call<'c, '_> {
                 Err(_) => Found::Miss,
             };
             let hit = self.finish_item(&key, found, mark, end_it)?;
+            self.tell_get(bytes, seen, hit);
             let counters = self.counters();
             counters.cmd_touch.add(1);
             counters.cmd_get.add(1);

@@ -95,9 +95,10 @@ impl Call<'_, '_> {
     fn large_commit(&mut self, large: LargeSet) -> Step {
         let LargeSet { writer, plan, key, key_len } = large;
         let (name, bytes) = (self.turn.key(NAMESPACE, &key[..key_len]), writer.bytes());
+        let before = self.seen(&name);
         match self.turn.large_commit(writer, &name, &plan.put(b"")) {
             Ok(outcome) => {
-                self.stored(&plan, &key[..key_len], outcome, bytes);
+                self.stored(&plan, &key[..key_len], before, outcome, bytes);
                 self.at += 2;
                 self.done(plan.command);
                 Ok(())

@@ -2,6 +2,7 @@
 
 use super::exptime::{self, seconds_left};
 use super::get::Found;
+use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step};
 use crate::context::State;
 use crate::metrics::Command;
@@ -10,13 +11,16 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KEY_BYTES_MAX};
 use protocol::number::Decimal;
-use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, Lease, Value};
+use segment::{
+    Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, Key, Lease, Value, decimal_len,
+};
 
 /// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and
 /// must neither lose the right that it won nor take its own first run for an earlier access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstFetch {
     won: bool,
+    vivified: bool,
     fetched: bool,
     last_access: UnixMillis,
     /// When the item ended before this request, where `t` asks for that: `Never` if there was none.
@@ -26,13 +30,14 @@ pub(super) struct FirstFetch {
 impl FirstFetch {
     fn of(found: &Fetched<'_>, ended: Option<Expire>) -> Self {
         let Item { fetched, last_access, .. } = found.item;
-        Self { won: found.lease == Lease::Won, fetched, last_access, ended }
+        Self { won: found.lease == Lease::Won, vivified: found.vivified, fetched, last_access, ended }
     }
 
     fn restore(self, found: &mut Fetched<'_>) {
         if self.won && found.lease == Lease::AlreadyWon {
             found.lease = Lease::Won;
         }
+        found.vivified |= self.vivified;
         (found.item.fetched, found.item.last_access) = (self.fetched, self.last_access);
     }
 }
@@ -62,11 +67,16 @@ impl<'c> Call<'c, '_> {
         let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
         let ended = asks_before.then(|| self.turn.peek(&key).map_or(Expire::Never, |item| item.expire));
         let mark = self.out.mark();
+        let watched = self.watched();
+        let mut seen = watched.then_some(Seen::MISS);
         let found = match self.turn.fetch(&key, &fetch) {
             Ok(None) => Found::Miss,
             Ok(Some(mut fetched)) => {
                 let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
                 first.restore(&mut fetched);
+                if watched && !fetched.vivified {
+                    seen = Some(Seen::of(Some(&fetched.item)));
+                }
                 write_fetched(self.out, meta, &fetched, first.ended, now)?
             }
             Err(error) => {
@@ -83,6 +93,7 @@ impl<'c> Call<'c, '_> {
             line.finish(self.out);
         }
         self.session.fetched = None;
+        self.tell_get(key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
         self.count_fetch(meta, hit);
         self.at += consumed;
         self.done(Command::MetaGet);
@@ -115,8 +126,13 @@ impl<'c> Call<'c, '_> {
         };
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let seen = self.seen(&key);
         match self.turn.delete(&key, &delete) {
             Ok(outcome) => {
+                self.tell_get(key.bytes(), seen, outcome != DeleteOutcome::NotFound);
+                if outcome == DeleteOutcome::Deleted && !mark_stale && !delete.drop_value {
+                    self.tell_deleted(key.bytes(), seen, "md");
+                }
                 let counters = self.counters();
                 counters.cmd_meta.add(1);
                 let code = match outcome {
@@ -160,8 +176,10 @@ impl<'c> Call<'c, '_> {
         };
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let seen = self.seen(&key);
         match self.turn.arith(&key, &arith) {
             Ok(outcome) => {
+                self.tell_arith(&key, seen, outcome);
                 self.counters().cmd_meta.add(1);
                 self.count_arith(arith.decrement, outcome);
                 self.answer_arith(meta, outcome);
@@ -171,6 +189,18 @@ impl<'c> Call<'c, '_> {
         self.at += consumed;
         self.done(Command::MetaArith);
         Ok(())
+    }
+
+    /// An `ma` that found nothing and has a number all the same has made it.
+    fn tell_arith(&mut self, key: &Key<'_>, seen: Option<Seen>, outcome: ArithOutcome) {
+        let Some(before) = seen else { return };
+        match outcome {
+            ArithOutcome::Number { value, expire, .. } if !before.found => {
+                self.tell_get(key.bytes(), seen, false);
+                self.tell_number_made(key.bytes(), decimal_len(value), expire);
+            }
+            _ => self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound),
+        }
     }
 
     fn answer_arith(&mut self, meta: &Meta<'c>, outcome: ArithOutcome) {

@@ -21,15 +21,17 @@ mod meta;
 mod small;
 mod stats;
 mod store;
+mod watch;
 
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
+use crate::watch::Watching;
 use dump::Dumping;
 use get::Retrieval;
 use large::LargeSet;
 use meta::FirstFetch;
-use protocol::memcache::{Error, Parsed, Request, parse, reply};
+use protocol::memcache::{Parsed, Request, parse, reply};
 use segment::{Namespace, Turn};
 
 use super::counters::CommandCounters;
@@ -53,7 +55,7 @@ const _: () = assert!(reply::VALUE_HEADER_BYTES_MAX + 32 <= LINE_ROOM);
 /// What the protocol keeps of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// Bytes of input that belong to a request that was refused.
+    /// Bytes of input that belong to a request that was refused; without end in a watcher.
     swallow: u64,
     /// A retrieval that was answered in part; its line is what the input begins with.
     retrieval: Option<Retrieval>,
@@ -65,14 +67,22 @@ pub struct SessionState {
     dump: Option<Dumping>,
     /// A fetch was done and its answer did not fit: what its first run found.
     fetched: Option<FirstFetch>,
+    /// The connection's place among the watchers.
+    watching: Option<Watching>,
 }
 
 impl SessionState {
-    /// Gives back what the connection holds in the store. Call it once, when the connection ends.
+    /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
     pub fn release(&mut self, turn: &mut Turn<'_>) {
         if let Some(large) = self.large.take() {
             large.abort(turn);
         }
+        self.watching = None;
+    }
+
+    /// The connection is a watcher.
+    pub(crate) fn watches(&self) -> bool {
+        self.watching.is_some()
     }
 }
 
@@ -183,7 +193,7 @@ impl<'c> Call<'c, '_> {
             }
             Request::Shutdown { .. } => self.shutdown(consumed),
             Request::Stats(topic) => self.stats(topic, consumed),
-            Request::Watch(_) => self.answer(Error::WatchUnavailable.wire(), consumed),
+            Request::Watch(watch) => self.watch(watch, consumed),
             Request::Dump(format) => self.dump(format.into(), consumed),
         }
     }

@@ -12,9 +12,14 @@ use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire};
 impl<'c> Call<'c, '_> {
     pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
         let key = self.turn.key(NAMESPACE, key);
+        let seen = self.seen(&key);
         match self.turn.delete(&key, &Delete::default()) {
             Ok(outcome) => {
                 let deleted = outcome == DeleteOutcome::Deleted;
+                self.tell_get(key.bytes(), seen, deleted);
+                if deleted {
+                    self.tell_deleted(key.bytes(), seen, "delete");
+                }
                 let counters = self.counters();
                 if deleted {
                     counters.delete_hits.add(1)
@@ -37,8 +42,10 @@ impl<'c> Call<'c, '_> {
         let key = self.turn.key(NAMESPACE, key);
         let arith =
             Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
+        let seen = self.seen(&key);
         match self.turn.arith(&key, &arith) {
             Ok(outcome) => {
+                self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound);
                 self.count_arith(decrement, outcome);
                 match outcome {
                     _ if noreply => {}
@@ -72,8 +79,10 @@ impl<'c> Call<'c, '_> {
         let expire = exptime::expire(exptime, self.ctx.now);
         // An item that the touch itself ends was there all the same.
         let ends = exptime::is_past(expire, self.ctx.now) && self.turn.peek(&key).is_some();
+        let seen = self.seen(&key);
         match self.turn.touch(&key, expire).map(|item| item.is_some() || ends) {
             Ok(touched) => {
+                self.tell_get(key.bytes(), seen, touched);
                 let counters = self.counters();
                 counters.cmd_touch.add(1);
                 if touched {
@@ -115,6 +124,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
         let mut scratch = [0; KEY_BYTES_MAX];
         let key = self.turn.key(NAMESPACE, token.bytes(&mut scratch));
+        let seen = self.seen(&key);
         match self.turn.peek(&key) {
             None => self.out.push(reply::META_END),
             Some(item) => {
@@ -131,6 +141,7 @@ impl<'c> Call<'c, '_> {
                 reply::debug(self.out, token, &facts);
             }
         }
+        self.tell_get(key.bytes(), seen, seen.is_some_and(|seen| seen.found));
         self.counters().cmd_meta.add(1);
         self.at += consumed;
         self.done(Command::Other);

@@ -183,11 +183,22 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("evictions", store.evicted);
     lines.number("reclaimed", store.expired);
     lines.number("crawler_reclaimed", store.expired);
-    for absent in ["direct_reclaims", "malloc_fails", "slab_reassign_running", "slabs_moved", "log_watchers"] {
+    for absent in ["direct_reclaims", "malloc_fails", "slab_reassign_running", "slabs_moved"] {
         lines.number(absent, 0);
     }
+    log_lines(lines, &shared.watch);
     segment_lines(lines, &store);
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
+}
+
+/// What became of the lines for watchers.
+fn log_lines(lines: &mut Lines<'_>, hub: &crate::watch::Hub) {
+    use std::sync::atomic::Ordering::Relaxed;
+    lines.number("log_worker_dropped", hub.dropped.load(Relaxed));
+    lines.number("log_worker_written", hub.written.load(Relaxed));
+    lines.number("log_watcher_skipped", hub.skipped.load(Relaxed));
+    lines.number("log_watcher_sent", hub.sent.load(Relaxed));
+    lines.number("log_watchers", hub.watchers());
 }
 
 fn connections(lines: &mut Lines<'_>, shared: &Shared) {

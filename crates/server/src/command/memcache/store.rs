@@ -1,5 +1,6 @@
 //! Storage commands whose value lies whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
 
+use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
 use crate::context::State;
 use crate::metrics::Command;
@@ -154,6 +155,23 @@ impl Plan {
         }
     }
 
+    /// What watchers are told of it: the command's name, `cas` for one that compares an item there must be.
+    pub(super) fn watched_name(&self) -> &'static str {
+        match self.mode {
+            PutMode::Set | PutMode::Replace if self.compare.is_some() => "cas",
+            PutMode::Set => "set",
+            PutMode::Add => "add",
+            PutMode::Replace => "replace",
+            PutMode::Append => "append",
+            PutMode::Prepend => "prepend",
+        }
+    }
+
+    /// When the item is to end.
+    pub(super) fn expire(&self) -> Expire {
+        self.expire
+    }
+
     /// Errors are not told. Meta commands are quiet about what was to be expected, never about errors.
     pub(super) fn hides_errors(&self) -> bool {
         matches!(self.answer, Answer::Text { noreply: true })
@@ -194,8 +212,9 @@ impl<'c> Call<'c, '_> {
             }
         };
         let key = self.turn.key(NAMESPACE, key);
+        let before = self.seen(&key);
         match self.turn.put(&key, &plan.put(value)) {
-            Ok(outcome) => self.stored(&plan, key.bytes(), outcome, value_len.into()),
+            Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
             Err(error) => self.not_stored(&plan, key.bytes(), error)?,
         }
         self.at += whole;
@@ -205,11 +224,16 @@ impl<'c> Call<'c, '_> {
 
     /// A value that was not taken: says so, and makes sure that what it was to replace is not read for it.
     pub(super) fn not_stored(&mut self, plan: &Plan, key: &[u8], error: OpError) -> Step {
-        if error != OpError::Parked && plan.replaces() {
-            let key = self.turn.key(NAMESPACE, key);
-            if self.turn.delete(&key, &Delete::default()) == Err(OpError::Parked) {
-                return Err(State::Parked);
+        if error != OpError::Parked {
+            let mut before = None;
+            if plan.replaces() {
+                let key = self.turn.key(NAMESPACE, key);
+                before = self.seen(&key);
+                if self.turn.delete(&key, &Delete::default()) == Err(OpError::Parked) {
+                    return Err(State::Parked);
+                }
             }
+            self.tell_refused(plan, key, error, before);
         }
         self.op_error(error, plan.hides_errors())
     }
@@ -223,13 +247,21 @@ impl<'c> Call<'c, '_> {
         self.done(plan.command);
     }
 
-    /// Counts and answers a store that was decided.
-    pub(super) fn stored(&mut self, plan: &Plan, key: &[u8], outcome: PutOutcome, value_len: u64) {
+    /// Counts, tells and answers a store that was decided. `before` is what it found, if somebody watches.
+    pub(super) fn stored(
+        &mut self,
+        plan: &Plan,
+        key: &[u8],
+        before: Option<Seen>,
+        outcome: PutOutcome,
+        value_len: u64,
+    ) {
         // An append or prepend needs an item, compared or not.
         let outcome = match outcome {
             PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
             outcome => outcome,
         };
+        self.tell_stored(plan, key, before, outcome, value_len);
         let counters = self.counters();
         counters.cmd_set.add(1);
         match outcome {

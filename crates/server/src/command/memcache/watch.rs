@@ -1,0 +1,173 @@
+//! `watch`, and what other commands tell watchers.
+//!
+//! As with memcached, a lookup is told by every command that needs the item, also by those that change it: a `set` is
+//! an `item_get` of what was there and then an `item_store`. What was there is peeked at for that, and only while
+//! somebody watches.
+
+use super::exptime;
+use super::store::Plan;
+use super::{Call, NAMESPACE, Step};
+use crate::context::State;
+use crate::watch::{Head, Hub, Kind, StoreEvent, Watched};
+use protocol::memcache::request::Watch;
+use protocol::memcache::{Error, reply};
+use segment::{Expire, Item, Key, OpError, PutOutcome};
+
+/// The time to live of a value that ended before it was stored: -1 in the 32 bits that memcached tells.
+const TTL_PAST: u64 = u32::MAX as u64;
+
+/// What a lookup found, as watchers are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) found: bool,
+    class: u8,
+    value_len: u64,
+}
+
+impl Seen {
+    /// Nothing.
+    pub(super) const MISS: Self = Self { found: false, class: 0, value_len: 0 };
+
+    /// This item, or nothing.
+    pub(super) fn of(item: Option<&Item<'_>>) -> Self {
+        item.map_or(Self::MISS, |item| Self { found: true, class: item.ttl_class, value_len: item.value_len() })
+    }
+}
+
+impl Call<'_, '_> {
+    /// Makes this connection a watcher. What it sends from here on is thrown away.
+    pub(super) fn watch(&mut self, watch: Watch, consumed: usize) -> Step {
+        let shared = &self.ctx.shared;
+        if shared.stop.is_off() {
+            self.at += consumed;
+            return Err(State::Close);
+        }
+        let mut kinds = Watched::default();
+        for (wanted, kind) in [
+            (watch.fetchers, Kind::Fetchers),
+            (watch.mutations, Kind::Mutations),
+            (watch.evictions, Kind::Evictions),
+            (watch.deletions, Kind::Deletions),
+        ] {
+            if wanted {
+                kinds = kinds.and(kind);
+            }
+        }
+        let Some(watching) = Hub::watch(&shared.watch, kinds, self.ctx.worker, self.ctx.watch.connection) else {
+            return self.answer(Error::TooManyWatchers.wire(), consumed);
+        };
+        self.session.watching = Some(watching);
+        self.session.swallow = u64::MAX;
+        self.answer(reply::OK, consumed)
+    }
+
+    /// Somebody watches.
+    #[inline]
+    pub(super) fn watched(&self) -> bool {
+        self.ctx.watch.watched.any()
+    }
+
+    /// What a command is about to find, if somebody watches.
+    #[inline]
+    pub(super) fn seen(&self, key: &Key<'_>) -> Option<Seen> {
+        self.watched().then(|| Seen::of(self.turn.peek(key).as_ref()))
+    }
+
+    /// A number of the connection that no other open one has.
+    fn cfd(&self) -> u64 {
+        u64::from(self.ctx.watch.connection) * self.ctx.shared.workers.len() as u64 + self.ctx.worker as u64
+    }
+
+    fn head(&self) -> Head {
+        Head { now: self.ctx.now, gid: self.ctx.shared.watch.number() }
+    }
+
+    /// Tells that `key` was looked up, and `found` or not; `seen` says what was there, if somebody watches.
+    #[inline]
+    pub(super) fn tell_get(&mut self, key: &[u8], seen: Option<Seen>, found: bool) {
+        if let Some(seen) = seen
+            && self.ctx.watch.watched.has(Kind::Fetchers)
+        {
+            self.tell_lookup(key, if found { seen } else { Seen::MISS }, found);
+        }
+    }
+
+    #[cold]
+    fn tell_lookup(&mut self, key: &[u8], seen: Seen, found: bool) {
+        let (head, cfd) = (self.head(), self.cfd());
+        let lines = &mut self.ctx.watch.lines;
+        lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
+    }
+
+    /// Tells that `cmd` removed the item of `key`.
+    pub(super) fn tell_deleted(&mut self, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
+        if let Some(seen) = seen
+            && self.ctx.watch.watched.has(Kind::Deletions)
+        {
+            let head = self.head();
+            let lines = &mut self.ctx.watch.lines;
+            lines.tell(Kind::Deletions, |line| head.deleted(line, key, cmd, seen.class, seen.value_len));
+        }
+    }
+
+    /// Tells what became of a value of `value_len` bytes, and before that what it found.
+    pub(super) fn tell_stored(
+        &mut self,
+        plan: &Plan,
+        key: &[u8],
+        before: Option<Seen>,
+        outcome: PutOutcome,
+        value_len: u64,
+    ) {
+        let Some(before) = before else { return };
+        self.tell_get(key, Some(before), before.found);
+        let status = match outcome {
+            PutOutcome::Stored { .. } => "stored",
+            PutOutcome::NotStored => "not_stored",
+            PutOutcome::Exists => "exists",
+            PutOutcome::NotFound => "not_found",
+        };
+        let (seen, expire) = match outcome {
+            PutOutcome::Stored { .. } => self.see_stored(key, value_len, plan.expire()),
+            _ => (Seen { found: false, class: 0, value_len }, plan.expire()),
+        };
+        self.tell_store(key, status, plan.watched_name(), expire, seen);
+    }
+
+    /// Tells that `ma` made a number of `digits` digits for `key`.
+    pub(super) fn tell_number_made(&mut self, key: &[u8], digits: u64, expire: Expire) {
+        let (seen, expire) = self.see_stored(key, digits, expire);
+        self.tell_store(key, "stored", "add", expire, seen);
+    }
+
+    /// The item that has just been stored; if it is gone already, what was asked for.
+    fn see_stored(&self, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
+        let item = self.turn.peek(&self.turn.key(NAMESPACE, key));
+        item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
+    }
+
+    /// Tells that a value was refused. `before` is what the refusal removed, if it had to.
+    pub(super) fn tell_refused(&mut self, plan: &Plan, key: &[u8], error: OpError, before: Option<Seen>) {
+        if !self.watched() {
+            return;
+        }
+        let status = if error == OpError::TooLarge { "too_large" } else { "no_memory" };
+        self.tell_store(key, status, plan.watched_name(), Expire::Never, Seen::MISS);
+        self.tell_get(key, before, before.is_some_and(|seen| seen.found));
+    }
+
+    #[cold]
+    fn tell_store(&mut self, key: &[u8], status: &'static str, cmd: &'static str, expire: Expire, seen: Seen) {
+        if !self.ctx.watch.watched.has(Kind::Mutations) {
+            return;
+        }
+        let ttl = match expire {
+            Expire::Never => 0,
+            _ if exptime::is_past(expire, self.ctx.now) => TTL_PAST,
+            _ => exptime::seconds_left(expire, self.ctx.now).unsigned_abs(),
+        };
+        let (head, cfd) = (self.head(), self.cfd());
+        let event = StoreEvent { status, cmd, ttl, class: seen.class, cfd, size: seen.value_len };
+        self.ctx.watch.lines.tell(Kind::Mutations, |line| head.item_store(line, key, &event));
+    }
+}

@@ -1,0 +1,324 @@
+//! `watch`: connections that are told what happens to items, in the lines of memcached's log stream.
+//!
+//! ```text
+//!   worker 0 ── a batch's events ──> Lines ──┐  publish, after the batch         take, by the watcher's own worker
+//!   worker 1 ── a batch's events ──> Lines ──┼──────────────────────> Queue ────────────────────> output, socket
+//!   background ── evictions ───────> Lines ──┘   (one for each watcher, which its worker is woken for)
+//! ```
+//!
+//! A watcher is an ordinary session whose input is thrown away from its `watch` on. Who watches what is one word,
+//! [`Hub::watched`]: a worker reads it once a batch and once a turn, and while it is 0 watching costs nothing more.
+//!
+//! What is bounded, and by what:
+//!
+//! | what | at most | beyond it |
+//! |---|---|---|
+//! | watchers | [`WATCHERS_MAX`] | `WATCHER_TOO_MANY` |
+//! | lines of one batch of a worker or one slice of the background | 128 KiB | a line is dropped |
+//! | lines that a watcher has not read yet | [`QUEUE_BYTES`] | a line is dropped |
+//! | one line | about 1 KiB | cannot be: keys have a maximum |
+//!
+//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone; a queue comes and goes
+//! with its watcher. A watcher is told how many lines it has lost: `skipped=N`, where they would have been. Nobody waits
+//! for a watcher, and one that does not read is kept: it holds one output buffer and its queue.
+//!
+//! Invariants: no lock is taken and nothing is allocated for watching while nobody watches; a lock is held for copying
+//! bytes and never during a system call; a queue holds whole lines until its first byte is taken.
+
+mod evictions;
+mod lines;
+mod queue;
+
+pub(crate) use evictions::Evictions;
+use lines::LINE_BYTES_MAX;
+pub(crate) use lines::{Head, Lines, StoreEvent};
+pub use queue::QUEUE_BYTES;
+
+use queue::Queue;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Watchers at once.
+pub const WATCHERS_MAX: usize = 20;
+
+/// What there is to watch: the byte of [`Watched`] that counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Lookups of keys.
+    Fetchers,
+    /// Stores.
+    Mutations,
+    /// Evictions.
+    Evictions,
+    /// Items removed by a client.
+    Deletions,
+}
+
+impl Kind {
+    /// All kinds, in the order of their bytes.
+    const ALL: [Self; 4] = [Self::Fetchers, Self::Mutations, Self::Evictions, Self::Deletions];
+
+    const fn shift(self) -> u32 {
+        8 * self as u32
+    }
+}
+
+/// How many watch each kind: one byte each, so that coming and going are one addition.
+///
+/// ```text
+///    31       24 23       16 15        8 7         0
+///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watched(u32);
+
+const _: () = assert!(WATCHERS_MAX <= u8::MAX as usize);
+
+impl Watched {
+    /// This and one watcher of `kind`.
+    pub(crate) const fn and(self, kind: Kind) -> Self {
+        Self(self.0 + (1 << kind.shift()))
+    }
+
+    /// Somebody watches something.
+    #[inline]
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// Somebody watches `kind`.
+    #[inline]
+    pub(crate) const fn has(self, kind: Kind) -> bool {
+        (self.0 >> kind.shift()) & 0xff != 0
+    }
+}
+
+/// What is shared by those that are watched and those that watch.
+#[derive(Debug, Default)]
+pub struct Hub {
+    watched: AtomicU32,
+    /// Lines numbered so far.
+    numbered: AtomicU64,
+    slots: [Slot; WATCHERS_MAX],
+    /// Lines that workers and the background have put into queues, or would have.
+    pub written: AtomicU64,
+    /// Lines for which those had no room.
+    pub dropped: AtomicU64,
+    /// Lines put into queues, once for each watcher.
+    pub sent: AtomicU64,
+    /// Lines that a watcher lost, once for each.
+    pub skipped: AtomicU64,
+}
+
+/// Room for one watcher.
+#[derive(Debug, Default)]
+struct Slot {
+    /// What it watches; 0: nobody is here.
+    kinds: AtomicU32,
+    /// Its worker in the upper half and its connection in the lower.
+    owner: AtomicU64,
+    /// There is something to take. Written under the lock.
+    waiting: AtomicBool,
+    queue: Mutex<Option<Queue>>,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Option<Queue>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watcher's place; given up when dropped.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    hub: Arc<Hub>,
+    slot: usize,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let slot = &self.hub.slots[self.slot];
+        let mut queue = slot.lock();
+        let kinds = slot.kinds.swap(0, Relaxed);
+        slot.waiting.store(false, Relaxed);
+        *queue = None;
+        self.hub.watched.fetch_sub(kinds, Release);
+    }
+}
+
+impl Hub {
+    /// What is watched now.
+    #[inline]
+    pub(crate) fn watched(&self) -> Watched {
+        Watched(self.watched.load(Relaxed))
+    }
+
+    /// Connections that watch.
+    pub fn watchers(&self) -> u64 {
+        self.slots.iter().filter(|slot| slot.kinds.load(Relaxed) != 0).count() as u64
+    }
+
+    /// The number of the next line: lines of several threads put in this order are in the order in which they happened.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbered.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Makes connection `connection` of worker `worker` a watcher of `kinds`, which has one watcher of each at most.
+    /// `None` if there are as many as may be.
+    pub(crate) fn watch(hub: &Arc<Self>, kinds: Watched, worker: usize, connection: u32) -> Option<Watching> {
+        debug_assert!(kinds.any() && kinds.0 & !0x0101_0101 == 0, "a watcher of nothing, or more than one");
+        for (number, slot) in hub.slots.iter().enumerate() {
+            let mut queue = slot.lock();
+            if queue.is_none() {
+                *queue = Some(Queue::new());
+                slot.owner.store((worker as u64) << 32 | u64::from(connection), Relaxed);
+                slot.kinds.store(kinds.0, Relaxed);
+                hub.watched.fetch_add(kinds.0, Release);
+                return Some(Watching { hub: Arc::clone(hub), slot: number });
+            }
+        }
+        None
+    }
+
+    /// Puts `lines` into the queues of those that watch them, and empties it. `wake` is called with the worker of every
+    /// watcher whose queue had been empty.
+    pub(crate) fn publish(&self, lines: &mut Lines, mut wake: impl FnMut(usize)) {
+        if lines.is_empty() {
+            return;
+        }
+        let (mut sent, mut skipped) = (0, 0);
+        for slot in &self.slots {
+            if slot.kinds.load(Relaxed) == 0 {
+                continue;
+            }
+            let mut locked = slot.lock();
+            let Some(queue) = &mut *locked else { continue };
+            let kinds = Watched(slot.kinds.load(Relaxed));
+            let was_empty = queue.is_empty();
+            for (kind, line) in lines.each() {
+                if kinds.has(kind) {
+                    if queue.push(line) {
+                        sent += 1;
+                    } else {
+                        skipped += 1;
+                    }
+                }
+            }
+            let dropped = Kind::ALL.into_iter().filter(|kind| kinds.has(*kind)).map(|kind| lines.dropped(kind)).sum();
+            queue.skip(dropped);
+            skipped += dropped;
+            if was_empty && !queue.is_empty() {
+                slot.waiting.store(true, Release);
+                drop(locked);
+                wake((slot.owner.load(Relaxed) >> 32) as usize);
+            }
+        }
+        self.written.fetch_add(lines.count(), Relaxed);
+        self.dropped.fetch_add(Kind::ALL.into_iter().map(|kind| lines.dropped(kind)).sum(), Relaxed);
+        self.sent.fetch_add(sent, Relaxed);
+        self.skipped.fetch_add(skipped, Relaxed);
+        lines.clear();
+    }
+
+    /// The connection of `worker` that watches at place `slot`, if there is something for it to take.
+    pub(crate) fn waiting(&self, slot: usize, worker: usize) -> Option<u32> {
+        let slot = &self.slots[slot];
+        let owner = slot.waiting.load(Acquire).then(|| slot.owner.load(Relaxed))?;
+        (owner >> 32 == worker as u64).then_some(owner as u32)
+    }
+
+    /// Moves what is next for the watcher at place `slot` to the front of `into`; returns how many bytes that was.
+    pub(crate) fn take(&self, slot: usize, into: &mut [u8]) -> usize {
+        let slot = &self.slots[slot];
+        let mut locked = slot.lock();
+        let Some(queue) = &mut *locked else { return 0 };
+        let taken = queue.take(into);
+        if queue.is_empty() {
+            slot.waiting.store(false, Relaxed);
+        }
+        taken
+    }
+}
+
+/// What a worker keeps for being watched.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// What is watched in this batch.
+    pub(crate) watched: Watched,
+    /// The connection that is served.
+    pub(crate) connection: u32,
+    /// The events of this batch.
+    pub(crate) lines: Lines,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lines::LINES_BYTES;
+    use super::*;
+
+    fn tell(lines: &mut Lines, kind: Kind, text: &'static [u8]) {
+        lines.tell(kind, |line| protocol::sink::Sink::put(line, text));
+    }
+
+    fn taken(hub: &Hub, slot: usize) -> Vec<u8> {
+        let mut bytes = vec![0; QUEUE_BYTES];
+        let len = hub.take(slot, &mut bytes);
+        bytes.truncate(len);
+        bytes
+    }
+
+    #[test]
+    fn each_watcher_gets_the_kinds_that_it_asked_for_and_its_worker_is_woken_once() {
+        let hub = Arc::new(Hub::default());
+        let first = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 3, 7).unwrap();
+        let second = Hub::watch(&hub, Watched::default().and(Kind::Fetchers).and(Kind::Mutations), 5, 7).unwrap();
+        let mut lines = Lines::default();
+        let mut woken = Vec::new();
+        for _ in 0..2 {
+            tell(&mut lines, Kind::Fetchers, b"get\n");
+            tell(&mut lines, Kind::Mutations, b"set\n");
+            tell(&mut lines, Kind::Evictions, b"out\n");
+            hub.publish(&mut lines, |worker| woken.push(worker));
+            assert!(lines.is_empty());
+        }
+        assert_eq!(woken, [3, 5]);
+        assert_eq!((hub.waiting(0, 3), hub.waiting(1, 5), hub.waiting(0, 5)), (Some(7), Some(7), None));
+        assert_eq!((taken(&hub, 0), taken(&hub, 1)), (b"get\nget\n".to_vec(), b"get\nset\nget\nset\n".to_vec()));
+        assert_eq!((hub.waiting(0, 3), hub.sent.load(Relaxed)), (None, 6));
+        drop(first);
+        assert!(hub.watched().has(Kind::Fetchers) && hub.watched().has(Kind::Mutations));
+        drop(second);
+        assert!(!hub.watched().any() && hub.watchers() == 0);
+    }
+
+    #[test]
+    fn a_place_that_was_given_up_is_free_for_the_next_watcher_and_not_before() {
+        let hub = Arc::new(Hub::default());
+        let all = Kind::ALL.into_iter().fold(Watched::default(), Watched::and);
+        let mut held: Vec<_> = (0..WATCHERS_MAX).map(|n| Hub::watch(&hub, all, 0, n as u32).unwrap()).collect();
+        assert!(Hub::watch(&hub, all, 0, 99).is_none());
+        drop(held.remove(4));
+        let again = Hub::watch(&hub, all, 1, 99).unwrap();
+        assert_eq!((again.slot, hub.watchers()), (4, WATCHERS_MAX as u64));
+        drop((again, held));
+        assert!(!hub.watched().any());
+    }
+
+    #[test]
+    fn lines_that_found_no_room_at_their_origin_are_told_as_skipped_to_those_that_watch_them() {
+        let hub = Arc::new(Hub::default());
+        let _gets = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 0, 0).unwrap();
+        let _sets = Hub::watch(&hub, Watched::default().and(Kind::Mutations), 0, 1).unwrap();
+        let mut lines = Lines::default();
+        let long = Box::leak(vec![b'x'; LINE_BYTES_MAX].into_boxed_slice());
+        let total = LINES_BYTES as u64 / LINE_BYTES_MAX as u64 + 10;
+        (0..total).for_each(|_| tell(&mut lines, Kind::Fetchers, long));
+        hub.publish(&mut lines, |_| {});
+        let dropped = hub.dropped.load(Relaxed);
+        assert!(dropped >= 10 && dropped + hub.written.load(Relaxed) == total, "{dropped}");
+        let told = taken(&hub, 0);
+        assert!(told.ends_with(format!("skipped={}\n", hub.skipped.load(Relaxed)).as_bytes()));
+        assert_eq!(hub.sent.load(Relaxed) + hub.skipped.load(Relaxed), total);
+        assert_eq!(taken(&hub, 1), b"");
+    }
+}

@@ -1,0 +1,126 @@
+//! The lines that one watcher has not been sent yet.
+
+use super::LINE_BYTES_MAX;
+use protocol::number::put_u64;
+use protocol::sink::{Fixed, Sink};
+use std::collections::VecDeque;
+
+/// Bytes of lines that a watcher may be behind.
+pub const QUEUE_BYTES: usize = 256 << 10;
+
+/// Room for `skipped=N` and its line end.
+const SKIPPED_BYTES_MAX: usize = 32;
+
+const _: () = assert!(QUEUE_BYTES >= 64 * LINE_BYTES_MAX);
+
+/// A bounded queue of bytes, filled line by line and emptied in any pieces. What does not fit is counted, and told
+/// before the next line that does, or once all is taken.
+#[derive(Debug)]
+pub(super) struct Queue {
+    bytes: VecDeque<u8>,
+    skipped: u64,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self { bytes: VecDeque::with_capacity(QUEUE_BYTES), skipped: 0 }
+    }
+
+    /// Nothing is to be told.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.skipped == 0
+    }
+
+    /// Counts `lines` as lost.
+    pub(super) fn skip(&mut self, lines: u64) {
+        self.skipped += lines;
+    }
+
+    /// Appends `line`; false if it is lost.
+    pub(super) fn push(&mut self, line: &[u8]) -> bool {
+        if self.bytes.len() + SKIPPED_BYTES_MAX + line.len() > QUEUE_BYTES {
+            self.skipped += 1;
+            return false;
+        }
+        self.tell_skipped();
+        self.bytes.extend(line);
+        true
+    }
+
+    fn tell_skipped(&mut self) {
+        if self.skipped > 0 {
+            let mut line = Fixed::<SKIPPED_BYTES_MAX>::new();
+            line.put(b"skipped=");
+            put_u64(&mut line, self.skipped);
+            line.put(b"\n");
+            self.bytes.extend(line.as_slice());
+            self.skipped = 0;
+        }
+    }
+
+    /// Moves the first bytes to the front of `into`; returns how many.
+    pub(super) fn take(&mut self, into: &mut [u8]) -> usize {
+        if self.bytes.len() + SKIPPED_BYTES_MAX <= into.len() {
+            self.tell_skipped();
+        }
+        let len = self.bytes.len().min(into.len());
+        let (front, back) = self.bytes.as_slices();
+        let from_front = front.len().min(len);
+        into[..from_front].copy_from_slice(&front[..from_front]);
+        into[from_front..len].copy_from_slice(&back[..len - from_front]);
+        self.bytes.drain(..len);
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_told_where_it_would_have_been() {
+        let mut queue = Queue::new();
+        let line = [&[b'x'; 99], b"\n".as_slice()].concat();
+        let mut pushed = 0;
+        while queue.push(&line) {
+            pushed += 1;
+        }
+        assert!(!queue.push(&line));
+        let mut some = vec![0; 1000];
+        assert_eq!(queue.take(&mut some), 1000);
+        assert!(queue.push(b"after\n"));
+        let mut rest = vec![0; 2 * QUEUE_BYTES];
+        let len = queue.take(&mut rest);
+        assert!(rest[..len].ends_with(b"x\nskipped=2\nafter\n"));
+        assert_eq!(len, pushed * 100 - 1000 + b"skipped=2\nafter\n".len());
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn losses_are_told_when_all_is_taken_and_nothing_follows() {
+        let mut queue = Queue::new();
+        assert!(queue.push(b"line\n"));
+        queue.skip(3);
+        // Too little room for more than what is there.
+        let mut into = [0; 8];
+        assert_eq!(queue.take(&mut into), 5);
+        assert!(!queue.is_empty());
+        let mut into = [0; 100];
+        assert_eq!(queue.take(&mut into), 10);
+        assert_eq!((&into[..10], queue.is_empty()), (b"skipped=3\n".as_slice(), true));
+    }
+
+    #[test]
+    fn a_queue_never_grows() {
+        let mut queue = Queue::new();
+        let capacity = queue.bytes.capacity();
+        let mut into = vec![0; 777];
+        for round in 0..20_000 {
+            queue.push(&vec![b'x'; round % 900]);
+            if round % 3 == 0 {
+                queue.take(&mut into);
+            }
+        }
+        assert_eq!(queue.bytes.capacity(), capacity);
+    }
+}

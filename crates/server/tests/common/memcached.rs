@@ -1,0 +1,38 @@
+//! Debian's memcached, to compare with.
+
+use super::PATIENCE;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Debian's memcached on a port of its own; stopped when dropped.
+pub struct Memcached {
+    child: Child,
+    pub addr: SocketAddr,
+}
+
+impl Memcached {
+    /// With `mib` MiB of memory.
+    pub fn start(mib: u32) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = Command::new("memcached")
+            .args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-m", &mib.to_string()])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("memcached can be run: install the package memcached");
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(addr).is_err() {
+            assert!(Instant::now() < deadline, "memcached does not listen on {addr}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { child, addr }
+    }
+}
+
+impl Drop for Memcached {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

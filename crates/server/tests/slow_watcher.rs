@@ -1,0 +1,78 @@
+//! A watcher that does not read. Alone in its process, since it measures all of it.
+
+mod common;
+
+use common::{Client, config, start, tcp};
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn a_watcher_that_does_not_read_loses_lines_and_is_told_how_many() {
+    const ROUNDS: u64 = 400;
+    const GETS: u64 = 1000;
+    let mut config = config();
+    config.workers = 2;
+    config.stall_timeout = Duration::from_millis(300);
+    let running = start(config);
+    let mut watcher = Client::connect(tcp(&running));
+    watcher.ask(b"watch fetchers\r\n", b"OK\r\n");
+    // A second one reads all the while, and is not slowed by the first.
+    let mut reads = Client::connect(tcp(&running));
+    reads.ask(b"watch fetchers\r\n", b"OK\r\n");
+    let reader = std::thread::spawn(move || count(BufReader::new(reads.stream)));
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(tcp(&running))).collect();
+    let gets = "get key-that-is-looked-up-again-and-again\r\n".repeat(GETS as usize);
+    let replies = b"END\r\n".repeat(GETS as usize);
+    let mut before = 0;
+    for round in 0..ROUNDS {
+        let at = round as usize % clients.len();
+        clients[at].ask(gets.as_bytes(), &replies);
+        if round == ROUNDS / 8 {
+            // Both servers' sides of the sockets and the queue are full by now.
+            before = resident();
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes more are resident");
+    let hub = running.shared().watch.clone();
+    assert!(hub.skipped.load(Relaxed) > GETS, "nothing was lost: {hub:?}");
+    // It is kept though it took nothing for longer than a reader may.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(hub.watchers(), 2);
+    clients[0].ask(b"get end\r\n", b"END\r\n");
+    let all = ROUNDS * GETS + 1;
+    let (told, skipped) = count(BufReader::new(watcher.stream));
+    assert_eq!(told + skipped, all, "{told} lines and {skipped} skipped");
+    assert!(skipped > GETS);
+    let (told, skipped) = reader.join().unwrap();
+    assert_eq!(told + skipped, all, "{told} lines and {skipped} skipped");
+    running.stop();
+}
+
+/// Lines until the lookup of `end` was told or lost: how many were told, and how many lost.
+fn count(lines: impl BufRead) -> (u64, u64) {
+    let (mut told, mut skipped) = (0, 0);
+    let mut ends = false;
+    for line in lines.lines() {
+        let line = line.unwrap();
+        match line.strip_prefix("skipped=") {
+            Some(lost) => skipped += lost.parse::<u64>().unwrap(),
+            None => {
+                assert!(line.starts_with("ts=") && line.ends_with(" size=0"), "half a line: {line:?}");
+                told += 1;
+                ends = line.contains(" key=end ");
+            }
+        }
+        if ends || told + skipped == 400 * 1000 + 1 {
+            break;
+        }
+    }
+    (told, skipped)
+}
