@@ -25,6 +25,7 @@ mod listener;
 pub mod log;
 pub mod metrics;
 pub mod out;
+mod reactor;
 mod session;
 pub mod shared;
 pub mod start;

@@ -3,15 +3,15 @@
 use crate::background::BackgroundCounters;
 use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared};
+use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
+use crate::reactor;
 use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
 use crate::survey::{self, Survey};
 use crate::watch::Hub;
-use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use base::clock::UnixMillis;
-use io::epoll::Opened;
 use io::listen::{ListenAddr, Listener};
 use io::waker::Waker;
 use segment::{Store, StoreConfig};
@@ -37,10 +37,12 @@ pub struct ServerConfig {
     /// Where the admin port listens, if anywhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Heap and index of the store. The connections' buffers are on top of it: at most
-    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker.
+    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] more.
     pub memory_bytes: u64,
     /// Worker threads.
     pub workers: usize,
+    /// How the workers wait for their sockets.
+    pub io: IoChoice,
     /// The CPUs that the workers are pinned to, one after another and round again; empty: not pinned.
     pub pin: Vec<usize>,
     /// Connections at once; the next one is refused.
@@ -71,6 +73,7 @@ impl Default for ServerConfig {
             admin: None,
             memory_bytes: 64 << 20,
             workers: 1,
+            io: IoChoice::Auto,
             pin: Vec::new(),
             connections_max: 4096,
             idle_timeout: None,
@@ -125,6 +128,7 @@ impl From<std::io::Error> for StartError {
 /// A server that runs. Dropping it stops it.
 pub struct Running {
     shared: Arc<Shared>,
+    io: IoChoice,
     addrs: Vec<ListenAddr>,
     acceptor: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
@@ -144,8 +148,15 @@ impl Server {
         let listeners = config.memcached.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
         let (shared, background) = assemble(config, UnixMillis::now())?;
-        let mut running =
-            Running { shared, addrs, acceptor: None, workers: Vec::new(), background: None, survey: None };
+        let mut running = Running {
+            shared,
+            io: IoChoice::Auto,
+            addrs,
+            acceptor: None,
+            workers: Vec::new(),
+            background: None,
+            survey: None,
+        };
         running.spawn_background(background)?;
         running.spawn_survey()?;
         running.spawn_workers(listeners)?;
@@ -234,11 +245,13 @@ impl Running {
         let clock = Clock::machine();
         // The acceptor gives to the least loaded, so an even share and a little more is never exceeded.
         let sessions_max = shared.config.connections_max.div_ceil(shared.config.workers) + 1;
+        let wakers: Vec<&Waker> = shared.workers.iter().map(|worker| &worker.waker).collect();
+        let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;
+        self.io = reactors[0].kind();
         let mut intakes = Vec::new();
-        for number in 0..shared.config.workers {
+        for (number, opened) in reactors.into_iter().enumerate() {
             let (sender, intake) = sync_channel(INTAKE_MAX);
             intakes.push(sender);
-            let opened = Opened::open(&shared.workers[number].waker)?;
             let lane = shared.store.lane().expect("lanes_max counts the workers");
             let shared = Arc::clone(shared);
             let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
@@ -249,8 +262,7 @@ impl Running {
                 {
                     tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
                 }
-                let io = opened.reactor(EVENTS_MAX);
-                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run();
+                opened.run(number, shared, lane, intake, clock, sessions_max);
             };
             self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);
         }
@@ -260,6 +272,11 @@ impl Running {
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(())
+    }
+
+    /// How the workers wait for their sockets; never `Auto`.
+    pub fn io(&self) -> IoChoice {
+        self.io
     }
 
     /// The addresses that are listened on, in the order of the configuration, with real ports.

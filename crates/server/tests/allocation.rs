@@ -9,9 +9,9 @@ use common::{Client, pattern, set, value};
 use gannet_server::clock::Clock;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
-use io::allocation;
-use io::epoll::Opened;
-use io::listen::{Accepted, ListenAddr, Listener};
+use io::listen::{Accepted, ListenAddr, Listener, Stream};
+use io::waker::Waker;
+use io::{Backend, allocation, epoll, uring};
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::mpsc::sync_channel;
 
@@ -51,8 +51,14 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
     exchanges
 }
 
+/// One thread is counted at a time, so both back ends are here in one test.
 #[test]
 fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
+    serve_and_count(|waker| epoll::Opened::open(waker).unwrap().reactor(EVENTS_MAX));
+    serve_and_count(|waker| uring::Opened::open(waker, 16).unwrap().reactor());
+}
+
+fn serve_and_count<B: Backend<Stream = Stream>>(reactor: impl FnOnce(&Waker) -> B) {
     let config = ServerConfig { segment_bytes: Some(1 << 20), connections_max: 16, ..common::config() };
     let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
@@ -60,7 +66,7 @@ fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
     let waker = shared.workers[0].waker.clone();
     let (intake, receiver) = sync_channel(4);
     let mut worker = Worker::new(WorkerParts {
-        io: Opened::open(&waker).unwrap().reactor(EVENTS_MAX),
+        io: reactor(&waker),
         lane: shared.store.lane().unwrap(),
         shared: shared.clone(),
         number: 0,

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::config::kinds::IoChoice;
+use gannet_server::start::ServerConfig;
 use std::time::Duration;
 
 /// Resident memory of this process in bytes.
@@ -13,7 +15,11 @@ fn resident() -> u64 {
 
 #[test]
 fn a_reader_that_does_not_read_grows_no_memory_and_is_dropped() {
-    let mut config = config();
+    [IoChoice::Epoll, IoChoice::Uring].into_iter().for_each(stall);
+}
+
+fn stall(io: IoChoice) {
+    let mut config = ServerConfig { io, ..config() };
     config.stall_timeout = Duration::from_millis(1500);
     let running = start(config);
     let mut client = Client::connect(tcp(&running));

@@ -44,7 +44,6 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
         (["-U", "11211"], "-U: this is a flag of memcached; in its place stands nothing: UDP"),
         (["-B", "binary"], "-B: this is a flag of memcached"),
         (["-m", "64"], "-m: this is a flag of memcached; in its place stands --memory 64MiB"),
-        (["--io", "uring"], "this build does not have io_uring"),
         (["--pin", "auto"], "this build can not plan the pinning"),
     ] {
         let err = refused(&args, 2);

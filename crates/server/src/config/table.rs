@@ -185,7 +185,9 @@ pub static SETTINGS: [Setting; 17] = [
         default: &["auto"],
         range: None,
         reload: Reload::Restart,
-        help: "How workers wait for their sockets. \"auto\" takes the best that this build and this kernel have.",
+        help: "How workers wait for their sockets: epoll, or uring (io_uring, from kernel 6.1 on, with at most 6MiB of \
+               buffers a worker). Where the kernel refuses io_uring, a warning says why and epoll is taken. \"auto\" \
+               is epoll.",
         value: |s| &mut s.io,
     },
     Setting {

@@ -3,6 +3,7 @@
 
 pub mod memcached;
 
+use gannet_server::config::kinds::IoChoice;
 use gannet_server::start::{Running, Server, ServerConfig};
 use io::listen::ListenAddr;
 use std::io::{Read, Write};
@@ -12,12 +13,18 @@ use std::time::{Duration, Instant};
 /// No test waits longer for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The back end under test: io_uring in the test binary of that name, which runs the same files once more.
+pub fn io() -> IoChoice {
+    if module_path!().starts_with("uring::") { IoChoice::Uring } else { IoChoice::Epoll }
+}
+
 /// A small server on a free port.
 pub fn config() -> ServerConfig {
     ServerConfig {
         memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
         memory_bytes: 64 << 20,
         workers: 1,
+        io: io(),
         hash_seed: Some(7),
         huge_pages: false,
         ..ServerConfig::default()
@@ -25,7 +32,10 @@ pub fn config() -> ServerConfig {
 }
 
 pub fn start(config: ServerConfig) -> Running {
-    Server::start(config).expect("the server starts")
+    let io = config.io;
+    let running = Server::start(config).expect("the server starts");
+    assert_eq!(running.io(), io, "the back end under test is the one that serves");
+    running
 }
 
 /// The first TCP address.

@@ -1,0 +1,69 @@
+//! Which back end the workers get, and where the choice between their types is made: once, in each worker's thread.
+
+use crate::clock::Clock;
+use crate::config::kinds::IoChoice;
+use crate::shared::Shared;
+use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
+use io::listen::Stream;
+use io::waker::Waker;
+use io::{epoll, uring};
+use segment::Lane;
+use std::io::Result;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+/// A reactor on its way to its worker's thread.
+pub(crate) enum Opened {
+    Epoll(epoll::Opened),
+    Uring(Box<uring::Opened>),
+}
+
+/// A reactor for each of `wakers`, all of one kind. Where io_uring is asked for and not to be had, a warning says why
+/// and what helps, and they are epoll's.
+///
+/// # Errors
+/// When the process has no descriptor left.
+pub(crate) fn open(choice: IoChoice, wakers: &[&Waker], sessions_max: usize) -> Result<Vec<Opened>> {
+    if choice == IoChoice::Uring {
+        let open = |waker: &&Waker| uring::Opened::open(waker, sessions_max).map(|it| Opened::Uring(Box::new(it)));
+        match wakers.iter().map(open).collect() {
+            Ok(reactors) => return Ok(reactors),
+            Err(uring::Unavailable { step, error, remedy }) => {
+                tracing::warn!(step, %error, remedy, "io_uring is not to be had; the workers use epoll");
+            }
+        }
+    }
+    wakers.iter().map(|waker| epoll::Opened::open(waker).map(Opened::Epoll)).collect()
+}
+
+impl Opened {
+    /// Which kind it is; never `Auto`.
+    pub(crate) fn kind(&self) -> IoChoice {
+        match self {
+            Self::Epoll(_) => IoChoice::Epoll,
+            Self::Uring(_) => IoChoice::Uring,
+        }
+    }
+
+    /// A worker's whole life, on the calling thread.
+    pub(crate) fn run(
+        self,
+        number: usize,
+        shared: Arc<Shared>,
+        lane: Lane,
+        intake: Receiver<Stream>,
+        clock: Clock,
+        sessions_max: usize,
+    ) {
+        match self {
+            Self::Epoll(opened) => {
+                let io = opened.reactor(EVENTS_MAX);
+                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run();
+            }
+            Self::Uring(opened) => {
+                let io = opened.reactor();
+                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run();
+            }
+        }
+    }
+}

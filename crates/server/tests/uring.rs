@@ -1,0 +1,10 @@
+//! The tests of the wire once more, with workers that use io_uring: `common::io` goes by this binary's name.
+// Each file brings its own copy of `common`, as it does when it stands alone.
+#![allow(clippy::duplicate_mod)]
+
+#[path = "commands.rs"]
+mod commands;
+#[path = "lifecycle.rs"]
+mod lifecycle;
+#[path = "wire.rs"]
+mod wire;
