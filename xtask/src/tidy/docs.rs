@@ -1,4 +1,4 @@
-//! Rules for documents: every command they name exists, every relative link leads somewhere.
+//! Rules for documents: every command they name exists, every relative link and every path of the tree leads somewhere.
 
 use super::Fault;
 use super::tree::{File, Tree};
@@ -17,6 +17,11 @@ pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
             for link in links(line) {
                 if !leads_somewhere(tree, file, link) {
                     faults.push(Fault::new(&file.path, index + 1, format!("the link '{link}' leads nowhere")));
+                }
+            }
+            for path in paths(line) {
+                if !is_there(tree, path.trim_end_matches('/')) {
+                    faults.push(Fault::new(&file.path, index + 1, format!("there is no `{path}`")));
                 }
             }
         }
@@ -56,6 +61,21 @@ fn links(line: &str) -> Vec<&str> {
     targets.filter(|link| !link.contains("://") && !link.starts_with('#') && !link.starts_with("mailto:")).collect()
 }
 
+/// Code spans that are a path from the root.
+fn paths(line: &str) -> Vec<&str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    let is_path = |span: &&str| FOLDERS.iter().any(|folder| span.starts_with(folder)) && span.chars().all(is_plain);
+    line.split('`').skip(1).step_by(2).filter(is_path).collect()
+}
+
+/// Folders of the root in which every file that a document may name is read.
+const FOLDERS: [&str; 4] = ["crates/", "xtask/", "docs/", "conformance/"];
+
+fn is_there(tree: &Tree, path: &str) -> bool {
+    let below = format!("{path}/");
+    tree.files.iter().any(|file| file.path == path || file.path.starts_with(&below))
+}
+
 fn leads_somewhere(tree: &Tree, from: &File, link: &str) -> bool {
     let path = link.split('#').next().unwrap_or_default();
     let folder = from.path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -68,8 +88,7 @@ fn leads_somewhere(tree: &Tree, from: &File, link: &str) -> bool {
         }
     }
     let path = parts.join("/");
-    let below = format!("{path}/");
-    path.is_empty() || tree.files.iter().any(|file| file.path == path || file.path.starts_with(&below))
+    path.is_empty() || is_there(tree, &path)
 }
 
 #[cfg(test)]
@@ -101,5 +120,12 @@ mod tests {
         let page = ("docs/a.md", "[b](b.md) [c](../README.md#x) [d](https://example.org) [e](#here) [f](../docs)");
         assert_eq!(faults_of(&[MAKEFILE, page, ("README.md", "")]).len(), 1);
         assert!(faults_of(&[MAKEFILE, page, ("README.md", ""), ("docs/b.md", "")]).is_empty());
+    }
+
+    #[test]
+    fn a_path_of_the_tree_that_is_not_there_is_found() {
+        let source = ("crates/a/src/lib.rs", "");
+        assert_eq!(faults_of(&[source, ("a.md", "| x | `crates/a/tests/model.rs`, tidy |")]).len(), 1);
+        assert!(faults_of(&[source, ("a.md", "`crates/a/src/`, `crates/a/src/lib.rs`, `crates/NAME/*`")]).is_empty());
     }
 }

@@ -4,7 +4,7 @@
 //!   tree ──> text   line and file lengths, stale terms      (any text file)
 //!        ├─> rust   function lengths, unsafe, calls, names  (parsed with syn)
 //!        ├─> edges  which crate may know which              (Cargo.toml)
-//!        └─> docs   commands and links that documents name  (Markdown, Makefile)
+//!        └─> docs   commands, links and paths in documents   (Markdown, Makefile)
 //! ```
 //!
 //! A check never changes a file. Each fault names the file, the line and the remedy; all are listed at once.

@@ -42,6 +42,18 @@ const FORBIDDEN_PATHS: [Forbidden; 8] = [
     Forbidden { what: "process::exit", crates: DATA, instead: "return an error to the binary" },
 ];
 
+/// Modules and crates of which nothing may be named.
+const FORBIDDEN_ROOTS: [Forbidden; 8] = [
+    Forbidden { what: "std::fs", crates: CORES, instead: "take bytes as an argument" },
+    Forbidden { what: "std::net", crates: CORES, instead: "take bytes as an argument" },
+    Forbidden { what: "std::os", crates: CORES, instead: "leave the system to `io` and `arena`" },
+    Forbidden { what: "std::process", crates: CORES, instead: "leave processes to the binary" },
+    Forbidden { what: "rustix", crates: CORES, instead: "leave the system to `io` and `arena`" },
+    Forbidden { what: "tokio", crates: DATA, instead: "a state machine on `io`'s reactor" },
+    Forbidden { what: "async_std", crates: DATA, instead: "a state machine on `io`'s reactor" },
+    Forbidden { what: "smol", crates: DATA, instead: "a state machine on `io`'s reactor" },
+];
+
 const FORBIDDEN_MACROS: [Forbidden; 7] = [
     Forbidden { what: "todo", crates: &[], instead: "the real code" },
     Forbidden { what: "unimplemented", crates: &[], instead: "the real code, or an error with a name" },
@@ -163,6 +175,22 @@ fn inner_match(expr: &syn::Expr) -> Option<&syn::ExprMatch> {
     }
 }
 
+/// Every path that a `use` names, from its root.
+fn used(prefix: &str, tree: &syn::UseTree, paths: &mut Vec<String>) {
+    match tree {
+        syn::UseTree::Path(path) => used(&format!("{prefix}{}::", path.ident), &path.tree, paths),
+        syn::UseTree::Name(name) => paths.push(format!("{prefix}{}", name.ident)),
+        syn::UseTree::Rename(rename) => paths.push(format!("{prefix}{}", rename.ident)),
+        syn::UseTree::Glob(_) => paths.push(format!("{prefix}*")),
+        syn::UseTree::Group(group) => group.items.iter().for_each(|item| used(prefix, item, paths)),
+    }
+}
+
+/// `path` is `root` or something in it.
+fn is_in(path: &str, root: &str) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
 fn is_for_tests(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|attr| {
         let tokens = match &attr.meta {
@@ -225,6 +253,21 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         visit::visit_signature(self, signature);
     }
 
+    fn visit_expr_async(&mut self, expr: &'ast syn::ExprAsync) {
+        if self.crate_name != "grpc" {
+            self.fault(expr.span(), "no async runtime outside `grpc`: write a state machine".into());
+        }
+        visit::visit_expr_async(self, expr);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let mut paths = Vec::new();
+        used("", &item.tree, &mut paths);
+        for path in paths {
+            self.forbidden(&FORBIDDEN_ROOTS, item.span(), |what| is_in(&path, what));
+        }
+    }
+
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         if item.unsafety.is_some() {
             self.unsafe_token(item.span());
@@ -238,6 +281,7 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         self.forbidden(&FORBIDDEN_PATHS, path.span(), |what| {
             joined == what || joined.strip_suffix(what).is_some_and(|rest| rest.ends_with("::"))
         });
+        self.forbidden(&FORBIDDEN_ROOTS, path.span(), |what| is_in(&joined, what));
         visit::visit_path(self, path);
     }
 
@@ -265,6 +309,18 @@ mod tests {
     }
 
     const FORBID: &str = "#![forbid(unsafe_code)]\n";
+
+    #[test]
+    fn input_and_runtimes_are_found_in_a_use_and_in_a_path() {
+        let core = "crates/protocol/src/a.rs";
+        assert_eq!(faults_of(core, "use std::{fmt, fs::File};").len(), 1);
+        assert_eq!(faults_of(core, "use std::fs as disk;").len(), 1);
+        assert_eq!(faults_of(core, "fn a() { let _ = std::net::TcpListener::bind(1); }").len(), 1);
+        assert!(faults_of(core, "use std::fmt; use std::io; fn a() { std::mem::drop(1); }").is_empty());
+        assert!(faults_of("crates/server/src/a.rs", "use std::fs;").is_empty());
+        assert_eq!(faults_of("crates/server/src/a.rs", "use tokio::net;").len(), 1);
+        assert_eq!(faults_of("crates/server/src/a.rs", "fn a() { let _ = async { 1 }; }").len(), 1);
+    }
 
     #[test]
     fn a_crate_that_does_not_forbid_unsafe_is_found() {
