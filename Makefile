@@ -11,9 +11,8 @@ export CARGO_TERM_COLOR ?= auto
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-run: ## build the release server and start it on its defaults
+run: ## build the release server and start it on its defaults; it says where it listens and how to try it
 	$(CARGO) build --release --bin gannet
-	@echo 'try it:  printf "set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n" | nc 127.0.0.1 11211'
 	@"$${CARGO_TARGET_DIR:-target}/release/gannet" serve
 
 test: ## install what the tests need, then run every test there is

@@ -19,7 +19,7 @@ fn seed() -> u64 {
         Ok(seed) => seed.parse().expect("GANNET_SEED is a number"),
         Err(_) => 42,
     };
-    println!("repeat with GANNET_SEED={seed}");
+    println!("repeat: GANNET_SEED={seed} cargo test -p gannet-segment --test stress");
     seed
 }
 

@@ -65,7 +65,8 @@ pub(crate) fn run(shared: &Shared) {
 
 /// Says what was had, a second after the start: by then the background has got the memory that is used first.
 fn say_huge_pages(bytes: u64) {
-    let (had, of) = (ByteSize(bytes), ByteSize(resident_bytes().unwrap_or(0)));
+    let whole_mib = |bytes: u64| ByteSize(bytes >> 20 << 20);
+    let (had, of) = (whole_mib(bytes), whole_mib(resident_bytes().unwrap_or(0)));
     if bytes > 0 {
         tracing::info!("huge pages stand behind {had} of the {of} in use so far");
     } else {

@@ -166,6 +166,7 @@ struct Reached {
 }
 
 fn run(seed: u64, reached: &mut Reached) {
+    println!("repeat: GANNET_SIM_SEED={seed} cargo test -p gannet-server --test simulated");
     let mut prng = Prng::new(seed ^ 0x5151);
     let faults = Faults {
         fragment_bytes_max: [7, 1500, 70_000][prng.below(3) as usize],

@@ -361,7 +361,7 @@ impl Bench {
 #[test]
 fn every_answer_of_a_roomy_store_is_the_models() {
     for seed in seeds(0..12) {
-        println!("repeat with GANNET_SEED={seed}");
+        println!("repeat: GANNET_SEED={seed} cargo test -p gannet-segment --test model");
         let (steps, store) = Bench::new(seed, 400 << 10, 300, false).run(20_000);
         let stats = store.stats();
         assert_eq!(stats.evicted, 0, "a roomy store evicts nothing: {stats:?}");
@@ -376,7 +376,7 @@ fn every_answer_of_a_roomy_store_is_the_models() {
 #[test]
 fn whatever_a_tight_store_still_has_is_the_models() {
     for seed in seeds(100..112) {
-        println!("repeat with GANNET_SEED={seed}");
+        println!("repeat: GANNET_SEED={seed} cargo test -p gannet-segment --test model");
         let (steps, store) = Bench::new(seed, 200 << 10, 1500, true).run(20_000);
         let stats = store.stats();
         assert!(stats.evicted > 300 && stats.ghost_hits > 0 && stats.relocated > 100, "{stats:?}");
