@@ -6,7 +6,7 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench replay fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench replay policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -31,6 +31,9 @@ bench: ## CPU a request and bytes an item beside a null server and Debian's memc
 replay: ## 20 million requests drawn from production caches, on Gannet and on Debian's memcached
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) replay $(ARGS)
+
+policy: ## Misses beside LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC (libCacheSim) at equal bytes, over twenty streams
+	$(XTASK_RELEASE) policy $(ARGS)
 
 fuzz: ## each fuzz target for FUZZ_SECONDS seconds (60)
 	$(XTASK) fuzz --seconds $(or $(FUZZ_SECONDS),60)

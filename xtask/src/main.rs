@@ -7,6 +7,7 @@ mod bench;
 mod host;
 mod machines;
 mod null_server;
+mod policy;
 mod replay;
 mod server;
 mod test_run;
@@ -72,6 +73,21 @@ enum Command {
         #[arg(long)]
         without_gannet: bool,
     },
+    /// Compare misses with those of published eviction policies.
+    Policy {
+        /// Accesses of each stream.
+        #[arg(long, default_value_t = 5_000_000)]
+        accesses: usize,
+        /// Only the streams whose name contains this.
+        #[arg(long, default_value = "")]
+        only: String,
+        /// Hold the small queue at so many percent of the segments.
+        #[arg(long)]
+        small_percent: Option<u8>,
+        /// Gannet alone.
+        #[arg(long)]
+        without_peers: bool,
+    },
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -113,6 +129,9 @@ fn run(command: Command) -> Result<bool, String> {
             options.pace = pace.unwrap_or(options.pace);
             options.without_gannet = without_gannet;
             replay::run(&root(), options)
+        }
+        Command::Policy { accesses, only, small_percent, without_peers } => {
+            policy::run(&target_folder(&root()), &policy::Options { accesses, only, small_percent, without_peers })
         }
         Command::Loom => machines::models(&root(), &target_folder(&root())),
         Command::Asan => machines::asan(&root(), &target_folder(&root())),

@@ -4,7 +4,7 @@
 //! number of requests. Every reply is checked; a wrong byte ends the replay.
 
 mod client;
-mod table;
+pub mod table;
 mod workload;
 
 use std::path::Path;
@@ -35,8 +35,8 @@ pub struct Options {
 impl Options {
     /// The replay of the tables: 20 million requests.
     pub fn full() -> Self {
-        let (kvcache_mib, cluster52_mib) = (512, 128);
-        Self { requests: 20_000_000, pace: 100_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
+        let (kvcache_mib, cluster52_mib) = (128, 64);
+        Self { requests: 20_000_000, pace: 60_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
     }
 
     /// Seconds of work, for the test run: correctness only.

@@ -45,7 +45,7 @@ use queues::Queues;
 /// Reads that carry an item from the small queue to the main one.
 pub(crate) const PROMOTE_FREQ: u64 = 2;
 /// The small queue's share of the segments: a tenth.
-const SMALL_SHARE: usize = 10;
+const SMALL_PERCENT: u8 = 10;
 /// Headers that one slice looks at for segments that are past, flushed or half dead.
 const SCAN_HEADERS: usize = 256;
 
@@ -96,6 +96,8 @@ pub struct Background {
     /// Segments, from the first on, whose memory was populated.
     populated: usize,
     observer: Option<Box<dyn EvictionObserver>>,
+    /// The small queue's share of the segments.
+    small_percent: u8,
 }
 
 impl Background {
@@ -114,8 +116,14 @@ impl Background {
             withheld: 0,
             populated: 0,
             observer: None,
+            small_percent: SMALL_PERCENT,
             store,
         }
+    }
+
+    /// Keeps the small queue at so many percent of the segments.
+    pub fn hold_small_percent(&mut self, percent: u8) {
+        self.small_percent = percent;
     }
 
     /// Tells `observer` of every eviction from now on.
@@ -175,7 +183,8 @@ impl Background {
         if let Some((id, why)) = self.scan_headers(store, now) {
             self.begin_drain(store, id, why);
         } else if self.free_wanted(store) {
-            let small_full = self.queues.small * SMALL_SHARE > self.queues.small + self.queues.main;
+            let small_full =
+                self.queues.small * 100 > (self.queues.small + self.queues.main) * usize::from(self.small_percent);
             let queue = if small_full || self.queues.main == 0 { Queue::Small } else { Queue::Main };
             if let Some(id) = self.queues.pop(store, queue).or_else(|| self.queues.pop(store, other(queue))) {
                 self.begin_drain(store, id, Why::Evict(store.segments.header(id).queue()));
