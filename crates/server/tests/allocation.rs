@@ -12,7 +12,7 @@ use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::listen::{Accepted, ListenAddr, Listener, Stream};
 use io::waker::Waker;
 use io::{Backend, allocation, epoll, uring};
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::mpsc::sync_channel;
 
 #[global_allocator]
@@ -81,21 +81,31 @@ fn serve_and_count<B: Backend<Stream = Stream>>(reactor: impl FnOnce(&Waker) -> 
             let mut client = Client::connect(addr);
             let talk = |client: &mut Client| round().iter().for_each(|(ask, reply)| client.ask(ask, reply));
             talk(&mut client);
+            // A watcher that has come and gone leaves nothing to pay for.
+            let mut watcher = Client::connect(addr);
+            watcher.ask(b"watch fetchers mutations\r\n", b"OK\r\n");
+            talk(&mut client);
+            drop(watcher);
+            while shared.watch.watchers() > 0 {
+                std::thread::yield_now();
+            }
+            talk(&mut client);
             warm.store(true, Release);
             (0..20).for_each(|_| talk(&mut client));
             done.store(true, Release);
             waker.wake();
         });
-        let stream = loop {
-            match listener.accept() {
-                Accepted::Stream(stream) => break stream,
-                _ => std::thread::yield_now(),
-            }
-        };
-        intake.send(stream).unwrap();
+        let mut accepted = 0;
         while !warm.load(Acquire) {
+            if let Accepted::Stream(stream) = listener.accept() {
+                intake.send(stream).unwrap();
+                accepted += 1;
+            }
+            waker.wake();
             worker.turn();
         }
+        assert_eq!(accepted, 2);
+        assert!(shared.watch.written.load(Relaxed) > 100, "nothing was watched");
         allocation::count_this_thread();
         while !done.load(Acquire) {
             worker.turn();

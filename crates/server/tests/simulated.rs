@@ -155,6 +155,60 @@ impl Script {
     }
 }
 
+/// A connection that watches all that happens.
+struct Watcher {
+    client: SimClient,
+    got: Vec<u8>,
+}
+
+impl Watcher {
+    fn new(world: &mut World) -> Self {
+        let client = world.connect();
+        client.send(b"watch fetchers mutations evictions\r\n");
+        let mut got = Vec::new();
+        while got.len() < b"OK\r\n".len() {
+            world.turn();
+            got.extend(client.take(1));
+        }
+        assert_eq!(got, b"OK\r\n");
+        Self { client, got: Vec::new() }
+    }
+
+    /// Takes all that there is and will be, then leaves. Every line must be whole, in order, and told or told as lost.
+    fn finish(mut self, world: &mut World, seed: u64, reached: &mut Reached) {
+        for _ in 0..200 {
+            let before = self.got.len();
+            while {
+                world.turns(20);
+                let taken = self.client.take(usize::MAX);
+                self.got.extend(&taken);
+                !taken.is_empty()
+            } {}
+            if self.got.len() == before && self.got.ends_with(b"\n") {
+                break;
+            }
+        }
+        let text = std::str::from_utf8(&self.got).expect("text");
+        let (mut told, mut skipped, mut last) = (0, 0, 0);
+        for line in text.lines() {
+            if let Some(lost) = line.strip_prefix("skipped=") {
+                skipped += lost.parse::<u64>().expect("a number");
+                continue;
+            }
+            let word = line.split(' ').nth(1).and_then(|word| word.strip_prefix("gid=")).expect("a whole line");
+            let gid = word.parse::<u64>().expect("a number");
+            assert!(gid > last, "GANNET_SIM_SEED={seed}: {gid} after {last}");
+            (told, last) = (told + 1, gid);
+        }
+        let hub = &world.shared.watch;
+        let all = hub.written.load(Relaxed) + hub.dropped.load(Relaxed);
+        assert_eq!(told + skipped, all, "GANNET_SIM_SEED={seed}: {told} told, {skipped} skipped");
+        reached.lines_told += told;
+        reached.lines_skipped += skipped;
+        self.client.close_send();
+    }
+}
+
 /// What one run reached, so that a run that reaches nothing shows.
 #[derive(Debug, Default)]
 struct Reached {
@@ -163,6 +217,8 @@ struct Reached {
     buffer_waits: u64,
     broken: usize,
     dropped: u64,
+    lines_told: u64,
+    lines_skipped: u64,
 }
 
 fn run(seed: u64, reached: &mut Reached) {
@@ -186,7 +242,15 @@ fn run(seed: u64, reached: &mut Reached) {
         over: false,
     };
     let mut scripts: Vec<Script> = (0..clients).map(|name| fresh(world.connect(), name)).collect();
+    let mut watchers: Vec<Watcher> = (0..prng.below(3)).map(|_| Watcher::new(&mut world)).collect();
+    // One that does not stay is no loss to the others.
+    let leaver = prng.chance(1, 2).then(|| Watcher::new(&mut world));
     for _ in 0..60 {
+        for watcher in &mut watchers {
+            if prng.chance(1, 2) {
+                watcher.got.extend(watcher.client.take(prng.below(60_000) as usize));
+            }
+        }
         for script in scripts.iter_mut().filter(|script| !script.over) {
             if prng.chance(1, 3) {
                 script.speak(&mut prng);
@@ -204,8 +268,11 @@ fn run(seed: u64, reached: &mut Reached) {
     for script in scripts.iter().filter(|script| !script.over) {
         script.client.close_send();
     }
+    if let Some(leaver) = &leaver {
+        leaver.client.reset();
+    }
     let mut patience = 200_000;
-    while world.worker.sessions() > 0 {
+    while world.worker.sessions() > watchers.len() {
         patience -= 1;
         assert!(patience > 0, "GANNET_SIM_SEED={seed}: {} sessions never end", world.worker.sessions());
         world.turn();
@@ -213,6 +280,15 @@ fn run(seed: u64, reached: &mut Reached) {
             script.got.extend(script.client.take(usize::MAX));
         }
     }
+    for watcher in watchers {
+        watcher.finish(&mut world, seed, reached);
+    }
+    while world.worker.sessions() > 0 {
+        patience -= 1;
+        assert!(patience > 0, "GANNET_SIM_SEED={seed}: {} watchers never end", world.worker.sessions());
+        world.turn();
+    }
+    assert_eq!(world.shared.watch.watchers(), 0, "GANNET_SIM_SEED={seed}: a watcher is left");
     let mut cut_off = Vec::new();
     for script in &mut scripts {
         script.got.extend(script.client.take(usize::MAX));
@@ -245,6 +321,7 @@ fn every_reply_comes_in_order_and_nothing_is_lost_whatever_the_network_does() {
         return run(seed.parse().expect("a number"), &mut reached);
     }
     (0..25).for_each(|seed| run(seed, &mut reached));
+    assert!(reached.lines_told > 1000 && reached.lines_skipped > 100, "{reached:?}");
     assert!(reached.replies_bytes > 10_000_000, "{reached:?}");
     assert!(reached.dropped < 20, "{reached:?}");
     assert!(reached.sends_short > 100 && reached.buffer_waits > 10 && reached.broken > 10, "{reached:?}");

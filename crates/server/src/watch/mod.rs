@@ -18,9 +18,9 @@
 //! | lines that a watcher has not read yet | [`QUEUE_BYTES`] | a line is dropped |
 //! | one line | about 1 KiB | cannot be: keys have a maximum |
 //!
-//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone; a queue comes and goes
-//! with its watcher. A watcher is told how many lines it has lost: `skipped=N`, where they would have been. Nobody waits
-//! for a watcher, and one that does not read is kept: it holds one output buffer and its queue.
+//! A thread's 128 KiB are allocated with its first line and freed when the last watcher has gone; a queue comes and
+//! goes with its watcher. A watcher is told how many lines it has lost: `skipped=N`, where they would have been. Nobody
+//! waits for a watcher, and one that does not read is kept: it holds one output buffer and its queue.
 //!
 //! Invariants: no lock is taken and nothing is allocated for watching while nobody watches; a lock is held for copying
 //! bytes and never during a system call; a queue holds whole lines until its first byte is taken.
