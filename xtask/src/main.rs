@@ -51,6 +51,9 @@ enum Command {
         /// Bytes an item only.
         #[arg(long)]
         only_memory: bool,
+        /// CPU a get of the two ways of waiting for sockets, epoll and io_uring, in turn.
+        #[arg(long, conflicts_with = "only_memory")]
+        only_io: bool,
         /// Only the load with so many connections.
         #[arg(long)]
         connections: Option<usize>,
@@ -117,10 +120,11 @@ fn run(command: Command) -> Result<bool, String> {
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
         Command::Test { only } => test_run::run(&root(), &only),
-        Command::Bench { quick, without_gannet, only_rates, only_memory, connections, depth } => {
-            let mut kinds = vec![Kind::Null, Kind::Gannet, Kind::Memcached];
+        Command::Bench { quick, without_gannet, only_rates, only_memory, only_io, connections, depth } => {
+            let third = if only_io { Kind::GannetUring } else { Kind::Memcached };
+            let mut kinds = vec![Kind::Null, Kind::Gannet, third];
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
-            let (rates, memory) = (!only_memory, !only_rates);
+            let (rates, memory) = (!only_memory, !only_rates && !only_io);
             bench::run(&bench::Options { quick, kinds, rates, memory, connections, depth })
         }
         Command::Replay { short, requests, pace, without_gannet } => {

@@ -18,6 +18,8 @@ pub enum Kind {
     Null,
     /// The server of this repository, release build.
     Gannet,
+    /// The same with io_uring under its workers.
+    GannetUring,
     /// `memcached` from the path.
     Memcached,
 }
@@ -28,6 +30,7 @@ impl Kind {
         match self {
             Self::Null => "null",
             Self::Gannet => "gannet",
+            Self::GannetUring => "gannet, io_uring",
             Self::Memcached => "memcached",
         }
     }
@@ -104,7 +107,8 @@ impl Server {
     /// Why it did not start, in a sentence.
     pub fn start(kind: Kind, options: &Options) -> Result<Self, String> {
         let address = free_address()?;
-        let admin = if kind == Kind::Gannet { Some(free_address()?) } else { None };
+        let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetUring);
+        let admin = if is_gannet { Some(free_address()?) } else { None };
         let mut command = command(kind, options, address, admin)?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if options.cpu.is_some() {
@@ -200,8 +204,11 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             command.args(["--reply-bytes", &options.null_reply_bytes.to_string()]);
             command
         }
-        Kind::Gannet => {
+        Kind::Gannet | Kind::GannetUring => {
             let mut command = Command::new(gannet_binary()?);
+            if kind == Kind::GannetUring {
+                command.args(["--io", "uring"]);
+            }
             command.args(["serve", "--workers", "1", "--maxconns", "4096", "--log", "warn"]);
             command.args(["--memcached", &address.to_string(), "--memory", &format!("{}MiB", options.memory_mib)]);
             command.args(["--item-max", &format!("{}KiB", options.item_bytes_max / 1024)]);

@@ -16,7 +16,8 @@ pub struct Load {
 }
 
 /// The loads of the table.
-pub const LOADS: [Load; 4] = [
+pub const LOADS: [Load; 5] = [
+    Load { connections: 1, depth: 1 },
     Load { connections: 50, depth: 1 },
     Load { connections: 50, depth: 16 },
     Load { connections: 50, depth: 100 },

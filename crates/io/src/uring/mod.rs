@@ -217,6 +217,17 @@ impl Uring {
         }
     }
 
+    fn begin_close(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        debug_assert_eq!(slot.life, Life::Open);
+        slot.life = Life::Closing;
+        slot.due = Due::default();
+        if slot.outgoing == Outgoing::Stalled {
+            self.lingering.push_back((index, Instant::now()));
+        }
+        self.retire(index);
+    }
+
     /// Moves what is due into `events`.
     fn report(&mut self, events: &mut Vec<Event>) {
         while events.len() < events.capacity()
@@ -253,15 +264,8 @@ impl Backend for Uring {
 
     fn close(&mut self, stream: Stream) {
         let Some(index) = stream.slot() else { return };
-        let slot = &mut self.slots[index as usize];
-        debug_assert_eq!(slot.life, Life::Open);
-        slot.life = Life::Closing;
-        slot.stream = Some(stream);
-        slot.due = Due::default();
-        if slot.outgoing == Outgoing::Stalled {
-            self.lingering.push_back((index, Instant::now()));
-        }
-        self.retire(index);
+        self.slots[index as usize].stream = Some(stream);
+        self.begin_close(index);
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
@@ -359,17 +363,18 @@ impl Drop for Uring {
         for index in 0..self.slots.len() as u32 {
             if self.slots[index as usize].life == Life::Open {
                 // Its owner has its descriptor, and may close it only after this.
-                self.slots[index as usize].life = Life::Closing;
-                self.retire(index);
+                self.begin_close(index);
             }
         }
-        self.end_lingering(Duration::ZERO);
         let is_done = |made: &Self| made.free.len() == made.slots.len();
         for _ in 0..DROP_ROUNDS {
+            self.end_lingering(Duration::ZERO);
+            self.flush_sends();
             if is_done(self) || self.enter(Until::Over(Duration::from_millis(10))).is_err() {
                 break;
             }
         }
+        debug_assert!(is_done(self) || std::thread::panicking(), "the kernel keeps an operation");
         if is_done(self) {
             debug_assert!(self.outbound.is_whole(), "a block was lost");
             // SAFETY: 1. neither is used again: this is the drop; 2. no slot has an operation, so the kernel writes to
