@@ -206,10 +206,10 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         }
         Kind::Gannet | Kind::GannetUring => {
             let mut command = Command::new(gannet_binary()?);
+            command.args(["serve", "--workers", "1", "--maxconns", "4096", "--log", "warn"]);
             if kind == Kind::GannetUring {
                 command.args(["--io", "uring"]);
             }
-            command.args(["serve", "--workers", "1", "--maxconns", "4096", "--log", "warn"]);
             command.args(["--memcached", &address.to_string(), "--memory", &format!("{}MiB", options.memory_mib)]);
             command.args(["--item-max", &format!("{}KiB", options.item_bytes_max / 1024)]);
             command.args(admin.iter().flat_map(|admin| ["--admin".to_owned(), admin.to_string()]));
