@@ -5,8 +5,6 @@
 use std::path::Path;
 use std::process::Command;
 
-const HOST: &str = "x86_64-unknown-linux-gnu";
-
 /// Packages that hold unsafe code.
 const UNSAFE_PACKAGES: [&str; 3] = ["gannet-arena", "gannet-segment", "gannet-io"];
 
@@ -24,6 +22,14 @@ fn cargo(root: &Path) -> Command {
 
 fn packages(command: &mut Command) -> &mut Command {
     UNSAFE_PACKAGES.iter().fold(command, |command, package| command.args(["-p", package]))
+}
+
+/// This machine's target: sanitizers want it named, so that build scripts are left alone.
+fn host() -> Result<String, String> {
+    let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "rustc does not say its host".to_owned())
 }
 
 const NO_NIGHTLY: &str = "no nightly toolchain (`rustup toolchain install nightly`)";
@@ -58,7 +64,7 @@ pub fn asan(root: &Path, target: &Path) -> Result<bool, String> {
         return Ok(true);
     }
     let mut command = cargo(root);
-    packages(command.args(["+nightly", "test", "--target", HOST, "--tests"]));
+    packages(command.args(["+nightly", "test", "--target", &host()?, "--tests"]));
     execute(command.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_TARGET_DIR", target.join("asan")))
 }
 
@@ -110,9 +116,9 @@ pub fn fuzz(root: &Path, target: &Path, seconds: u64) -> Result<bool, String> {
         println!("fuzz: skipped, {NO_NIGHTLY}");
         return Ok(true);
     }
-    let target = target.join("fuzz");
+    let (target, host) = (target.join("fuzz"), host()?);
     let mut build = cargo(root);
-    build.args(["+nightly", "build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", HOST]);
+    build.args(["+nightly", "build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
     if !execute(build.env("RUSTFLAGS", FUZZ_FLAGS).env("CARGO_TARGET_DIR", &target))? {
         return Ok(false);
     }
@@ -124,7 +130,7 @@ pub fn fuzz(root: &Path, target: &Path, seconds: u64) -> Result<bool, String> {
         let found = target.join("found").join(&name);
         std::fs::create_dir_all(&found).map_err(|error| error.to_string())?;
         println!("fuzz: {name}, {seconds} s");
-        let mut run = Command::new(target.join(HOST).join("release").join(&name));
+        let mut run = Command::new(target.join(&host).join("release").join(&name));
         run.arg(format!("-max_total_time={seconds}"));
         run.arg(format!("-artifact_prefix={}/{name}-", target.display()));
         if !execute(run.args([found, root.join("fuzz/corpus").join(&name)]))? {
