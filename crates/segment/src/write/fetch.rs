@@ -5,7 +5,7 @@
 
 use crate::draft::{Content, Plan};
 use crate::header::Queue;
-use crate::item::{Kind, META, META_STALE, META_WON, meta_word};
+use crate::item::{CAS_TAKEN, Kind, META, META_STALE, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Fetch, Fetched, Lease, OpError};
@@ -28,16 +28,22 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
     pub fn fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Fetched<'_>>, OpError> {
-        let before = self.find_live(key).map(|seen| {
-            let item = self.store.item(&seen);
-            (item.fetched, item.last_access)
-        });
-        let plain = fetch.touch.is_none() && fetch.recache_below_ms.is_none() && !fetch.want_access;
-        let effect = match self.find_live(key) {
-            Some(seen) if plain && !seen.layout.has(META) => Effect::Hit(Lease::None),
-            None if fetch.vivify.is_none() => Effect::Miss,
-            _ => self.retry(|turn| turn.try_fetch(key, fetch))?,
+        let found = self.find_live(key);
+        let before = match found {
+            Some(seen) => {
+                let item = self.store.item(&seen);
+                if self.is_mere_read(&seen, fetch) {
+                    if !fetch.no_bump {
+                        self.store.note_access(&seen, self.now);
+                    }
+                    return Ok(Some(Fetched { item, lease: Lease::None, vivified: false }));
+                }
+                Some((item.fetched, item.last_access))
+            }
+            None if fetch.vivify.is_none() => return Ok(None),
+            None => None,
         };
+        let effect = self.retry(|turn| turn.try_fetch(key, fetch))?;
         if fetch.want_token {
             self.take_token(key)?;
         }
@@ -55,6 +61,14 @@ impl Turn<'_> {
             self.store.note_access(&seen, self.now);
         }
         Ok(Some(Fetched { item, lease, vivified }))
+    }
+
+    /// Nothing is to be changed: no new expiry, no lease to give or to tell of, no word to begin to keep.
+    fn is_mere_read(&self, seen: &Seen<'_>, fetch: &Fetch) -> bool {
+        let asks = fetch.touch.is_some() || fetch.recache_below_ms.is_some();
+        let leased = self.store.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+        let begins = fetch.want_access && !seen.layout.has(META) || fetch.want_token && !seen.layout.has(CAS_TAKEN);
+        !(asks || leased || begins)
     }
 
     fn try_fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Effect>, OpError> {
