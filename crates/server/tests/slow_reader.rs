@@ -2,16 +2,10 @@
 
 mod common;
 
-use common::{Client, config, pattern, set, start, tcp, value, wait_until};
+use common::{Client, config, pattern, resident, set, settled_resident, start, tcp, value, wait_until};
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::start::ServerConfig;
 use std::time::Duration;
-
-/// Resident memory of this process in bytes.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
 
 #[test]
 fn a_reader_that_does_not_read_grows_no_memory_and_is_dropped() {
@@ -25,15 +19,7 @@ fn stall(io: IoChoice) {
     let mut client = Client::connect(tcp(&running));
     let mut other = Client::connect(tcp(&running));
     client.ask(&set("k", &pattern(30_000)), b"STORED\r\n");
-    // The store gets its memory ahead of use, in the background: what it gets is not the reader's doing.
-    let mut before = resident();
-    wait_until("the store's memory", || {
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        let now = resident();
-        let settled = now < before + (1 << 20);
-        before = now;
-        settled
-    });
+    let before = settled_resident();
     // 60 GB of replies are asked for, none is read.
     let mut writer = client.stream.try_clone().unwrap();
     let flood = std::thread::spawn(move || {

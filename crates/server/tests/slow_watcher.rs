@@ -2,16 +2,10 @@
 
 mod common;
 
-use common::{Client, config, start, tcp};
+use common::{Client, config, resident, settled_resident, start, tcp};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// Resident memory of this process in bytes.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
-}
 
 #[test]
 fn a_watcher_that_does_not_read_loses_lines_and_is_told_how_many() {
@@ -21,6 +15,7 @@ fn a_watcher_that_does_not_read_loses_lines_and_is_told_how_many() {
     config.workers = 2;
     config.stall_timeout = Duration::from_millis(300);
     let running = start(config);
+    settled_resident();
     let mut watcher = Client::connect(tcp(&running));
     watcher.ask(b"watch fetchers\r\n", b"OK\r\n");
     // A second one reads all the while, and is not slowed by the first.

@@ -17,6 +17,12 @@ impl<B: Backend> Core<B> {
         if !shared.watch.watched().any() {
             return self.ctx.watch.lines.free();
         }
+        self.serve_watched();
+    }
+
+    #[cold]
+    fn serve_watched(&mut self) {
+        let shared = &self.ctx.shared;
         let me = self.ctx.worker;
         shared.watch.publish(&mut self.ctx.watch.lines, |worker| {
             if worker != me {

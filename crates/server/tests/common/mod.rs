@@ -126,3 +126,22 @@ pub fn value(key: &str, value: &[u8]) -> Vec<u8> {
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
 }
+
+/// Resident memory of this process in bytes.
+pub fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// The same once the store has its own: it gets its memory ahead of use, in the background, whatever clients do.
+pub fn settled_resident() -> u64 {
+    let mut before = resident();
+    wait_until("the store's memory", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = resident();
+        let settled = now < before + (1 << 20);
+        before = now;
+        settled
+    });
+    before
+}

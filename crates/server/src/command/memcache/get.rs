@@ -133,7 +133,10 @@ impl<'c> Call<'c, '_> {
             run.probes[..run.len].iter().flatten().for_each(|probe| self.turn.prefetch_item(&probe.key));
         }
         for probe in run.probes[..run.len].iter().flatten() {
-            let found = self.room(LINE_ROOM).and_then(|()| self.look_up(probe));
+            let found = self.room(LINE_ROOM).and_then(|()| match self.watched() {
+                false => self.look_up::<false>(probe),
+                true => self.look_up_watched(probe),
+            });
             if let Err(state) = found {
                 self.session.retrieval = Some(probe.retrieval(probe.keys_left));
                 return Err(state);
@@ -162,7 +165,13 @@ impl<'c> Call<'c, '_> {
         if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
     }
 
-    fn look_up(&mut self, probe: &Probe<'_>) -> Step {
+    #[cold]
+    fn look_up_watched(&mut self, probe: &Probe<'_>) -> Step {
+        self.look_up::<true>(probe)
+    }
+
+    /// Looks up one key and writes its item. `WATCHED`: somebody watches.
+    fn look_up<const WATCHED: bool>(&mut self, probe: &Probe<'_>) -> Step {
         let item = if probe.with_cas {
             match self.turn.gets(&probe.key) {
                 Ok(item) => item,
@@ -172,7 +181,7 @@ impl<'c> Call<'c, '_> {
             self.turn.get(&probe.key)
         };
         let mark = self.out.mark();
-        let seen = self.ctx.watch.watched.any().then(|| Seen::of(item.as_ref()));
+        let seen = WATCHED.then(|| Seen::of(item.as_ref()));
         let found = match item {
             None => Found::Miss,
             Some(item) => write_item(self.out, &item, probe.key.bytes(), probe.with_cas)?,
