@@ -60,6 +60,21 @@ impl Stream {
         assert_ne!(slot, NO_SLOT, "a slot that means none");
         self.slot.set(slot);
     }
+
+    /// The back end has no operation left that names this descriptor.
+    pub(crate) fn clear_slot(&self) {
+        self.slot.set(NO_SLOT);
+    }
+}
+
+impl Drop for Stream {
+    /// Otherwise operations of the kernel would go on with whatever gets this descriptor's number next.
+    fn drop(&mut self) {
+        debug_assert!(
+            self.slot().is_none() || std::thread::panicking(),
+            "an attached stream is closed by its back end"
+        );
+    }
 }
 
 impl AsFd for Stream {

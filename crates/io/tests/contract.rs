@@ -1,8 +1,9 @@
 //! What every back end for real sockets promises, checked on each of them by the same tests.
 
+use base::prng::Prng;
 use gannet_io::epoll::{self, Epoll};
 use gannet_io::listen::{Accepted, ListenAddr, Listener, Stream};
-use gannet_io::uring::{self, HELD_MAX, INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX, Uring};
+use gannet_io::uring::{self, Detours, HELD_MAX, INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX, Uring};
 use gannet_io::waker::Waker;
 use gannet_io::{Backend, Event, Received, Sent, Token, allocation};
 use std::io::{IoSlice, Read, Write};
@@ -28,6 +29,8 @@ struct Bench<B: Backend<Stream = Stream>> {
 trait Kind: Backend<Stream = Stream> + Sized {
     const NAME: &'static str;
     fn make(waker: &Waker, streams_max: usize) -> Self;
+    /// What the test meant to reach was reached, where this back end has it.
+    fn check_detours(&self, reached: fn(Detours) -> bool);
 }
 
 impl Kind for Epoll {
@@ -35,12 +38,16 @@ impl Kind for Epoll {
     fn make(waker: &Waker, _: usize) -> Self {
         epoll::Opened::open(waker).unwrap().reactor(64)
     }
+    fn check_detours(&self, _: fn(Detours) -> bool) {}
 }
 
 impl Kind for Uring {
     const NAME: &'static str = "io_uring";
     fn make(waker: &Waker, streams_max: usize) -> Self {
         uring::Opened::open(waker, streams_max).expect("a kernel with io_uring").reactor()
+    }
+    fn check_detours(&self, reached: fn(Detours) -> bool) {
+        assert!(reached(self.detours()), "{:?}", self.detours());
     }
 }
 
@@ -142,11 +149,13 @@ contract!(
     a_wait_without_events_ends_in_time,
     a_list_that_is_too_short_loses_no_event,
     a_closed_streams_late_bytes_are_not_its_successors,
+    a_stream_that_is_not_read_holds_little_and_loses_nothing,
     one_stream_that_is_not_read_starves_no_other,
     many_peers_that_do_not_read_starve_no_other,
     a_warm_reactor_allocates_nothing,
     descriptors_are_closed_with_the_streams,
     sends_under_way_when_the_reactor_goes_are_not_lost,
+    random_echoes_with_pauses_and_closes_keep_every_byte,
 );
 
 fn bytes_that_were_there_before_the_attach_are_reported<B: Kind>() {
@@ -416,6 +425,21 @@ fn a_closed_streams_late_bytes_are_not_its_successors<B: Kind>() {
     }
 }
 
+fn a_stream_that_is_not_read_holds_little_and_loses_nothing<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (mut client, stream) = bench.connect(ONE);
+    let all = pattern(30 * INBOUND_BYTES, 2);
+    for piece in all.chunks(INBOUND_BYTES) {
+        client.write_all(piece).unwrap();
+        bench.io.wait(Some(Duration::from_millis(2)), &mut bench.events).unwrap();
+    }
+    bench.io.check_detours(|detours| detours.unread > 0 && detours.buffers_out == 0);
+    assert!(bench.collect(&stream, ONE, all.len(), 10_000) == all, "bytes were lost or moved");
+    client.write_all(b"and on").unwrap();
+    assert_eq!(bench.collect(&stream, ONE, 6, 10), b"and on");
+    bench.io.close(stream);
+}
+
 fn one_stream_that_is_not_read_starves_no_other<B: Kind>() {
     let mut bench = Bench::<B>::new(100);
     let flooders: Vec<_> = (0..8).map(|index| bench.connect(Token::new(10 + index, 0))).collect();
@@ -444,6 +468,7 @@ fn one_stream_that_is_not_read_starves_no_other<B: Kind>() {
         assert!(got.chunks(piece.len()).all(|chunk| *chunk == piece[..chunk.len()]), "bytes were lost or moved");
         bench.io.close(stream);
     }
+    bench.io.check_detours(|detours| detours.buffers_out > 0 && detours.received_by_call > 0);
     bench.io.close(stream);
 }
 
@@ -462,6 +487,7 @@ fn many_peers_that_do_not_read_starve_no_other<B: Kind>() {
         client.read_exact(&mut got).unwrap();
         assert_eq!(got, bytes);
     }
+    bench.io.check_detours(|detours| detours.stalled >= OUTBOUND_MAX as u64 && detours.sent_by_call >= 50);
     // Those that begin to read get everything that was taken.
     for ((client, stream), taken) in slow.drain(..5).zip(&mut taken) {
         let mut reader = client.try_clone().unwrap();
@@ -560,4 +586,150 @@ fn sends_under_way_when_the_reactor_goes_are_not_lost<B: Kind>() {
     client.read_to_end(&mut said).unwrap();
     assert_eq!(said, b"the end");
     assert_eq!(silent.read(&mut [0; 10]).unwrap(), 0);
+}
+
+/// One connection of the random test: the client has written `written` bytes of its pattern and read `read` back.
+struct Echo {
+    client: TcpStream,
+    stream: Stream,
+    token: Token,
+    written: usize,
+    read: usize,
+    /// Bytes that the server has received, and those that it has not sent back yet.
+    received: usize,
+    held: Vec<u8>,
+    readable: bool,
+    blocked: bool,
+}
+
+/// What byte `at` of connection `token`'s stream is.
+fn byte_of(token: Token, at: usize) -> u8 {
+    ((at as u64 + token.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+impl Echo {
+    fn new<B: Kind>(bench: &mut Bench<B>, token: Token) -> Self {
+        let (client, stream) = bench.connect(token);
+        client.set_nonblocking(true).unwrap();
+        Self {
+            client,
+            stream,
+            token,
+            written: 0,
+            read: 0,
+            received: 0,
+            held: Vec::new(),
+            readable: true,
+            blocked: false,
+        }
+    }
+
+    fn write(&mut self, bytes: usize) {
+        let piece: Vec<u8> = (0..bytes).map(|i| byte_of(self.token, self.written + i)).collect();
+        self.written += self.client.write(&piece).unwrap_or(0);
+    }
+
+    fn read(&mut self, bytes: usize) {
+        let mut buffer = vec![0; bytes];
+        let count = self.client.read(&mut buffer).unwrap_or(0);
+        for (i, byte) in buffer[..count].iter().enumerate() {
+            assert_eq!(*byte, byte_of(self.token, self.read + i), "byte {} of {:?}", self.read + i, self.token);
+        }
+        self.read += count;
+    }
+
+    /// One receive and one send of the server.
+    fn serve<B: Kind>(&mut self, io: &mut B, room: usize) {
+        if self.readable && self.held.len() < 100_000 {
+            let mut buffer = vec![0; room];
+            match io.receive(&self.stream, &mut buffer) {
+                Received::Bytes(bytes) => {
+                    for (i, byte) in buffer[..bytes].iter().enumerate() {
+                        let at = self.received + i;
+                        assert_eq!(*byte, byte_of(self.token, at), "received byte {at} of {:?}", self.token);
+                    }
+                    self.received += bytes;
+                    self.held.extend_from_slice(&buffer[..bytes]);
+                    self.readable = bytes == room;
+                }
+                Received::Blocked => self.readable = false,
+                other => panic!("{other:?}"),
+            }
+        }
+        if !self.blocked && !self.held.is_empty() {
+            let (front, back) = self.held.split_at(self.held.len() / 2);
+            match io.send(&self.stream, &[IoSlice::new(front), IoSlice::new(back)]) {
+                Sent::Bytes(bytes) => drop(self.held.drain(..bytes)),
+                Sent::Blocked => {
+                    self.blocked = true;
+                    io.want_writable(&self.stream, self.token, true);
+                }
+                Sent::Reset => panic!("a reset"),
+            }
+        }
+    }
+}
+
+fn random_echoes_with_pauses_and_closes_keep_every_byte<B: Kind>() {
+    for seed in 0..2 {
+        let mut prng = Prng::new(seed);
+        let mut bench = Bench::<B>::new(24);
+        let mut echoes: Vec<Echo> = (0..24).map(|index| Echo::new(&mut bench, Token::new(index, 0))).collect();
+        let mut whole = 0;
+        for step in 0..4000 {
+            let last = step >= 3500;
+            let echo = &mut echoes[prng.below(24) as usize];
+            // Some connections are only written to for long, so that windows and buffers fill.
+            if !last && prng.chance(3, 4) {
+                let longest = if prng.chance(1, 4) { 200_000 } else { 2000 };
+                echo.write(1 + prng.below(longest) as usize);
+            }
+            if last || (!echo.token.index().is_multiple_of(4) && prng.chance(1, 2)) {
+                echo.read(1 + prng.below(300_000) as usize);
+            }
+            if !last && prng.chance(1, 40) {
+                let next = Token::new(echo.token.index(), echo.token.generation() + 1);
+                let old = std::mem::replace(echo, Echo::new(&mut bench, next));
+                whole += old.read;
+                bench.io.close(old.stream);
+            }
+            if last || prng.chance(2, 3) {
+                bench.io.wait(Some(Duration::ZERO), &mut bench.events).unwrap();
+                for event in &bench.events {
+                    let echo = &mut echoes[event.token.index() as usize];
+                    assert_eq!(event.token, echo.token, "seed {seed}: an event of an earlier life");
+                    echo.readable |= event.readable;
+                    echo.blocked &= !event.writable;
+                }
+                for echo in &mut echoes {
+                    echo.serve(&mut bench.io, 1 + prng.below(40_000) as usize);
+                }
+                bench.io.submit();
+            }
+        }
+        finish(&mut bench, &mut echoes, seed);
+        assert!(
+            whole + echoes.iter().map(|echo| echo.read).sum::<usize>() > 1_000_000,
+            "seed {seed}: nothing was said"
+        );
+        echoes.into_iter().for_each(|echo| bench.io.close(echo.stream));
+    }
+}
+
+/// Everything that was written comes back.
+fn finish<B: Kind>(bench: &mut Bench<B>, echoes: &mut [Echo], seed: u64) {
+    let begun = Instant::now();
+    while echoes.iter().any(|echo| echo.read < echo.written) {
+        bench.io.wait(Some(Duration::from_millis(1)), &mut bench.events).unwrap();
+        for event in &bench.events {
+            let echo = &mut echoes[event.token.index() as usize];
+            echo.readable |= event.readable;
+            echo.blocked &= !event.writable;
+        }
+        for echo in echoes.iter_mut() {
+            echo.serve(&mut bench.io, 50_000);
+            echo.read(300_000);
+        }
+        assert!(begun.elapsed() < PATIENCE, "{}, seed {seed}: bytes are missing", B::NAME);
+    }
 }

@@ -229,6 +229,7 @@ impl Uring {
                 if !more && !unread_for_long {
                     self.arm_intake(index);
                 } else if more && unread_for_long {
+                    self.detours.unread += 1;
                     self.cancel_intake(index);
                 }
             }
@@ -243,6 +244,7 @@ impl Uring {
     }
 
     fn poll_intake(&mut self, index: u32) {
+        self.detours.buffers_out += 1;
         let slot = &mut self.slots[index as usize];
         slot.intake = Intake::Poll;
         let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
@@ -291,6 +293,7 @@ impl Uring {
     }
 
     fn stall(&mut self, index: u32) {
+        self.detours.stalled += 1;
         let slot = &mut self.slots[index as usize];
         slot.outgoing = Outgoing::Stalled;
         self.flying.retain(|flying| *flying != index);
@@ -311,7 +314,7 @@ impl Uring {
         self.note(index, |due| (due.readable, due.hangup, due.writable) = (true, true, true));
     }
 
-    fn free_block(&mut self, index: u32) {
+    pub(super) fn free_block(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         slot.outgoing = Outgoing::None;
         self.outbound.put(std::mem::replace(&mut slot.block, NONE));
@@ -367,7 +370,9 @@ impl Uring {
         }
         self.inbound.discard(&mut slot.held);
         if slot.is_quiet() {
-            drop(slot.stream.take());
+            if let Some(stream) = slot.stream.take() {
+                stream.clear_slot();
+            }
             slot.life = Life::Free;
             slot.fd = -1;
             slot.generation = slot.generation.wrapping_add(1);

@@ -41,7 +41,7 @@ pub(super) struct Inbound {
     buffers_at: usize,
     /// The chain of a held buffer: the one that arrived after it.
     next: Box<[u16]>,
-    /// Bytes in a held buffer.
+    /// Bytes in a held buffer; 0 in one that is the kernel's.
     len: Box<[u16]>,
     /// Buffers that the kernel may fill.
     lent: u16,
@@ -110,6 +110,7 @@ impl Inbound {
         entry.set_addr(self.at(buffer) as u64);
         entry.set_len(INBOUND_BYTES as u32);
         entry.set_bid(buffer);
+        self.len[usize::from(buffer)] = 0;
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: 1. `base` is the ring's first entry, whose reserved half-word is the ring's tail; 2. it is aligned
         // and lives as long as the map; 3. it is only ever accessed as an atomic, here, and read by the kernel.
@@ -121,6 +122,7 @@ impl Inbound {
     /// Puts a buffer that the kernel filled with `bytes` at the end of `chain`; an empty one goes back at once.
     pub(super) fn hold(&mut self, chain: &mut Chain, buffer: u16, bytes: usize) {
         assert!(usize::from(self.count) > usize::from(buffer) && bytes <= INBOUND_BYTES, "{buffer}, {bytes} bytes");
+        assert_eq!(self.len[usize::from(buffer)], 0, "the kernel filled a buffer that is held");
         self.lent -= 1;
         if bytes == 0 {
             return self.give(buffer);

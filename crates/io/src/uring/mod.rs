@@ -64,6 +64,21 @@ const SUBMIT_AT: usize = 64;
 /// How long the drop waits for the kernel, in rounds of 10 ms.
 const DROP_ROUNDS: usize = 100;
 
+/// How often a reactor left its ordinary way, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detours {
+    /// Receives that found no free buffer, so that the stream was polled.
+    pub buffers_out: u64,
+    /// Receives by a call.
+    pub received_by_call: u64,
+    /// Receives cancelled because their stream was not read.
+    pub unread: u64,
+    /// Sends that the kernel cut short.
+    pub stalled: u64,
+    /// Sends by a call: too long for a block, or none was free.
+    pub sent_by_call: u64,
+}
+
 /// The io_uring back end.
 pub struct Uring {
     // Dropped in this order: the ring before the memory that it may write to.
@@ -80,6 +95,7 @@ pub struct Uring {
     /// Streams of which the owner has to be told something.
     due: VecDeque<u32>,
     turn: u64,
+    detours: Detours,
     waker: Waker,
 }
 
@@ -97,10 +113,16 @@ impl Uring {
             lingering: VecDeque::with_capacity(OUTBOUND_MAX),
             due: VecDeque::with_capacity(count),
             turn: 0,
+            detours: Detours::default(),
             waker,
         };
         made.arm_waker();
         made
+    }
+
+    /// How often it left its ordinary way.
+    pub fn detours(&self) -> Detours {
+        self.detours
     }
 
     /// The slot of an attached stream.
@@ -154,6 +176,7 @@ impl Uring {
 
     /// One receive by a call; says how many bytes.
     fn take_direct(&mut self, index: u32, into: &mut [u8]) -> usize {
+        self.detours.received_by_call += 1;
         let fd = self.slots[index as usize].fd;
         let result = loop {
             match self.borrowed(index, fd, |fd| rustix::net::recv(fd, &mut *into, RecvFlags::DONTWAIT)) {
@@ -198,6 +221,7 @@ impl Uring {
 
     /// Sends by a call.
     fn send_direct(&mut self, index: u32, parts: &[IoSlice<'_>], bytes: usize) -> Sent {
+        self.detours.sent_by_call += 1;
         let fd = self.slots[index as usize].fd;
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let send = |fd: BorrowedFd<'_>| rustix::net::sendmsg(fd, parts, &mut SendAncillaryBuffer::default(), flags);
@@ -356,13 +380,15 @@ impl Backend for Uring {
 }
 
 impl Drop for Uring {
-    /// Sends what was taken over and ends every operation; the memory goes only when the kernel has let it go.
+    /// Sends what closed streams left and ends every operation; the memory goes only when the kernel has let it go.
     fn drop(&mut self) {
-        self.flush_sends();
-        let _ = self.enter(Until::Now);
+        // A stream that was not closed may be gone, and its descriptor's number be another's.
+        while let Some(at) = self.queued.iter().position(|index| self.slots[*index as usize].life == Life::Open) {
+            let index = self.queued.swap_remove(at);
+            self.free_block(index);
+        }
         for index in 0..self.slots.len() as u32 {
             if self.slots[index as usize].life == Life::Open {
-                // Its owner has its descriptor, and may close it only after this.
                 self.begin_close(index);
             }
         }
