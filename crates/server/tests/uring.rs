@@ -4,7 +4,11 @@
 
 #[path = "commands.rs"]
 mod commands;
+#[path = "differential.rs"]
+mod differential;
 #[path = "lifecycle.rs"]
 mod lifecycle;
+#[path = "watch.rs"]
+mod watch;
 #[path = "wire.rs"]
 mod wire;
