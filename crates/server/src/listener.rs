@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
-/// New connections that one worker has not looked at yet.
-pub(crate) const INTAKE_MAX: usize = 256;
+/// New connections that one worker has not looked at yet. A storm's worth: when a worker is kept from its CPU for a
+/// moment, what does not fit goes to the others, and stays there.
+pub(crate) const INTAKE_MAX: usize = 2048;
 /// What a client reads that comes when there are as many as may be.
 pub const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
 /// How long the acceptor rests when the process has no descriptor left.
