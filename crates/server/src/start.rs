@@ -37,7 +37,8 @@ pub struct ServerConfig {
     /// Where the admin port listens, if anywhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Heap and index of the store. The connections' buffers are on top of it: at most
-    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] more.
+    /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and
+    /// 128 bytes for each connection more.
     pub memory_bytes: u64,
     /// Worker threads.
     pub workers: usize,

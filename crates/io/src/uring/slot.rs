@@ -133,6 +133,9 @@ pub(super) struct Slot {
     pub(super) listed: bool,
 }
 
+/// What a connection costs beyond the shared buffers, with its place in the lists.
+const _: () = assert!(size_of::<Slot>() <= 120);
+
 impl Slot {
     pub(super) fn free() -> Self {
         Self {
