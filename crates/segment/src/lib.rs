@@ -35,6 +35,7 @@ mod open;
 #[allow(unsafe_code)]
 mod raw;
 mod read;
+mod samples;
 mod segments;
 mod slot;
 mod stats;

@@ -10,6 +10,7 @@ use crate::item::{META_STALE, META_WON};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Item, OpError};
+use crate::samples::Asked;
 use crate::store::{Ended, Seen, Store};
 
 impl Store {
@@ -68,6 +69,7 @@ impl<'l> Turn<'l> {
     /// The key's item. Counts as an access.
     #[inline]
     pub fn get(&self, key: &Key<'_>) -> Option<Item<'_>> {
+        self.sample(key, Asked::Read);
         let seen = self.find_live(key)?;
         self.store.note_access(&seen, self.now);
         Some(self.store.item(&seen))
@@ -85,23 +87,27 @@ impl<'l> Turn<'l> {
     /// [`OpError::Parked`] if the token was never taken and the stripe lock was not had.
     #[inline]
     pub fn gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
-        if !self.take_token(key)? {
-            return Ok(None);
-        }
+        self.take_token(key)?;
         Ok(self.get(key))
     }
 
-    /// Marks the live item's token as known to a client, so that it is kept exact; false if there is no item.
-    pub(crate) fn take_token(&mut self, key: &Key<'_>) -> Result<bool, OpError> {
-        let Some(seen) = self.find_live(key) else { return Ok(false) };
+    /// Tells the background of a request, if its key is one of the sample.
+    #[inline(always)]
+    pub(crate) fn sample(&self, key: &Key<'_>, asked: Asked) {
+        self.store.samples.note(self.own.id, key.hash, asked);
+    }
+
+    /// Marks the live item's token, if there is one, as known to a client, so that it is kept exact.
+    pub(crate) fn take_token(&mut self, key: &Key<'_>) -> Result<(), OpError> {
+        let Some(seen) = self.find_live(key) else { return Ok(()) };
         if seen.layout.has(CAS_TAKEN) {
-            return Ok(true);
+            return Ok(());
         }
         let store = self.store;
         let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
-        let Some(now_there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(false) };
+        let Some(now_there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(()) };
         store.segments.heap.word32(now_there.address).fetch_or(CAS_TAKEN, AcqRel);
-        Ok(true)
+        Ok(())
     }
 
     #[cold]

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
+use crate::background::shadow::Shadows;
 use crate::header::STATES;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::segments::SegmentId;
@@ -38,6 +39,8 @@ pub struct StoreStats {
     pub segments: [u64; 6],
     /// Sealed segments in the small queue.
     pub segments_small: u64,
+    /// The share of the segments that the small queue is held at when memory is full, in percent.
+    pub small_percent: u64,
     /// Sealed segments in the main queue.
     pub segments_main: u64,
     /// Bytes in sealed and open segments that belong to dead items, fillers and unused ends.
@@ -139,6 +142,7 @@ impl Store {
             index_growths: gauges.growths.load(Relaxed),
             segment_bytes: self.segments.segment_bytes() as u64,
             segments,
+            small_percent: gauges.small_percent.load(Relaxed),
             segments_small: gauges.small_segments.load(Relaxed),
             segments_main: gauges.main_segments.load(Relaxed),
             dead_bytes,
@@ -175,10 +179,10 @@ impl Store {
     }
 
     /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
-    /// background's queues and a piece's worth of scratch space for each lane.
+    /// background's queues and shadows, and a ring of samples and a piece's worth of scratch space for each lane.
     pub fn overhead_bytes_max(&self) -> u64 {
         let queues = self.segments.count() as u64 * 80;
         let lanes = self.counters.len() as u64 * self.geometry.piece_bytes as u64;
-        queues + lanes + (64 << 10)
+        queues + lanes + self.samples.bytes() + Shadows::BYTES_MAX + (64 << 10)
     }
 }

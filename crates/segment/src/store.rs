@@ -17,6 +17,7 @@ use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
 use crate::op::{Expire, Item, LargeRef, Value};
 use crate::raw::{Mutex, Word64};
+use crate::samples::Samples;
 use crate::segments::Segments;
 use crate::slot::Slot;
 
@@ -27,6 +28,7 @@ pub struct Store {
     pub(crate) segments: Segments,
     pub(crate) index: Index,
     pub(crate) epochs: Epochs,
+    pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
     /// One block for each lane, and the last one for the background.
     pub(crate) counters: Box<[Counters]>,
@@ -58,6 +60,8 @@ pub(crate) struct BackgroundGauges {
     pub(crate) limbo_segments: AtomicU64,
     pub(crate) withheld_segments: AtomicU64,
     pub(crate) growths: AtomicU64,
+    /// The share of the segments that the small queue is held at, in percent.
+    pub(crate) small_percent: AtomicU64,
     /// How long the item that was evicted last had not been read, in milliseconds.
     pub(crate) evicted_idle_ms: AtomicU64,
     /// When the oldest sealed segment was opened; 0 if there is none.
@@ -89,6 +93,7 @@ impl Store {
             index: Index::reserve(geometry.groups_start, geometry.groups_max, config.huge_pages)
                 .map_err(StartError::Map)?,
             epochs: Epochs::new(config.lanes_max),
+            samples: Samples::new(config.lanes_max),
             hasher: Hasher::new(config.hash_seed),
             counters: (0..=config.lanes_max).map(|_| Counters::default()).collect(),
             lanes_opened: AtomicUsize::new(0),

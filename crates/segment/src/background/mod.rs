@@ -11,10 +11,10 @@
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
-//! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, 10 % of the segments; what was read
-//! at least [`PROMOTE_FREQ`] times when its segment leaves moves to the main queue, the rest leaves a ghost. The main
-//! queue gives an item another round for each read that it counts. An item whose ghost is found begins with enough
-//! reads to be promoted.
+//! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
+//! that [`shadow`] finds to miss less. What was read at least [`PROMOTE_FREQ`] times when its segment leaves moves to
+//! the main queue, the rest leaves a ghost. The main queue gives an item another round for each read that it counts.
+//! An item whose ghost is found begins with enough reads to be promoted.
 //!
 //! Bounds: both queues and the limbo list hold each segment at most once, plus entries of segments that left their
 //! queue early, which are swept when they outnumber the segments.
@@ -24,6 +24,7 @@ mod drain;
 mod grow;
 mod observe;
 mod queues;
+pub(crate) mod shadow;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,11 +42,10 @@ use drain::{Drain, Why};
 use grow::Growing;
 pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
+use shadow::Shadows;
 
 /// Reads that carry an item from the small queue to the main one.
 pub(crate) const PROMOTE_FREQ: u64 = 2;
-/// The small queue's share of the segments: a tenth.
-const SMALL_PERCENT: u8 = 10;
 /// Headers that one slice looks at for segments that are past, flushed or half dead.
 const SCAN_HEADERS: usize = 256;
 
@@ -96,8 +96,9 @@ pub struct Background {
     /// Segments, from the first on, whose memory was populated.
     populated: usize,
     observer: Option<Box<dyn EvictionObserver>>,
-    /// The small queue's share of the segments.
-    small_percent: u8,
+    shadows: Shadows,
+    /// The small queue's share of the segments, where the shadows are not to choose it.
+    held_percent: Option<u8>,
 }
 
 impl Background {
@@ -116,14 +117,26 @@ impl Background {
             withheld: 0,
             populated: 0,
             observer: None,
-            small_percent: SMALL_PERCENT,
+            shadows: Shadows::new(),
+            held_percent: None,
             store,
         }
     }
 
-    /// Keeps the small queue at so many percent of the segments.
+    /// Keeps the small queue at so many percent of the segments, instead of the share that misses least.
     pub fn hold_small_percent(&mut self, percent: u8) {
-        self.small_percent = percent;
+        self.held_percent = Some(percent);
+    }
+
+    /// How many items the store holds when its memory is full; `None` while that cannot be told from what it holds now.
+    fn items_when_full(store: &Store) -> Option<u64> {
+        let (count, free) = (store.segments.count() as u64, store.segments.free_count() as u64);
+        let used = count.saturating_sub(free).max(1);
+        (used * 8 >= count).then(|| store.totals().items() * count / used)
+    }
+
+    fn small_percent(&self) -> u8 {
+        self.held_percent.unwrap_or(self.shadows.percent())
     }
 
     /// Tells `observer` of every eviction from now on.
@@ -144,6 +157,7 @@ impl Background {
         store.background_called.store(false, Relaxed);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
+        self.shadows.run(&store.samples, Self::items_when_full(&store));
         if store.segments.free_count() >= store.free_low() {
             store.room_wanted.store(0, Relaxed);
         }
@@ -184,7 +198,7 @@ impl Background {
             self.begin_drain(store, id, why);
         } else if self.free_wanted(store) {
             let small_full =
-                self.queues.small * 100 > (self.queues.small + self.queues.main) * usize::from(self.small_percent);
+                self.queues.small * 100 > (self.queues.small + self.queues.main) * usize::from(self.small_percent());
             let queue = if small_full || self.queues.main == 0 { Queue::Small } else { Queue::Main };
             if let Some(id) = self.queues.pop(store, queue).or_else(|| self.queues.pop(store, other(queue))) {
                 self.begin_drain(store, id, Why::Evict(store.segments.header(id).queue()));
@@ -256,6 +270,7 @@ impl Background {
     fn publish_gauges(&mut self, store: &Store) {
         let gauges = &store.background;
         gauges.oldest_created.store(self.queues.oldest(store).map_or(0, |created| created.0), Relaxed);
+        gauges.small_percent.store(self.small_percent().into(), Relaxed);
         gauges.small_segments.store(self.queues.small as u64, Relaxed);
         gauges.main_segments.store(self.queues.main as u64, Relaxed);
         gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);

@@ -9,6 +9,7 @@ use crate::item::{CAS_TAKEN, Kind, META, META_STALE, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Fetch, Fetched, Lease, OpError};
+use crate::samples::Asked;
 use crate::store::Seen;
 use crate::write::Snap;
 use crate::write::put::Expect;
@@ -28,6 +29,9 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
     pub fn fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Fetched<'_>>, OpError> {
+        if !fetch.no_bump {
+            self.sample(key, Asked::Read);
+        }
         let found = self.find_live(key);
         let before = match found {
             Some(seen) => {

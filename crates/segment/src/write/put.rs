@@ -7,6 +7,7 @@ use crate::key::Key;
 use crate::lane::Turn;
 use crate::large::Source;
 use crate::op::{OpError, Put, PutMode, PutOutcome};
+use crate::samples::Asked;
 use crate::store::{Seen, Store, large_ref};
 use crate::write::Snap;
 
@@ -73,6 +74,7 @@ impl Turn<'_> {
     }
 
     pub(crate) fn put_body(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<PutOutcome, OpError> {
+        self.sample(key, Asked::Store);
         if put.mode == PutMode::Set && put.compare.is_none() {
             return self.store_plan(key, put, body, false, None)?.ok_or_else(|| self.parked());
         }

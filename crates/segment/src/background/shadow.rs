@@ -1,0 +1,269 @@
+//! How large the small queue should be: the store in miniature, once for each answer.
+//!
+//! ```text
+//!   samples ──> shadow with  5 % ── misses ──┐
+//!          ├──> shadow with 10 % ── misses ──┤ fewest, over the last rounds
+//!          ├──> ...                          ├─────────────────────────────> the store's share
+//!          └──> shadow with 75 % ── misses ──┘
+//! ```
+//!
+//! A shadow holds the hashes of sampled keys alone, in the queues that the store has, as many as its part of the
+//! store's items. Sizes and lifetimes are left out: all shadows leave them out alike. A fixed tenth loses to plain LRU
+//! where keys come back after a while and then no more (a sliding window); a large small queue loses where many keys
+//! come once.
+//!
+//! Bounds: [`ITEMS_MAX`] items and half as many ghosts in each shadow; when the store has more items, fewer keys are
+//! sampled, and the shadows begin anew.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::PROMOTE_FREQ;
+use crate::draft::GHOST_FREQ;
+use crate::samples::{Asked, Samples, THIN_MIN};
+
+/// The shares that are tried, in percent.
+const SHARES: [u8; 5] = [5, 10, 25, 50, 75];
+/// The share that a store begins with.
+const START: usize = 1;
+/// Items of one shadow.
+const ITEMS_MAX: usize = 2048;
+/// Shadows of fewer items prove nothing.
+const ITEMS_MIN: usize = 64;
+/// A round has one read for so many items of a shadow.
+const ROUND_PARTS: usize = 4;
+/// A share has to miss less than this part of the present one's misses, in percent, to take its place.
+const BETTER_PERCENT: f64 = 99.0;
+/// What a round's misses still count in the next one.
+const DECAY: f64 = 0.93;
+/// Reads of an item that are counted, as in an index slot.
+const FREQ_MAX: u8 = 7;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Small,
+    Main,
+    Ghost,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    place: Place,
+    freq: u8,
+}
+
+/// One miniature.
+#[derive(Debug)]
+struct Shadow {
+    small_max: usize,
+    items_max: usize,
+    entries: HashMap<u64, Entry>,
+    small: VecDeque<u64>,
+    main: VecDeque<u64>,
+    ghosts: VecDeque<u64>,
+    misses: f64,
+}
+
+impl Shadow {
+    fn new() -> Self {
+        Self {
+            small_max: 0,
+            items_max: 0,
+            entries: HashMap::with_capacity(ITEMS_MAX * 3 / 2 + 2),
+            small: VecDeque::with_capacity(ITEMS_MAX + 1),
+            main: VecDeque::with_capacity(ITEMS_MAX + 1),
+            ghosts: VecDeque::with_capacity(ITEMS_MAX / 2 + 1),
+            misses: 0.0,
+        }
+    }
+
+    fn begin(&mut self, items_max: usize, percent: u8) {
+        self.entries.clear();
+        self.small.clear();
+        self.main.clear();
+        self.ghosts.clear();
+        self.resize(items_max, percent);
+    }
+
+    fn resize(&mut self, items_max: usize, percent: u8) {
+        self.items_max = items_max;
+        self.small_max = (items_max * usize::from(percent) / 100).max(1);
+    }
+
+    fn ask(&mut self, hash: u64, asked: Asked) {
+        let freq = match self.entries.get_mut(&hash) {
+            Some(entry) if entry.place != Place::Ghost => {
+                if asked == Asked::Read {
+                    entry.freq = (entry.freq + 1).min(FREQ_MAX);
+                }
+                return;
+            }
+            Some(_) => GHOST_FREQ as u8,
+            None => 0,
+        };
+        if asked == Asked::Read {
+            self.misses += 1.0;
+        }
+        // A ghost that comes back keeps its old place in the row of ghosts, which is skipped when it is reached.
+        self.entries.insert(hash, Entry { place: Place::Small, freq });
+        self.small.push_back(hash);
+        while self.small.len() + self.main.len() > self.items_max {
+            self.evict();
+        }
+    }
+
+    fn evict(&mut self) {
+        if self.small.len() > self.small_max || self.main.is_empty() {
+            let Some(hash) = self.small.pop_front() else { return };
+            let Some(entry) = self.entries.get_mut(&hash) else { return };
+            if u64::from(entry.freq) >= PROMOTE_FREQ {
+                *entry = Entry { place: Place::Main, freq: 0 };
+                self.main.push_back(hash);
+            } else {
+                *entry = Entry { place: Place::Ghost, freq: 0 };
+                self.ghosts.push_back(hash);
+                while self.ghosts.len() > self.items_max / 2 {
+                    self.forget();
+                }
+            }
+        } else if let Some(hash) = self.main.pop_front()
+            && let Some(entry) = self.entries.get_mut(&hash)
+        {
+            if entry.freq > 0 {
+                entry.freq -= 1;
+                self.main.push_back(hash);
+            } else {
+                self.entries.remove(&hash);
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        if let Some(hash) = self.ghosts.pop_front()
+            && self.entries.get(&hash).is_some_and(|entry| entry.place == Place::Ghost)
+        {
+            self.entries.remove(&hash);
+        }
+    }
+}
+
+/// All miniatures, and what they have come to.
+#[derive(Debug)]
+pub(crate) struct Shadows {
+    shadows: [Shadow; SHARES.len()],
+    thin: u32,
+    items: usize,
+    reads: usize,
+    chosen: usize,
+}
+
+impl Shadows {
+    pub(super) fn new() -> Self {
+        Self { shadows: std::array::from_fn(|_| Shadow::new()), thin: THIN_MIN, items: 0, reads: 0, chosen: START }
+    }
+
+    /// The share that misses least, in percent.
+    pub(super) fn percent(&self) -> u8 {
+        SHARES[self.chosen]
+    }
+
+    /// Takes in what was asked for since the last call. `items`: how many the store holds when its memory is full, or
+    /// `None` as long as that is not known.
+    pub(super) fn run(&mut self, samples: &Samples, items: Option<u64>) {
+        let Some(items) = items else { return samples.take(|_, _| {}) };
+        self.fit(samples, items as usize);
+        if self.items < ITEMS_MIN {
+            return samples.take(|_, _| {});
+        }
+        samples.take(|hash, asked| {
+            self.reads += usize::from(asked == Asked::Read);
+            self.shadows.iter_mut().for_each(|shadow| shadow.ask(hash, asked));
+        });
+        if self.reads >= self.items / ROUND_PARTS {
+            self.end_round();
+        }
+    }
+
+    /// Sizes the shadows to the store.
+    fn fit(&mut self, samples: &Samples, items: usize) {
+        let mut thin = self.thin;
+        while items >> thin > ITEMS_MAX {
+            thin += 1;
+        }
+        while thin > THIN_MIN && items >> thin < ITEMS_MAX / 4 {
+            thin -= 1;
+        }
+        let part = items >> thin;
+        if thin != self.thin || self.items == 0 {
+            samples.thin(thin);
+            (self.thin, self.items, self.reads) = (thin, part, 0);
+            self.shadows.iter_mut().zip(SHARES).for_each(|(shadow, percent)| shadow.begin(part, percent));
+        } else if part.abs_diff(self.items) > self.items / 16 {
+            self.items = part;
+            self.shadows.iter_mut().zip(SHARES).for_each(|(shadow, percent)| shadow.resize(part, percent));
+        }
+    }
+
+    fn end_round(&mut self) {
+        self.reads = 0;
+        let misses = |shadow: usize| self.shadows[shadow].misses;
+        let best = (0..SHARES.len()).min_by(|a, b| misses(*a).total_cmp(&misses(*b))).expect("there are shares");
+        if misses(best) * 100.0 < misses(self.chosen) * BETTER_PERCENT {
+            self.chosen = best;
+        }
+        self.shadows.iter_mut().for_each(|shadow| shadow.misses *= DECAY);
+    }
+
+    /// Memory of all shadows, in bytes: entries with a quarter of the table free, and the rows.
+    pub(crate) const BYTES_MAX: u64 =
+        (SHARES.len() * ITEMS_MAX * (4 * size_of::<(u64, Entry)>() + 3 * size_of::<u64>())) as u64;
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::index::Hash;
+    use base::prng::{Prng, split_mix};
+
+    /// Runs the shadows of a store of 16,384 items over what `key` asks for, number by number.
+    fn percent_for(mut key: impl FnMut(u64, &mut Prng) -> u64) -> u8 {
+        let (samples, mut shadows, mut prng) = (Samples::new(1), Shadows::new(), Prng::new(3));
+        for number in 0..2_000_000 {
+            samples.note(0, Hash(split_mix(key(number, &mut prng))), Asked::Read);
+            if number % 256 == 0 {
+                shadows.run(&samples, Some(16_384));
+            }
+        }
+        shadows.percent()
+    }
+
+    #[test]
+    fn a_sliding_window_wants_a_large_small_queue() {
+        let percent = percent_for(|number, prng| number / 20 + prng.below(30_000));
+        assert!(percent >= 50, "{percent} %");
+    }
+
+    #[test]
+    fn keys_that_come_once_want_a_small_one() {
+        let percent = percent_for(|number, prng| {
+            let popular = 40_000.0 * prng.unit() * prng.unit() * prng.unit();
+            if number % 2 == 0 { 1 << 40 | number } else { popular as u64 }
+        });
+        assert!(percent <= 10, "{percent} %");
+    }
+
+    #[test]
+    fn a_shadow_holds_no_more_than_its_items_and_half_as_many_ghosts() {
+        let mut shadow = Shadow::new();
+        shadow.begin(100, 10);
+        let mut prng = Prng::new(1);
+        for _ in 0..100_000 {
+            let asked = if prng.below(3) == 0 { Asked::Store } else { Asked::Read };
+            shadow.ask(prng.below(400), asked);
+            assert!(shadow.small.len() + shadow.main.len() <= 100 && shadow.ghosts.len() <= 50);
+            assert!(shadow.entries.len() <= 150);
+        }
+        let placed = |place| shadow.entries.values().filter(|entry| entry.place == place).count();
+        assert!(placed(Place::Ghost) <= shadow.ghosts.len());
+        assert_eq!((placed(Place::Small), placed(Place::Main)), (shadow.small.len(), shadow.main.len()));
+    }
+}

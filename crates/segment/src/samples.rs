@@ -1,0 +1,130 @@
+//! A sample of what is asked for: a few of the keys, chosen by their hashes, told by the lanes to the background.
+//!
+//! ```text
+//!   lane: hash & mask == 0 ? ──no──> nothing        (one load and one test a request)
+//!                            └─yes─> ring of the lane ──taken in every slice──> shadows
+//! ```
+//!
+//! Choosing keys and not requests keeps every request of a chosen key, so that what is seen is a store in miniature.
+//!
+//! Bounds: a ring holds [`RING_WORDS`]; what comes while it is full is not told. One thread writes a ring and one
+//! empties it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::index::Hash;
+
+/// Sampled requests that a lane may be ahead of the background.
+const RING_WORDS: usize = 512;
+/// The bits that choose a key begin here: not those that say where it lies in the index.
+const CHOICE_SHIFT: u32 = 24;
+/// At least this part of the keys is left out, as a power of two: sampling has to cost nothing.
+pub(crate) const THIN_MIN: u32 = 4;
+/// And at most this: more items than any store holds.
+const THIN_MAX: u32 = 30;
+
+/// What a sampled request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A read, whether it found the key or not.
+    Read,
+    /// A store.
+    Store,
+}
+
+/// One lane's ring.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Ring {
+    words: Box<[AtomicU64]>,
+    /// Words written; by the lane.
+    written: AtomicU64,
+    /// Words taken; by the background.
+    taken: AtomicU64,
+}
+
+/// The rings of all lanes.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    mask: AtomicU64,
+    rings: Box<[Ring]>,
+}
+
+impl Samples {
+    pub(crate) fn new(lanes_max: usize) -> Self {
+        let ring = || Ring {
+            words: (0..RING_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            written: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        };
+        let samples = Self { mask: AtomicU64::new(0), rings: (0..lanes_max).map(|_| ring()).collect() };
+        samples.thin(THIN_MIN);
+        samples
+    }
+
+    /// One key in 2^`thin` is told of from now on.
+    pub(crate) fn thin(&self, thin: u32) {
+        let thin = thin.clamp(THIN_MIN, THIN_MAX);
+        self.mask.store(((1 << thin) - 1) << CHOICE_SHIFT, Relaxed);
+    }
+
+    /// Tells of a request, if its key is one of those.
+    #[inline(always)]
+    pub(crate) fn note(&self, lane: usize, hash: Hash, asked: Asked) {
+        if hash.0 & self.mask.load(Relaxed) == 0 {
+            self.rings[lane].push(hash.0 & !1 | asked as u64);
+        }
+    }
+
+    /// Gives every request told of since the last call to `each`.
+    pub(crate) fn take(&self, mut each: impl FnMut(u64, Asked)) {
+        for ring in &self.rings {
+            let (written, mut taken) = (ring.written.load(Acquire), ring.taken.load(Relaxed));
+            while taken != written {
+                let word = ring.words[taken as usize % RING_WORDS].load(Relaxed);
+                each(word & !1, if word & 1 == 0 { Asked::Read } else { Asked::Store });
+                taken += 1;
+            }
+            ring.taken.store(taken, Release);
+        }
+    }
+
+    /// Memory of the rings, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.rings.len() * (RING_WORDS * size_of::<AtomicU64>() + size_of::<Ring>())) as u64
+    }
+}
+
+impl Ring {
+    #[cold]
+    fn push(&self, word: u64) {
+        let written = self.written.load(Relaxed);
+        if written - self.taken.load(Acquire) < RING_WORDS as u64 {
+            self.words[written as usize % RING_WORDS].store(word, Relaxed);
+            self.written.store(written + 1, Release);
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_of_a_chosen_key_is_told_in_order_and_a_full_ring_loses_only_the_latest() {
+        let samples = Samples::new(2);
+        let chosen = |n: u64| Hash(n << 40);
+        for n in 1..=RING_WORDS as u64 + 9 {
+            samples.note(1, chosen(n), if n % 2 == 0 { Asked::Read } else { Asked::Store });
+            samples.note(0, Hash(n << 40 | 1 << CHOICE_SHIFT), Asked::Read);
+        }
+        let mut told = Vec::new();
+        samples.take(|hash, asked| told.push((hash >> 40, asked == Asked::Read)));
+        assert_eq!(told, (1..=RING_WORDS as u64).map(|n| (n, n % 2 == 0)).collect::<Vec<_>>());
+        samples.note(1, chosen(7), Asked::Read);
+        told.clear();
+        samples.take(|hash, asked| told.push((hash >> 40, asked == Asked::Read)));
+        assert_eq!(told, [(7, true)]);
+    }
+}
