@@ -53,6 +53,10 @@ const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::
 impl Backend for Epoll {
     type Stream = Stream;
 
+    fn peer(stream: &Stream) -> Option<std::net::SocketAddr> {
+        stream.peer()
+    }
+
     fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
         assert_ne!(token.0, WAKER_TOKEN, "the waker's token");
         Ok(epoll::add(&self.fd, stream, epoll::EventData::new_u64(token.0), INPUT)?)

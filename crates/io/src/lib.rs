@@ -29,6 +29,7 @@ pub mod uring;
 pub mod waker;
 
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Names a connection to its owner: 32 bits of slot index, 32 bits of generation.
@@ -97,6 +98,9 @@ pub enum Sent {
 pub trait Backend {
     /// A connection. Dropping one that was never attached closes it.
     type Stream;
+
+    /// The other end's address, where it has one.
+    fn peer(stream: &Self::Stream) -> Option<SocketAddr>;
 
     /// Begins to report events of `stream` under `token`. Bytes that are there already are reported too. Fails when
     /// the kernel has no memory for it.

@@ -4,7 +4,7 @@ use crate::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
@@ -43,13 +43,19 @@ pub struct Stream {
     fd: OwnedFd,
     /// Where the back end that it is attached to keeps its own notes; [`NO_SLOT`] if none does.
     slot: Cell<u32>,
+    peer: Option<SocketAddr>,
 }
 
 const NO_SLOT: u32 = u32::MAX;
 
 impl Stream {
-    fn new(fd: OwnedFd) -> Self {
-        Self { fd, slot: Cell::new(NO_SLOT) }
+    fn new(fd: OwnedFd, peer: Option<SocketAddr>) -> Self {
+        Self { fd, slot: Cell::new(NO_SLOT), peer }
+    }
+
+    /// The other end's address; `None` for a unix socket.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     pub(crate) fn slot(&self) -> Option<u32> {
@@ -155,14 +161,14 @@ impl Listener {
     /// Takes the next waiting connection. It never blocks.
     pub fn accept(&self) -> Accepted {
         loop {
-            return match net::accept_with(&self.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(fd) => {
+            return match net::acceptfrom_with(&self.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok((fd, peer)) => {
                     if matches!(self.addr, ListenAddr::Tcp(_)) {
                         // A peer that has gone already makes these fail; the first receive tells.
                         let _ = sockopt::set_tcp_nodelay(&fd, true);
                         let _ = sockopt::set_socket_keepalive(&fd, true);
                     }
-                    Accepted::Stream(Stream::new(fd))
+                    Accepted::Stream(Stream::new(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
                 }
                 Err(Errno::AGAIN) => Accepted::Empty,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => Accepted::NoDescriptor,
@@ -191,19 +197,6 @@ impl Stream {
         let _ = net::send(&self.fd, line, net::SendFlags::NOSIGNAL);
         let _ = net::shutdown(&self.fd, net::Shutdown::Write);
     }
-
-    /// The peer's address as text; `unix` for a unix socket, `?` if it has gone.
-    pub fn peer(&self) -> String {
-        match net::getpeername(&self.fd) {
-            Ok(Some(addr)) => describe(addr),
-            Ok(None) => "unix".to_owned(),
-            Err(_) => "?".to_owned(),
-        }
-    }
-}
-
-fn describe(addr: SocketAddrAny) -> String {
-    SocketAddr::try_from(addr).map_or_else(|_| "unix".to_owned(), |addr| addr.to_string())
 }
 
 /// Waits until a listener has a connection, `waker` was rung, or `timeout` is over.

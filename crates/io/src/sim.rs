@@ -219,6 +219,10 @@ impl Net {
 impl Backend for Sim {
     type Stream = SimStream;
 
+    fn peer(_: &SimStream) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn attach(&mut self, stream: &SimStream, token: Token) -> std::io::Result<()> {
         let net = &mut *self.net.borrow_mut();
         let wire = &mut net.wires[stream.0];

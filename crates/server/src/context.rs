@@ -16,6 +16,7 @@ use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
 use crate::metrics::{Command, SlowLines};
 use crate::out::{OpTimes, OutBuffer};
+use crate::roster::Roster;
 use crate::shared::Shared;
 use crate::watch::Watch;
 use base::clock::UnixMillis;
@@ -87,6 +88,11 @@ impl WorkerContext {
     #[inline]
     pub fn counters(&self) -> &WorkerCounters {
         &self.shared.workers[self.worker].counters
+    }
+
+    /// Who is connected to this worker.
+    pub(crate) fn roster(&self) -> &Roster {
+        &self.shared.workers[self.worker].roster
     }
 
     /// An operation has been executed and its reply, if any, is in `out`: keeps its times until that was sent. `line`

@@ -26,6 +26,7 @@ pub mod log;
 pub mod metrics;
 pub mod out;
 mod reactor;
+pub mod roster;
 mod session;
 pub mod shared;
 pub mod start;

@@ -4,6 +4,7 @@ use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
 use crate::metrics::Recorder;
+use crate::roster::Roster;
 use crate::start::ServerConfig;
 use crate::survey::Survey;
 use crate::watch::Hub;
@@ -86,6 +87,8 @@ pub struct WorkerShared {
     pub commands: CommandCounters,
     /// The latencies of its operations.
     pub recorder: Recorder,
+    /// Who is connected to it.
+    pub roster: Roster,
     /// Ends its wait.
     pub waker: Waker,
 }

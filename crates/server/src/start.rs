@@ -8,6 +8,7 @@ use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
 use crate::reactor;
+use crate::roster::Roster;
 use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
 use crate::survey::{self, Survey};
 use crate::watch::Hub;
@@ -86,6 +87,14 @@ impl Default for ServerConfig {
             huge_pages: true,
             shutdown_command: false,
         }
+    }
+}
+
+impl ServerConfig {
+    /// Connections that one worker has at most. The acceptor gives to the least loaded, so an even share and a little
+    /// more is never exceeded.
+    pub(crate) fn sessions_max(&self) -> usize {
+        self.connections_max.div_ceil(self.workers) + 1
     }
 }
 
@@ -198,6 +207,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
             counters: WorkerCounters::default(),
             commands: CommandCounters::default(),
             recorder: Recorder::default(),
+            roster: Roster::new(config.sessions_max()),
             waker: Waker::new()?,
         })
     };
@@ -244,8 +254,7 @@ impl Running {
     fn spawn_workers(&mut self, listeners: Vec<Listener>) -> Result<(), StartError> {
         let shared = &self.shared;
         let clock = Clock::machine();
-        // The acceptor gives to the least loaded, so an even share and a little more is never exceeded.
-        let sessions_max = shared.config.connections_max.div_ceil(shared.config.workers) + 1;
+        let sessions_max = shared.config.sessions_max();
         let wakers: Vec<&Waker> = shared.workers.iter().map(|worker| &worker.waker).collect();
         let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;
         self.io = reactors[0].kind();

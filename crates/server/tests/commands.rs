@@ -4,6 +4,7 @@ mod common;
 
 use common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use gannet_server::start::ServerConfig;
+use io::listen::ListenAddr;
 use std::io::Read;
 
 /// Reads until the reply ends with `end`.
@@ -435,5 +436,40 @@ fn items_that_were_evicted_or_expired_are_told_with_what_they_were() {
     assert_eq!((told("reclaimed"), told("expired_unfetched")), (2, 1), "{items:?}");
     assert_eq!(general["expired_unfetched"], "1");
     wait_until("the oldest item is a second old", || stat(&mut client, " items")["items:1:age"] != "0");
+    running.stop();
+}
+
+#[test]
+fn connections_are_told_one_by_one_with_their_peers_and_go_when_they_close() {
+    let path = std::env::temp_dir().join(format!("gannet-conns-{}.sock", std::process::id()));
+    let unix = ListenAddr::Unix { path: path.clone(), mode: 0o600 };
+    let mut config = ServerConfig { workers: 2, ..config() };
+    config.memcached.push(unix);
+    let running = start(config);
+    let (mut first, second) = (Client::connect(tcp(&running)), Client::connect(tcp(&running)));
+    let third = std::os::unix::net::UnixStream::connect(&path).expect("the unix socket");
+    let mut watcher = Client::connect(tcp(&running));
+    watcher.ask(b"watch mutations\r\n", b"OK\r\n");
+    let addresses = |client: &mut Client| {
+        let told = stat(client, " conns");
+        let mut addresses: Vec<String> = told
+            .iter()
+            .filter(|(name, _)| name.ends_with(":addr") && told[&name.replace(":addr", ":state")] != "conn_listening")
+            .map(|(_, address)| address.clone())
+            .collect();
+        addresses.sort();
+        addresses
+    };
+    let of = |client: &Client| format!("tcp:{}", client.stream.local_addr().expect("an address"));
+    let mut expected = vec![of(&first), of(&second), of(&watcher), "unix:".to_owned()];
+    expected.sort();
+    wait_until("all are told", || addresses(&mut first) == expected);
+    wait_until("the watcher is told as one", || stat(&mut first, " conns").values().any(|state| state == "conn_watch"));
+    let told = stat(&mut first, " conns");
+    assert_eq!(told.values().filter(|state| *state == "conn_listening").count(), 2);
+    let silent = told.iter().filter(|(name, _)| name.ends_with(":secs_since_last_cmd"));
+    assert!(silent.clone().count() == 4 && silent.clone().all(|(_, secs)| secs.parse::<u64>().is_ok_and(|s| s < 60)));
+    drop((second, third, watcher));
+    wait_until("who closed is not told", || addresses(&mut first) == [of(&first)]);
     running.stop();
 }

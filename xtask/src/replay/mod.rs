@@ -36,7 +36,7 @@ impl Options {
     /// The replay of the tables: 20 million requests.
     pub fn full() -> Self {
         let (kvcache_mib, cluster52_mib) = (128, 64);
-        Self { requests: 20_000_000, pace: 60_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
+        Self { requests: 20_000_000, pace: 75_000, kvcache_mib, cluster52_mib, as_test: false, without_gannet: false }
     }
 
     /// Seconds of work, for the test run: correctness only.

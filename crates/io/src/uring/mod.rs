@@ -271,6 +271,10 @@ impl Uring {
 impl Backend for Uring {
     type Stream = Stream;
 
+    fn peer(stream: &Stream) -> Option<std::net::SocketAddr> {
+        stream.peer()
+    }
+
     fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
         assert!(stream.slot().is_none(), "attached twice");
         // Slots of closed streams come back once the kernel has run what ends their operations.

@@ -276,6 +276,9 @@ fn segments(list: &mut List, stats: &StoreStats) {
     list.by(Kind::Gauge, "gannet_segments", "Segments, by state.", "state", states);
     let queues = [("small", stats.segments_small), ("main", stats.segments_main)];
     list.by(Kind::Gauge, "gannet_segments_queued", "Sealed segments, by eviction queue.", "queue", queues);
+    let share = stats.small_percent as f64 / 100.0;
+    let help = "Share of the segments that the small queue is held at: what misses least on a sample of the keys.";
+    list.real(Kind::Gauge, "gannet_small_queue_share_ratio", help, share);
     let drained = DRAIN_REASONS.into_iter().zip(stats.segments_drained);
     let help = "Segments emptied, by reason.";
     list.by(Kind::Counter, "gannet_segments_drained_total", help, "reason", drained);
@@ -286,6 +289,7 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.total("gannet_evicted_total", "Items evicted to make room.", stats.evicted);
     let help = "Items evicted that were never read.";
     list.total("gannet_evicted_unread_total", help, stats.evicted_unread);
+    list.total("gannet_evicted_with_ttl_total", "Items evicted that had a TTL.", stats.evicted_with_ttl);
     let help = "Items evicted since their place in the index was full.";
     list.total("gannet_evicted_by_index_total", help, stats.evicted_by_index);
     list.total("gannet_expired_total", "Items removed since their time had come.", stats.expired);

@@ -276,7 +276,9 @@ impl<B: Backend> Core<B> {
             None => Err(std::io::ErrorKind::QuotaExceeded.into()),
         };
         if attached.is_ok() {
+            let peer = B::peer(&stream);
             let index = self.sessions.insert(stream, self.now_ns);
+            self.ctx.roster().open(index, peer, self.ctx.now.secs());
             if self.stop_deadline_ns.is_some() {
                 self.sessions.at(index).readable = true;
                 self.make_ready(index);

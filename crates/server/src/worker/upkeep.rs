@@ -51,6 +51,8 @@ impl<B: Backend> Core<B> {
             let unmoved_ns = self.now_ns.saturating_sub(session.moved_ns);
             let silent_ns = self.now_ns.saturating_sub(session.received_ns);
             let held_ns = self.now_ns.saturating_sub(session.held_ns);
+            let received_secs = self.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
+            self.ctx.roster().seen(self.sweep_at as u32, received_secs, session.state.watches());
             let counters = self.ctx.counters();
             let end = match session.phase {
                 Phase::Dead => None,
@@ -121,6 +123,7 @@ impl<B: Backend> Core<B> {
         while let Some(index) = self.graves.pop() {
             let mut state = self.sessions.remove(index);
             state.release(turn);
+            self.ctx.roster().close(index);
             self.ctx.counters().connections_closed.add(1);
         }
     }

@@ -19,6 +19,7 @@ use protocol::memcache::{Error, reply};
 use protocol::number::{Decimal, put_u64};
 use protocol::sink::{Fixed, Sink};
 use std::io::Read;
+use std::net::SocketAddr;
 
 /// The longest line in bytes: a name, and a path of a Unix socket.
 const STAT_BYTES_MAX: usize = 256;
@@ -114,7 +115,7 @@ impl Call<'_, '_> {
             Stats::Slabs => slabs(&mut lines, &self.ctx.shared),
             Stats::Settings => settings(&mut lines, &self.ctx.shared),
             Stats::Sizes => lines.text("sizes_status", "disabled"),
-            Stats::Conns => conns(&mut lines, &self.ctx.shared),
+            Stats::Conns => conns(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
             // No prefixes are collected, and other classes are empty.
             Stats::DetailDump | Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
         }
@@ -343,8 +344,9 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.switch("ssl_enabled", false);
 }
 
-/// The listening sockets, then how many connections each worker has: single connections belong to their workers.
-fn conns(lines: &mut Lines<'_>, shared: &Shared) {
+/// The listening sockets, then the connections of each worker, as it knew them at most a second ago. memcached numbers
+/// them by descriptors; here the number follows from the worker and the place in its table.
+fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     for (number, addr) in shared.config.memcached.iter().enumerate() {
         lines.line(|line| {
             line.put(b"STAT ");
@@ -368,14 +370,30 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared) {
             line.put(b":state conn_listening\r\n");
         });
     }
-    for (number, worker) in shared.workers.iter().enumerate() {
-        lines.line(|line| {
-            line.put(b"STAT worker_");
-            put_u64(line, number as u64);
-            line.put(b":connections ");
-            put_u64(line, worker.counters.connections_open());
-            line.put(reply::CRLF);
+    let mut first = shared.config.memcached.len();
+    for worker in &shared.workers {
+        worker.roster.each(|connection| {
+            let number = (first + connection.number) as u64;
+            let mut line = |name: &[u8], write: &dyn Fn(&mut Fixed<STAT_BYTES_MAX>)| {
+                lines.line(|line| {
+                    line.put(b"STAT ");
+                    put_u64(line, number);
+                    line.put(name);
+                    write(line);
+                    line.put(reply::CRLF);
+                });
+            };
+            match connection.peer {
+                Some(SocketAddr::V4(peer)) => line(b":addr tcp:", &|line| put_display(line, &peer)),
+                Some(SocketAddr::V6(peer)) => line(b":addr tcp6:", &|line| put_display(line, &peer)),
+                None => line(b":addr unix:", &|_| {}),
+            }
+            let state: &[u8] = if connection.watches { b"conn_watch" } else { b"conn_read" };
+            line(b":state ", &|line| line.put(state));
+            let silent_secs = now_secs.saturating_sub(connection.received_secs);
+            line(b":secs_since_last_cmd ", &|line| put_u64(line, silent_secs));
         });
+        first += worker.roster.room();
     }
 }
 

@@ -1,0 +1,169 @@
+//! Who is connected: what a worker lets the others know of each of its connections.
+//!
+//! ```text
+//!   worker: admit ──open──> Entry <──seen── sweep, once a second       any worker: `stats conns` ──each──> all entries
+//!           release ─close──> Entry
+//! ```
+//!
+//! One writer, any readers, no lock. An entry's life is odd while a connection is there and grows with each that comes
+//! or goes: a reader looks at it before and after, and passes over an entry that changed in between.
+//!
+//! Bound: an entry for each connection that the worker may have, 40 bytes each, touched only when used.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+
+/// The connections of one worker, as others see them.
+#[derive(Debug)]
+pub struct Roster {
+    entries: Box<[Entry]>,
+}
+
+/// One connection's place.
+#[derive(Debug, Default)]
+struct Entry {
+    life: AtomicU64,
+    /// The peer's address: IPv6, or IPv4 mapped into it.
+    ip: [AtomicU64; 2],
+    /// The peer's port; [`UNIX`] for a unix socket.
+    port: AtomicU64,
+    /// When it last sent something, in Unix seconds, times two; 1 more if it watches.
+    seen: AtomicU64,
+}
+
+const UNIX: u64 = u64::MAX;
+
+/// A connection as it was when it was last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Its number on its worker.
+    pub number: usize,
+    /// The other end; `None` for a unix socket.
+    pub peer: Option<SocketAddr>,
+    /// When it last sent something, in Unix seconds; known to a second or two.
+    pub received_secs: u64,
+    /// It watches.
+    pub watches: bool,
+}
+
+impl Roster {
+    pub(crate) fn new(connections_max: usize) -> Self {
+        Self { entries: (0..connections_max).map(|_| Entry::default()).collect() }
+    }
+
+    /// How many connections there is room for: the numbers of [`Connection`] are below it.
+    pub fn room(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A connection has come. One beyond the room is not told of.
+    pub(crate) fn open(&self, number: u32, peer: Option<SocketAddr>, now_secs: u64) {
+        let Some(entry) = self.entries.get(number as usize) else { return };
+        // What is written from here on is seen only together with the life that the last connection left.
+        fence(Release);
+        let (ip, port) = match peer.map(|peer| (peer.ip(), peer.port())) {
+            Some((IpAddr::V4(ip), port)) => (u128::from(ip.to_ipv6_mapped()), port.into()),
+            Some((IpAddr::V6(ip), port)) => (u128::from(ip), port.into()),
+            None => (0, UNIX),
+        };
+        entry.ip[0].store((ip >> 64) as u64, Relaxed);
+        entry.ip[1].store(ip as u64, Relaxed);
+        entry.port.store(port, Relaxed);
+        entry.seen.store(now_secs * 2, Relaxed);
+        entry.life.store(entry.life.load(Relaxed) | 1, Release);
+    }
+
+    /// It was looked at.
+    pub(crate) fn seen(&self, number: u32, received_secs: u64, watches: bool) {
+        if let Some(entry) = self.entries.get(number as usize) {
+            entry.seen.store(received_secs * 2 + u64::from(watches), Relaxed);
+        }
+    }
+
+    /// It has gone.
+    pub(crate) fn close(&self, number: u32) {
+        if let Some(entry) = self.entries.get(number as usize) {
+            entry.life.store(entry.life.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// Gives every connection to `each`.
+    pub fn each(&self, mut each: impl FnMut(Connection)) {
+        for (number, entry) in self.entries.iter().enumerate() {
+            let life = entry.life.load(Acquire);
+            if life % 2 == 0 {
+                continue;
+            }
+            let ip = u128::from(entry.ip[0].load(Relaxed)) << 64 | u128::from(entry.ip[1].load(Relaxed));
+            let (port, seen) = (entry.port.load(Relaxed), entry.seen.load(Relaxed));
+            fence(Acquire);
+            if entry.life.load(Relaxed) == life {
+                let peer =
+                    u16::try_from(port).ok().map(|port| SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port));
+                each(Connection { number, peer, received_secs: seen / 2, watches: seen % 2 == 1 });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(roster: &Roster) -> Vec<Connection> {
+        let mut all = Vec::new();
+        roster.each(|connection| all.push(connection));
+        all
+    }
+
+    #[test]
+    fn who_came_and_did_not_go_is_told_with_the_latest_that_is_known() {
+        let roster = Roster::new(3);
+        let v4: SocketAddr = "10.1.2.3:4567".parse().unwrap();
+        let v6: SocketAddr = "[2001:db8::9]:1".parse().unwrap();
+        roster.open(0, Some(v4), 100);
+        roster.open(1, None, 100);
+        roster.open(2, Some(v6), 101);
+        roster.open(3, Some(v4), 101);
+        roster.seen(1, 105, true);
+        roster.close(0);
+        let told = |number, peer, received_secs, watches| Connection { number, peer, received_secs, watches };
+        assert_eq!(all(&roster), [told(1, None, 105, true), told(2, Some(v6), 101, false)]);
+        roster.open(0, Some(v4), 107);
+        assert_eq!(all(&roster)[0], told(0, Some(v4), 107, false));
+    }
+
+    /// Each connection's address names its own time: a reader never sees the one with the other's.
+    #[test]
+    fn a_connection_is_never_told_with_the_address_of_another() {
+        let roster = Roster::new(1);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut told = 0u64;
+                while !done.load(Relaxed) {
+                    roster.each(|connection| {
+                        let peer = connection.peer.expect("a TCP peer");
+                        assert_eq!(
+                            peer.ip(),
+                            IpAddr::V6(Ipv6Addr::from(u128::from(peer.port()) << 64 | u128::from(peer.port())))
+                        );
+                        told += 1;
+                    });
+                }
+                told
+            });
+            for number in 0..400_000u64 {
+                let port = (number % 60_000) as u16 + 1;
+                let ip = Ipv6Addr::from(u128::from(port) << 64 | u128::from(port));
+                roster.open(0, Some(SocketAddr::new(ip.into(), port)), number);
+                roster.close(0);
+            }
+            roster.open(0, Some("[0:0:0:1::1]:1".parse().unwrap()), 0);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            done.store(true, Relaxed);
+            reader.join().expect("the reader")
+        });
+        assert!(told > 0);
+    }
+}
