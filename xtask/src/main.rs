@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod gate;
 mod host;
 mod machines;
 mod null_server;
@@ -60,6 +61,15 @@ enum Command {
         /// Only the load with so many requests in flight on each connection.
         #[arg(long)]
         depth: Option<usize>,
+    },
+    /// Count instructions a request and compare them with those that are kept.
+    Gate {
+        /// Count Debian's memcached too.
+        #[arg(long)]
+        with_peer: bool,
+        /// Keep the counts of this run.
+        #[arg(long)]
+        keep: bool,
     },
     /// Replay requests drawn from production caches.
     Replay {
@@ -127,6 +137,7 @@ fn run(command: Command) -> Result<bool, String> {
             let (rates, memory) = (!only_memory, !only_rates && !only_io);
             bench::run(&bench::Options { quick, kinds, rates, memory, connections, depth })
         }
+        Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {
             let mut options = if short { replay::Options::short() } else { replay::Options::full() };
             options.requests = requests.unwrap_or(options.requests);

@@ -43,6 +43,8 @@ pub struct Options {
     pub memory_mib: u64,
     /// Largest item, in bytes.
     pub item_bytes_max: u64,
+    /// Connections at once.
+    pub connections_max: usize,
     /// The CPU that it may use; any if absent.
     pub cpu: Option<usize>,
     /// Length of the null server's reply to a get, in bytes.
@@ -52,7 +54,7 @@ pub struct Options {
 impl Options {
     /// A server with this limit and memcached's default item size, on any CPU.
     pub fn memory(memory_mib: u64) -> Self {
-        Self { memory_mib, item_bytes_max: 1024 * 1024, cpu: None, null_reply_bytes: 245 }
+        Self { memory_mib, item_bytes_max: 1024 * 1024, connections_max: 4096, cpu: None, null_reply_bytes: 245 }
     }
 }
 
@@ -106,10 +108,23 @@ impl Server {
     /// # Errors
     /// Why it did not start, in a sentence.
     pub fn start(kind: Kind, options: &Options) -> Result<Self, String> {
+        Self::start_under(&[], kind, options)
+    }
+
+    /// The same, as an argument of the command `under`, such as a program that watches it.
+    ///
+    /// # Errors
+    /// Why it did not start, in a sentence.
+    pub fn start_under(under: &[String], kind: Kind, options: &Options) -> Result<Self, String> {
         let address = free_address()?;
         let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetUring);
         let admin = if is_gannet { Some(free_address()?) } else { None };
         let mut command = command(kind, options, address, admin)?;
+        if let [program, arguments @ ..] = under {
+            let inner = command;
+            command = Command::new(program);
+            command.args(arguments).arg(inner.get_program()).args(inner.get_args());
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if options.cpu.is_some() {
             pin(options.cpu)?;
@@ -206,7 +221,8 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         }
         Kind::Gannet | Kind::GannetUring => {
             let mut command = Command::new(gannet_binary()?);
-            command.args(["serve", "--workers", "1", "--maxconns", "4096", "--log", "warn"]);
+            command.args(["serve", "--workers", "1", "--log", "warn"]);
+            command.args(["--maxconns", &options.connections_max.to_string()]);
             if kind == Kind::GannetUring {
                 command.args(["--io", "uring"]);
             }
@@ -217,7 +233,8 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         }
         Kind::Memcached => {
             let mut command = Command::new("memcached");
-            command.args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-c", "4096", "-p", &port]);
+            command.args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port]);
+            command.args(["-c", &options.connections_max.to_string()]);
             command.args(["-m", &options.memory_mib.to_string(), "-I", &options.item_bytes_max.to_string()]);
             if rustix::process::geteuid().is_root() {
                 command.args(["-u", "root"]);

@@ -1,0 +1,96 @@
+//! A server under callgrind, whose counts can be set to zero and read while it runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::server::{Kind, Options, Server};
+
+/// A server that is counted. Dropping it ends the server and removes the files.
+pub struct Counted {
+    /// `None` only while it is dropped.
+    server: Option<Server>,
+    folder: PathBuf,
+}
+
+/// What callgrind's files begin with.
+const OUT: &str = "out";
+
+impl Counted {
+    /// Starts a server with one worker under callgrind.
+    ///
+    /// # Errors
+    /// When valgrind or the server is missing or does not start.
+    pub fn start(kind: Kind) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("gannet-gate-{}-{}", std::process::id(), kind.name()));
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let under = vec![
+            "valgrind".into(),
+            "-q".into(),
+            "--tool=callgrind".into(),
+            "--separate-threads=yes".into(),
+            format!("--callgrind-out-file={}", folder.join(OUT).display()),
+        ];
+        // memcached sets the limit of open files to its connections, and valgrind lets no program change that limit.
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
+        let options = Options { connections_max: (files as usize).min(4096), ..Options::memory(64) };
+        let server = Server::start_under(&under, kind, &options)?;
+        Ok(Self { server: Some(server), folder })
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().expect("it is there until it is dropped")
+    }
+
+    /// Sets all counts to zero.
+    ///
+    /// # Errors
+    /// When callgrind does not answer.
+    pub fn zero(&self) -> Result<(), String> {
+        self.control("--zero")
+    }
+
+    /// The busiest thread's instructions since the last [`Counted::zero`].
+    ///
+    /// # Errors
+    /// When callgrind does not answer, or writes what cannot be read.
+    pub fn take(&self) -> Result<u64, String> {
+        self.control("--dump")?;
+        let mut most = 0;
+        for entry in std::fs::read_dir(&self.folder).map_err(|error| error.to_string())? {
+            let path = entry.map_err(|error| error.to_string())?.path();
+            most = most.max(instructions(&path)?);
+            std::fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        if most == 0 { Err("callgrind wrote no counts".into()) } else { Ok(most) }
+    }
+
+    fn control(&self, action: &str) -> Result<(), String> {
+        let pid = self.server().pid().to_string();
+        let output = Command::new("callgrind_control")
+            .args([action, &pid])
+            .output()
+            .map_err(|error| format!("callgrind_control, which comes with valgrind: {error}"))?;
+        // It exits with 0 whatever happens, and says OK when it was done.
+        let said = String::from_utf8_lossy(&output.stdout);
+        match said.contains("OK.") {
+            true => Ok(()),
+            false => Err(format!("callgrind_control {action}: {said}{}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+}
+
+/// The count that a file of callgrind's ends with: `totals: N`. A file without one (a thread that did nothing) has 0.
+fn instructions(path: &Path) -> Result<u64, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let Some(total) = text.lines().find_map(|line| line.strip_prefix("totals: ")) else { return Ok(0) };
+    total.trim().parse().map_err(|_| format!("{}: totals: {total}", path.display()))
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // First the server, which writes its last counts there.
+        drop(self.server.take());
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

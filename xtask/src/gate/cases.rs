@@ -1,0 +1,206 @@
+//! What is counted: for each case the bytes of a batch of requests and the length of its replies.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Keys that are stored before the first case, each of 24 bytes; the values are of 200 bytes.
+const KEYS: usize = 4096;
+const VALUE_BYTES: usize = 200;
+/// Requests before those that are counted.
+const WARM_REQUESTS: usize = 2048;
+/// A reply that has not come by then does not come: callgrind makes a server fifty times slower, not more.
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// One case.
+pub struct Case {
+    /// Its name in the file of kept counts.
+    pub name: &'static str,
+    /// What a request is.
+    pub what: &'static str,
+    /// Requests in flight, written as one batch.
+    pub depth: usize,
+    /// Batches that are counted.
+    pub batches: usize,
+    /// Keys asked for by one request.
+    keys: usize,
+    /// Writes one request for the key with this number.
+    request: fn(&mut Vec<u8>, usize),
+    /// Bytes of the reply to it.
+    reply_bytes: fn(usize) -> usize,
+}
+
+/// `VALUE KEY 0 200\r\n<value>\r\n`
+const HIT_BYTES: usize = 6 + 24 + 8 + VALUE_BYTES + 2;
+
+const PLAIN: Case = Case {
+    name: "get",
+    what: "get, hit",
+    depth: 64,
+    batches: 150,
+    keys: 1,
+    request: |out, n| out.extend(format!("get {}\r\n", key(n)).bytes()),
+    reply_bytes: |_| HIT_BYTES + 5,
+};
+
+/// All cases, in the order in which they run.
+pub const ALL: &[Case] = &[
+    PLAIN,
+    Case { name: "get-1", depth: 1, batches: 2000, ..PLAIN },
+    Case { name: "get-16", depth: 16, batches: 400, ..PLAIN },
+    Case {
+        name: "get-miss",
+        what: "get, miss",
+        request: |out, n| out.extend(format!("get none{}\r\n", key(n)).bytes()),
+        reply_bytes: |_| 5,
+        ..PLAIN
+    },
+    Case {
+        name: "multi-get",
+        what: "get of 50 keys, all hits; each key",
+        depth: 4,
+        batches: 60,
+        keys: 50,
+        request: |out, n| {
+            out.extend(b"get");
+            (0..50).for_each(|i| out.extend(format!(" {}", key(n * 50 + i)).bytes()));
+            out.extend(b"\r\n");
+        },
+        reply_bytes: |_| 50 * HIT_BYTES + 5,
+    },
+    Case {
+        name: "meta-get",
+        what: "mg KEY v, hit",
+        request: |out, n| out.extend(format!("mg {} v\r\n", key(n)).bytes()),
+        reply_bytes: |_| 8 + VALUE_BYTES + 2,
+        ..PLAIN
+    },
+    Case {
+        name: "set",
+        what: "set of 200 bytes over another",
+        request: |out, n| set(out, "set", n),
+        reply_bytes: |_| 8,
+        ..PLAIN
+    },
+    Case {
+        name: "meta-set",
+        what: "ms KEY 200 over another",
+        request: |out, n| {
+            out.extend(format!("ms {} {VALUE_BYTES}\r\n", key(n)).bytes());
+            value(out);
+        },
+        reply_bytes: |_| 4,
+        ..PLAIN
+    },
+    Case {
+        name: "touch",
+        what: "touch",
+        request: |out, n| out.extend(format!("touch {} 0\r\n", key(n)).bytes()),
+        reply_bytes: |_| 9,
+        ..PLAIN
+    },
+    Case {
+        name: "incr",
+        what: "incr of one counter",
+        request: |out, _| out.extend(b"incr counter 1\r\n"),
+        reply_bytes: |_| 21,
+        ..PLAIN
+    },
+    Case {
+        name: "set-delete",
+        what: "set, then delete; each",
+        request: |out, n| match n % 2 {
+            0 => set(out, "set", n),
+            _ => out.extend(format!("delete {}\r\n", key(n - 1)).bytes()),
+        },
+        reply_bytes: |n| 8 + n % 2,
+        ..PLAIN
+    },
+];
+
+impl Case {
+    /// Batches before those that are counted.
+    pub fn warm_batches(&self) -> usize {
+        WARM_REQUESTS.div_ceil(self.requests_a_batch())
+    }
+
+    /// What the count of a batch is divided by.
+    pub fn requests_a_batch(&self) -> usize {
+        self.depth * self.keys
+    }
+}
+
+fn key(n: usize) -> String {
+    format!("key-{:020}", n % KEYS)
+}
+
+fn value(out: &mut Vec<u8>) {
+    out.extend([b'x'; VALUE_BYTES]);
+    out.extend(b"\r\n");
+}
+
+fn set(out: &mut Vec<u8>, verb: &str, n: usize) {
+    out.extend(format!("{verb} {} 0 0 {VALUE_BYTES}\r\n", key(n)).bytes());
+    value(out);
+}
+
+/// One connection, with a batch in flight at a time.
+pub struct Client {
+    stream: TcpStream,
+    reply: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When the server does not take the connection.
+    pub fn connect(address: SocketAddr) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+        let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(REPLY_WAIT_MAX)));
+        set.map_err(|error| error.to_string())?;
+        Ok(Self { stream, reply: Vec::new() })
+    }
+
+    /// Stores what the cases ask for.
+    ///
+    /// # Errors
+    /// When a store is not answered as it should be.
+    pub fn prepare(&mut self, case: &Case) -> Result<(), String> {
+        let stores = Case { name: "prepare", request: |out, n| set(out, "set", n), reply_bytes: |_| 8, ..PLAIN };
+        // Each case finds what it needs whatever came before it: only these change what is there.
+        if matches!(case.name, "get" | "touch" | "set-delete") {
+            self.run(&stores, 0..KEYS / stores.depth)?;
+            // As many digits from now on, whatever the cases count.
+            self.exchange(b"set counter 0 0 19\r\n1000000000000000000\r\n", 8)?;
+        }
+        Ok(())
+    }
+
+    /// Runs batches.
+    ///
+    /// # Errors
+    /// When a reply is not of the length that the case expects.
+    pub fn run(&mut self, case: &Case, batches: Range<usize>) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        for batch in batches {
+            bytes.clear();
+            let requests = batch * case.depth..(batch + 1) * case.depth;
+            requests.clone().for_each(|n| (case.request)(&mut bytes, n));
+            self.exchange(&bytes, requests.map(case.reply_bytes).sum())?;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` and reads a reply of exactly `reply_bytes`, which ends with a line end.
+    fn exchange(&mut self, bytes: &[u8], reply_bytes: usize) -> Result<(), String> {
+        self.reply.resize(reply_bytes, 0);
+        let done = self.stream.write_all(bytes).and_then(|()| self.stream.read_exact(&mut self.reply));
+        done.map_err(|error| format!("no whole reply of {reply_bytes} bytes: {error}"))?;
+        match self.reply.ends_with(b"\r\n") {
+            true => Ok(()),
+            false => Err(format!("another reply than expected: {:?}", String::from_utf8_lossy(&self.reply))),
+        }
+    }
+}
