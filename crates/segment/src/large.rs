@@ -13,10 +13,9 @@
 //! - What writes a whole large value in one turn (a put of one that is in memory, a join) first sees that there is
 //!   room for it, or parks and calls for that room ([`Store::call_for_room`]). Trying and taking back would free
 //!   nothing, and a tight store would park it for ever.
-//! - A reader pins the segments of the pieces, so that they can be sent without a copy after the turn has ended.
-//!   Callers bound the pinned bytes: the store only counts them.
+//! - A reader pins the segments of the pieces: see [`crate::pin`].
 
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::Counters;
 use crate::draft::{Content, Orphan, Plan};
@@ -25,6 +24,7 @@ use crate::item::Kind;
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
+use crate::pin::Pinned;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref, large_value};
 use crate::write::put::{Body, Expect};
@@ -50,34 +50,6 @@ impl LargeWriter {
     /// How many bytes are written.
     pub fn written(&self) -> u64 {
         self.written
-    }
-}
-
-/// The pieces of a large value, held in memory until they are unpinned.
-#[derive(Debug)]
-#[must_use = "pinned segments are not reused before they are unpinned"]
-pub struct Pinned {
-    /// Address and length of each piece.
-    pieces: Vec<(usize, u32)>,
-    bytes: u64,
-    released: bool,
-}
-
-impl Pinned {
-    /// All pieces together, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// How many pieces there are.
-    pub fn pieces(&self) -> usize {
-        self.pieces.len()
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        debug_assert!(self.released || std::thread::panicking(), "a pin was dropped without being released");
     }
 }
 
@@ -146,22 +118,6 @@ impl Store {
                 self.kill(counters, seen.address, &seen.layout);
             }
         }
-    }
-
-    /// The bytes of one piece of a pinned value.
-    pub fn pinned_bytes<'p>(&'p self, pin: &'p Pinned, piece: usize) -> &'p [u8] {
-        let (address, bytes) = pin.pieces[piece];
-        self.segments.heap.bytes(address, bytes as usize)
-    }
-
-    /// Lets pinned segments go.
-    pub fn unpin(&self, mut pin: Pinned) {
-        for (address, _) in &pin.pieces {
-            let before = self.segments.header_of(*address).pins.fetch_sub(1, AcqRel);
-            assert!(before > 0, "a pin is released once");
-        }
-        self.pins.fetch_sub(1, Relaxed);
-        pin.released = true;
     }
 }
 
@@ -356,14 +312,11 @@ impl<'l> Turn<'l> {
     /// [`OpError::Parked`] if the broken item's lock was not had.
     pub fn pin_large(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
         let count = self.store.piece_count(large.bytes);
-        let mut pin = Pinned { pieces: Vec::with_capacity(count as usize), bytes: large.bytes, released: false };
+        let mut pin = Pinned::of_large(large.bytes, count);
         self.store.pins.fetch_add(1, Relaxed);
         for number in 0..count {
             match self.piece(key.namespace, large.object, number) {
-                Some((address, bytes)) => {
-                    self.store.segments.header_of(address).pins.fetch_add(1, AcqRel);
-                    pin.pieces.push((address, bytes));
-                }
+                Some((address, bytes)) => self.store.pin_piece(&mut pin, address, bytes),
                 None => {
                     self.store.unpin(pin);
                     self.delete_broken(key, large)?;

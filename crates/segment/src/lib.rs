@@ -32,6 +32,7 @@ mod large;
 mod models;
 mod op;
 mod open;
+mod pin;
 #[allow(unsafe_code)]
 mod raw;
 mod read;
@@ -47,10 +48,11 @@ pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceRepo
 pub use config::{StartError, StoreConfig};
 pub use key::{Key, Namespace};
 pub use lane::{Lane, LaneError, Turn};
-pub use large::{LargeWriter, Pinned};
+pub use large::LargeWriter;
 pub use op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,
 };
+pub use pin::Pinned;
 pub use stats::{Census, DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 pub use store::Store;

@@ -10,8 +10,8 @@ use std::time::Instant;
 use base::clock::UnixMillis;
 use base::prng::{Prng, split_mix};
 use gannet_segment::{
-    Arith, ArithOutcome, Background, Delete, Expire, Key, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store,
-    StoreConfig, Turn, Value,
+    Arith, ArithOutcome, Background, Delete, Expire, Key, Lane, Namespace, OpError, Pinned, Put, PutMode, PutOutcome,
+    Store, StoreConfig, Turn, Value,
 };
 
 fn seed() -> u64 {
@@ -117,14 +117,22 @@ struct Reached {
     hits: AtomicU64,
     parked: AtomicU64,
     stored: AtomicU64,
+    pinned: AtomicU64,
 }
 
 fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached) {
     let mut prng = Prng::new(seed);
     let mut value = Vec::new();
     let mut done = 0;
+    // A value that is sent beyond its turn, and what it was.
+    let mut sending: Option<(Pinned, Vec<u8>)> = None;
     while done < ops {
         let mut turn = lane.turn(UnixMillis::now());
+        if let Some((pin, was)) = sending.take_if(|_| prng.chance(1, 20)) {
+            assert_eq!(store.pinned_bytes(&pin, 0), was, "a pinned value has changed");
+            store.unpin(pin);
+            reached.pinned.fetch_add(1, Relaxed);
+        }
         for _ in 0..32 {
             done += 1;
             let name = format!("k{}", prng.below(20_000).min(prng.below(20_000)));
@@ -132,6 +140,11 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
             match prng.below(100) {
                 0..=59 => {
                     reached.hits.fetch_add(u64::from(read(store, &mut turn, &key)), Relaxed);
+                    if sending.is_none()
+                        && let Some(Value::Bytes(value)) = turn.get(&key).map(|item| item.value)
+                    {
+                        sending = Some((store.pin(value), value.to_vec()));
+                    }
                 }
                 60..=93 => {
                     let len = if prng.chance(1, 200) { prng.below(40_000) } else { prng.below(300) };
@@ -169,6 +182,9 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
             std::thread::yield_now();
         }
     }
+    if let Some((pin, _)) = sending {
+        store.unpin(pin);
+    }
 }
 
 #[test]
@@ -183,6 +199,7 @@ fn every_read_is_whole_and_its_own_while_everything_moves() {
     assert!(hits > ops / 4 && stored > ops / 4, "{hits} hits, {stored} stored of {ops}");
     assert!(stats.evicted > 1000 && stats.expired > 200 && stats.relocated > 100 && stats.flushed > 0, "{stats:?}");
     assert!(stats.index_growths > 0 && stats.ghost_hits > 0, "{stats:?}");
+    assert!(reached.pinned.load(Relaxed) > ops / 1000, "{} pins", reached.pinned.load(Relaxed));
     assert_eq!(stats.pins, 0);
 }
 

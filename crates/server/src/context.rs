@@ -15,11 +15,12 @@
 use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
 use crate::metrics::{Command, SlowLines};
-use crate::out::{OpTimes, OutBuffer};
+use crate::out::{OpTimes, OutBuffer, PINNED_BYTES_MIN};
 use crate::roster::Roster;
 use crate::shared::Shared;
 use crate::watch::Watch;
 use base::clock::UnixMillis;
+use segment::Pinned;
 use std::sync::Arc;
 
 /// Operations that one session may execute before the others of its batch have had theirs.
@@ -113,6 +114,25 @@ impl WorkerContext {
     /// over.
     pub fn pin_budget(&self, bytes: u64) -> bool {
         self.shared.pins.grant(bytes)
+    }
+
+    /// Pins a value that was read whole in this store turn, if it is long enough to be worth it and pins are to
+    /// be had; else it is to be copied. `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
+    #[inline]
+    pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
+        if value.len() < PINNED_BYTES_MIN { None } else { self.pin_long(value) }
+    }
+
+    #[cold]
+    fn pin_long(&self, value: &[u8]) -> Option<Pinned> {
+        let store = &self.shared.store;
+        self.shared.pins.grant_spare(store.pin_charge(value.len())).then(|| store.pin(value))
+    }
+
+    /// Lets a pinned value go, and what was granted for it.
+    pub(crate) fn unpin(&self, pinned: Pinned) {
+        self.shared.pins.release(pinned.charge());
+        self.shared.store.unpin(pinned);
     }
 
     /// Gives back what [`WorkerContext::pin_budget`] granted and was not pinned.

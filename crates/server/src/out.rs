@@ -1,4 +1,4 @@
-//! What a session has to say and has not said yet: bytes, large values pinned in the store, and the times of the
+//! What a session has to say and has not said yet: bytes, long values pinned in the store, and the times of the
 //! operations that are answered in it.
 //!
 //! ```text
@@ -19,6 +19,8 @@ use std::io::IoSlice;
 
 /// Pinned values that one buffer takes before it counts as full.
 pub const PINS_MAX: usize = 8;
+/// Values from this length on are sent from where they lie in the store, if they can be pinned; others are copied.
+pub const PINNED_BYTES_MIN: usize = 8 << 10;
 /// Operations whose times one buffer keeps before it counts as full.
 pub const OPS_MAX: usize = 256;
 /// Parts of one send: the pieces of large values and the bytes around them.
@@ -126,8 +128,8 @@ impl OutBuffer {
         self.pins_len < PINS_MAX
     }
 
-    /// Appends a large value without copying it. There must be room ([`OutBuffer::has_pin_room`]), and its bytes must
-    /// have been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
+    /// Appends a value without copying it. There must be room ([`OutBuffer::has_pin_room`]), and its charge must have
+    /// been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
     pub fn push_pinned(&mut self, pinned: Pinned) {
         self.pinned_bytes += pinned.bytes();
         self.pins[self.pins_len] = Some(Pin { at: self.len, pinned });

@@ -153,6 +153,12 @@ impl PinBudget {
         granted
     }
 
+    /// Takes `bytes` if they are within the bound; for who can do without.
+    pub fn grant_spare(&self, bytes: u64) -> bool {
+        let take = |used: u64| (used + bytes <= self.bytes_max).then_some(used + bytes);
+        self.used.fetch_update(AcqRel, Acquire, take).is_ok()
+    }
+
     /// Gives `bytes` back.
     pub fn release(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, AcqRel);
@@ -246,6 +252,13 @@ mod tests {
         pins.release(500);
         assert!(pins.grant(60) && !pins.grant(60) && pins.grant(40));
         assert_eq!(pins.used(), 100);
+    }
+
+    #[test]
+    fn who_can_do_without_a_pin_takes_none_above_the_bound_and_calls_for_none() {
+        let pins = PinBudget::new(100);
+        assert!(!pins.grant_spare(101) && pins.grant_spare(100) && !pins.grant_spare(1));
+        assert!(!pins.take_wanted());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::start::ServerConfig;
 use std::time::{Duration, Instant};
 
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
@@ -83,6 +84,42 @@ fn a_reader_that_keeps_pins_makes_room_for_one_that_reads() {
     let mut quick = Client::connect(tcp(&running));
     quick.ask(b"get k\r\n", &value("k", &bytes));
     assert_eq!(running.shared().workers[0].counters.slow_readers_dropped.value(), 1);
+    running.stop();
+}
+
+#[test]
+fn a_value_that_is_replaced_while_it_is_sent_arrives_as_it_was() {
+    // Large enough that whole values of 8 KiB and more may be pinned a hundred times over.
+    let running = start(ServerConfig { memory_bytes: 512 << 20, ..config() });
+    let mut other = Client::connect(tcp(&running));
+    for len in [8 << 10, 20_000, 60_000, 120_000] {
+        let (old, new) = (pattern(len), vec![b'n'; len]);
+        other.ask(&set("k", &old), b"STORED\r\n");
+        let mut slow = Client::connect(tcp(&running));
+        let count = (16 << 20) / len;
+        // More than both sockets hold.
+        slow.send(&b"get k\r\n".repeat(count));
+        wait_until("a pin that stays", || {
+            running.shared().pins.used() > 0 && {
+                std::thread::sleep(Duration::from_millis(20));
+                running.shared().pins.used() > 0
+            }
+        });
+        other.ask(&set("k", &new), b"STORED\r\n");
+        for number in 0..2000 {
+            other.ask(&set(&format!("churn{number}"), &new), b"STORED\r\n");
+        }
+        let (old, new) = (value("k", &old), value("k", &new));
+        let mut reply = vec![0; old.len()];
+        let mut replaced = 0;
+        for number in 0..count {
+            std::io::Read::read_exact(&mut slow.stream, &mut reply).unwrap();
+            replaced += usize::from(reply != old);
+            assert!(reply == if replaced > 0 { &new[..] } else { &old[..] }, "reply {number} of {len} bytes");
+        }
+        assert!(replaced > 0 && replaced < count, "{replaced} of {count} replies were of the new value");
+    }
+    wait_until("the pins' return", || running.shared().pins.used() == 0);
     running.stop();
 }
 

@@ -9,7 +9,7 @@ use super::{Drained, NOW, drain_first, draining, explore, put, put_until, read, 
 use crate::Namespace;
 use crate::header::State;
 use crate::lane::Lane;
-use crate::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome};
+use crate::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
 use crate::segments::SegmentId;
 
 #[test]
@@ -173,6 +173,43 @@ fn a_reader_never_sees_a_recycled_segment() {
         recycler.join().expect("recycler");
     });
     assert!(reused.load(Relaxed) > 10, "the segment was given another life in some of the schedules");
+}
+
+#[test]
+fn a_pinned_value_outlives_the_eviction_of_its_segment() {
+    let pinned = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&pinned);
+    explore(move || {
+        let (store, mut background, mut a) = sealed(2, |lane| put(lane, b"key", &[1; 60]));
+        let mut b = store.lane().expect("lane");
+        let (store2, pinned) = (Arc::clone(&store), Arc::clone(&counted));
+        let sender = thread::spawn(move || {
+            let turn = b.turn(NOW);
+            let key = turn.key(Namespace::DEFAULT, b"key");
+            let Some(Value::Bytes(value)) = turn.get(&key).map(|item| item.value) else { return };
+            let pin = store2.pin(value);
+            drop(turn);
+            for _ in 0..4 {
+                thread::yield_now();
+                assert_eq!(store2.pinned_bytes(&pin, 0), [1; 60]);
+            }
+            let evicted = store2.segments.header(SegmentId(0)).state() == State::Limbo;
+            pinned.fetch_add(u64::from(evicted), Relaxed);
+            store2.unpin(pin);
+        });
+        drain_first(&mut background, Drained::Evicted);
+        for i in 0..28u8 {
+            background.slice(NOW, &mut || true);
+            put(&mut a, &[b'x', i], &[2; 60]);
+        }
+        sender.join().expect("sender");
+        for _ in 0..4 {
+            background.slice(NOW, &mut || true);
+        }
+        let first = store.segments.header(SegmentId(0));
+        assert!(first.sequence() > 1 || first.state() == State::Free, "the segment is reused once the pin is gone");
+    });
+    assert!(pinned.load(Relaxed) > 10, "a pin held an evicted segment in some of the schedules");
 }
 
 #[test]

@@ -69,6 +69,14 @@ impl Heap {
         unsafe { std::slice::from_raw_parts(address, bytes) }
     }
 
+    /// Where bytes that lie in the heap lie.
+    #[inline]
+    pub(crate) fn offset_of(&self, bytes: &[u8]) -> usize {
+        let offset = (bytes.as_ptr() as usize).wrapping_sub(self.map.start().as_ptr() as usize);
+        assert!(offset <= self.map.bytes() && bytes.len() <= self.map.bytes() - offset, "bytes outside the heap");
+        offset
+    }
+
     /// Asks the processor to bring the two lines from `offset` on. A hint: nothing is read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, offset: usize) {

@@ -194,7 +194,11 @@ fn connections(list: &mut List, shared: &Shared) {
     let received = sum(|c| &c.bytes_read);
     list.total("gannet_received_bytes_total", "Bytes received from clients.", received);
     list.total("gannet_sent_bytes_total", "Bytes sent to clients.", sum(|c| &c.bytes_written));
-    list.gauge("gannet_pinned_bytes", "Bytes of large values that are being sent.", shared.pins.used());
+    list.gauge(
+        "gannet_pinned_bytes",
+        "Bytes of the store that count as held for values that are being sent.",
+        shared.pins.used(),
+    );
 }
 
 /// A worker's counter: its name, what it is, and where.
@@ -302,7 +306,7 @@ fn endings(list: &mut List, stats: &StoreStats) {
     let help = "Reads that found an item which had ended, by reason.";
     list.by(Kind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
     list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
-    list.gauge("gannet_pins", "Large values that are being sent.", stats.pins);
+    list.gauge("gannet_pins", "Values that are being sent from where they lie in the store.", stats.pins);
 }
 
 fn background(list: &mut List, counters: &BackgroundCounters) {

@@ -97,11 +97,7 @@ impl<B: Backend> Core<B> {
 
     /// Forgets an output's bytes and lets its pins go.
     fn empty(&self, out: &mut OutBuffer) {
-        let shared = &self.ctx.shared;
-        out.clear(|pinned| {
-            shared.pins.release(pinned.bytes());
-            shared.store.unpin(pinned);
-        });
+        out.clear(|pinned| self.ctx.unpin(pinned));
     }
 
     /// Decides what comes next for a session that is noted nowhere.

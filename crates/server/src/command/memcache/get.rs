@@ -5,12 +5,13 @@
 
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
-use crate::context::{OPS_A_BATCH, State};
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
+use crate::out::OutBuffer;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, Keys, Parsed, Request, parse, reply};
 use protocol::number::Decimal;
-use segment::{Expire, Item, Key, LargeRef, OpError, Value};
+use segment::{Expire, Item, Key, LargeRef, OpError, Pinned, Value};
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
 const PROBES_MAX: usize = 16;
@@ -63,8 +64,10 @@ pub(super) enum Found {
     Hit,
     /// Nothing.
     Miss,
-    /// A value to be sent from the store, behind its line.
+    /// A large value to be sent from the store, behind its line.
     Large(LargeRef),
+    /// A value to be sent from the store, behind its line.
+    Pinned(Pinned),
 }
 
 impl<'b> Probes<'b> {
@@ -184,7 +187,7 @@ impl<'c> Call<'c, '_> {
         let seen = WATCHED.then(|| Seen::of(item.as_ref()));
         let found = match item {
             None => Found::Miss,
-            Some(item) => write_item(self.out, &item, probe.key.bytes(), probe.with_cas)?,
+            Some(item) => write_item(self.out, self.ctx, &item, probe.key.bytes(), probe.with_cas)?,
         };
         let hit = self.finish_item(&probe.key, found, mark, None)?;
         self.tell_get(probe.key.bytes(), seen, hit);
@@ -211,6 +214,7 @@ impl<'c> Call<'c, '_> {
             Found::Miss => return Ok(false),
             Found::Hit => self.end_item(key, end_it).map(|()| true),
             Found::Large(large) => self.push_large(key, large, end_it),
+            Found::Pinned(pinned) => self.push_pinned(key, pinned, end_it),
         };
         if done != Ok(true) {
             self.out.truncate(mark);
@@ -225,28 +229,30 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    /// Puts a pinned value and a line end.
+    #[cold]
+    fn push_pinned(&mut self, key: &Key<'_>, pinned: Pinned, end_it: Option<Expire>) -> Result<bool, State> {
+        if let Err(state) = self.end_item(key, end_it) {
+            self.ctx.unpin(pinned);
+            return Err(state);
+        }
+        self.out.push_pinned(pinned);
+        self.out.push(reply::CRLF);
+        Ok(true)
+    }
+
     /// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
     fn push_large(&mut self, key: &Key<'_>, large: LargeRef, end_it: Option<Expire>) -> Result<bool, State> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
             return Err(State::OutputFull { want: LINE_ROOM });
         }
-        let sent = match self.turn.pin_large(key, large) {
-            Ok(Some(pinned)) => match self.end_item(key, end_it) {
-                Ok(()) => {
-                    self.out.push_pinned(pinned);
-                    self.out.push(reply::CRLF);
-                    return Ok(true);
-                }
-                Err(state) => {
-                    self.ctx.shared.store.unpin(pinned);
-                    Err(state)
-                }
-            },
-            Err(OpError::Parked) => Err(State::Parked),
-            Ok(None) | Err(_) => Ok(false),
-        };
-        self.ctx.pin_refund(large.bytes);
-        sent
+        match self.turn.pin_large(key, large) {
+            Ok(Some(pinned)) => self.push_pinned(key, pinned, end_it),
+            refused => {
+                self.ctx.pin_refund(large.bytes);
+                if matches!(refused, Err(OpError::Parked)) { Err(State::Parked) } else { Ok(false) }
+            }
+        }
     }
 
     /// A retrieval that changes the item could not: the key counts as missing unless it is to be tried again.
@@ -293,7 +299,7 @@ impl<'c> Call<'c, '_> {
                 self.ctx.watch.watched.any().then(|| Seen::of(item.as_ref().ok().and_then(|item| item.as_ref())));
             let found = match item {
                 Ok(None) => Found::Miss,
-                Ok(Some(item)) => write_item(self.out, &item, bytes, get.with_cas)?,
+                Ok(Some(item)) => write_item(self.out, self.ctx, &item, bytes, get.with_cas)?,
                 Err(OpError::Parked) => return Err(State::Parked),
                 Err(_) => Found::Miss,
             };
@@ -338,16 +344,22 @@ impl<'c> Call<'c, '_> {
     }
 }
 
-/// Writes an item's line and value, unless the value is large. `LINE_ROOM` bytes are free.
-fn write_item(out: &mut crate::out::OutBuffer, item: &Item<'_>, key: &[u8], with_cas: bool) -> Result<Found, State> {
+/// Writes an item's line and value, unless the value is to be sent from the store. `LINE_ROOM` bytes are free.
+fn write_item(
+    out: &mut OutBuffer,
+    ctx: &WorkerContext,
+    item: &Item<'_>,
+    key: &[u8],
+    with_cas: bool,
+) -> Result<Found, State> {
     let cas = with_cas.then_some(item.token);
     match item.value {
         Value::Bytes(bytes) => {
-            let want = LINE_ROOM + bytes.len();
-            if out.room() < want {
-                return Err(State::OutputFull { want });
-            }
+            let pinned = pin_or_room(out, ctx, bytes)?;
             reply::value_header(out, key, item.client_flags, bytes.len() as u64, cas);
+            if let Some(pinned) = pinned {
+                return Ok(Found::Pinned(pinned));
+            }
             out.push(bytes);
             out.push(reply::CRLF);
             Ok(Found::Hit)
@@ -364,4 +376,16 @@ fn write_item(out: &mut crate::out::OutBuffer, item: &Item<'_>, key: &[u8], with
             Ok(Found::Large(large))
         }
     }
+}
+
+/// Pins the value, or makes sure of room for a copy of it and of a line.
+#[inline(always)]
+pub(super) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+    let pinned = if out.has_pin_room() { ctx.pin(value) } else { None };
+    let want = LINE_ROOM + value.len();
+    // Without room for another pin it is asked again when some were sent, and may then need no copy.
+    if pinned.is_none() && out.room() < want {
+        return Err(State::OutputFull { want: if out.has_pin_room() { want } else { LINE_ROOM } });
+    }
+    Ok(pinned)
 }

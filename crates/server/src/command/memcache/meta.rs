@@ -1,10 +1,10 @@
 //! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
 
 use super::exptime::{self, seconds_left};
-use super::get::Found;
+use super::get::{Found, pin_or_room};
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, NAMESPACE, Step};
-use crate::context::State;
+use super::{Call, NAMESPACE, Step};
+use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
 use base::clock::UnixMillis;
 use protocol::memcache::meta::Meta;
@@ -77,7 +77,7 @@ impl<'c> Call<'c, '_> {
                 if watched && !fetched.vivified {
                     seen = Some(Seen::of(Some(&fetched.item)));
                 }
-                write_fetched(self.out, meta, &fetched, first.ended, now)?
+                write_fetched(self.out, self.ctx, meta, &fetched, first.ended)?
             }
             Err(error) => {
                 self.op_error(error, false)?;
@@ -242,30 +242,30 @@ fn number_answer(out: &mut crate::out::OutBuffer, meta: &Meta<'_>, value: u64, t
     }
 }
 
-/// Writes the answer to a fetch that found something, unless its value is large.
+/// Writes the answer to a fetch that found something, unless its value is to be sent from the store.
 fn write_fetched(
     out: &mut crate::out::OutBuffer,
+    ctx: &WorkerContext,
     meta: &Meta<'_>,
     fetched: &Fetched<'_>,
     ended: Option<Expire>,
-    now: UnixMillis,
 ) -> Result<Found, State> {
     let item = &fetched.item;
     // With `C` a client that has the value already is spared it.
     let has_value_already = meta.compare() == Some(item.token);
     let with_value = meta.has(b'v') && !has_value_already;
-    let line = fetched_line(meta, fetched, ended, with_value, now);
+    let line = fetched_line(meta, fetched, ended, with_value, ctx.now);
     if !with_value {
         line.finish(out);
         return Ok(Found::Hit);
     }
     match item.value {
         Value::Bytes(bytes) => {
-            let want = LINE_ROOM + bytes.len();
-            if out.room() < want {
-                return Err(State::OutputFull { want });
-            }
+            let pinned = pin_or_room(out, ctx, bytes)?;
             line.finish(out);
+            if let Some(pinned) = pinned {
+                return Ok(Found::Pinned(pinned));
+            }
             out.push(bytes);
         }
         Value::Integer(number) => {

@@ -1,0 +1,123 @@
+//! Pins: values that stay where they are beyond the turn that read them, so that they can be sent without a copy.
+//!
+//! ```text
+//!   turn      find the value --> pins + 1 on each segment it lies in            (inside the epoch)
+//!   later     send from the heap ... sent --> pins - 1
+//!   meanwhile the item may be replaced, relocated or evicted: its segment waits in Limbo until its pins are gone
+//! ```
+//!
+//! - A pin is made inside an epoch, on bytes that an index slot named in it. The background tests pins only after two
+//!   epochs have passed since the last slot was cleared, so it sees every pin that there will be.
+//! - What is pinned is frozen: whole values and pieces of large ones, never a number that is counted in place.
+//! - A pin of a few bytes holds a whole segment. Callers bound what is pinned; [`Store::pin_charge`] says what to count
+//!   for a whole value: at least an eighth of a segment. So a bound of one part in n of the memory holds up at most
+//!   eight parts in n of the segments.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use crate::store::Store;
+
+/// Values, or the pieces of one, held in memory until they are unpinned.
+#[derive(Debug)]
+#[must_use = "pinned segments are not reused before they are unpinned"]
+pub struct Pinned {
+    places: Places,
+    bytes: u64,
+    charge: u64,
+    released: bool,
+}
+
+/// Address and length of each piece. What is stored whole needs no memory of its own.
+#[derive(Debug)]
+enum Places {
+    One(usize, u32),
+    Many(Vec<(usize, u32)>),
+}
+
+impl Pinned {
+    /// No piece yet, of a large value of `bytes` in `pieces` pieces.
+    pub(crate) fn of_large(bytes: u64, pieces: u32) -> Self {
+        let places = Places::Many(Vec::with_capacity(pieces as usize));
+        Self { places, bytes, charge: bytes, released: false }
+    }
+
+    /// All pieces together, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What it counts for in a bound on what is pinned, in bytes.
+    pub fn charge(&self) -> u64 {
+        self.charge
+    }
+
+    /// How many pieces there are.
+    pub fn pieces(&self) -> usize {
+        match &self.places {
+            Places::One(..) => 1,
+            Places::Many(places) => places.len(),
+        }
+    }
+
+    fn place(&self, piece: usize) -> (usize, u32) {
+        match &self.places {
+            Places::One(address, bytes) => {
+                assert!(piece == 0, "piece {piece} of one");
+                (*address, *bytes)
+            }
+            Places::Many(places) => places[piece],
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        debug_assert!(self.released || std::thread::panicking(), "a pin was dropped without being released");
+    }
+}
+
+impl Store {
+    /// What a pin of a whole value of so many bytes counts for, in bytes.
+    #[inline]
+    pub fn pin_charge(&self, value_bytes: usize) -> u64 {
+        value_bytes.max(self.geometry.piece_bytes) as u64
+    }
+
+    /// Pins a value that was read whole in a turn that is not over: a slice that [`crate::Value::Bytes`] holds.
+    ///
+    /// # Panics
+    /// If the bytes are none of the store's.
+    pub fn pin(&self, value: &[u8]) -> Pinned {
+        let address = self.segments.heap.offset_of(value);
+        self.pins.fetch_add(1, Relaxed);
+        self.segments.header_of(address).pins.fetch_add(1, AcqRel);
+        let bytes = value.len();
+        let places = Places::One(address, bytes as u32);
+        Pinned { places, bytes: bytes as u64, charge: self.pin_charge(bytes), released: false }
+    }
+
+    /// Adds a piece that was found in this turn to the pin of its large value.
+    pub(crate) fn pin_piece(&self, pin: &mut Pinned, address: usize, bytes: u32) {
+        self.segments.header_of(address).pins.fetch_add(1, AcqRel);
+        match &mut pin.places {
+            Places::Many(places) => places.push((address, bytes)),
+            Places::One(..) => unreachable!("a whole value has no pieces"),
+        }
+    }
+
+    /// The bytes of one piece of a pinned value.
+    pub fn pinned_bytes<'p>(&'p self, pin: &'p Pinned, piece: usize) -> &'p [u8] {
+        let (address, bytes) = pin.place(piece);
+        self.segments.heap.bytes(address, bytes as usize)
+    }
+
+    /// Lets pinned segments go.
+    pub fn unpin(&self, mut pin: Pinned) {
+        for piece in 0..pin.pieces() {
+            let before = self.segments.header_of(pin.place(piece).0).pins.fetch_sub(1, AcqRel);
+            assert!(before > 0, "a pin is released once");
+        }
+        self.pins.fetch_sub(1, Relaxed);
+        pin.released = true;
+    }
+}
