@@ -5,7 +5,7 @@
 //! | `Small` | 16 KiB | a session whose bytes have arrived, until its last whole request is consumed |
 //! | `Big` | [`Sizes::big_bytes`] | a session whose request is longer than that |
 //! | `Out` | 32 KiB | a session that has something to say, until the peer's socket has taken it |
-//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer than that |
+//! | `BigOut` | [`Sizes::big_bytes`] | a session whose next reply is longer than that, or half of them: slow readers |
 //!
 //! Idle connections hold none. The free ones are stacks: the one used last is the one still in the cache.
 //!
@@ -178,6 +178,18 @@ impl Buffers {
     pub(crate) fn take_input(&mut self, bytes: usize) -> Result<Box<[u8]>, Class> {
         assert!(bytes <= self.sizes.big_bytes, "no block is that long");
         if bytes <= SMALL_BYTES { self.small.pop().ok_or(Class::Small) } else { self.big.pop().ok_or(Class::Big) }
+    }
+
+    /// Takes the block for an output that needs more than its own, if more than half of them are left after that: for a
+    /// copy that nobody waits for.
+    pub(crate) fn take_spare_big_out(&mut self) -> Option<Box<[u8]>> {
+        if self.big_outs.len() > self.sizes.big_out_count / 2 { self.big_outs.pop() } else { None }
+    }
+
+    /// Gives such a block back.
+    pub(crate) fn put_big_out(&mut self, block: Box<[u8]>) {
+        debug_assert_eq!(block.len(), self.sizes.big_bytes, "a block of no class");
+        self.big_outs.push(block);
     }
 
     /// Takes the block for an output that needs more than its own.

@@ -15,7 +15,7 @@
 use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
 use crate::metrics::{Command, SlowLines};
-use crate::out::{OpTimes, OutBuffer, PINNED_BYTES_MIN};
+use crate::out::{OpTimes, OutBuffer};
 use crate::roster::Roster;
 use crate::shared::Shared;
 use crate::watch::Watch;
@@ -116,15 +116,10 @@ impl WorkerContext {
         self.shared.pins.grant(bytes)
     }
 
-    /// Pins a value that was read whole in this store turn, if it is long enough to be worth it and pins are to
-    /// be had; else it is to be copied. `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
-    #[inline]
-    pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
-        if value.len() < PINNED_BYTES_MIN { None } else { self.pin_long(value) }
-    }
-
+    /// Pins a value that was read whole in this store turn, if pins are to be had; else it is to be copied.
+    /// `OutBuffer::push_pinned` takes it over, or [`WorkerContext::unpin`].
     #[cold]
-    fn pin_long(&self, value: &[u8]) -> Option<Pinned> {
+    pub(crate) fn pin(&self, value: &[u8]) -> Option<Pinned> {
         let store = &self.shared.store;
         self.shared.pins.grant_spare(store.pin_charge(value.len())).then(|| store.pin(value))
     }

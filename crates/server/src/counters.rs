@@ -43,6 +43,8 @@ pub struct WorkerCounters {
     pub sends_short: Counter,
     /// Connections dropped since they did not read.
     pub slow_readers_dropped: Counter,
+    /// Outputs whose pinned values were copied, since their readers were slow.
+    pub copied_out: Counter,
     /// Connections dropped since they sent half a request and held a buffer that others waited for.
     pub slow_senders_dropped: Counter,
     /// Connections closed by the idle timeout.

@@ -11,6 +11,7 @@
 //! Invariants: `pins` is ordered by `at`; `sent` never passes the whole; a buffer goes back to its pool empty, so with
 //! every pin released and every operation's time recorded.
 
+use crate::buffers::{BIG_BYTES_MIN, OUT_BYTES};
 use crate::clock::Ticks;
 use crate::context::OPS_A_BATCH;
 use crate::metrics::Command;
@@ -21,6 +22,9 @@ use std::io::IoSlice;
 pub const PINS_MAX: usize = 8;
 /// Values from this length on are sent from where they lie in the store, if they can be pinned; others are copied.
 pub const PINNED_BYTES_MIN: usize = 8 << 10;
+/// A buffer with more than this in it pins no further whole value: so what a slow reader leaves unsent of whole values
+/// can be copied into a big block, with all that was appended behind the last of them.
+pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
 /// Operations whose times one buffer keeps before it counts as full.
 pub const OPS_MAX: usize = 256;
 /// Parts of one send: the pieces of large values and the bytes around them.
@@ -128,6 +132,12 @@ impl OutBuffer {
         self.pins_len < PINS_MAX
     }
 
+    /// Whether another whole value of so many bytes can be pinned here.
+    #[inline]
+    pub fn has_pin_room_for(&self, bytes: usize) -> bool {
+        self.has_pin_room() && (self.is_empty() || self.total() + bytes as u64 <= PINNED_BYTES_MAX)
+    }
+
     /// Appends a value without copying it. There must be room ([`OutBuffer::has_pin_room`]), and its charge must have
     /// been granted by [`crate::context::WorkerContext::pin_budget`]; the worker returns both.
     pub fn push_pinned(&mut self, pinned: Pinned) {
@@ -175,6 +185,43 @@ impl OutBuffer {
         }
         gather.add(&self.block[from..self.len]);
         gather.filled
+    }
+
+    /// What is to be sent yet, in bytes.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.total() - self.sent
+    }
+
+    /// Moves what is unsent into `block`, which holds it and is lent from now on, and the pins out. Gives a longer
+    /// block back that was lent before.
+    pub(crate) fn copy_out(
+        &mut self,
+        store: &Store,
+        mut block: Box<[u8]>,
+        mut unpin: impl FnMut(Pinned),
+    ) -> Option<Box<[u8]>> {
+        assert!(self.pins_len > 0 && self.unsent() <= block.len() as u64, "nothing to copy, or no room for it");
+        let mut copied = 0;
+        while self.unsent() > 0 {
+            let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+            let count = self.parts(store, &mut parts);
+            let before = copied;
+            for part in &parts[..count] {
+                block[copied..copied + part.len()].copy_from_slice(part);
+                copied += part.len();
+            }
+            self.sent += (copied - before) as u64;
+        }
+        for pin in &mut self.pins[..self.pins_len] {
+            unpin(pin.take().expect("the first pins_len are there").pinned);
+        }
+        (self.len, self.sent, self.pins_len, self.pinned_bytes) = (copied, 0, 0, 0);
+        let old = std::mem::replace(&mut self.block, block);
+        if self.own.is_some() {
+            return Some(old);
+        }
+        self.own = Some(old);
+        None
     }
 
     /// The peer's socket has taken `bytes` more. True when that was all; the buffer can then be cleared.

@@ -373,6 +373,83 @@ fn replies_longer_than_an_output_never_wait_for_each_other() {
     assert!(world.shared.workers[0].counters.buffer_waits.value() > 0, "no one had to wait");
 }
 
+/// A world in which values of 100 kB are stored whole, with `keys` of them, and whose clients' sockets hold little.
+fn world_of_long_values(keys: usize) -> World {
+    let faults = Faults { window_bytes: 10_000, ..Faults::NONE };
+    let stall_timeout = Duration::from_secs(3600);
+    let mut world = World::new(3, faults, ServerConfig { memory_bytes: 256 << 20, stall_timeout, ..config(64) });
+    let setter = world.connect();
+    for number in 0..keys {
+        setter.send(&set(&format!("k{number}"), &pattern(100_000 + number)));
+    }
+    world.turns(4 * keys);
+    assert_eq!(setter.take(usize::MAX), b"STORED\r\n".repeat(keys));
+    setter.close_send();
+    world
+}
+
+/// Takes what there is until nothing more comes.
+fn take_all(world: &mut World, client: &SimClient) -> Vec<u8> {
+    let mut got = Vec::new();
+    loop {
+        let taken = client.take(usize::MAX);
+        if taken.is_empty() {
+            return got;
+        }
+        got.extend(taken);
+        world.turns(3);
+    }
+}
+
+#[test]
+fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not() {
+    let mut world = world_of_long_values(3);
+    let (slow, setter) = (world.connect(), world.connect());
+    slow.send(b"get k0 k1\r\nmg k2 v\r\n");
+    while world.shared.pins.used() == 0 {
+        world.turn();
+    }
+    let pinned_ns = world.clock_ns.load(Relaxed);
+    while world.shared.pins.used() > 0 {
+        world.turn();
+    }
+    let after_ms = (world.clock_ns.load(Relaxed) - pinned_ns) / 1_000_000;
+    assert!((100..=150).contains(&after_ms), "the pins were kept for {after_ms} ms");
+    assert_eq!(world.shared.store.stats().pins, 0);
+    assert_eq!(world.shared.workers[0].counters.copied_out.value(), 1);
+    // The segments that the values lay in are used for something else.
+    for _ in 0..4000 {
+        setter.send(&set("k0", &vec![b'x'; 100_000]));
+        setter.send(&set("k1", &vec![b'x'; 100_000]));
+        world.turns(2);
+        setter.take(usize::MAX);
+    }
+    let got = take_all(&mut world, &slow);
+    let first = value("k0", &pattern(100_000));
+    let mut expected = first[..first.len() - b"END\r\n".len()].to_vec();
+    expected.extend(value("k1", &pattern(100_001)));
+    expected.extend([b"VA 100002\r\n", &pattern(100_002)[..], b"\r\n"].concat());
+    assert!(got == expected, "{} bytes", got.len());
+}
+
+#[test]
+fn slow_readers_take_half_of_the_long_blocks_and_lose_nothing_when_they_get_none() {
+    let mut world = world_of_long_values(1);
+    let slow: Vec<SimClient> = (0..16).map(|_| world.connect()).collect();
+    slow.iter().for_each(|client| client.send(b"get k0\r\n"));
+    world.turns(200);
+    let shared = Arc::clone(&world.shared);
+    assert_eq!(shared.workers[0].counters.copied_out.value(), 4);
+    assert_eq!(shared.store.stats().pins, 12, "the others keep theirs until someone needs the room");
+    for client in &slow {
+        let got = take_all(&mut world, client);
+        assert!(got == value("k0", &pattern(100_000)), "{} bytes", got.len());
+    }
+    assert_eq!((shared.store.stats().pins, shared.pins.used()), (0, 0));
+    // Blocks that come back are used for those that still wait.
+    assert_eq!(world.worker.buffers_lent(), 0);
+}
+
 #[test]
 fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
     let mut world = World::new(3, Faults::NONE, config(4));

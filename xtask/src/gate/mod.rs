@@ -49,14 +49,22 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let kept = read_kept(&path)?;
-    println!("| user instructions a request | in flight | gannet | kept |{}", if peer.is_some() { " memcached |" } else { "" });
+    println!(
+        "| user instructions a request | in flight | gannet | kept |{}",
+        if peer.is_some() { " memcached |" } else { "" }
+    );
     println!("|---|---|---|---|{}", if peer.is_some() { "---|" } else { "" });
     let mut failed = Vec::new();
     for case in cases::ALL {
         let now = ours[case.name];
         let was = kept.get(case.name).copied();
         let theirs = peer.as_ref().map(|peer| format!(" {} |", peer[case.name])).unwrap_or_default();
-        println!("| {} | {} | {now} | {} |{theirs}", case.what, case.depth, was.map_or("-".into(), |was| was.to_string()));
+        println!(
+            "| {} | {} | {now} | {} |{theirs}",
+            case.what,
+            case.depth,
+            was.map_or("-".into(), |was| was.to_string())
+        );
         if !was.is_some_and(|was| near(now, was)) {
             failed.push(case);
         }

@@ -97,6 +97,8 @@ struct Core<B: Backend> {
     swept_ns: u64,
     sweep_at: usize,
     pins_checked_ns: u64,
+    /// Blocked sessions with pins, and since when, in ns of the worker's life; some are so no more.
+    pinners: Vec<(u32, u64)>,
     tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
@@ -142,6 +144,7 @@ impl<B: Backend> Worker<B> {
             swept_ns: 0,
             sweep_at: 0,
             pins_checked_ns: 0,
+            pinners: Vec::with_capacity(sizes.out_count),
             tidied_ns: 0,
             stop_deadline_ns: None,
             watcher_behind: false,
@@ -232,6 +235,8 @@ impl<B: Backend> Core<B> {
             Duration::ZERO
         } else if !self.parked.is_empty() || self.watcher_behind {
             PARKED_WAIT
+        } else if !self.pinners.is_empty() {
+            upkeep::PIN_CHECK
         } else if self.sessions.len() > 0 {
             SLEEP_MAX
         } else {

@@ -57,11 +57,15 @@ impl<B: Backend> Core<B> {
                 Sent::Blocked => {}
                 Sent::Reset => return self.kill(index),
             }
-            if !session.blocked {
-                session.blocked = true;
-                session.moved_ns = self.now_ns;
-                self.ctx.counters().sends_short.add(1);
-                self.io.want_writable(stream, session.token, true);
+            if session.blocked {
+                return;
+            }
+            session.blocked = true;
+            session.moved_ns = self.now_ns;
+            self.ctx.counters().sends_short.add(1);
+            self.io.want_writable(stream, session.token, true);
+            if out.pinned_bytes() > 0 {
+                self.note_pinner(index);
             }
             return;
         }

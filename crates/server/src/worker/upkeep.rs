@@ -1,10 +1,11 @@
 //! What is not a request: timeouts, slow readers that keep the store's memory, a stop in progress, giving back.
 
 use super::Core;
-use crate::session::{Phase, Place};
+use crate::session::{Phase, Place, Table};
 use io::Backend;
 use segment::Turn;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// The whole table is looked at once in this time, a slice a turn.
 const SWEEP_NS: u64 = 1_000_000_000;
@@ -12,8 +13,10 @@ const SWEEP_NS: u64 = 1_000_000_000;
 const LINGER_NS: u64 = 1_000_000_000;
 /// How long a reader may keep pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
-/// How often it is looked at whether anyone waits for that.
-const PIN_CHECK_NS: u64 = 100_000_000;
+/// How long a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
+const COPY_OUT_NS: u64 = 100_000_000;
+/// How often blocked readers with pins are looked at, and whether anyone waits for a pin.
+pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
 impl<B: Backend> Core<B> {
     /// The end of a turn.
@@ -29,12 +32,54 @@ impl<B: Backend> Core<B> {
         } else if elapsed_ns > SWEEP_NS {
             self.swept_ns = self.now_ns;
         }
-        if self.now_ns - self.pins_checked_ns >= PIN_CHECK_NS {
+        if self.now_ns - self.pins_checked_ns >= PIN_CHECK.as_nanos() as u64 {
             self.pins_checked_ns = self.now_ns;
+            self.relieve_pinners();
             if self.ctx.shared.pins.take_wanted() {
                 self.drop_slowest_pinner();
             }
         }
+    }
+
+    /// Notes a session that has just been blocked with values pinned.
+    pub(super) fn note_pinner(&mut self, index: u32) {
+        if let Some(noted) = self.pinners.iter_mut().find(|(noted, _)| *noted == index) {
+            noted.1 = self.now_ns;
+            return;
+        }
+        if self.pinners.len() == self.pinners.capacity() {
+            // There are no more sessions with an output than that, and this one's is not noted.
+            let sessions = &self.sessions;
+            self.pinners.retain(|(index, _)| pins(sessions, *index));
+        }
+        self.pinners.push((index, self.now_ns));
+    }
+
+    /// Copies what slow readers keep pinned, where it fits and a block is free. What cannot be copied stays pinned
+    /// until the reader takes it, someone else waits for a pin, or the stall timeout is over.
+    fn relieve_pinners(&mut self) {
+        let mut at = 0;
+        while let Some((index, since_ns)) = self.pinners.get(at).copied() {
+            if !pins(&self.sessions, index) || (self.now_ns - since_ns >= COPY_OUT_NS && self.copy_out(index)) {
+                self.pinners.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Copies one session's pinned values, if that can be done now.
+    fn copy_out(&mut self, index: u32) -> bool {
+        let Some(out) = &mut self.sessions.at(index).out else { return true };
+        if out.unsent() > self.buffers.big_bytes() as u64 {
+            return false;
+        }
+        let Some(block) = self.buffers.take_spare_big_out() else { return false };
+        if let Some(block) = out.copy_out(&self.ctx.shared.store, block, |pinned| self.ctx.unpin(pinned)) {
+            self.buffers.put_big_out(block);
+        }
+        self.ctx.counters().copied_out.add(1);
+        true
     }
 
     /// Looks at the next `count` slots of the table.
@@ -77,14 +122,14 @@ impl<B: Backend> Core<B> {
 
     /// Someone could not pin a value: of our readers that have taken nothing for a while, the slowest goes.
     fn drop_slowest_pinner(&mut self) {
-        let slowest = (0..self.sessions.used_high())
-            .filter_map(|index| self.sessions.peek(index).map(|session| (index, session)))
-            .filter(|(_, s)| s.blocked && s.out.as_ref().is_some_and(|out| out.pinned_bytes() > 0))
-            .filter(|(_, s)| self.now_ns.saturating_sub(s.moved_ns) >= PIN_GRACE_NS)
-            .min_by_key(|(_, s)| s.moved_ns);
+        let slowest = (self.pinners.iter())
+            .filter(|(index, _)| pins(&self.sessions, *index))
+            .filter_map(|(index, _)| self.sessions.peek(*index as usize).map(|session| (*index, session.moved_ns)))
+            .filter(|(_, moved_ns)| self.now_ns.saturating_sub(*moved_ns) >= PIN_GRACE_NS)
+            .min_by_key(|(_, moved_ns)| *moved_ns);
         if let Some((index, _)) = slowest {
             self.ctx.counters().slow_readers_dropped.add(1);
-            self.kill(index as u32);
+            self.kill(index);
         }
     }
 
@@ -127,4 +172,10 @@ impl<B: Backend> Core<B> {
             self.ctx.counters().connections_closed.add(1);
         }
     }
+}
+
+/// Whether a session is blocked and keeps values pinned.
+fn pins<S>(sessions: &Table<S>, index: u32) -> bool {
+    let session = sessions.peek(index as usize);
+    session.is_some_and(|s| s.blocked && s.out.as_ref().is_some_and(|out| out.pinned_bytes() > 0))
 }

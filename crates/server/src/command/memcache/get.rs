@@ -7,7 +7,7 @@ use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
-use crate::out::OutBuffer;
+use crate::out::{OutBuffer, PINNED_BYTES_MIN};
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, Keys, Parsed, Request, parse, reply};
 use protocol::number::Decimal;
@@ -378,14 +378,23 @@ fn write_item(
     }
 }
 
-/// Pins the value, or makes sure of room for a copy of it and of a line.
+/// Makes sure of room for a copy of the value and a line, or pins the value.
 #[inline(always)]
 pub(super) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
-    let pinned = if out.has_pin_room() { ctx.pin(value) } else { None };
-    let want = LINE_ROOM + value.len();
-    // Without room for another pin it is asked again when some were sent, and may then need no copy.
-    if pinned.is_none() && out.room() < want {
-        return Err(State::OutputFull { want: if out.has_pin_room() { want } else { LINE_ROOM } });
+    if value.len() >= PINNED_BYTES_MIN {
+        return pin_long_or_room(out, ctx, value);
     }
-    Ok(pinned)
+    let want = LINE_ROOM + value.len();
+    if out.room() < want { Err(State::OutputFull { want }) } else { Ok(None) }
+}
+
+#[cold]
+fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+    if !out.has_pin_room_for(value.len()) {
+        // It is asked again when the pins were sent, and may then need no copy.
+        return Err(State::OutputFull { want: LINE_ROOM });
+    }
+    let pinned = ctx.pin(value);
+    let want = LINE_ROOM + value.len();
+    if pinned.is_none() && out.room() < want { Err(State::OutputFull { want }) } else { Ok(pinned) }
 }
