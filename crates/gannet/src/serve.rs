@@ -132,6 +132,12 @@ impl Reloader {
             }
         };
         let mut running = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(wrong) = live::resize(&running.0, &wanted, &self.shared) {
+            let origin = origins.get("store.memory").cloned().unwrap_or(Origin::Default);
+            tracing::error!("reload: {}", Fault::new(origin, "store.memory", wrong));
+            tracing::error!("nothing was reloaded");
+            return;
+        }
         for change in live::changes(&running.0, &wanted) {
             let (before, after) = (change.before, change.after);
             match change.reload {

@@ -7,8 +7,12 @@ use crate::slot::HEAP_BYTES_MAX;
 /// How a store is made.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Segments, their headers and the index together, in bytes. A promise: the store never uses more.
+    /// Segments, their headers and the index together, in bytes. A promise: the store never uses more, and comes under
+    /// it after [`crate::Store::resize`] lowered it.
     pub memory_bytes: u64,
+    /// The most that [`crate::Store::resize`] may raise it to, in bytes: address space is reserved for so much. Less
+    /// than `memory_bytes` counts as that; so does more than there is address space for.
+    pub memory_bytes_max: u64,
     /// A power of two; `None` chooses 1 MiB, less for small memories.
     pub segment_bytes: Option<u32>,
     /// Key and value of one item, in bytes.
@@ -82,27 +86,37 @@ const START_ITEM_BYTES: u64 = 2048;
 /// One header, in bytes.
 const HEADER_BYTES: u64 = 128;
 
-/// The sizes that follow from a [`StoreConfig`].
+/// The sizes that follow from a [`StoreConfig`] and stay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    pub(crate) memory_bytes: u64,
+    /// What a resize may go up to, in bytes.
+    pub(crate) memory_bytes_max: u64,
     pub(crate) segment_bytes: usize,
     pub(crate) segment_shift: u32,
-    /// How many segments there are while the index has its first size.
-    pub(crate) segments: usize,
+    /// Segments that address space is reserved for.
+    pub(crate) segments_max: usize,
     pub(crate) groups_start: usize,
+    /// Index groups that address space is reserved for.
     pub(crate) groups_max: usize,
     /// The largest item that is stored whole, header included; above it, pieces.
     pub(crate) item_whole_max: usize,
     /// A piece's value, in bytes.
     pub(crate) piece_bytes: usize,
     pub(crate) item_bytes_max: u64,
+    pub(crate) lanes_max: usize,
+}
+
+/// The sizes that follow from the memory, and change with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
     /// The background keeps at least this many segments free: 2 %.
     pub(crate) free_low: usize,
     /// The last free segments, which only the background may take: relocation frees more than it uses.
     pub(crate) free_reserve: usize,
     /// Open segments a lane may have; the background's count is the same.
     pub(crate) open_max: usize,
+    /// How many groups the index may have.
+    pub(crate) groups_max: usize,
 }
 
 impl Geometry {
@@ -116,39 +130,85 @@ impl Geometry {
                 1 << wanted.ilog2()
             }
         } as u64;
-        let groups_start = (memory / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1);
-        let fixed = groups_start * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
-        let each = segment_bytes + HEADER_BYTES;
-        let segments = memory.saturating_sub(fixed) / each;
-        let least = (SEGMENTS_MIN + 2 * OPEN_MIN as u64 * (config.lanes_max as u64 + 1)) * each;
-        if segments * each < least {
-            let least_bytes = (least + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64;
-            return Err(StartError::MemoryTooSmall { memory_bytes: memory, least_bytes });
-        }
-        if segments * segment_bytes > HEAP_BYTES_MAX {
-            return Err(StartError::MemoryTooLarge { most_bytes: HEAP_BYTES_MAX });
-        }
-        let item_most = (segments * segment_bytes / 2).min(u64::from(u32::MAX));
-        if config.item_bytes_max > item_most {
-            return Err(StartError::ItemTooLarge { most_bytes: item_most });
-        }
-        let (segments, item_whole_max) = (segments as usize, segment_bytes as usize / 8);
-        let free_reserve = 2 + segments / 200;
-        Ok(Self {
-            memory_bytes: memory,
+        let item_whole_max = segment_bytes as usize / 8;
+        let mut geometry = Self {
+            memory_bytes_max: config.memory_bytes_max.max(memory),
             segment_bytes: segment_bytes as usize,
             segment_shift: segment_bytes.trailing_zeros(),
-            segments,
-            groups_start: groups_start as usize,
-            groups_max: (memory as usize / GROUP_BYTES).max(groups_start as usize + 1),
+            segments_max: 0,
+            groups_start: groups_for(memory),
+            groups_max: 0,
             item_whole_max,
             piece_bytes: item_whole_max - PIECE_OVERHEAD,
             item_bytes_max: config.item_bytes_max,
-            free_low: (segments / 50).max(free_reserve + config.lanes_max + 1),
-            free_reserve,
-            open_max: (segments / 10 / (config.lanes_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
-        })
+            lanes_max: config.lanes_max,
+        };
+        let groups = geometry.groups_start;
+        let segments = geometry.segments_for(memory, groups);
+        if segments < geometry.segments_min() {
+            return Err(StartError::MemoryTooSmall { memory_bytes: memory, least_bytes: geometry.least_start_bytes() });
+        }
+        if segments as u64 * segment_bytes > HEAP_BYTES_MAX {
+            return Err(StartError::MemoryTooLarge { most_bytes: HEAP_BYTES_MAX });
+        }
+        let item_most = (segments as u64 * segment_bytes / 2).min(u64::from(u32::MAX));
+        if config.item_bytes_max > item_most {
+            return Err(StartError::ItemTooLarge { most_bytes: item_most });
+        }
+        geometry.memory_bytes_max = geometry.memory_bytes_max.min(HEAP_BYTES_MAX).max(memory);
+        let most = geometry.segments_for(geometry.memory_bytes_max, groups);
+        geometry.segments_max = most.min((HEAP_BYTES_MAX / segment_bytes) as usize).max(segments);
+        geometry.groups_max = (geometry.memory_bytes_max as usize / GROUP_BYTES).max(groups + 1);
+        Ok(geometry)
     }
+
+    /// How many segments there may be in so much memory beside an index of so many groups.
+    pub(crate) fn segments_for(&self, memory_bytes: u64, groups: usize) -> usize {
+        let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
+        (memory_bytes.saturating_sub(fixed) / (self.segment_bytes as u64 + HEADER_BYTES)) as usize
+    }
+
+    /// The segments that lanes and background have open at once, and some to evict from.
+    fn segments_min(&self) -> usize {
+        SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.lanes_max + 1)
+    }
+
+    /// The least memory that a store can begin with, in bytes. The index is a twentieth of it or less.
+    fn least_start_bytes(&self) -> u64 {
+        let segments = self.segments_min() as u64 * (self.segment_bytes as u64 + HEADER_BYTES);
+        (segments + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64
+    }
+
+    /// The least memory in which the store can go on with an index of so many groups, in bytes.
+    pub(crate) fn least_bytes(&self, groups: usize) -> u64 {
+        let for_items = (2 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
+        self.bytes_of(for_items.max(self.segments_min() as u64) as usize, groups)
+    }
+
+    /// What so many segments and index groups take, in bytes.
+    pub(crate) fn bytes_of(&self, segments: usize, groups: usize) -> u64 {
+        let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
+        fixed + segments as u64 * (self.segment_bytes as u64 + HEADER_BYTES)
+    }
+
+    /// What follows from `memory_bytes`.
+    pub(crate) fn limits(&self, memory_bytes: u64) -> Limits {
+        let segments = self.segments_for(memory_bytes, groups_for(memory_bytes));
+        let free_reserve = 2 + segments / 200;
+        let least = self.least_bytes(0);
+        let index_most = memory_bytes.saturating_sub(least) as usize / GROUP_BYTES;
+        Limits {
+            free_low: (segments / 50).max(free_reserve + self.lanes_max + 1),
+            free_reserve,
+            open_max: (segments / 10 / (self.lanes_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
+            groups_max: index_most.min(self.groups_max),
+        }
+    }
+}
+
+/// The groups of an index that has a slot for every item of [`START_ITEM_BYTES`].
+fn groups_for(memory_bytes: u64) -> usize {
+    (memory_bytes / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1) as usize
 }
 
 /// Open segments in one table at most: every class of a namespace and a few more.
@@ -167,6 +227,7 @@ mod tests {
     fn config(memory_bytes: u64, lanes_max: usize) -> StoreConfig {
         StoreConfig {
             memory_bytes,
+            memory_bytes_max: 0,
             segment_bytes: None,
             item_bytes_max: 1 << 20,
             lanes_max,
@@ -181,10 +242,11 @@ mod tests {
         assert_eq!(of(4096).segment_bytes, 1 << 20);
         assert_eq!(of(512).segment_bytes, 512 << 10);
         assert_eq!(of(64).segment_bytes, 64 << 10);
-        assert!(of(64).open_max >= 24, "two workers open every class of one namespace on 64 MiB");
+        let open_max = of(64).limits(64 << 20).open_max;
+        assert!(open_max >= 24, "two workers open every class of one namespace on 64 MiB");
         let g = of(64);
         let index = (g.groups_start * GROUP_BYTES) as u64;
-        assert!(g.segments as u64 * (g.segment_bytes as u64 + HEADER_BYTES) + index <= g.memory_bytes);
+        assert!(g.segments_max as u64 * (g.segment_bytes as u64 + HEADER_BYTES) + index <= 64 << 20);
     }
 
     #[test]

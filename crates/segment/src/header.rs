@@ -17,7 +17,7 @@
 //!   ^  ^                                                                                           |
 //!   |  +--- two epochs later, no pins: generation + 1 ---------------------------------------------+
 //!   |
-//!   +---> Withheld (memory given to the index) ---> Free
+//!   +---> Withheld (memory given to the index, or back) ---> Free
 //! ```
 //!
 //! Deliberately missing: Sealed -> Open (a sealed segment is never written again), Draining -> Sealed (a walk always

@@ -6,8 +6,7 @@ use base::clock::UnixMillis;
 
 use crate::counters::Counters;
 use crate::key::{Key, Namespace};
-use crate::open::OpenTable;
-use crate::segments::Taker;
+use crate::open::{OpenTable, Whose};
 use crate::store::{Store, TOKEN_OFFSET_BITS};
 
 /// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
@@ -64,7 +63,7 @@ impl Tokens {
 
 impl Lane {
     pub(crate) fn new(store: Arc<Store>, id: usize) -> Self {
-        let open = OpenTable::new(Taker::Lane, store.geometry.open_max);
+        let open = OpenTable::new(Whose::Lane);
         let scratch = vec![0; store.geometry.piece_bytes];
         Self { store, own: Own { id, open, tokens: Tokens::default(), scratch } }
     }

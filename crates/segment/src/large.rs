@@ -95,8 +95,8 @@ impl Store {
     fn call_for_room(&self, bytes: u64) -> bool {
         // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
         let wanted = (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2;
-        let wanted = wanted.min(self.geometry.segments / 2);
-        let room = self.segments.free_count() >= wanted + self.geometry.free_reserve;
+        let wanted = wanted.min(self.segments.count() / 2);
+        let room = self.segments.free_count() >= wanted + self.memory.free_reserve();
         if !room {
             self.room_wanted.fetch_max(wanted, Relaxed);
         }

@@ -28,6 +28,7 @@ mod item;
 mod key;
 mod lane;
 mod large;
+mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
 mod op;
@@ -49,6 +50,7 @@ pub use config::{StartError, StoreConfig};
 pub use key::{Key, Namespace};
 pub use lane::{Lane, LaneError, Turn};
 pub use large::LargeWriter;
+pub use memory::ResizeError;
 pub use op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,

@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use base::clock::UnixMillis;
 
+use crate::config::OPEN_MAX;
 use crate::header::Queue;
 use crate::item::{FILLER, FILLER_BYTES};
 use crate::op::OpError;
 use crate::raw::Reserved;
-use crate::segments::{SegmentId, Taker};
+use crate::segments::SegmentId;
 use crate::store::Store;
 use crate::ttl;
 
@@ -36,10 +37,18 @@ struct Open {
 /// The open segments of one thread.
 #[derive(Debug)]
 pub(crate) struct OpenTable {
-    taker: Taker,
+    whose: Whose,
     open: Vec<Open>,
-    open_max: usize,
     reservations: u64,
+}
+
+/// Whose open segments they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A data thread's: leaves the reserve of free segments alone.
+    Lane,
+    /// The background's, which frees more than it takes.
+    Background,
 }
 
 /// What kind of item asks for space.
@@ -54,8 +63,8 @@ pub(crate) struct Want {
 }
 
 impl OpenTable {
-    pub(crate) fn new(taker: Taker, open_max: usize) -> Self {
-        Self { taker, open: Vec::with_capacity(open_max), open_max, reservations: 0 }
+    pub(crate) fn new(whose: Whose) -> Self {
+        Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0 }
     }
 
     /// Space for one item. `Parked`: no segment is free.
@@ -105,8 +114,14 @@ impl OpenTable {
         }
     }
 
-    /// Seals the segments of namespaces that were flushed since they were opened, and those open for too long.
+    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, and those
+    /// used least lately of more than there may be.
     pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
+        while self.open.len() > store.memory.open_max()
+            && let Some(idle) = self.idle()
+        {
+            self.seal(store, idle);
+        }
         let mut at = 0;
         while let Some(open) = self.open.get(at) {
             let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class);
@@ -122,8 +137,13 @@ impl OpenTable {
         self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
     }
 
+    /// The segment that was used least lately.
+    fn idle(&self) -> Option<usize> {
+        (0..self.open.len()).min_by_key(|at| self.open[*at].used)
+    }
+
     fn open_or_share(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
-        if self.open.len() < self.open_max {
+        if self.open.len() < store.memory.open_max() {
             return self.open_new(store, want, now);
         }
         let neighbour =
@@ -134,7 +154,7 @@ impl OpenTable {
                 self.find(Want { class, ..want }).ok_or(OpError::Parked)
             }
             None => {
-                let idle = (0..self.open.len()).min_by_key(|at| self.open[*at].used).ok_or(OpError::OutOfMemory)?;
+                let idle = self.idle().ok_or(OpError::OutOfMemory)?;
                 self.seal(store, idle);
                 self.open_new(store, want, now)
             }
@@ -142,7 +162,8 @@ impl OpenTable {
     }
 
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
-        let id = store.segments.take_free(self.taker).ok_or(OpError::Parked)?;
+        let keep = if self.whose == Whose::Lane { store.memory.free_reserve() } else { 0 };
+        let id = store.segments.take_free(keep).ok_or(OpError::Parked)?;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
         store.segments.header(id).open(sequence, created, want.class, want.namespace, want.queue);

@@ -1,10 +1,17 @@
-//! The segments: their headers, the free list, and the list of those sealed since the background last looked.
+//! The segments: their headers, the free list, the list of those sealed since the background last looked, and the list
+//! of those that are withheld.
 //!
-//! Both lists are stacks linked through the headers, so they need no memory and no lock. The head word carries a
+//! ```text
+//!   0          fresh next            fresh end                       segments_max
+//!   | were taken | free, never taken | address space for a larger memory |
+//! ```
+//!
+//! The lists are stacks linked through the headers, so they need no memory and no lock. The head word carries a
 //! count that changes with every push and pop, so that a pop never mistakes a segment that went and came back for one
-//! that stayed (ABA).
+//! that stayed (ABA). Segments that were never taken are in no list: a range names them, and their headers are
+//! untouched.
 //!
-//! Bounds: a segment is in at most one list, so both together are no longer than the segments are many.
+//! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -58,47 +65,69 @@ pub(crate) struct Segments {
     free: Stack,
     free_count: Word32,
     sealed: Stack,
-    /// One past the highest segment that was ever taken.
-    high_water: Word32,
+    /// Those never taken: `next 32 | end 32`.
+    fresh: Word64,
+    withheld: Stack,
+    withheld_count: Word32,
     /// The next segment sequence. Sequences are never reused; 0 is not one.
     sequence: Word64,
-    count: usize,
     shift: u32,
-    reserve: u32,
 }
 
-/// Who asks for a free segment.
+/// The segments that were never taken, from `next` to before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taker {
-    /// A data thread: leaves the reserve alone.
-    Lane,
-    /// The background, which frees more than it takes.
-    Background,
+struct Fresh {
+    next: u32,
+    end: u32,
+}
+
+impl Fresh {
+    fn of(word: u64) -> Self {
+        Self { next: (word >> 32) as u32, end: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.next) << 32 | u64::from(self.end)
+    }
 }
 
 impl Segments {
-    pub(crate) fn reserve(geometry: &Geometry, huge_pages: bool) -> std::io::Result<Self> {
-        let segments = Self {
-            heap: Heap::reserve(geometry.segments * geometry.segment_bytes, huge_pages)?,
-            headers: Array::reserve(geometry.segments, false)?,
+    /// `count` segments, with address space for as many as the geometry says.
+    pub(crate) fn reserve(geometry: &Geometry, count: usize, huge_pages: bool) -> std::io::Result<Self> {
+        assert!(count <= geometry.segments_max && geometry.segments_max < u32::MAX as usize);
+        Ok(Self {
+            heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
+            headers: Array::reserve(geometry.segments_max, false)?,
             free: Stack::default(),
             free_count: Word32::new(0),
             sealed: Stack::default(),
-            high_water: Word32::new(0),
+            // The lowest comes off first, so that memory is first touched from the bottom up.
+            fresh: Word64::new(Fresh { next: 0, end: count as u32 }.word()),
+            withheld: Stack::default(),
+            withheld_count: Word32::new(0),
             sequence: Word64::new(1),
-            count: geometry.segments,
             shift: geometry.segment_shift,
-            reserve: geometry.free_reserve as u32,
-        };
-        // The lowest comes off first, so that memory is first touched from the bottom up.
-        for id in (0..geometry.segments as u32).rev() {
-            segments.push_free(SegmentId(id));
-        }
-        Ok(segments)
+        })
     }
 
+    fn fresh(&self) -> Fresh {
+        Fresh::of(self.fresh.load(Relaxed))
+    }
+
+    /// How many there are, without those that are withheld.
     pub(crate) fn count(&self) -> usize {
-        self.count
+        (self.fresh().end - self.withheld_count.load(Relaxed)) as usize
+    }
+
+    /// One past the highest segment that may be taken now.
+    pub(crate) fn end(&self) -> usize {
+        self.fresh().end as usize
+    }
+
+    /// How many were never taken.
+    pub(crate) fn fresh_count(&self) -> usize {
+        let fresh = self.fresh();
+        (fresh.end - fresh.next) as usize
     }
 
     pub(crate) fn segment_bytes(&self) -> usize {
@@ -138,23 +167,74 @@ impl Segments {
     }
 
     pub(crate) fn free_count(&self) -> usize {
-        self.free_count.load(Relaxed) as usize
+        self.free_count.load(Relaxed) as usize + self.fresh_count()
     }
 
-    pub(crate) fn take_free(&self, taker: Taker) -> Option<SegmentId> {
-        let keep = if taker == Taker::Lane { self.reserve } else { 0 };
-        if self.free_count.load(Relaxed) <= keep {
+    /// A free segment, if there are more than `keep`.
+    pub(crate) fn take_free(&self, keep: usize) -> Option<SegmentId> {
+        if self.free_count() <= keep {
             return None;
         }
-        let id = self.free.pop(&self.headers)?;
-        self.free_count.fetch_sub(1, Relaxed);
-        self.high_water.fetch_max(id.0 + 1, Relaxed);
-        Some(id)
+        if let Some(id) = self.free.pop(&self.headers) {
+            self.free_count.fetch_sub(1, Relaxed);
+            return Some(id);
+        }
+        let mut word = self.fresh.load(Relaxed);
+        loop {
+            let Fresh { next, end } = Fresh::of(word);
+            if next >= end {
+                return None;
+            }
+            match self.fresh.compare_exchange(word, Fresh { next: next + 1, end }.word(), AcqRel) {
+                Ok(_) => return Some(SegmentId(next)),
+                Err(now) => word = now,
+            }
+        }
     }
 
     /// One past the highest segment that was ever taken: those from there on were never touched.
     pub(crate) fn high_water(&self) -> usize {
-        self.high_water.load(Relaxed) as usize
+        self.fresh().next as usize
+    }
+
+    /// Leaves out at most `count` segments that were never taken; how many there were. The background alone calls it
+    /// and the ones below.
+    pub(crate) fn cut_fresh(&self, count: usize) -> usize {
+        let mut word = self.fresh.load(Relaxed);
+        loop {
+            let Fresh { next, end } = Fresh::of(word);
+            let cut = (count as u32).min(end - next);
+            match self.fresh.compare_exchange(word, Fresh { next, end: end - cut }.word(), AcqRel) {
+                Ok(_) => return cut as usize,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Lets at most `count` more segments be taken that never were; there is address space for them.
+    pub(crate) fn add_fresh(&self, count: usize) {
+        self.fresh.fetch_add(count as u64, AcqRel);
+        let fresh = self.fresh();
+        assert!(fresh.next <= fresh.end, "the segments are counted in 32 bits");
+    }
+
+    /// Takes a segment that was taken from the free list out of use.
+    pub(crate) fn withhold(&self, id: SegmentId) {
+        self.header(id).go(State::Withheld);
+        self.withheld.push(&self.headers, id);
+        self.withheld_count.fetch_add(1, Relaxed);
+    }
+
+    /// A withheld segment, which is to be put on the free list.
+    pub(crate) fn take_withheld(&self) -> Option<SegmentId> {
+        let id = self.withheld.pop(&self.headers)?;
+        self.withheld_count.fetch_sub(1, Relaxed);
+        self.header(id).go(State::Free);
+        Some(id)
+    }
+
+    pub(crate) fn withheld_count(&self) -> usize {
+        self.withheld_count.load(Relaxed) as usize
     }
 
     /// Puts a segment in state Free on the free list.
@@ -188,29 +268,49 @@ impl Segments {
 mod tests {
     use super::*;
 
-    #[test]
-    fn lanes_leave_the_reserve_and_the_background_takes_the_last_one() {
+    fn segments(count: usize, most: usize) -> Segments {
         let config = crate::StoreConfig {
             memory_bytes: 200 << 10,
+            memory_bytes_max: 800 << 10,
             segment_bytes: Some(4096),
             item_bytes_max: 400,
             lanes_max: 1,
             hash_seed: 0,
             huge_pages: false,
         };
-        let geometry = Geometry::of(&config).expect("geometry");
-        let segments = Segments::reserve(&geometry, false).expect("reserve");
+        let geometry = Geometry { segments_max: most, ..Geometry::of(&config).expect("geometry") };
+        Segments::reserve(&geometry, count, false).expect("reserve")
+    }
+
+    #[test]
+    fn what_is_kept_is_left_and_the_lowest_come_first() {
+        let segments = segments(40, 40);
         let mut taken = Vec::new();
-        while let Some(id) = segments.take_free(Taker::Lane) {
+        while let Some(id) = segments.take_free(3) {
             taken.push(id);
         }
-        assert_eq!(taken.len(), geometry.segments - geometry.free_reserve);
-        assert_eq!(taken[0], SegmentId(0));
-        while let Some(id) = segments.take_free(Taker::Background) {
+        assert_eq!((taken.len(), taken[0]), (37, SegmentId(0)));
+        while let Some(id) = segments.take_free(0) {
             taken.push(id);
         }
-        assert_eq!((taken.len(), segments.free_count()), (geometry.segments, 0));
+        assert_eq!((taken.len(), segments.free_count()), (40, 0));
         segments.push_free(taken[3]);
-        assert_eq!(segments.take_free(Taker::Background), Some(taken[3]));
+        assert_eq!(segments.take_free(0), Some(taken[3]));
+    }
+
+    #[test]
+    fn a_segment_that_is_cut_or_withheld_is_not_taken_and_comes_back_when_it_is_given_back() {
+        let segments = segments(10, 20);
+        let taken: Vec<_> = (0..4).map(|_| segments.take_free(0).expect("free")).collect();
+        assert_eq!((segments.cut_fresh(2), segments.count(), segments.free_count()), (2, 8, 4));
+        assert_eq!((segments.cut_fresh(9), segments.count(), segments.free_count()), (4, 4, 0));
+        segments.withhold(taken[1]);
+        assert_eq!((segments.count(), segments.withheld_count(), segments.take_free(0)), (3, 1, None));
+        segments.add_fresh(16);
+        assert_eq!((segments.end(), segments.count()), (20, 19));
+        let back = segments.take_withheld().expect("one is withheld");
+        segments.push_free(back);
+        assert_eq!((back, segments.take_free(0)), (taken[1], Some(taken[1])));
+        assert_eq!((segments.take_free(0), segments.count()), (Some(SegmentId(4)), 20));
     }
 }

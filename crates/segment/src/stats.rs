@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use base::clock::UnixMillis;
 
 use crate::background::shadow::Shadows;
-use crate::header::STATES;
+use crate::header::{STATES, State};
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::segments::SegmentId;
 use crate::store::Store;
@@ -19,8 +19,13 @@ pub struct StoreStats {
     pub items_total: u64,
     /// Bytes of the items that are there, with their headers and padding.
     pub item_bytes: u64,
-    /// The promise: segments, headers and index never use more.
+    /// The promise: segments, headers and index never use more, or come under it after a resize.
     pub memory_bytes: u64,
+    /// What segments, headers and index hold of it now: more than that while a resize downwards is under way, less
+    /// while one upwards is.
+    pub held_bytes: u64,
+    /// What a resize may go up to.
+    pub memory_bytes_max: u64,
     /// Segments in use times their size.
     pub heap_bytes: u64,
     /// The index's present size.
@@ -108,11 +113,12 @@ impl Store {
     /// each MiB of the heap.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
-        for id in 0..self.segments.count() {
+        for id in 0..self.segments.high_water() {
             let header = self.segments.header(SegmentId(id as u32));
             census.segments[header.state() as usize] += 1;
             census.dead_bytes += u64::from(header.dead_bytes());
         }
+        census.segments[State::Free as usize] += self.segments.fresh_count() as u64;
         census
     }
 
@@ -126,14 +132,16 @@ impl Store {
         let Census { segments, dead_bytes } = *census;
         let totals = self.totals();
         let groups = self.index.groups() as u64;
-        let used = self.segments.count() as u64 - segments[0] - segments[5];
+        let used = segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Withheld as usize];
         let gauges = &self.background;
         let oldest = gauges.oldest_created.load(Relaxed);
         StoreStats {
             items: totals.items(),
             items_total: totals.items_added,
             item_bytes: totals.bytes_added.saturating_sub(totals.bytes_removed),
-            memory_bytes: self.geometry.memory_bytes,
+            memory_bytes: self.memory.wanted_bytes(),
+            held_bytes: self.held_bytes(),
+            memory_bytes_max: self.geometry.memory_bytes_max,
             heap_bytes: used * self.segments.segment_bytes() as u64,
             index_bytes: self.index.groups_next() as u64 * GROUP_BYTES as u64,
             index_slots: groups * GROUP_SLOTS as u64,
@@ -181,7 +189,7 @@ impl Store {
     /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
     /// background's queues and shadows, and a ring of samples and a piece's worth of scratch space for each lane.
     pub fn overhead_bytes_max(&self) -> u64 {
-        let queues = self.segments.count() as u64 * 80;
+        let queues = self.segments.end() as u64 * 80;
         let lanes = self.counters.len() as u64 * self.geometry.piece_bytes as u64;
         queues + lanes + self.samples.bytes() + Shadows::BYTES_MAX + (64 << 10)
     }

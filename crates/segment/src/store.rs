@@ -15,6 +15,7 @@ use crate::index::{Found, GROUP_SLOTS, Index};
 use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
 use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
+use crate::memory::Memory;
 use crate::op::{Expire, Item, LargeRef, Value};
 use crate::raw::{Mutex, Word64};
 use crate::samples::Samples;
@@ -25,6 +26,7 @@ use crate::slot::Slot;
 #[derive(Debug)]
 pub struct Store {
     pub(crate) geometry: Geometry,
+    pub(crate) memory: Memory,
     pub(crate) segments: Segments,
     pub(crate) index: Index,
     pub(crate) epochs: Epochs,
@@ -87,11 +89,17 @@ impl Store {
     /// # Errors
     /// See [`StartError`]: sizes that do not fit together, or address space that is not to be had.
     pub fn new(config: &StoreConfig, now: UnixMillis) -> Result<(Arc<Self>, Background), StartError> {
-        let geometry = Geometry::of(config)?;
+        let (geometry, segments, index) = match reserve(config) {
+            // Where so much address space is not to be had, the store lives without growing.
+            Err(StartError::Map(_)) if config.memory_bytes_max > config.memory_bytes => {
+                reserve(&StoreConfig { memory_bytes_max: 0, ..config.clone() })?
+            }
+            reserved => reserved?,
+        };
         let store = Arc::new(Self {
-            segments: Segments::reserve(&geometry, config.huge_pages).map_err(StartError::Map)?,
-            index: Index::reserve(geometry.groups_start, geometry.groups_max, config.huge_pages)
-                .map_err(StartError::Map)?,
+            memory: Memory::new(&geometry, config.memory_bytes),
+            segments,
+            index,
             epochs: Epochs::new(config.lanes_max),
             samples: Samples::new(config.lanes_max),
             hasher: Hasher::new(config.hash_seed),
@@ -130,7 +138,7 @@ impl Store {
 
     /// How many segments the background is to keep free.
     pub(crate) fn free_low(&self) -> usize {
-        self.geometry.free_low + self.room_wanted.load(Relaxed)
+        self.memory.free_low() + self.room_wanted.load(Relaxed)
     }
 
     pub(crate) fn call_background(&self) {
@@ -154,7 +162,7 @@ impl Store {
         let filling = self.segments.free_count() > self.segments.count() / 10;
         let percent = if filling { LOAD_FILLING_PERCENT } else { LOAD_MAX_PERCENT };
         let slots = self.index.groups() * GROUP_SLOTS;
-        self.index.groups() < self.geometry.groups_max && totals.items() as usize * 100 > slots * percent
+        self.index.groups() < self.memory.groups_max() && totals.items() as usize * 100 > slots * percent
     }
 
     /// The sequence below which segments of a namespace count as flushed.
@@ -303,6 +311,15 @@ impl Store {
             ttl_class: header.class(),
         }
     }
+}
+
+/// Address space for a store of these sizes.
+fn reserve(config: &StoreConfig) -> Result<(Geometry, Segments, Index), StartError> {
+    let geometry = Geometry::of(config)?;
+    let count = geometry.segments_for(config.memory_bytes, geometry.groups_start);
+    let segments = Segments::reserve(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+    let index = Index::reserve(geometry.groups_start, geometry.groups_max, config.huge_pages);
+    Ok((geometry, segments, index.map_err(StartError::Map)?))
 }
 
 /// The index grows when more than this part of its slots, in percent, hold items.

@@ -16,6 +16,7 @@ const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 fn store(memory_bytes: u64, lanes_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
+        memory_bytes_max: 0,
         segment_bytes: None,
         item_bytes_max: 1 << 20,
         lanes_max,

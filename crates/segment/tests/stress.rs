@@ -27,6 +27,7 @@ fn seed() -> u64 {
 fn store(memory_bytes: u64, segment_bytes: u32, lanes_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
+        memory_bytes_max: 0,
         segment_bytes: Some(segment_bytes),
         item_bytes_max: 60_000,
         lanes_max: lanes_max + 1,

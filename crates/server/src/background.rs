@@ -20,11 +20,12 @@ const SLICE_NS: u64 = 200_000;
 const SLICE_BUCKETS: usize = 24;
 
 /// The kinds of slices that are counted, and their names. Slices that found nothing to do are not.
-const KINDS: [(SliceKind, &str); 5] = [
+const KINDS: [(SliceKind, &str); 6] = [
     (SliceKind::Evict, "evict"),
     (SliceKind::Expire, "expire"),
     (SliceKind::Compact, "compact"),
     (SliceKind::Grow, "grow"),
+    (SliceKind::Resize, "resize"),
     (SliceKind::Populate, "populate"),
 ];
 

@@ -10,7 +10,7 @@ use crate::survey::Survey;
 use crate::watch::Hub;
 use base::clock::UnixMillis;
 use io::waker::Waker;
-use segment::{Store, StoreStats};
+use segment::{ResizeError, Store, StoreStats};
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -59,6 +59,17 @@ impl Shared {
     /// of the last census.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats_by(&self.survey.latest().census)
+    }
+
+    /// Changes the memory of heap and index, in bytes; the background does it from here on.
+    ///
+    /// # Errors
+    /// When the store cannot go on with so little, or no address space was reserved for so much.
+    pub fn resize_memory(&self, memory_bytes: u64) -> Result<(), ResizeError> {
+        self.store.resize(memory_bytes)?;
+        self.pins.follow(memory_bytes);
+        self.wake_background();
+        Ok(())
     }
 
     /// Lets the background thread work at once if it sleeps.
@@ -128,24 +139,36 @@ impl AcceptorCounters {
     }
 }
 
+/// Share of the store's memory that slow readers may pin, in percent.
+const PIN_PERCENT: u64 = 5;
+
 /// Bytes of the store that slow clients may keep from being reused.
 ///
 /// The bound is `bytes_max`, or one value if that is longer: a value is always granted while nothing is pinned.
 #[derive(Debug)]
 pub struct PinBudget {
-    bytes_max: u64,
+    bytes_max: AtomicU64,
     used: AtomicU64,
     wanted: AtomicBool,
 }
 
 impl PinBudget {
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, used: AtomicU64::new(0), wanted: AtomicBool::new(false) }
+    /// For a store of so many bytes.
+    pub(crate) fn new(memory_bytes: u64) -> Self {
+        let pins = Self { bytes_max: AtomicU64::new(0), used: AtomicU64::new(0), wanted: AtomicBool::new(false) };
+        pins.follow(memory_bytes);
+        pins
+    }
+
+    /// The store has so many bytes now.
+    fn follow(&self, memory_bytes: u64) {
+        self.bytes_max.store(memory_bytes / 100 * PIN_PERCENT, Relaxed);
     }
 
     /// Takes `bytes` if they are to be had, and else remembers that someone waits.
     pub fn grant(&self, bytes: u64) -> bool {
-        let take = |used: u64| (used == 0 || used + bytes <= self.bytes_max).then_some(used + bytes);
+        let bytes_max = self.bytes_max.load(Relaxed);
+        let take = |used: u64| (used == 0 || used + bytes <= bytes_max).then_some(used + bytes);
         let granted = self.used.fetch_update(AcqRel, Acquire, take).is_ok();
         if !granted {
             self.wanted.store(true, Relaxed);
@@ -155,7 +178,7 @@ impl PinBudget {
 
     /// Takes `bytes` if they are within the bound; for who can do without.
     pub fn grant_spare(&self, bytes: u64) -> bool {
-        let take = |used: u64| (used + bytes <= self.bytes_max).then_some(used + bytes);
+        let take = |used: u64| (used + bytes <= self.bytes_max.load(Relaxed)).then_some(used + bytes);
         self.used.fetch_update(AcqRel, Acquire, take).is_ok()
     }
 
@@ -245,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_value_above_the_pin_budget_passes_alone_and_then_blocks_others() {
-        let pins = PinBudget::new(100);
+        let pins = PinBudget::new(2000);
         assert!(pins.grant(500));
         assert!(!pins.grant(1));
         assert!(pins.take_wanted() && !pins.take_wanted());
@@ -256,7 +279,7 @@ mod tests {
 
     #[test]
     fn who_can_do_without_a_pin_takes_none_above_the_bound_and_calls_for_none() {
-        let pins = PinBudget::new(100);
+        let pins = PinBudget::new(2000);
         assert!(!pins.grant_spare(101) && pins.grant_spare(100) && !pins.grant_spare(1));
         assert!(!pins.take_wanted());
     }

@@ -25,8 +25,6 @@ use std::time::Duration;
 
 /// Worker threads at most.
 pub const WORKERS_MAX: usize = 128;
-/// Share of the store's memory that slow readers may pin, in percent.
-const PIN_PERCENT: u64 = 5;
 /// Ways into the store beyond the workers': for the admin port and for tools in this process.
 const LANES_SPARE: usize = 2;
 
@@ -41,6 +39,9 @@ pub struct ServerConfig {
     /// [`crate::buffers::BYTES_A_WORKER_MAX`] for each worker, and with io_uring [`io::uring::BYTES_MAX`] and
     /// 128 bytes for each connection more.
     pub memory_bytes: u64,
+    /// The most that heap and index may be raised to while the server runs; less than `memory_bytes` counts as that.
+    /// Address space is reserved for it, no memory.
+    pub memory_bytes_max: u64,
     /// Worker threads.
     pub workers: usize,
     /// How the workers wait for their sockets.
@@ -74,6 +75,7 @@ impl Default for ServerConfig {
             memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 11211).into())],
             admin: None,
             memory_bytes: 64 << 20,
+            memory_bytes_max: 1 << 30,
             workers: 1,
             io: IoChoice::Auto,
             pin: Vec::new(),
@@ -190,6 +192,7 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
 fn store_config(config: &ServerConfig) -> StoreConfig {
     StoreConfig {
         memory_bytes: config.memory_bytes,
+        memory_bytes_max: config.memory_bytes_max,
         segment_bytes: config.segment_bytes,
         item_bytes_max: config.item_bytes_max,
         lanes_max: config.workers + LANES_SPARE,
@@ -222,7 +225,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         acceptor: AcceptorCounters::new(Waker::new()?),
         background: BackgroundCounters::default(),
         survey: Survey::new(&store),
-        pins: PinBudget::new(config.memory_bytes / 100 * PIN_PERCENT),
+        pins: PinBudget::new(config.memory_bytes),
         delayed_flush: DelayedFlush::default(),
         watch: Arc::new(Hub::default()),
         started,

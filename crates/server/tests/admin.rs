@@ -108,6 +108,47 @@ fn what_clients_did_is_on_every_page() {
     fixture.running.stop();
 }
 
+/// Status and body of the answer to a PUT.
+fn put(addr: SocketAddr, path: &str, body: &str) -> (u16, String) {
+    let head = format!("PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    let answer = exchange(addr, format!("{head}{body}").as_bytes());
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn a_put_takes_all_of_what_a_running_server_can_take_or_nothing_and_says_what_would_do() {
+    let fixture = fixture();
+    use_the_server(&fixture.running);
+    let store = || &fixture.running.shared().store;
+    let (status, body) = put(fixture.admin, "/config", "[store]\nmemory = \"128MiB\"\n[limits]\nmaxconns = 7\n");
+    assert_eq!((status, store().memory_bytes()), (200, 128 << 20), "{body}");
+    assert!(body.contains("store.memory was auto and is 128MiB\n") && body.contains("limits.maxconns"), "{body}");
+    common::wait_until("the memory is there", || store().stats().held_bytes > 127 << 20);
+    assert_eq!(metric(&page(fixture.admin, "/metrics").1, "gannet_connections_max"), 7.0);
+    assert!(page(fixture.admin, "/config").1.contains("memory = \"128MiB\"  # PUT /config:2"));
+    for (body, status, said) in [
+        ("[store]\nmemory = \"96MiB\"\nsegment = \"1MiB\"\n", 409, "store.segment: auto stays, 1MiB needs a restart"),
+        ("[log]\nlevel = \"debug\"\n", 409, "SIGHUP"),
+        ("[store]\nmemroy = \"96MiB\"\n", 400, "PUT /config:2: store.memroy: there is no such setting; did you mean"),
+        ("[store]\nmemory = 96\n", 400, "store.memory"),
+        ("[store]\nmemory = \"60TiB\"\n", 400, "write at most"),
+        ("[store]\nmemory = \"16MiB\"\nitem_max = \"1MiB\"\n[limits]\nmaxconns = 0\n", 400, "limits.maxconns"),
+    ] {
+        let (got, answer) = put(fixture.admin, "/config", body);
+        assert!(got == status && answer.contains(said), "{body}: {got} {answer}");
+        assert_eq!(store().memory_bytes(), 128 << 20, "{body}");
+    }
+    assert_eq!(put(fixture.admin, "/metrics", "").0, 405);
+    // The other door: the page tells what is in force, and by whom.
+    let mut client = Client::connect(tcp(&fixture.running));
+    client.ask(b"cache_memlimit 32\r\n", b"OK\r\n");
+    common::wait_until("the memory is small", || store().stats().held_bytes <= 32 << 20);
+    assert!(page(fixture.admin, "/config").1.contains("memory = \"32MiB\"  # cache_memlimit"));
+    client.ask(b"get k\r\n", b"VALUE k 0 5\r\nhello\r\nEND\r\n");
+    fixture.running.stop();
+}
+
 #[test]
 fn the_page_of_figures_is_current() {
     let fixture = fixture();

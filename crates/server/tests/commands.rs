@@ -440,6 +440,44 @@ fn items_that_were_evicted_or_expired_are_told_with_what_they_were() {
 }
 
 #[test]
+fn the_memory_limit_moves_under_load_and_what_fits_stays_readable() {
+    let running = start(ServerConfig { memory_bytes: 32 << 20, memory_bytes_max: 96 << 20, ..config() });
+    let mut client = Client::connect(tcp(&running));
+    let value = "v".repeat(1000);
+    let mut next = 0;
+    let mut fill = |client: &mut Client, count: usize| {
+        for _ in 0..count {
+            client.send(format!("set filler-{next} 0 0 1000 noreply\r\n{value}\r\n").as_bytes());
+            next += 1;
+        }
+        client.ask(b"mn\r\n", b"MN\r\n");
+        next
+    };
+    let held = |client: &mut Client| -> u64 { stat(client, "")["memory_held_bytes"].parse().expect("a number") };
+    fill(&mut client, 40_000);
+    let small: u64 = stat(&mut client, "")["curr_items"].parse().expect("a number");
+    client.ask(b"cache_memlimit 96\r\n", b"OK\r\n");
+    fill(&mut client, 110_000);
+    let (large, general) = (stat(&mut client, "")["curr_items"].parse::<u64>(), stat(&mut client, ""));
+    assert!(large.expect("a number") > small * 28 / 10, "{small} items at first: {general:?}");
+    assert_eq!((&general["limit_maxbytes"][..], &general["memory_bytes_max"][..]), ("100663296", "100663296"));
+    client.ask(b"cache_memlimit 32 noreply\r\nmn\r\n", b"MN\r\n");
+    let newest = fill(&mut client, 1000) - 1;
+    wait_until("the memory is small again", || held(&mut client) <= 32 << 20);
+    let left: u64 = stat(&mut client, "")["curr_items"].parse().expect("a number");
+    assert!(left * 100 > small * 90, "{small} items fitted at first, {left} are left");
+    client.send(format!("get filler-{newest}\r\n").as_bytes());
+    assert!(read_until(&mut client, b"END\r\n").starts_with(b"VALUE filler-"), "the newest stays");
+    client.ask(b"cache_memlimit 97\r\n", b"MEMLIMIT_ADJUST_FAILED the greatest limit, in MiB, is 96\r\n");
+    client.send(b"cache_memlimit 1\r\n");
+    let refused = String::from_utf8(read_until(&mut client, b"\r\n")).expect("text");
+    let least = refused.strip_prefix("MEMLIMIT_TOO_SMALL the least limit, in MiB, is ").expect(&refused).trim();
+    client.ask(format!("cache_memlimit {least}\r\n").as_bytes(), b"OK\r\n");
+    assert_eq!(stat(&mut client, " settings")["maxbytes"], (least.parse::<u64>().unwrap() << 20).to_string());
+    running.stop();
+}
+
+#[test]
 fn connections_are_told_one_by_one_with_their_peers_and_go_when_they_close() {
     let path = std::env::temp_dir().join(format!("gannet-conns-{}.sock", std::process::id()));
     let unix = ListenAddr::Unix { path: path.clone(), mode: 0o600 };

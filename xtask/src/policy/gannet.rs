@@ -31,6 +31,7 @@ pub fn cost_bytes(access: &Access) -> u64 {
 pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>) -> Result<u64, String> {
     let config = StoreConfig {
         memory_bytes,
+        memory_bytes_max: 0,
         segment_bytes: None,
         item_bytes_max: 64 << 10,
         lanes_max: 1,

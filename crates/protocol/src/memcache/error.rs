@@ -45,8 +45,6 @@ pub enum Error {
     ShutdownMode,
     /// `shutdown` while the server was not told to allow it.
     ShutdownDisabled,
-    /// `cache_memlimit` with another size than the server was started with.
-    MemoryLimit,
     /// A crawl of a class that does not exist.
     BadClass,
     /// An adjustment of slab classes or of an LRU: the store has neither.
@@ -69,7 +67,7 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 30] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -91,7 +89,6 @@ impl Error {
         Self::DetailUsage,
         Self::ShutdownMode,
         Self::ShutdownDisabled,
-        Self::MemoryLimit,
         Self::BadClass,
         Self::NoSlabs,
         Self::DetailUnavailable,
@@ -127,7 +124,6 @@ impl Error {
             Self::DetailUsage => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
             Self::ShutdownMode => b"CLIENT_ERROR invalid shutdown mode\r\n",
             Self::ShutdownDisabled => b"ERROR: shutdown not enabled\r\n",
-            Self::MemoryLimit => b"MEMLIMIT_ADJUST_FAILED the memory limit is fixed at start\r\n",
             Self::BadClass => b"BADCLASS invalid class id\r\n",
             Self::NoSlabs => b"CLIENT_ERROR the store has no slab classes and no LRU to adjust\r\n",
             Self::DetailUnavailable => b"CLIENT_ERROR statistics by key prefix are not kept\r\n",

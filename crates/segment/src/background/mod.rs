@@ -8,6 +8,8 @@
 //!   slice ---+-- index nearly full? --------> grow it, a group at a time
 //!            +-- a segment past, flushed, ---> drain it
 //!            |   or dead enough?
+//!            +-- segments too many, -------> withhold some, or give some back
+//!            |   or too few?
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
@@ -24,6 +26,7 @@ mod drain;
 mod grow;
 mod observe;
 mod queues;
+mod resize;
 pub(crate) mod shadow;
 
 use std::sync::Arc;
@@ -34,8 +37,8 @@ use base::clock::UnixMillis;
 use crate::counters::Counters;
 use crate::header::{Queue, State};
 use crate::index::growth::SplitScratch;
-use crate::open::OpenTable;
-use crate::segments::{SegmentId, Taker};
+use crate::open::{OpenTable, Whose};
+use crate::segments::SegmentId;
 use crate::store::Store;
 use compaction::Deadness;
 use drain::{Drain, Why};
@@ -62,6 +65,8 @@ pub enum SliceKind {
     Compact,
     /// Growing the index.
     Grow,
+    /// Withholding segments or giving them back, for a memory of another size or for the index.
+    Resize,
     /// Getting memory ahead of use.
     Populate,
 }
@@ -91,8 +96,8 @@ pub struct Background {
     deadness: Deadness,
     /// Headers scanned since something was last found.
     scanned: usize,
-    /// Segments whose memory the index has now.
-    withheld: usize,
+    /// The memory that is in force, in bytes.
+    memory_bytes: u64,
     /// Segments, from the first on, whose memory was populated.
     populated: usize,
     observer: Option<Box<dyn EvictionObserver>>,
@@ -103,10 +108,10 @@ pub struct Background {
 
 impl Background {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        let (count, open_max) = (store.segments.count(), store.geometry.open_max);
+        let count = store.segments.count();
         Self {
-            open: OpenTable::new(Taker::Background, open_max),
-            queues: Queues::new(count),
+            open: OpenTable::new(Whose::Background),
+            queues: Queues::new(count, store.geometry.segments_max),
             limbo: Vec::with_capacity(count),
             drain: None,
             growing: None,
@@ -114,7 +119,7 @@ impl Background {
             scan: 0,
             deadness: Deadness::new(),
             scanned: 0,
-            withheld: 0,
+            memory_bytes: store.memory.wanted_bytes(),
             populated: 0,
             observer: None,
             shadows: Shadows::new(),
@@ -155,6 +160,7 @@ impl Background {
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         store.background.slices.fetch_add(1, Relaxed);
         store.background_called.store(false, Relaxed);
+        self.follow_resize(&store);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
         self.shadows.run(&store.samples, Self::items_when_full(&store));
@@ -171,9 +177,11 @@ impl Background {
         } else if self.run_growth(&store, over) {
             SliceKind::Grow
         } else {
-            // The kernel may take its time to give memory: nobody has to wait for that.
+            // The kernel may take its time to take or give memory: nobody has to wait for that.
             drop(gate);
-            if self.populate_ahead(&store) {
+            if self.run_resize(&store, over) {
+                SliceKind::Resize
+            } else if self.populate_ahead(&store) {
                 SliceKind::Populate
             } else {
                 self.open.seal_ended(&store, now);
@@ -182,14 +190,16 @@ impl Background {
         };
         self.reclaim(&store);
         self.publish_gauges(&store);
-        let more = kind != SliceKind::Idle || self.free_wanted(&store) || self.scanned < store.segments.count();
+        let more = kind != SliceKind::Idle || self.free_wanted(&store) || self.scanned < store.segments.high_water();
         SliceReport { kind, more }
     }
 
-    /// Free segments are short: less than the low mark, or less than a growth of the index is waiting for.
+    /// Free segments are short: less than the low mark, or less than are to be withheld.
     fn free_wanted(&self, store: &Store) -> bool {
-        let growth = self.growing.as_ref().map_or(0, |g| g.withhold.saturating_sub(self.withheld));
-        store.segments.free_count() + self.limbo.len() < store.free_low() + growth.min(FREE_AHEAD)
+        // A growth is in a hurry and takes what it gets; a smaller memory is not, and pays for each pause.
+        let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
+        let over = self.segments_over(store).min(ahead);
+        store.segments.free_count() + self.limbo.len() < store.free_low() + over
     }
 
     /// Picks the next segment to drain, if any.
@@ -209,11 +219,11 @@ impl Background {
     /// Looks at a few headers for a segment that is past, flushed or mostly dead.
     fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
         let (count, free) = (store.segments.count(), store.segments.free_count());
-        let short = free * 2 < count;
-        for _ in 0..SCAN_HEADERS.min(count) {
+        let (taken, short) = (store.segments.high_water(), free * 2 < count);
+        for _ in 0..SCAN_HEADERS.min(taken) {
             let id = SegmentId(self.scan as u32);
-            self.scan = (self.scan + 1) % count;
-            self.scanned = (self.scanned + 1).min(count);
+            self.scan = (self.scan + 1) % taken;
+            self.scanned = (self.scanned + 1).min(taken);
             if self.scan == 0 {
                 self.deadness.end_round((count * store.segments.segment_bytes()) as u64);
             }
@@ -274,12 +284,14 @@ impl Background {
         gauges.small_segments.store(self.queues.small as u64, Relaxed);
         gauges.main_segments.store(self.queues.main as u64, Relaxed);
         gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);
-        gauges.withheld_segments.store(self.withheld as u64, Relaxed);
+        gauges.withheld_segments.store(store.segments.withheld_count() as u64, Relaxed);
     }
 }
 
-/// A growth of the index makes room for itself a few segments at a time.
-const FREE_AHEAD: usize = 4;
+/// Segments that a growth of the index waits for are made free so many at a time.
+const FREE_AHEAD_OF_GROWTH: usize = 4;
+/// And those that a smaller memory gives back.
+const FREE_AHEAD_OF_RESIZE: usize = 64;
 
 fn other(queue: Queue) -> Queue {
     match queue {

@@ -13,6 +13,8 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(super) struct Queues {
     entries: [VecDeque<(SegmentId, u64)>; 2],
+    /// Entries of one queue at most.
+    entries_max: usize,
     /// The sequence under which each segment is queued; 0: it is not.
     queued: Box<[u64]>,
     collected: Vec<SegmentId>,
@@ -23,15 +25,28 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(segments: usize) -> Self {
-        let room = || VecDeque::with_capacity(2 * segments + 1);
-        Self {
-            entries: [room(), room()],
-            queued: vec![0; segments].into_boxed_slice(),
-            collected: Vec::with_capacity(segments),
+    /// Room for `segments`, of which there may once be `segments_max`.
+    pub(super) fn new(segments: usize, segments_max: usize) -> Self {
+        let mut queues = Self {
+            entries: [const { VecDeque::new() }; 2],
+            entries_max: 0,
+            // Pages that are never written cost nothing.
+            queued: vec![0; segments_max].into_boxed_slice(),
+            collected: Vec::new(),
             small: 0,
             main: 0,
+        };
+        queues.make_room(segments);
+        queues
+    }
+
+    /// Makes room for so many segments, if it is not there.
+    pub(super) fn make_room(&mut self, segments: usize) {
+        self.entries_max = self.entries_max.max(2 * segments);
+        for entries in &mut self.entries {
+            entries.reserve((self.entries_max + 1).saturating_sub(entries.len()));
         }
+        self.collected.reserve(segments.saturating_sub(self.collected.len()));
     }
 
     /// Takes in what the lanes (and the background itself) sealed since the last call.
@@ -45,7 +60,7 @@ impl Queues {
             self.queued[id.0 as usize] = header.sequence();
             *self.count(queue) += 1;
             let entries = &mut self.entries[queue as usize];
-            if entries.len() >= 2 * self.queued.len() {
+            if entries.len() >= self.entries_max {
                 let queued = &self.queued;
                 entries.retain(|(id, sequence)| queued[id.0 as usize] == *sequence);
             }

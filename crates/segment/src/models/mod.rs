@@ -6,6 +6,7 @@
 
 mod growing;
 mod moving;
+mod resizing;
 
 use std::sync::Arc;
 
@@ -36,6 +37,7 @@ const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 fn store(lanes_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes: 36 * 1024 + 1180 * (16 + 8 * (lanes_max as u64 + 1)),
+        memory_bytes_max: 0,
         segment_bytes: Some(1024),
         item_bytes_max: 1000,
         lanes_max,

@@ -25,6 +25,7 @@ struct Bench {
     prng: Prng,
     model: Model,
     keys: u64,
+    memory_bytes: u64,
     /// Items may be missing.
     tight: bool,
     steps: Steps,
@@ -41,6 +42,7 @@ struct Steps {
     numbers: u64,
     leases: u64,
     flushes: u64,
+    resizes: u64,
 }
 
 fn seeds(default: std::ops::Range<u64>) -> Vec<u64> {
@@ -55,6 +57,7 @@ impl Bench {
         let now = UnixMillis(1_700_000_000_000);
         let config = StoreConfig {
             memory_bytes,
+            memory_bytes_max: 2 * memory_bytes,
             segment_bytes: Some(4096),
             item_bytes_max: 5000,
             lanes_max: 1,
@@ -71,6 +74,7 @@ impl Bench {
             prng: Prng::new(seed),
             model: Model::default(),
             keys,
+            memory_bytes,
             tight,
             steps: Steps::default(),
         }
@@ -335,9 +339,17 @@ impl Bench {
             }
             980 if self.prng.chance(1, 4) => self.flush(),
             981 => self.now = self.now.plus_ms(self.prng.below(3_600_000)),
-            982..=989 => self.lane.tidy(self.now),
+            982..=988 => self.lane.tidy(self.now),
+            989 => self.resize(),
             _ => self.now = self.now.plus_ms(self.prng.below(2_000)),
         }
+    }
+
+    /// A roomy store keeps the memory that it began with at least, so that nothing has to go.
+    fn resize(&mut self) {
+        let least = if self.tight { self.memory_bytes * 3 / 4 } else { self.memory_bytes };
+        let bytes = least + self.prng.below(2 * self.memory_bytes - least);
+        self.steps.resizes += u64::from(self.store.resize(bytes).is_ok());
     }
 
     fn run(mut self, steps: usize) -> (Steps, Arc<Store>) {
@@ -368,7 +380,10 @@ fn every_answer_of_a_roomy_store_is_the_models() {
         assert!(stats.expired > 20 && stats.flushed > 20 && stats.relocated > 20, "{stats:?}");
         assert!(stats.segments_drained[1] > 0 && stats.segments_drained[2] > 0 && stats.segments_drained[3] > 0);
         let s = steps;
-        assert!(s.hits > 3000 && s.misses > 1000 && s.large_hits > 50 && s.leases > 100 && s.flushes > 0, "{s:?}");
+        assert!(
+            s.hits > 3000 && s.misses > 1000 && s.large_hits > 50 && s.leases > 100 && s.flushes > 0 && s.resizes > 5,
+            "{s:?}"
+        );
         assert!(s.cas_stored > 20 && s.cas_exists > 50 && s.numbers > 300, "{s:?}");
     }
 }
@@ -380,7 +395,7 @@ fn whatever_a_tight_store_still_has_is_the_models() {
         let (steps, store) = Bench::new(seed, 200 << 10, 1500, true).run(20_000);
         let stats = store.stats();
         assert!(stats.evicted > 300 && stats.ghost_hits > 0 && stats.relocated > 100, "{stats:?}");
-        assert!(stats.segments_drained[0] > 20, "{stats:?}");
-        assert!(steps.hits > 3000 && steps.large_hits > 10 && steps.cas_stored > 5, "{steps:?}");
+        assert!(stats.segments_drained[0] > 20 && stats.held_bytes <= stats.memory_bytes, "{stats:?}");
+        assert!(steps.hits > 3000 && steps.large_hits > 10 && steps.cas_stored > 5 && steps.resizes > 5, "{steps:?}");
     }
 }

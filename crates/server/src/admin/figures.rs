@@ -260,7 +260,12 @@ fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
     let help = "Items that are there; ended ones count until they are removed, and large values by their pieces.";
     list.gauge("gannet_items", help, stats.items);
     list.gauge("gannet_item_bytes", "Bytes of the items, with headers and padding.", stats.item_bytes);
-    list.gauge("gannet_memory_bytes", "What segments and index never exceed.", stats.memory_bytes);
+    let help = "What segments and index never exceed, or come under after a resize.";
+    list.gauge("gannet_memory_bytes", help, stats.memory_bytes);
+    let help = "What segments and index hold: more than gannet_memory_bytes while a smaller memory is made.";
+    list.gauge("gannet_memory_held_bytes", help, stats.held_bytes);
+    let help = "What the memory can be raised to while the server runs.";
+    list.gauge("gannet_memory_bytes_max", help, stats.memory_bytes_max);
     list.gauge("gannet_heap_bytes", "Segments in use.", stats.heap_bytes);
     list.gauge("gannet_dead_bytes", "Bytes in segments that belong to no live item.", stats.dead_bytes);
     list.gauge("gannet_index_bytes", "The index.", stats.index_bytes);

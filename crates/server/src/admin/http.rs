@@ -1,7 +1,9 @@
-//! As much of HTTP/1.1 as the admin port needs: one GET or HEAD a connection.
+//! As much of HTTP/1.1 as the admin port needs: one GET, HEAD or PUT a connection.
 
 /// The longest request head that is read, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
+/// The longest body that is read, in bytes.
+pub const BODY_BYTES_MAX: usize = 8 << 10;
 /// Header lines of a request at most.
 const HEADERS_MAX: usize = 64;
 
@@ -16,6 +18,8 @@ pub enum Parsed {
         path: String,
         /// Only the head of the answer is wanted.
         head_only: bool,
+        /// What is to be put there, if the request is a PUT.
+        body: Option<String>,
     },
     /// Something else: the answer to give.
     Refused(Response),
@@ -43,7 +47,7 @@ impl Response {
 
     /// The bytes of the whole answer.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
-        let allow = if self.status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let allow = if self.status == 405 { "Allow: GET, HEAD, PUT\r\n" } else { "" };
         let mut bytes = format!(
             "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
@@ -64,9 +68,13 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         400 => "Bad Request",
+        403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
+        409 => "Conflict",
+        411 => "Length Required",
+        413 => "Content Too Large",
         431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         _ => "Other",
@@ -83,17 +91,40 @@ pub fn parse(bytes: &[u8]) -> Parsed {
             refused(431, "the request's head is longer than 8 KiB\n")
         }
         Ok(httparse::Status::Partial) => Parsed::Partial,
-        Ok(httparse::Status::Complete(_)) => {
+        Ok(httparse::Status::Complete(head_bytes)) => {
             let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
-            if !matches!(method, "GET" | "HEAD") {
-                return refused(405, "only GET and HEAD are answered here\n");
+            if !matches!(method, "GET" | "HEAD" | "PUT") {
+                return refused(405, "only GET, HEAD and PUT are answered here\n");
             }
+            let body = match (method == "PUT").then(|| body(request.headers, &bytes[head_bytes..])) {
+                None => None,
+                Some(Ok(Some(body))) => Some(body),
+                Some(Ok(None)) => return Parsed::Partial,
+                Some(Err((status, line))) => return refused(status, line),
+            };
             let path = target.split(['?', '#']).next().unwrap_or_default();
-            Parsed::Request { path: path.to_owned(), head_only: method == "HEAD" }
+            Parsed::Request { path: path.to_owned(), head_only: method == "HEAD", body }
         }
         Err(httparse::Error::TooManyHeaders) => refused(431, "the request has more than 64 header lines\n"),
         Err(_) => refused(400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/\n"),
     }
+}
+
+/// The body behind a head, `None` if it has not arrived whole.
+fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
+    let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    if header("Origin").is_some() {
+        return Err((403, "web pages may not change anything here\n"));
+    }
+    let length =
+        header("Content-Length").and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
+    let length: usize = length.ok_or((411, "say how long the body is; try: curl --upload-file FILE URL\n"))?;
+    if length > BODY_BYTES_MAX {
+        return Err((413, "the body is longer than 8 KiB\n"));
+    }
+    let Some(body) = arrived.get(..length) else { return Ok(None) };
+    let text = std::str::from_utf8(body).map_err(|_| (400, "the body is not UTF-8 text\n"))?;
+    Ok(Some(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -113,9 +144,30 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
         }
-        assert_eq!(parse(whole), Parsed::Request { path: "/metrics".to_owned(), head_only: false });
+        assert_eq!(parse(whole), Parsed::Request { path: "/metrics".to_owned(), head_only: false, body: None });
         let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
-        assert_eq!(head, Parsed::Request { path: "/".to_owned(), head_only: true });
+        assert_eq!(head, Parsed::Request { path: "/".to_owned(), head_only: true, body: None });
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_partial_until_it_is_whole_and_what_follows_it_is_not_read() {
+        let whole = b"PUT /config HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello";
+        for end in 0..whole.len() {
+            assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
+        }
+        let body = Some("hello".to_owned());
+        let request = Parsed::Request { path: "/config".to_owned(), head_only: false, body };
+        assert_eq!(parse(whole), request);
+        assert_eq!(parse(&[&whole[..], b" and more"].concat()), request);
+    }
+
+    #[test]
+    fn a_put_without_a_length_too_long_or_from_a_web_page_is_refused() {
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\n\r\nx"), Some(411));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: -1\r\n\r\nx"), Some(411));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: 8193\r\n\r\n"), Some(413));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nOrigin: http://a\r\nContent-Length: 0\r\n\r\n"), Some(403));
+        assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: 1\r\n\r\n\xff"), Some(400));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod http;
 mod json;
 mod page;
 mod prometheus;
+mod put;
 mod serve;
 mod time;
 

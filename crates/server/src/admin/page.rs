@@ -1,13 +1,16 @@
 //! Which path shows what.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
+
+use base::units::ByteSize;
 
 use super::http::Response;
 use super::time::rfc3339;
-use super::{RunningSettings, figures, json, prometheus};
-use crate::config::text;
+use super::{RunningSettings, figures, json, prometheus, put};
+use crate::config::value::Auto;
+use crate::config::{Origin, text};
 use crate::metrics::{SlowRequest, Totals, Window};
 use crate::shared::Shared;
 
@@ -17,7 +20,7 @@ Gannet's admin port
 /metrics     everything that is counted and measured, for Prometheus
 /stats.json  the same with latencies of the last minute and since the start, and slow requests
 /slow        requests that took longer than log.slow_request, by their parts
-/config      the settings that the server runs with, and where each came from
+/config      the settings that the server runs with, and where each came from; PUT changes those that can change
 /healthz     200 while the server serves, 503 while it stops
 ";
 
@@ -81,14 +84,30 @@ impl Pages {
                 Response { status: 200, content_type: "application/json", body }
             }
             "/slow" => Response::text(200, self.slow_text()),
-            "/config" => {
-                let settings = self.settings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                Response::text(200, text::running(&settings.0, &settings.1))
-            }
+            "/config" => Response::text(200, self.config()),
             "/healthz" if self.shared.stop.is_off() => Response::text(503, "stopping\n"),
             "/healthz" => Response::text(200, "ok\n"),
             _ => Response::text(404, format!("there is no such page\n\n{INDEX}")),
         }
+    }
+
+    /// Takes what a PUT of `body` to `path` wants.
+    pub fn put(&mut self, path: &str, body: &str) -> Response {
+        match path {
+            "/config" => put::config(body, &self.shared, &self.settings),
+            _ => Response::text(405, "only /config can be put\n"),
+        }
+    }
+
+    /// The settings in force: the memory may be another one than was set, by a client's command.
+    fn config(&self) -> String {
+        let (mut settings, mut origins) = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let memory = ByteSize(self.shared.store.memory_bytes());
+        if settings.memory.said().is_some_and(|said| said != memory) {
+            settings.memory = Auto::Is(memory);
+            origins.insert("store.memory", Origin::Command("cache_memlimit"));
+        }
+        text::running(&settings, &origins)
     }
 
     /// The slow requests of all workers, the latest first.

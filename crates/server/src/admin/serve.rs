@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::http::{HEAD_BYTES_MAX, Parsed, Response, parse};
+use super::http::{BODY_BYTES_MAX, HEAD_BYTES_MAX, Parsed, Response, parse};
 use super::page::Pages;
 
 /// Connections at once.
@@ -21,6 +21,8 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// One peer.
 struct Connection {
     stream: TcpStream,
+    /// The peer is on this machine.
+    local: bool,
     deadline: Instant,
     state: State,
 }
@@ -103,12 +105,17 @@ impl Server {
 
     fn accept(&mut self, now: Instant) {
         match self.listener.accept() {
-            Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+            Ok((stream, peer)) if stream.set_nonblocking(true).is_ok() => {
                 if self.connections.len() == CONNECTIONS_MAX {
                     self.make_room();
                 }
                 let state = State::Reading(Vec::new());
-                self.connections.push(Connection { stream, deadline: now + DEADLINE, state });
+                self.connections.push(Connection {
+                    stream,
+                    local: peer.ip().is_loopback(),
+                    deadline: now + DEADLINE,
+                    state,
+                });
             }
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
@@ -138,11 +145,21 @@ impl Connection {
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.state = State::Over,
                 Ok(count) => {
-                    let room = HEAD_BYTES_MAX - bytes.len();
+                    let room = HEAD_BYTES_MAX + BODY_BYTES_MAX - bytes.len();
                     bytes.extend_from_slice(&chunk[..count.min(room)]);
                     match parse(bytes) {
                         Parsed::Partial => {}
-                        Parsed::Request { path, head_only } => self.answer(&pages.answer(&path, now), head_only, now),
+                        Parsed::Request { path, body: Some(body), .. } => {
+                            let response = if self.local {
+                                pages.put(&path, &body)
+                            } else {
+                                Response::text(403, "only this machine may change anything here\n")
+                            };
+                            self.answer(&response, false, now);
+                        }
+                        Parsed::Request { path, head_only, body: None } => {
+                            self.answer(&pages.answer(&path, now), head_only, now);
+                        }
                         Parsed::Refused(response) => self.answer(&response, false, now),
                     }
                 }

@@ -17,6 +17,8 @@ pub enum Origin {
     },
     /// A flag of the command line, without its dashes.
     Flag(&'static str),
+    /// A client's command.
+    Command(&'static str),
     /// Nobody said it: it is a default.
     Default,
 }
@@ -26,6 +28,7 @@ impl fmt::Display for Origin {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Flag(flag) => write!(f, "--{flag}"),
+            Self::Command(command) => f.write_str(command),
             Self::Default => f.write_str("default"),
         }
     }

@@ -2,9 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use base::units::ByteSize;
+use segment::ResizeError;
+
 use super::file::Origins;
 use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
+use super::value::Wrong;
 use crate::shared::Shared;
 
 /// A setting whose value is another one now.
@@ -42,6 +46,25 @@ pub fn take(running: &mut (Settings, Origins), wanted: &Settings, origins: &Orig
     }
 }
 
+/// Changes the memory of a running server, if `wanted` has another one than the settings that it runs with. One that a
+/// client has set meanwhile stays else.
+///
+/// # Errors
+/// What is wrong with it, and what would do.
+pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<(), Wrong> {
+    let Some(memory) = wanted.memory.said().filter(|_| wanted.memory != running.memory) else { return Ok(()) };
+    shared.resize_memory(memory.0).map_err(|error| match error {
+        ResizeError::TooSmall { least_bytes } => Wrong::new(
+            format!("{memory} is too small for its open segments and the largest item"),
+            format!("write at least {}", ByteSize::mib(least_bytes.div_ceil(1 << 20))),
+        ),
+        ResizeError::TooLarge { most_bytes } => Wrong::new(
+            format!("{memory} is more than address space was reserved for at start"),
+            format!("write at most {}, or restart", ByteSize::mib(most_bytes >> 20)),
+        ),
+    })
+}
+
 /// Hands the live settings to the threads of a running server. The log level is the log's own.
 pub fn apply(settings: &Settings, shared: &Shared) {
     let live = &shared.live;
@@ -65,17 +88,17 @@ mod tests {
     fn a_reload_takes_what_is_live_and_names_the_rest() {
         let running = Settings::default();
         let mut wanted = running.clone();
-        for (path, text) in [("log.level", "debug"), ("store.memory", "1GiB"), ("limits.maxconns", "5")] {
+        for (path, text) in [("log.level", "debug"), ("store.segment", "1MiB"), ("limits.maxconns", "5")] {
             setting(path).unwrap().set(&mut wanted, &[text]).unwrap();
         }
         let found = changes(&running, &wanted);
         let live: Vec<_> = found.iter().map(|change| (change.path, change.reload == Reload::Live)).collect();
-        assert_eq!(live, [("store.memory", false), ("limits.maxconns", true), ("log.level", true)]);
-        let origins = Origins::from([("log.level", Origin::Flag("log")), ("store.memory", Origin::Flag("memory"))]);
+        assert_eq!(live, [("store.segment", false), ("limits.maxconns", true), ("log.level", true)]);
+        let origins = Origins::from([("log.level", Origin::Flag("log")), ("store.segment", Origin::Flag("segment"))]);
         let mut taken = (running.clone(), Origins::from([("limits.maxconns", Origin::Flag("maxconns"))]));
         take(&mut taken, &wanted, &origins);
         assert_eq!((taken.0.log_level, taken.0.maxconns), (wanted.log_level, wanted.maxconns));
-        assert_eq!(taken.0.memory, running.memory);
+        assert_eq!(taken.0.segment, running.segment);
         assert_eq!(taken.1, Origins::from([("log.level", Origin::Flag("log"))]));
     }
 }

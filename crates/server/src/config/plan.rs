@@ -64,6 +64,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         memcached: settings.memcached.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
         admin: admin_addr(settings),
         memory_bytes: memory.0,
+        memory_bytes_max: memory_most(host).0,
         workers: workers as usize,
         io: settings.io,
         pin,
@@ -152,7 +153,7 @@ impl Planner<'_> {
         if memory >= host {
             let owner = if self.host.cgroup_bytes.is_some() { "the control group" } else { "the machine" };
             let what = format!("{memory} is not less than {owner}'s {}", about(host));
-            self.fault("store.memory", what, format!("write at most {}", ByteSize::mib((host.0 >> 20) * 9 / 10)));
+            self.fault("store.memory", what, format!("write at most {}", memory_most(self.host)));
         }
         memory
     }
@@ -220,6 +221,11 @@ impl Planner<'_> {
         }
         (maxconns, fixed + maxconns)
     }
+}
+
+/// The most memory that makes sense on this host: the rest is for the kernel and the connections.
+fn memory_most(host: &Host) -> ByteSize {
+    ByteSize::mib((host.memory_bytes() >> 20) * 9 / 10)
 }
 
 /// A size rounded to whole MiB.

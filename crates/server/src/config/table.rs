@@ -135,7 +135,7 @@ pub static SETTINGS: [Setting; 17] = [
         flag: Some("memory"),
         default: &["auto"],
         range: Some((ByteSize::mib(16).0, 64 * TIB)),
-        reload: Reload::Restart,
+        reload: Reload::Live,
         help: "All memory for items, their index and buffers. \"auto\" is a quarter of what the machine, or the \
                control group that the server runs in, has.",
         value: |s| &mut s.memory,

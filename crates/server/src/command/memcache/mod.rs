@@ -182,11 +182,9 @@ impl<'c> Call<'c, '_> {
             Request::MetaDebug(key) => self.meta_debug(key, consumed),
             Request::MetaNoop => self.answer(reply::META_NOOP, consumed),
             Request::Version => self.version(consumed),
-            Request::Verbosity { noreply } | Request::CacheMemlimit { noreply, .. } if noreply => {
-                self.answer(b"", consumed)
-            }
+            Request::Verbosity { noreply } if noreply => self.answer(b"", consumed),
             Request::Verbosity { .. } | Request::CrawlerSetting => self.answer(reply::OK, consumed),
-            Request::CacheMemlimit { mib, .. } => self.cache_memlimit(mib, consumed),
+            Request::CacheMemlimit { mib, noreply } => self.cache_memlimit(mib, noreply, consumed),
             Request::Quit => {
                 self.at = self.buf.len();
                 Err(State::Close)

@@ -7,7 +7,7 @@ use crate::metrics::Command;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KEY_BYTES_MAX, MetaKey};
-use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire};
+use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 
 impl<'c> Call<'c, '_> {
     pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
@@ -154,10 +154,29 @@ impl<'c> Call<'c, '_> {
         self.answer(reply::CRLF, consumed)
     }
 
-    /// The store's size is fixed at start: only that very size is accepted.
-    pub(super) fn cache_memlimit(&mut self, mib: u32, consumed: usize) -> Step {
-        let same = u64::from(mib) << 20 == self.ctx.shared.config.memory_bytes;
-        self.answer(if same { reply::OK } else { Error::MemoryLimit.wire() }, consumed)
+    /// Answered at once; the background makes the memory larger or smaller.
+    pub(super) fn cache_memlimit(&mut self, mib: u32, noreply: bool, consumed: usize) -> Step {
+        let resized = self.ctx.shared.resize_memory(u64::from(mib) << 20);
+        self.at += consumed;
+        self.done(Command::Other);
+        if noreply {
+            return Ok(());
+        }
+        let (refused, mib) = match resized {
+            Ok(()) => {
+                self.out.push(reply::OK);
+                return Ok(());
+            }
+            Err(ResizeError::TooSmall { least_bytes }) => {
+                (&b"MEMLIMIT_TOO_SMALL the least limit, in MiB, is "[..], least_bytes.div_ceil(1 << 20))
+            }
+            Err(ResizeError::TooLarge { most_bytes }) => {
+                (&b"MEMLIMIT_ADJUST_FAILED the greatest limit, in MiB, is "[..], most_bytes >> 20)
+            }
+        };
+        self.out.push(refused);
+        reply::number(self.out, mib);
+        Ok(())
     }
 
     /// Every stop finishes what is in flight, so both forms are one.

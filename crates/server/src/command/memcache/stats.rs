@@ -226,6 +226,8 @@ fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
 /// What the store has instead of slabs and LRU, under names of its own.
 fn segment_lines(lines: &mut Lines<'_>, store: &segment::StoreStats) {
     let [free, open, sealed, draining, limbo, withheld] = store.segments;
+    lines.number("memory_held_bytes", store.held_bytes);
+    lines.number("memory_bytes_max", store.memory_bytes_max);
     lines.number("segment_bytes", store.segment_bytes);
     for (name, count) in [
         ("segments_free", free),
@@ -305,7 +307,7 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
         ListenAddr::Tcp(addr) => Some(addr),
         ListenAddr::Unix { .. } => None,
     });
-    lines.number("maxbytes", config.memory_bytes);
+    lines.number("maxbytes", shared.store.memory_bytes());
     lines.number("maxconns", shared.live.connections_max.load(std::sync::atomic::Ordering::Relaxed));
     lines.number("tcpport", tcp.map_or(0, |addr| addr.port().into()));
     lines.number("udpport", 0);

@@ -1,0 +1,62 @@
+//! The free segments while the background takes some out of use and gives some back.
+
+use std::sync::Arc;
+
+use shuttle::thread;
+
+use super::explore;
+use crate::StoreConfig;
+use crate::config::Geometry;
+use crate::segments::{SegmentId, Segments};
+
+fn segments(count: usize, segments_max: usize) -> Segments {
+    let config = StoreConfig {
+        memory_bytes: 100 << 10,
+        memory_bytes_max: 0,
+        segment_bytes: Some(1024),
+        item_bytes_max: 1000,
+        lanes_max: 1,
+        hash_seed: 5,
+        huge_pages: false,
+    };
+    let geometry = Geometry { segments_max, ..Geometry::of(&config).expect("geometry") };
+    Segments::reserve(&geometry, count, false).expect("reserve")
+}
+
+/// Takes what there is, three times, and frees the first of them again.
+fn take(segments: &Segments, keep: usize) -> Vec<SegmentId> {
+    let mut taken: Vec<SegmentId> = (0..3).filter_map(|_| segments.take_free(keep)).collect();
+    if let Some(id) = taken.pop() {
+        segments.push_free(id);
+    }
+    taken
+}
+
+#[test]
+fn a_segment_is_taken_once_or_is_out_of_use_and_none_is_lost() {
+    explore(|| {
+        let segments = Arc::new(segments(5, 8));
+        let lanes: Vec<_> = (0..2)
+            .map(|_| {
+                let segments = Arc::clone(&segments);
+                thread::spawn(move || take(&segments, 0))
+            })
+            .collect();
+        let cut = segments.cut_fresh(2);
+        let withheld = segments.take_free(0).inspect(|id| segments.withhold(*id));
+        segments.add_fresh(3);
+        if segments.take_withheld().inspect(|id| segments.push_free(*id)).is_none() {
+            assert!(withheld.is_none(), "the background alone takes what it withheld");
+        }
+        let mut taken: Vec<u32> =
+            lanes.into_iter().flat_map(|lane| lane.join().expect("lane")).map(|id| id.0).collect();
+        assert_eq!(segments.count(), 8 - cut);
+        assert_eq!(segments.free_count() + taken.len(), segments.count(), "none is lost, and none is there twice");
+        while let Some(id) = segments.take_free(0) {
+            taken.push(id.0);
+        }
+        taken.sort_unstable();
+        assert!(taken.windows(2).all(|pair| pair[0] < pair[1]), "a segment was taken twice: {taken:?}");
+        assert_eq!(taken.len(), 8 - cut);
+    });
+}

@@ -1,0 +1,71 @@
+//! `PUT /config`: settings changed while the server runs, in the words of the configuration file.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use super::RunningSettings;
+use super::http::Response;
+use crate::config::file::{Origins, read_text};
+use crate::config::host::Host;
+use crate::config::plan::plan;
+use crate::config::table::Reload;
+use crate::config::{Fault, Origin, Settings, live};
+use crate::shared::Shared;
+
+/// What stands for the file's name in faults and origins.
+const SOURCE: &str = "PUT /config";
+/// Settings that a running server takes from its file alone: they are not in the hands of the admin port.
+const FROM_FILE: [&str; 1] = ["log.level"];
+
+/// Takes the settings that `text` names, all of them or none.
+pub fn config(text: &str, shared: &Shared, settings: &RunningSettings) -> Response {
+    let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut wanted, mut origins) = running.clone();
+    if let Err(faults) = read_text(Path::new(SOURCE), text, &mut wanted, &mut origins) {
+        return Response::text(400, lines(&faults));
+    }
+    let changes = live::changes(&running.0, &wanted);
+    let mut stay = String::new();
+    for change in changes.iter().filter(|c| c.reload == Reload::Restart || FROM_FILE.contains(&c.path)) {
+        let how =
+            if change.reload == Reload::Restart { "needs a restart" } else { "is reloaded from the file by SIGHUP" };
+        let _ = writeln!(stay, "{}: {} stays, {} {how}; nothing was changed", change.path, change.before, change.after);
+    }
+    if !stay.is_empty() {
+        return Response::text(409, stay);
+    }
+    match take(&mut running, &wanted, &mut origins, shared) {
+        Err(faults) => Response::text(400, lines(&faults)),
+        Ok(()) => {
+            let mut done = String::new();
+            for change in &changes {
+                let _ = writeln!(done, "{} was {} and is {}", change.path, change.before, change.after);
+                tracing::info!("{SOURCE}: {} was {} and is {}", change.path, change.before, change.after);
+            }
+            Response::text(200, done)
+        }
+    }
+}
+
+fn take(
+    running: &mut (Settings, Origins),
+    wanted: &Settings,
+    origins: &mut Origins,
+    shared: &Shared,
+) -> Result<(), Vec<Fault>> {
+    let resolved = plan(wanted, origins, &Host::probe())?.resolved;
+    if wanted.memory != running.0.memory {
+        live::resize(&running.0, &resolved, shared).map_err(|wrong| {
+            let origin = origins.get("store.memory").cloned().unwrap_or(Origin::Default);
+            vec![Fault::new(origin, "store.memory", wrong)]
+        })?;
+    }
+    live::apply(&resolved, shared);
+    *running = (resolved, std::mem::take(origins));
+    Ok(())
+}
+
+fn lines(faults: &[Fault]) -> String {
+    faults.iter().map(|fault| format!("{fault}\n")).collect()
+}
