@@ -15,9 +15,11 @@ use base::clock::UnixMillis;
 use crate::counters::Counters;
 use crate::header::Queue;
 use crate::index::Locked;
-use crate::item::{CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, Kind, Layout, META, NUM, needs_align8};
+use crate::item::{
+    CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, Kind, Layout, META, NUM, needs_align8,
+};
 use crate::key::Key;
-use crate::op::{Expire, LargeRef, OpError};
+use crate::op::{Expire, LargeRef, OpError, Put};
 use crate::open::{OpenTable, Want};
 use crate::raw::Reserved;
 use crate::slot::Slot;
@@ -29,6 +31,11 @@ use crate::ttl;
 pub(crate) enum Content<'v> {
     Bytes(&'v [u8], &'v [u8]),
     Number(u64),
+    /// So many bytes that are still to be written, and room for `tail` bytes behind them that are not kept.
+    Room {
+        bytes: usize,
+        tail: usize,
+    },
 }
 
 /// All of a new item but its key.
@@ -66,13 +73,27 @@ impl Draft {
     }
 }
 
-impl Plan<'_> {
+impl<'v> Plan<'v> {
+    /// A new item as a put asks for it, whatever is there.
+    pub(crate) fn of(put: &Put<'_>, kind: Kind, content: Content<'v>) -> Self {
+        let Put { client_flags, expire, token, want_token: taken, .. } = *put;
+        Self { kind, content, client_flags, expire, token, taken, meta: None, queue: Queue::Small }
+    }
+
     /// The object that this item is the head of.
     pub(crate) fn object(&self) -> Option<u64> {
         match (self.kind, self.content) {
             (Kind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
             _ => None,
         }
+    }
+
+    /// Bytes behind the item for a tail that its padding does not hold: one filler, or none.
+    fn slack(&self, layout: &Layout) -> usize {
+        let Content::Room { bytes, tail } = self.content else { return 0 };
+        debug_assert!(tail <= FILLER_BYTES);
+        let padding = layout.size - layout.value_address(0) - bytes;
+        if padding < tail { FILLER_BYTES } else { 0 }
     }
 
     /// Where everything will stand.
@@ -87,6 +108,7 @@ impl Plan<'_> {
         let value_len = match self.content {
             Content::Bytes(a, b) => a.len() + b.len(),
             Content::Number(_) => 8,
+            Content::Room { bytes, .. } => bytes,
         };
         Layout::plan(self.kind, bits, key_len, value_len)
     }
@@ -106,7 +128,7 @@ impl Store {
             namespace: key.namespace,
             class: ttl::class_of(plan.expire, now),
             queue: plan.queue,
-            size: layout.size,
+            size: layout.size + plan.slack(&layout),
             align8: needs_align8(layout.header),
         };
         let mut reserved = open.reserve(self, want, now)?;
@@ -133,6 +155,7 @@ impl Store {
                 layout.write_value(heap, &mut reserved, a.len(), b);
             }
             Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
+            Content::Room { .. } => {}
         }
         Ok(Draft { layout, reserved })
     }

@@ -5,7 +5,7 @@
 //!  cold line (set when the segment is opened, read by every get)     hot line (changed while items come and die)
 //! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
 //! | state   | generation | sequence | created | class | link  |     | write offset | dead bytes | dead items | pins |
-//! |         | 24 bits    | u64      | ms      | queue |       |     | items        |            |            |      |
+//! |         | 24 bits    | u64      | ms      | queue |       |     | items        | arrivals   |            |      |
 //! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
 //! ```
 //!
@@ -100,7 +100,10 @@ pub(crate) struct SegmentHeader {
     dead_bytes: Word32,
     /// Readers that hold bytes of it beyond their epoch.
     pub(crate) pins: Word32,
-    hot_pad: [Word32; 11],
+    /// Items that are still being received into it: until they are done it is not drained. Raised by its owner alone,
+    /// and only while it is open.
+    pub(crate) arrivals: Word32,
+    hot_pad: [Word32; 10],
 }
 
 const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
@@ -130,6 +133,7 @@ impl SegmentHeader {
     /// Limbo -> Free: the next life has another generation.
     pub(crate) fn free(&self) {
         assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");
+        assert!(self.arrivals.load(Acquire) == 0, "a segment that is written to is not reused");
         for word in [&self.written, &self.items, &self.dead_items, &self.dead_bytes] {
             word.store(0, Relaxed);
         }

@@ -192,7 +192,7 @@ impl Layout {
 
     /// Writes header (with DEAD set), lengths and client flags of a new item.
     pub(crate) fn write_front(&self, heap: &Heap, reserved: &Reserved, client_flags: u32) {
-        debug_assert!(reserved.len() == self.size);
+        debug_assert!(reserved.len() >= self.size);
         let address = reserved.offset();
         heap.word32(address).store(self.header | DEAD, Ordering::Relaxed);
         if self.has(EXT_LEN) {

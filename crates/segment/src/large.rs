@@ -34,10 +34,10 @@ use crate::write::put::{Body, Expect};
 /// Give it to [`Turn::large_commit`] or [`Turn::large_abort`]; one that is dropped leaves its pieces to eviction.
 #[derive(Debug)]
 pub struct LargeWriter {
-    namespace: u8,
+    pub(crate) namespace: u8,
     object: u64,
     bytes: u64,
-    written: u64,
+    pub(crate) written: u64,
     expire: Expire,
 }
 
@@ -50,6 +50,25 @@ impl LargeWriter {
     /// How many bytes are written.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// The hidden key of the next piece.
+    pub(crate) fn next_name(&self, store: &Store) -> [u8; 12] {
+        piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
+    }
+
+    /// The next piece, as an item.
+    pub(crate) fn piece_plan<'v>(&self, content: Content<'v>) -> Plan<'v> {
+        Plan {
+            kind: Kind::Piece,
+            content,
+            client_flags: 0,
+            expire: self.expire,
+            token: None,
+            taken: false,
+            meta: None,
+            queue: Queue::Small,
+        }
     }
 }
 
@@ -137,6 +156,11 @@ impl<'l> Turn<'l> {
         self.store.geometry.piece_bytes
     }
 
+    /// How many bytes the next piece has.
+    pub(crate) fn piece_len(&self, writer: &LargeWriter) -> usize {
+        (writer.bytes - writer.written).min(self.store.geometry.piece_bytes as u64) as usize
+    }
+
     /// Begins a value of `value_bytes`, to be stored under `key`. For what will be appended or prepended give
     /// [`Expire::Never`]: the pieces have to last until they are joined to the item that is there.
     ///
@@ -156,21 +180,11 @@ impl<'l> Turn<'l> {
     /// # Panics
     /// If the length is another one.
     pub fn large_piece(&mut self, writer: &mut LargeWriter, bytes: &[u8]) -> Result<(), OpError> {
-        let piece_bytes = self.store.geometry.piece_bytes as u64;
-        let expected = (writer.bytes - writer.written).min(piece_bytes);
-        assert!(bytes.len() as u64 == expected && expected > 0, "a piece of {} bytes, not {expected}", bytes.len());
-        let name = piece_name(writer.object, (writer.written / piece_bytes) as u32);
+        let expected = self.piece_len(writer);
+        assert!(bytes.len() == expected && expected > 0, "a piece of {} bytes, not {expected}", bytes.len());
+        let name = writer.next_name(self.store);
         let key = self.store.hasher.piece(writer.namespace, &name);
-        let plan = Plan {
-            kind: Kind::Piece,
-            content: Content::Bytes(bytes, &[]),
-            client_flags: 0,
-            expire: writer.expire,
-            token: None,
-            taken: false,
-            meta: None,
-            queue: Queue::Small,
-        };
+        let plan = writer.piece_plan(Content::Bytes(bytes, &[]));
         self.commit(&key, &plan, None)?;
         writer.written += bytes.len() as u64;
         Ok(())

@@ -17,6 +17,7 @@
 //! pointer in the shared memory.
 #![deny(unsafe_code)]
 
+mod arriving;
 mod background;
 mod config;
 mod counters;
@@ -45,6 +46,7 @@ mod store;
 mod ttl;
 mod write;
 
+pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
 pub use config::{StartError, StoreConfig};
 pub use key::{Key, Namespace};

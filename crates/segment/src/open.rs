@@ -97,6 +97,13 @@ impl OpenTable {
         Ok(reserved)
     }
 
+    /// Whether a reservation is the latest one of a segment that is still open here.
+    pub(crate) fn is_latest(&self, store: &Store, reserved: &Reserved) -> bool {
+        let id = store.segments.of(reserved.offset());
+        let end = reserved.offset() - store.segments.start(id) + reserved.len();
+        self.open.iter().any(|open| open.id == id && open.written == end)
+    }
+
     /// Hands the latest reservation back: nothing was published in it.
     pub(crate) fn give_back(&mut self, store: &Store, reserved: Reserved) {
         let id = store.segments.of(reserved.offset());

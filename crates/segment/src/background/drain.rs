@@ -216,7 +216,8 @@ impl Background {
 
 #[cfg(all(test, shuttle))]
 impl Background {
-    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction.
+    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction, as soon as nobody
+    /// writes to it.
     pub(crate) fn drain_for_model(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
         let store = std::sync::Arc::clone(&self.store);
         let why = if compact { Why::Compact } else { Why::Evict(Queue::Small) };
@@ -227,7 +228,9 @@ impl Background {
             let _gate = store.slice_gate.lock().expect("gate");
             self.queues.collect_sealed(&store);
             if drain.is_none() {
-                assert!(self.queues.leave(&store, id));
+                if !self.queues.leave(&store, id) {
+                    continue;
+                }
                 self.begin_drain(&store, id, why);
                 drain = self.drain.take();
             }

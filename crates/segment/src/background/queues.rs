@@ -1,6 +1,7 @@
 //! The two eviction queues, first in first out.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Acquire;
 
 use base::clock::UnixMillis;
 
@@ -18,6 +19,8 @@ pub(super) struct Queues {
     /// The sequence under which each segment is queued; 0: it is not.
     queued: Box<[u64]>,
     collected: Vec<SegmentId>,
+    /// Sealed, and still written to.
+    arriving: Vec<SegmentId>,
     /// Segments in the small queue.
     pub(super) small: usize,
     /// Segments in the main queue.
@@ -33,6 +36,7 @@ impl Queues {
             // Pages that are never written cost nothing.
             queued: vec![0; segments_max].into_boxed_slice(),
             collected: Vec::new(),
+            arriving: Vec::new(),
             small: 0,
             main: 0,
         };
@@ -47,15 +51,23 @@ impl Queues {
             entries.reserve((self.entries_max + 1).saturating_sub(entries.len()));
         }
         self.collected.reserve(segments.saturating_sub(self.collected.len()));
+        self.arriving.reserve(segments.saturating_sub(self.arriving.len()));
     }
 
-    /// Takes in what the lanes (and the background itself) sealed since the last call.
+    /// Takes in what the lanes (and the background itself) sealed since the last call, and nobody writes to any more.
     pub(super) fn collect_sealed(&mut self, store: &Store) {
         while let Some(id) = store.segments.pop_sealed() {
             self.collected.push(id);
         }
+        // The oldest on top.
+        self.collected.extend(self.arriving.drain(..).rev());
         while let Some(id) = self.collected.pop() {
             let header = store.segments.header(id);
+            if header.arrivals.load(Acquire) > 0 {
+                // No arrival begins in a sealed segment, so once there is none there will be none.
+                self.arriving.push(id);
+                continue;
+            }
             let queue = header.queue();
             self.queued[id.0 as usize] = header.sequence();
             *self.count(queue) += 1;

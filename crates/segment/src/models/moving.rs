@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::thread;
 
 use super::{Drained, NOW, drain_first, draining, explore, put, put_until, read, sealed, slots, store, until_done};
-use crate::Namespace;
 use crate::header::State;
 use crate::lane::Lane;
 use crate::op::{Arith, ArithOutcome, Delete, Expire, Put, PutOutcome, Value};
 use crate::segments::SegmentId;
+use crate::{Arriving, Namespace, Store};
 
 #[test]
 fn two_inserts_of_one_key_leave_one_slot() {
@@ -210,6 +210,83 @@ fn a_pinned_value_outlives_the_eviction_of_its_segment() {
         assert!(first.sequence() > 1 || first.state() == State::Free, "the segment is reused once the pin is gone");
     });
     assert!(pinned.load(Relaxed) > 10, "a pin held an evicted segment in some of the schedules");
+}
+
+/// A value that begins to arrive in the first segment, which is then sealed.
+fn arriving(lane: &mut Lane, store: &Store) -> Arriving {
+    let arriving = until_done(lane, |turn| {
+        let key = turn.key(Namespace::DEFAULT, b"key");
+        turn.arrive(&key, &Put::set(b""), 60, 2)
+    });
+    lane.seal_for_model(store);
+    arriving
+}
+
+/// The value arrives in two parts and is stored.
+fn arrive(lane: &mut Lane, store: &Store, mut arriving: Arriving) {
+    for part in [40, 22] {
+        store.room_of(&mut arriving)[..part].fill(1);
+        arriving.receive(part);
+        thread::yield_now();
+    }
+    let mut waiting = Some(arriving);
+    until_done(lane, |turn| {
+        let key = turn.key(Namespace::DEFAULT, b"key");
+        let arriving = waiting.take().expect("it came back");
+        turn.arrived(arriving, &key, &Put::set(b"")).map_err(|(arriving, error)| {
+            waiting = Some(arriving);
+            error
+        })
+    });
+}
+
+#[test]
+fn what_arrives_in_a_sealed_segment_is_stored_whole_and_drained_only_after_that() {
+    for why in [Drained::Moved, Drained::Evicted] {
+        explore(move || {
+            let (store, background) = store(2);
+            let mut lane = store.lane().expect("lane");
+            put(&mut lane, b"key", b"old");
+            let coming = arriving(&mut lane, &store);
+            let drainer = draining(background, why);
+            let mut other = store.lane().expect("lane");
+            let reader = thread::spawn(move || {
+                for _ in 0..3 {
+                    assert!(read(&mut other, b"key").is_none_or(|value| value == b"old" || value == [1; 60]));
+                }
+            });
+            arrive(&mut lane, &store, coming);
+            let stored = read(&mut lane, b"key");
+            drainer.join().expect("drainer");
+            reader.join().expect("reader");
+            match why {
+                Drained::Moved => {
+                    assert_eq!(stored.as_deref(), Some(&[1; 60][..]));
+                    assert_eq!(read(&mut lane, b"key"), stored);
+                    assert_eq!((slots(&store), store.stats().items), (1, 1));
+                }
+                Drained::Evicted => assert!(stored.is_none_or(|value| value == [1; 60])),
+            }
+        });
+    }
+}
+
+#[test]
+fn what_arrives_while_a_flush_runs_is_there_after_it_or_gone_with_it() {
+    explore(|| {
+        let (store, _background) = store(2);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, b"key", b"old");
+        let coming = arriving(&mut a, &store);
+        let flusher = thread::spawn(move || until_done(&mut b, |turn| turn.flush(Namespace::DEFAULT)));
+        arrive(&mut a, &store, coming);
+        flusher.join().expect("flusher");
+        assert!(read(&mut a, b"key").is_none_or(|value| value == [1; 60]));
+        let again = arriving(&mut a, &store);
+        until_done(&mut a, |turn| turn.flush(Namespace::DEFAULT));
+        arrive(&mut a, &store, again);
+        assert_eq!(read(&mut a, b"key").as_deref(), Some(&[1; 60][..]), "it was stored after the flush");
+    });
 }
 
 #[test]

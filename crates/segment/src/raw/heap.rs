@@ -60,7 +60,7 @@ impl Heap {
     }
 
     /// Frozen bytes: a published key or value that the caller reached through an index slot inside an epoch, or holds
-    /// a pin on.
+    /// a pin on, or the written part of a reservation that it holds.
     #[inline(always)]
     pub(crate) fn bytes(&self, offset: usize, bytes: usize) -> &[u8] {
         let address = self.address(offset, bytes);
@@ -112,14 +112,26 @@ impl Reserved {
         self.bytes
     }
 
+    /// The `bytes` from `at` on, bytes from the start of the range, to be written in place. None may be of a shared
+    /// word.
+    pub(crate) fn bytes_mut<'r>(&'r mut self, heap: &'r Heap, at: usize, bytes: usize) -> &'r mut [u8] {
+        assert!(at <= self.bytes && bytes <= self.bytes - at, "{at}+{bytes} outside the item");
+        let address = heap.address(self.offset + at, bytes);
+        // SAFETY: 1. inside the map and inside this reservation (asserted); 2. u8 has no invalid values and the map
+        // is initialised (zero, or an earlier life's bytes); 3. nobody else reads or writes it (this type's contract),
+        // and no second slice of it is made while this one lives, which borrows the reservation; 4. the map outlives
+        // it.
+        unsafe { std::slice::from_raw_parts_mut(address, bytes) }
+    }
+
     /// Copies `from` to `at`, bytes from the start of the range.
     #[inline(always)]
     pub(crate) fn write(&mut self, heap: &Heap, at: usize, from: &[u8]) {
         assert!(at <= self.bytes && from.len() <= self.bytes - at, "{at}+{} outside the item", from.len());
         let address = heap.address(self.offset + at, from.len());
         // SAFETY: 1. the target is inside the map and inside this reservation (asserted); 2. nobody else reads or
-        // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap, since it is either outside
-        // the heap or published bytes, and a reservation is neither.
+        // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap, since it is outside the heap,
+        // or published bytes, or another reservation's: no two ranges are handed out that overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address, from.len()) };
     }
 }

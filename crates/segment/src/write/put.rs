@@ -113,14 +113,9 @@ impl Turn<'_> {
         };
         let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
         let plan = Plan {
-            kind,
-            content,
-            client_flags: put.client_flags,
             expire: put.vivify.filter(|_| joins).unwrap_or(put.expire),
-            token: put.token,
-            taken: put.want_token,
             meta: stale.then(|| meta_word(self.store.meta_now(self.now), META_STALE)),
-            queue: Queue::Small,
+            ..Plan::of(put, kind, content)
         };
         let stored = self.commit(key, &plan, expect)?;
         Ok(stored.map(|token| PutOutcome::Stored { token: if put.want_token { token } else { 0 } }))
