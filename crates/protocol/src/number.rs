@@ -98,6 +98,42 @@ impl Decimal {
     }
 }
 
+/// How many digits `value` has.
+#[inline]
+pub const fn digits_in(value: u64) -> usize {
+    match value {
+        0..10 => 1,
+        10..100 => 2,
+        100..1000 => 3,
+        1000..10_000 => 4,
+        _ => value.ilog10() as usize + 1,
+    }
+}
+
+/// Fills `place`, which has as many bytes as `value` has digits ([`digits_in`]), with them.
+#[inline]
+pub const fn write_digits(place: &mut [u8], mut value: u64) {
+    if let [hundreds, tens, ones] = place {
+        // Lengths of values, most of them.
+        let pair = (value % 100) as usize * 2;
+        *hundreds = b'0' + (value / 100) as u8;
+        *tens = PAIRS[pair];
+        *ones = PAIRS[pair + 1];
+        return;
+    }
+    let mut at = place.len();
+    while at >= 2 {
+        let pair = (value % 100) as usize * 2;
+        value /= 100;
+        at -= 2;
+        place[at] = PAIRS[pair];
+        place[at + 1] = PAIRS[pair + 1];
+    }
+    if at == 1 {
+        place[0] = b'0' + (value % 10) as u8;
+    }
+}
+
 /// Puts `value` in decimal: at most [`U64_DIGITS_MAX`] bytes.
 pub fn put_u64(sink: &mut impl Sink, value: u64) {
     sink.put(Decimal::new(value).as_slice());
@@ -127,6 +163,9 @@ mod tests {
         for value in values {
             let text = value.to_string();
             assert_eq!(Decimal::new(value).as_slice(), text.as_bytes());
+            let mut place = vec![0; digits_in(value)];
+            write_digits(&mut place, value);
+            assert_eq!(place, text.as_bytes());
             assert_eq!(parse_u64(text.as_bytes()), Some(value));
             assert_eq!(parse_u32(text.as_bytes()), u32::try_from(value).ok());
             assert_eq!(parse_i64(text.as_bytes()), i64::try_from(value).ok());

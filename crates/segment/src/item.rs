@@ -139,6 +139,11 @@ impl Layout {
     }
 
     #[inline(always)]
+    pub(crate) fn is(&self, kind: Kind) -> bool {
+        self.header & KIND_MASK == kind as u32
+    }
+
+    #[inline(always)]
     pub(crate) fn has(&self, bit: u32) -> bool {
         self.header & bit != 0
     }

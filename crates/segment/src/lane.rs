@@ -109,17 +109,11 @@ impl<'l> Turn<'l> {
         self.store.hasher.key(namespace, bytes)
     }
 
-    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Turn::prefetch_item`]
-    /// for each, then look them up.
+    /// Brings the key's first index bucket into the cache: call it for a batch of keys, then [`Turn::look_ahead`] for
+    /// each, then [`Turn::read`].
     #[inline]
     pub fn prefetch(&self, key: &Key<'_>) {
         self.store.index.prefetch(key.hash);
-    }
-
-    /// Brings the lines of the item that the key's tag points to into the cache.
-    #[inline]
-    pub fn prefetch_item(&self, key: &Key<'_>) {
-        self.store.prefetch_item(key);
     }
 
     #[inline(always)]

@@ -58,5 +58,6 @@ pub use op::{
     PutOutcome, Value, decimal_len,
 };
 pub use pin::Pinned;
+pub use read::{Ahead, Hit};
 pub use stats::{Census, DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 pub use store::Store;

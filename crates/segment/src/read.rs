@@ -1,4 +1,15 @@
 //! Reads: no lock, and no write but the frequency and the time of last access.
+//!
+//! Keys that are read together are read in three stages, so that the waits for memory overlap:
+//!
+//! ```text
+//!   Turn::prefetch      asks for the index bucket
+//!   Turn::look_ahead    finds the first slot with the key's tag, asks for segment header and item
+//!   Turn::read          compares, begins with that slot, and gives the value
+//! ```
+//!
+//! A look ahead is a read that was begun early: the slot is loaded again when it is read, and where it no longer holds
+//! the key's item, or never did, the key is looked up anew.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -9,18 +20,30 @@ use crate::item::{CAS_TAKEN, Layout, META, META_FETCHED, meta_secs, meta_word};
 use crate::item::{META_STALE, META_WON};
 use crate::key::Key;
 use crate::lane::Turn;
-use crate::op::{Item, OpError};
+use crate::op::{Item, OpError, Value};
+use crate::raw::Word64;
 use crate::samples::Asked;
 use crate::store::{Ended, Seen, Store};
 
+/// Where a key's item most likely is: what [`Turn::look_ahead`] found. The default is nowhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ahead<'l>(Option<&'l Word64>);
+
+/// What a plain read gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<'t> {
+    /// The value.
+    pub value: Value<'t>,
+    /// What the client stored with it.
+    pub client_flags: u32,
+}
+
 impl Store {
-    /// Brings the lines that [`Store::find`] will read for this key: segment header and item.
-    #[inline]
-    pub(crate) fn prefetch_item(&self, key: &Key<'_>) {
-        self.index.first_match(key.hash, |slot| {
-            self.segments.prefetch_header(slot.address());
-            self.segments.heap.prefetch(slot.address());
-        });
+    /// The value of an item, without what only some callers want of it.
+    #[inline(always)]
+    fn hit<'s>(&'s self, seen: &Seen<'_>) -> Hit<'s> {
+        let client_flags = seen.layout.client_flags(&self.segments.heap, seen.address);
+        Hit { value: self.value(seen), client_flags }
     }
 
     /// Counts an access: in the slot, and in META where there is one.
@@ -73,6 +96,33 @@ impl<'l> Turn<'l> {
         let seen = self.find_live(key)?;
         self.store.note_access(&seen, self.now);
         Some(self.store.item(&seen))
+    }
+
+    /// Looks where the key's item is and asks for its lines. The key's index bucket should have been asked for by
+    /// [`Turn::prefetch`].
+    #[inline]
+    pub fn look_ahead(&self, key: &Key<'_>) -> Ahead<'l> {
+        let (store, mut word) = (self.store, None);
+        store.index.first_match(key.hash, |at, slot| {
+            store.segments.prefetch_header(slot.address());
+            store.segments.heap.prefetch(slot.address());
+            word = Some(at);
+        });
+        Ahead(word)
+    }
+
+    /// The key's value, looked for first where `ahead` says. Counts as an access.
+    #[inline]
+    pub fn read(&self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'_>> {
+        self.sample(key, Asked::Read);
+        let store = self.store;
+        let there = ahead.0.and_then(|word| store.at(key, word));
+        let seen = match there {
+            Some(seen) if store.ended(&seen, self.now).is_none() => seen,
+            _ => self.find_live(key)?,
+        };
+        store.note_access(&seen, self.now);
+        Some(store.hit(&seen))
     }
 
     /// The key's item, without counting an access.

@@ -192,7 +192,7 @@ impl Store {
         }
         let layout = Layout::read(&self.segments.heap, address);
         let same = layout.key_len == key.bytes.len()
-            && (layout.kind() == Some(Kind::Piece)) == key.piece
+            && layout.is(Kind::Piece) == key.piece
             && layout.key(&self.segments.heap, address) == key.bytes;
         same.then_some((address, layout))
     }
@@ -201,6 +201,16 @@ impl Store {
     #[inline(always)]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Seen<'_>> {
         self.index.find(key.hash, |slot| self.matches(key, slot)).map(Seen::of)
+    }
+
+    /// The key's slot, if it is this one. Like [`Store::find`], of which it is the last step.
+    #[inline(always)]
+    pub(crate) fn at<'s>(&self, key: &Key<'_>, word: &'s Word64) -> Option<Seen<'s>> {
+        let slot = Slot(word.load(Acquire));
+        if slot.tag() != key.hash.tag() || !slot.is_item() {
+            return None;
+        }
+        self.matches(key, slot).map(|what| Seen::of(Found { word, slot, what }))
     }
 
     /// Finds the key's slot under its lock.
@@ -282,6 +292,19 @@ impl Store {
         (now.ms_since(self.started) / 1000) as u32 & META_SECS_MASK
     }
 
+    /// The item's value.
+    #[inline(always)]
+    pub(crate) fn value<'s>(&'s self, seen: &Seen<'_>) -> Value<'s> {
+        let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
+        if layout.has(NUM) {
+            Value::Integer(layout.number(heap, address).load(Acquire))
+        } else if layout.is(Kind::Head) {
+            Value::Large(large_ref(layout.value(heap, address)))
+        } else {
+            Value::Bytes(layout.value(heap, address))
+        }
+    }
+
     /// The item as a caller sees it.
     #[inline(always)]
     pub(crate) fn item<'s>(&'s self, seen: &Seen<'_>) -> Item<'s> {
@@ -291,11 +314,7 @@ impl Store {
         // The token first, the value second: an in-place change writes them the other way round, so a token is never
         // newer than the value it is given out with.
         let token = self.token(seen);
-        let value = match layout.kind() {
-            _ if layout.has(NUM) => Value::Integer(layout.number(heap, address).load(Acquire)),
-            Some(Kind::Head) => Value::Large(large_ref(layout.value(heap, address))),
-            _ => Value::Bytes(layout.value(heap, address)),
-        };
+        let value = self.value(seen);
         let meta = self.meta(seen);
         let (fetched, last_access) = self.access(seen.slot, seen.address, meta);
         Item {

@@ -6,7 +6,7 @@
 //!
 //! A `serve` executes requests in order until one of the [`State`]s is reached. It consumes whole requests (and whole
 //! pieces of large values), so what it leaves begins where it will begin next time. It calls
-//! [`WorkerContext::op_done`] once for each operation and executes at most [`OPS_A_BATCH`] a call.
+//! [`WorkerContext::ops_done`] for all operations and executes at most [`OPS_A_BATCH`] a call.
 //!
 //! What the protocol keeps for a connection is `command::memcache::SessionState`: `Default` without allocation, and
 //! `release(&mut self, turn: &mut Turn<'_>)` gives back what it holds in the store, called once when the connection
@@ -96,17 +96,18 @@ impl WorkerContext {
         &self.shared.workers[self.worker].roster
     }
 
-    /// An operation has been executed and its reply, if any, is in `out`: keeps its times until that was sent. `line`
-    /// begins with its request line, or is empty if that is gone; it is looked at only if the operation was slow.
+    /// `count` operations have been executed together and their replies, if any, are in `out`: keeps their times until
+    /// those were sent. Done together, each of them took from the beginning of the first to the end of the last. `line`
+    /// begins with the first one's request line, or is empty if that is gone; it is looked at only if they were slow.
     #[inline]
-    pub fn op_done(&mut self, out: &mut OutBuffer, command: Command, line: &[u8]) {
+    pub fn ops_done(&mut self, out: &mut OutBuffer, command: Command, count: usize, line: &[u8]) {
         let ended = self.clock.ticks();
         if self.slow_lines.is_slow(self.ready, ended) {
             self.slow_lines.keep(self.op_begun, line);
         }
-        out.push_op(OpTimes { command, ready: self.ready, begun: self.op_begun, ended });
+        out.push_op(OpTimes { command, count: count as u32, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
-        self.batch_ops += 1;
+        self.batch_ops += count;
     }
 
     /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If

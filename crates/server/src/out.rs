@@ -27,13 +27,18 @@ pub const PINNED_BYTES_MIN: usize = 8 << 10;
 pub const PINNED_BYTES_MAX: u64 = (BIG_BYTES_MIN - OUT_BYTES) as u64;
 /// Operations whose times one buffer keeps before it counts as full.
 pub const OPS_MAX: usize = 256;
+/// Operations at most that are done together and accounted for at once: while a buffer has room, it has room for the
+/// times of so many.
+pub const OPS_TOGETHER_MAX: usize = 16;
 /// Parts of one send: the pieces of large values and the bytes around them.
 pub const PARTS_MAX: usize = 64;
 
-/// The times of one operation, until its reply has been sent.
+/// The times of one operation, or of several that were done together, until their replies have been sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpTimes {
     pub(crate) command: Command,
+    /// How many.
+    pub(crate) count: u32,
     /// When its bytes were known to be there.
     pub(crate) ready: Ticks,
     pub(crate) begun: Ticks,
@@ -72,11 +77,11 @@ impl OutBuffer {
         }
     }
 
-    /// Bytes that can still be appended. 0 when the times of no further operation can be kept, so that a command that
-    /// asks for room before it begins needs no second question.
+    /// Bytes that can still be appended. 0 when the times of [`OPS_TOGETHER_MAX`] further operations cannot be kept, so
+    /// that a command that asks for room before it begins needs no second question.
     #[inline]
     pub fn room(&self) -> usize {
-        if self.ops.len() == OPS_MAX { 0 } else { self.block.len() - self.len }
+        if self.ops.len() > OPS_MAX - OPS_TOGETHER_MAX { 0 } else { self.block.len() - self.len }
     }
 
     /// Bytes that could be appended if this buffer was empty. A reply longer than this needs

@@ -30,9 +30,8 @@ impl Counted {
             "--separate-threads=yes".into(),
             format!("--callgrind-out-file={}", folder.join(OUT).display()),
         ];
-        // memcached sets the limit of open files to its connections, and valgrind lets no program change that limit.
-        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1024);
-        let options = Options { connections_max: (files as usize).min(4096), ..Options::memory(64) };
+        let connections_max = if kind == Kind::Memcached { open_files_under_valgrind() } else { 64 };
+        let options = Options { connections_max, ..Options::memory(64) };
         let server = Server::start_under(&under, kind, &options)?;
         Ok(Self { server: Some(server), folder })
     }
@@ -78,6 +77,15 @@ impl Counted {
             false => Err(format!("callgrind_control {action}: {said}{}", String::from_utf8_lossy(&output.stderr))),
         }
     }
+}
+
+/// The limit of open files that a program finds under valgrind, which keeps [`RESERVED`] for itself and lets no program
+/// change it. memcached sets the limit to its connections, so it has to be told as many.
+fn open_files_under_valgrind() -> usize {
+    const RESERVED: u64 = 12;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let current = limit.current.unwrap_or(u64::MAX - RESERVED);
+    ((current + RESERVED).min(limit.maximum.unwrap_or(u64::MAX)) - RESERVED) as usize
 }
 
 /// The count that a file of callgrind's ends with: `totals: N`. A file without one (a thread that did nothing) has 0.

@@ -37,8 +37,6 @@ fn has_long_word(mut text: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'b> {
     words: Words<'b>,
-    /// Length of the first key where that is known and nothing stands before it; 0 where it is not.
-    first_len: usize,
 }
 
 impl<'b> Keys<'b> {
@@ -47,12 +45,7 @@ impl<'b> Keys<'b> {
         if has_long_word(words.rest()) {
             return Err(Error::BadFormat);
         }
-        Ok(Self { words, first_len: 0 })
-    }
-
-    /// One key, which has no space and is not too long.
-    pub(super) const fn one(key: &'b [u8]) -> Self {
-        Self { words: Words::new(key), first_len: key.len() }
+        Ok(Self { words })
     }
 
     /// The text behind the keys taken so far: `Keys` made anew from it with [`Keys::resume`] goes on there.
@@ -62,7 +55,7 @@ impl<'b> Keys<'b> {
 
     /// The keys of a text that [`Keys::rest`] gave.
     pub const fn resume(rest: &'b [u8]) -> Self {
-        Self { words: Words::new(rest), first_len: 0 }
+        Self { words: Words::new(rest) }
     }
 }
 
@@ -71,15 +64,6 @@ impl<'b> Iterator for Keys<'b> {
 
     #[inline]
     fn next(&mut self) -> Option<&'b [u8]> {
-        let rest = self.words.rest();
-        if rest.is_empty() {
-            return None;
-        }
-        if self.first_len > 0 {
-            let (first, rest) = rest.split_at(self.first_len);
-            *self = Self::resume(rest);
-            return Some(first);
-        }
         self.words.next()
     }
 }

@@ -68,27 +68,22 @@ const BINARY_MAGIC: u8 = 0x80;
 /// Reads the command line at the start of `buf`.
 #[inline]
 pub fn parse(buf: &[u8]) -> Parsed<'_> {
-    if let Some((get, consumed)) = lone_get(buf) {
-        return Parsed::Request { request: Request::Get(get), consumed };
-    }
     if let Some((store, consumed)) = plain_set(buf) {
         return Parsed::Request { request: Request::Store(store), consumed };
     }
     parse_line(buf)
 }
 
-/// `get KEY`, in its plainest form: what nearly every request is. Anything else is left to [`parse_line`], which reads
-/// this form just the same.
-#[inline]
-fn lone_get(buf: &[u8]) -> Option<(request::Get<'_>, usize)> {
+/// `get KEY\r\n`, in its plainest form: what nearly every request is. Gives the key and the bytes of the line. Anything
+/// else is left to [`parse`], which reads this form just the same.
+#[inline(always)]
+pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     let rest = buf.strip_prefix(b"get ")?;
     let len = line::first_blank(rest)?;
-    let end = match &rest[len..] {
-        [b'\r', b'\n', ..] if (1..=KEY_BYTES_MAX).contains(&len) => 2,
-        _ => return None,
-    };
-    let keys = Keys::one(&rest[..len]);
-    Some((request::Get { keys, with_cas: false, touch: None }, 4 + len + end))
+    match &rest[len..] {
+        [b'\r', b'\n', ..] if (1..=KEY_BYTES_MAX).contains(&len) => Some((&rest[..len], 4 + len + 2)),
+        _ => None,
+    }
 }
 
 /// `set KEY FLAGS TIME LENGTH` in its plainest form: single spaces and short numbers without a sign. Anything else is

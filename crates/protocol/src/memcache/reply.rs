@@ -4,7 +4,7 @@
 use super::error::Error;
 use super::key::{KEY_BASE64_BYTES_MAX, KEY_BYTES_MAX, MetaKey, encode};
 use super::meta::{Meta, OPAQUE_BYTES_MAX};
-use crate::number::{Decimal, U64_DIGITS_MAX, put_i64, put_u64};
+use crate::number::{Decimal, U64_DIGITS_MAX, digits_in, put_i64, put_u64, write_digits};
 use crate::sink::{FILL_BYTES_MAX, Fixed, Sink};
 
 /// The end of a line and of a value.
@@ -62,6 +62,38 @@ pub fn value_header(sink: &mut impl Sink, key: &[u8], client_flags: u32, len: u6
         };
         line[0] = b'\n';
     });
+}
+
+/// `VALUE KEY FLAGS LENGTH`, the value and its line end, and with `ends` the retrieval's [`END`], at the start of
+/// `room`; says how many bytes that were: at most [`VALUE_HEADER_BYTES_MAX`], the value and 7 more, which there must be
+/// room for.
+#[inline(always)]
+pub fn write_hit(room: &mut [u8], key: &[u8], client_flags: u32, value: &[u8], ends: bool) -> usize {
+    let (flags, len) = (u64::from(client_flags), value.len() as u64);
+    let flags_at = 6 + key.len() + 1;
+    let len_at = flags_at + if flags == 0 { 1 } else { digits_in(flags) } + 1;
+    let value_at = len_at + digits_in(len) + 2;
+    let value_end = value_at + value.len();
+    let whole = value_end + 2 + if ends { END.len() } else { 0 };
+    let reply = &mut room[..whole];
+    let (line, rest) = reply.split_at_mut(value_at);
+    line[..6].copy_from_slice(b"VALUE ");
+    line[6..flags_at - 1].copy_from_slice(key);
+    line[flags_at - 1] = b' ';
+    match flags {
+        0 => line[flags_at] = b'0',
+        _ => write_digits(&mut line[flags_at..len_at - 1], flags),
+    }
+    line[len_at - 1] = b' ';
+    write_digits(&mut line[len_at..value_at - 2], len);
+    line[value_at - 2..].copy_from_slice(CRLF);
+    let (bytes, behind) = rest.split_at_mut(value.len());
+    bytes.copy_from_slice(value);
+    match ends {
+        true => behind.copy_from_slice(b"\r\nEND\r\n"),
+        false => behind.copy_from_slice(CRLF),
+    }
+    whole
 }
 
 /// Writes `word` and the byte behind it, and gives what is left.

@@ -185,16 +185,16 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with the first item whose tag is the hash's, as far as a quick look shows.
+    /// Calls `visit` with the first slot of an item whose tag is the hash's, as far as a quick look shows.
     #[inline]
-    pub(crate) fn first_match(&self, hash: Hash, visit: impl Fn(Slot)) {
-        let place = self.place(growth::Growth(self.growth.load(Relaxed)), hash);
+    pub(crate) fn first_match<'i>(&'i self, hash: Hash, visit: impl FnOnce(&'i Word64, Slot)) {
+        let place = self.place(growth::Growth(self.growth.load(Acquire)), hash);
         let (tag, first) = (hash.tag(), hash.bucket());
         for bucket in [first, other_bucket(first, tag)] {
             for word in &self.bucket(place.group, bucket).slots {
                 let slot = Slot(word.load(Relaxed));
                 if slot.tag() == tag && slot.is_item() {
-                    return visit(slot);
+                    return visit(word, slot);
                 }
             }
         }

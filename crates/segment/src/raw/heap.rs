@@ -40,11 +40,19 @@ impl Heap {
         unsafe { self.map.start().as_ptr().add(offset) }
     }
 
+    /// The address of a word that is aligned to its size. Maps are whole pages, so they have room for one.
+    #[inline(always)]
+    fn word_address(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.map.bytes() - bytes, "{offset}+{bytes} outside the heap");
+        assert!(offset.is_multiple_of(bytes), "word at {offset} is not aligned");
+        // SAFETY: 1. offset + bytes is inside the map (asserted above).
+        unsafe { self.map.start().as_ptr().add(offset) }
+    }
+
     /// The shared word at `offset`, which must be a multiple of 4.
     #[inline(always)]
     pub(crate) fn word32(&self, offset: usize) -> &Word32 {
-        let address = self.address(offset, 4);
-        assert!(offset.is_multiple_of(4), "word at {offset} is not aligned");
+        let address = self.word_address(offset, 4);
         // SAFETY: 1. inside the map and aligned (asserted); 2. every bit pattern is valid; 3. words are touched as
         // atomics of this width alone while they are shared (module rules 1 and 2); 4. the lifetime is the map's.
         unsafe { &*address.cast::<Word32>() }
@@ -53,8 +61,7 @@ impl Heap {
     /// The shared word at `offset`, which must be a multiple of 8.
     #[inline(always)]
     pub(crate) fn word64(&self, offset: usize) -> &Word64 {
-        let address = self.address(offset, 8);
-        assert!(offset.is_multiple_of(8), "word at {offset} is not aligned");
+        let address = self.word_address(offset, 8);
         // SAFETY: as for `word32`, with 8 bytes.
         unsafe { &*address.cast::<Word64>() }
     }

@@ -125,8 +125,8 @@ mod tests {
     fn page() -> String {
         let recorder = Recorder::new();
         for ns in 0..2_000u64 {
-            let _ = recorder.record(Command::Get, ns * 1_000, ns * 10, ns * 100_000);
-            let _ = recorder.record(Command::MetaSet, 5, 6, 7);
+            let _ = recorder.record(Command::Get, 1, [ns * 1_000, ns * 10, ns * 100_000]);
+            let _ = recorder.record(Command::MetaSet, 1, [5, 6, 7]);
         }
         let start = Totals::read([&recorder]);
         write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 })

@@ -1,10 +1,11 @@
 //! The kinds of request that latencies are kept for, and the parts of a latency.
 
 /// A kind of request. The set is closed, so that what is measured by command is bounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Command {
     /// `get` of one key.
+    #[default]
     Get,
     /// `get` of more than one key.
     MultiGet,

@@ -60,12 +60,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a value. Only the owner's thread may; another one's count could be lost.
+    /// Counts a value `count` times. Only the owner's thread may; another one's count could be lost.
     #[inline]
-    pub fn record(&self, ns: u64) {
+    pub fn record(&self, ns: u64, count: u32) {
         let bucket = &self.buckets[bucket_of(ns)];
-        bucket.store(bucket.load(Relaxed) + 1, Relaxed);
-        self.sum_ns.store(self.sum_ns.load(Relaxed).wrapping_add(ns), Relaxed);
+        let count = u64::from(count);
+        bucket.store(bucket.load(Relaxed) + count, Relaxed);
+        self.sum_ns.store(self.sum_ns.load(Relaxed).wrapping_add(ns.wrapping_mul(count)), Relaxed);
         if ns > self.max_ns.load(Relaxed) {
             self.max_ns.store(ns, Relaxed);
         }
@@ -181,7 +182,7 @@ mod tests {
             for _ in 0..20_000 {
                 let ns = 1 + (prng.next_u64() >> (28 + prng.below(36)));
                 max_ns = max_ns.max(ns);
-                ours.record(ns);
+                ours.record(ns, 1);
                 oracle.record(ns.min(MAX_NS)).unwrap();
             }
             let mut counts = Counts::default();
@@ -205,21 +206,21 @@ mod tests {
             counts.add(&histogram);
             counts
         };
-        histogram.record(5_000_000);
+        histogram.record(5_000_000, 1);
         let before = read();
-        histogram.record(1_000);
-        histogram.record(3_000);
+        histogram.record(1_000, 1);
+        histogram.record(3_000, 3);
         let between = read().since(&before);
-        assert_eq!((between.count, between.sum_ns, between.mean_ns()), (2, 4_000, 2_000));
+        assert_eq!((between.count, between.sum_ns, between.mean_ns()), (4, 10_000, 2_500));
         assert!((3_000..3_100).contains(&between.max_ns), "{}", between.max_ns);
         assert_eq!(read().since(&read()).max_ns, 0);
         assert_eq!((Counts::default().quantile_ns(0.5), Counts::default().at_most(5)), (0, 0));
-        assert_eq!(between.since(&Counts::default()).count, 2, "a reading before the first value");
+        assert_eq!(between.since(&Counts::default()).count, 4, "a reading before the first value");
         let zeros = Histogram::default();
-        zeros.record(0);
+        zeros.record(0, 1);
         let mut counts = Counts::default();
         counts.add(&zeros);
         assert_eq!((counts.count, counts.at_most(0)), (1, 1), "a value of 0 counts");
-        assert_eq!((between.at_most(999), between.at_most(2_000), between.at_most(u64::MAX)), (0, 1, 2));
+        assert_eq!((between.at_most(999), between.at_most(2_000), between.at_most(u64::MAX)), (0, 1, 4));
     }
 }

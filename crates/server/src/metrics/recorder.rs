@@ -47,14 +47,14 @@ impl Recorder {
         self.slow_above_ns.load(Relaxed)
     }
 
-    /// A request was answered; says whether it was slow, so that the caller hands it to [`Recorder::keep_slow`] too.
-    /// Only the owner's thread may; another one's counts could be lost.
+    /// So many requests were answered, each after these times; says whether they were slow, so that the caller hands
+    /// one to [`Recorder::keep_slow`] too. Only the owner's thread may; another one's counts could be lost.
     #[inline]
     #[must_use]
-    pub fn record(&self, command: Command, wait_ns: u64, execute_ns: u64, send_ns: u64) -> bool {
-        self.histograms[series(command, Part::Wait)].record(wait_ns);
-        self.histograms[series(command, Part::Execute)].record(execute_ns);
-        self.histograms[series(command, Part::Send)].record(send_ns);
+    pub fn record(&self, command: Command, count: u32, [wait_ns, execute_ns, send_ns]: [u64; 3]) -> bool {
+        self.histograms[series(command, Part::Wait)].record(wait_ns, count);
+        self.histograms[series(command, Part::Execute)].record(execute_ns, count);
+        self.histograms[series(command, Part::Send)].record(send_ns, count);
         wait_ns.saturating_add(execute_ns).saturating_add(send_ns) > self.slow_above_ns.load(Relaxed)
     }
 
@@ -123,7 +123,7 @@ mod tests {
             (&recorders[1], Command::Get, [11, 21, 31]),
             (&recorders[1], Command::Set, [7, 8, 9]),
         ] {
-            assert!(!recorder.record(command, wait, execute, send), "nothing is slow without a threshold");
+            assert!(!recorder.record(command, 1, [wait, execute, send]), "nothing is slow without a threshold");
         }
         let totals = Totals::read(&recorders);
         let parts = |command| Part::ALL.map(|part| (totals.of(command, part).count, totals.of(command, part).sum_ns));
@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn only_requests_above_the_threshold_are_slow_and_it_can_change() {
         let recorder = Recorder::new();
-        assert!(!recorder.record(Command::Get, u64::MAX / 2, u64::MAX / 2, 9));
+        assert!(!recorder.record(Command::Get, 1, [u64::MAX / 2, u64::MAX / 2, 9]));
         recorder.set_slow_above_ns(Some(1_000));
-        assert!(!recorder.record(Command::Get, 500, 300, 200));
-        assert!(recorder.record(Command::Set, 500, 300, 201));
-        assert!(recorder.record(Command::Set, u64::MAX, 300, 201), "the sum does not wrap");
+        assert!(!recorder.record(Command::Get, 1, [500, 300, 200]));
+        assert!(recorder.record(Command::Set, 1, [500, 300, 201]));
+        assert!(recorder.record(Command::Set, 1, [u64::MAX, 300, 201]), "the sum does not wrap");
         recorder.keep_slow(Command::Set, SlowLine::of(b"set k 0 0 1\r\n"), [500, 300, 201]);
         recorder.set_slow_above_ns(None);
-        assert!(!recorder.record(Command::Get, 5_000, 0, 0));
+        assert!(!recorder.record(Command::Get, 1, [5_000, 0, 0]));
         let kept = recorder.slow().read(3);
         assert_eq!(kept.len(), 1, "{kept:?}");
         assert_eq!((kept[0].command, kept[0].line.to_string().as_str()), (Command::Set, "set k 0 0 1"));

@@ -60,7 +60,7 @@ mod tests {
         let mut seen = Vec::new();
         for second in 0..200u64 {
             let now = start + Duration::from_secs(second);
-            let _ = recorder.record(Command::Get, 1, 1, 1);
+            let _ = recorder.record(Command::Get, 1, [1, 1, 1]);
             let totals = Totals::read([&recorder]);
             let (length, minute) = window.last_minute(now, &totals);
             let count = minute.of(Command::Get, Part::Wait).count;

@@ -87,12 +87,10 @@ impl<B: Backend> Core<B> {
         let now = clock.ticks();
         let recorder = &self.ctx.shared.workers[self.ctx.worker].recorder;
         for op in out.ops() {
-            let wait_ns = clock.ns_between(op.ready, op.begun);
-            let execute_ns = clock.ns_between(op.begun, op.ended);
-            let send_ns = clock.ns_between(op.ended, now);
-            if recorder.record(op.command, wait_ns, execute_ns, send_ns) {
-                let line = self.ctx.slow_lines.of(op.begun);
-                recorder.keep_slow(op.command, line, [wait_ns, execute_ns, send_ns]);
+            let parts = [(op.ready, op.begun), (op.begun, op.ended), (op.ended, now)];
+            let parts_ns = parts.map(|(from, to)| clock.ns_between(from, to));
+            if recorder.record(op.command, op.count, parts_ns) {
+                recorder.keep_slow(op.command, self.ctx.slow_lines.of(op.begun), parts_ns);
             }
         }
         self.empty(&mut out);

@@ -3,7 +3,7 @@
 //! ```text
 //!   input   [ get a\r\n | get b c\r\n | set d 0 0 5\r\nval          ]
 //!             ^ at        retrieval      not all there: NeedInput
-//!   serve     probe a, b, c: hash, prefetch  ->  look up in order  ->  replies in order
+//!   serve     probe a, b, c: hash, prefetch  ->  look up in order  ->  replies in order            run.rs
 //! ```
 //!
 //! Invariants:
@@ -18,6 +18,7 @@ mod exptime;
 mod get;
 mod large;
 mod meta;
+mod run;
 mod small;
 mod stats;
 mod store;
@@ -28,10 +29,10 @@ use crate::metrics::Command;
 use crate::out::OutBuffer;
 use crate::watch::Watching;
 use dump::Dumping;
-use get::Retrieval;
 use large::LargeSet;
 use meta::FirstFetch;
-use protocol::memcache::{Parsed, Request, parse, reply};
+use protocol::memcache::{Parsed, Request, lone_get, parse, reply};
+use run::Retrieval;
 use segment::{Namespace, Turn};
 
 use super::counters::CommandCounters;
@@ -143,6 +144,9 @@ impl<'c> Call<'c, '_> {
         if self.at == self.buf.len() {
             return Err(State::NeedInput { want: 0 });
         }
+        if let Some((key, consumed)) = lone_get(self.rest()) {
+            return self.get_lone(key, consumed);
+        }
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
             Parsed::Request { request, consumed } => self.execute(request, consumed),
@@ -213,7 +217,7 @@ impl<'c> Call<'c, '_> {
     /// The operation at hand is done and answered.
     fn done(&mut self, command: Command) {
         self.ops += 1;
-        self.ctx.op_done(self.out, command, &self.buf[self.line_at..]);
+        self.ctx.ops_done(self.out, command, 1, &self.buf[self.line_at..]);
     }
 
     /// A request that needs nothing but its answer.
