@@ -55,6 +55,9 @@ enum Command {
         /// CPU a get of the two ways of waiting for sockets, epoll and io_uring, in turn.
         #[arg(long, conflicts_with = "only_memory")]
         only_io: bool,
+        /// The background's slices while the index grows to 8 GiB of items and the memory goes up and down.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io"])]
+        only_growth: bool,
         /// Only the load with so many connections.
         #[arg(long)]
         connections: Option<usize>,
@@ -130,12 +133,12 @@ fn run(command: Command) -> Result<bool, String> {
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
         Command::Test { only } => test_run::run(&root(), &only),
-        Command::Bench { quick, without_gannet, only_rates, only_memory, only_io, connections, depth } => {
+        Command::Bench { quick, without_gannet, only_rates, only_memory, only_io, only_growth, connections, depth } => {
             let third = if only_io { Kind::GannetUring } else { Kind::Memcached };
             let mut kinds = vec![Kind::Null, Kind::Gannet, third];
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
-            let (rates, memory) = (!only_memory, !only_rates && !only_io);
-            bench::run(&bench::Options { quick, kinds, rates, memory, connections, depth })
+            let (rates, memory) = (!only_memory && !only_growth, !only_rates && !only_io && !only_growth);
+            bench::run(&bench::Options { quick, kinds, rates, memory, growth: only_growth, connections, depth })
         }
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {

@@ -185,6 +185,12 @@ impl Geometry {
         self.bytes_of(for_items.max(self.segments_min() as u64) as usize, groups)
     }
 
+    /// The least memory that a resize may ask for, in bytes: its index has its first size again.
+    pub(crate) fn least_resize_bytes(&self) -> u64 {
+        let index_share = START_ITEM_BYTES * GROUP_SLOTS as u64 / GROUP_BYTES as u64;
+        (self.least_bytes(2)).div_ceil(index_share - 1) * index_share
+    }
+
     /// What so many segments and index groups take, in bytes.
     pub(crate) fn bytes_of(&self, segments: usize, groups: usize) -> u64 {
         let fixed = groups as u64 * GROUP_BYTES as u64 + Index::stripes_bytes() as u64;
@@ -207,7 +213,7 @@ impl Geometry {
 }
 
 /// The groups of an index that has a slot for every item of [`START_ITEM_BYTES`].
-fn groups_for(memory_bytes: u64) -> usize {
+pub(crate) fn groups_for(memory_bytes: u64) -> usize {
     (memory_bytes / START_ITEM_BYTES).div_ceil(GROUP_SLOTS as u64).max(1) as usize
 }
 

@@ -114,7 +114,7 @@ impl Store {
     /// # Errors
     /// When it is less than the store can go on with, or more than address space was reserved for.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
-        let least_bytes = self.geometry.least_bytes(self.index.groups_next());
+        let least_bytes = self.geometry.least_resize_bytes();
         if memory_bytes < least_bytes {
             return Err(ResizeError::TooSmall { least_bytes });
         }
@@ -133,6 +133,6 @@ impl Store {
 
     /// What segments and index hold now, in bytes: free segments count, those that were withheld do not.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.geometry.bytes_of(self.segments.count(), self.index.groups_next())
+        self.geometry.bytes_of(self.segments.count(), self.index.groups().max(self.index.groups_next()))
     }
 }

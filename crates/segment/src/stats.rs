@@ -38,6 +38,8 @@ pub struct StoreStats {
     pub index_growing: bool,
     /// Growths completed.
     pub index_growths: u64,
+    /// Times that the index was made smaller.
+    pub index_shrinks: u64,
     /// A segment's size.
     pub segment_bytes: u64,
     /// Segments in all, by state: free, open, sealed, draining, limbo, withheld.
@@ -143,11 +145,12 @@ impl Store {
             held_bytes: self.held_bytes(),
             memory_bytes_max: self.geometry.memory_bytes_max,
             heap_bytes: used * self.segments.segment_bytes() as u64,
-            index_bytes: self.index.groups_next() as u64 * GROUP_BYTES as u64,
+            index_bytes: self.index.groups().max(self.index.groups_next()) as u64 * GROUP_BYTES as u64,
             index_slots: groups * GROUP_SLOTS as u64,
             index_power: (groups * GROUP_SLOTS as u64).ilog2().into(),
             index_growing: self.index.is_growing(),
             index_growths: gauges.growths.load(Relaxed),
+            index_shrinks: gauges.shrinks.load(Relaxed),
             segment_bytes: self.segments.segment_bytes() as u64,
             segments,
             small_percent: gauges.small_percent.load(Relaxed),

@@ -62,6 +62,7 @@ pub(crate) struct BackgroundGauges {
     pub(crate) limbo_segments: AtomicU64,
     pub(crate) withheld_segments: AtomicU64,
     pub(crate) growths: AtomicU64,
+    pub(crate) shrinks: AtomicU64,
     /// The share of the segments that the small queue is held at, in percent.
     pub(crate) small_percent: AtomicU64,
     /// How long the item that was evicted last had not been read, in milliseconds.

@@ -135,7 +135,8 @@ fn memory_goes_up_and_down_under_load_and_only_what_the_policy_gives_up_is_lost(
     let puts = bench.settle();
     let (low, low_resident) = (bench.store.stats(), resident_bytes());
     assert!(puts > 0, "it takes a while");
-    assert!(low.held_bytes <= 32 * MIB && low.items * 5 > large.items * 32 / 200 * 4, "{large:?}\n{low:?}");
+    assert!(low.held_bytes <= 32 * MIB && low.items * 100 > large.items * 32 / 200 * 95, "{large:?}\n{low:?}");
+    assert!(low.index_bytes * 4 < large.index_bytes && low.evicted_by_index == large.evicted_by_index, "{low:?}");
     let fallen = large_resident - low_resident;
     assert!(fallen > 160 * MIB, "{fallen} bytes went back to the kernel");
     assert!(bench.hot_there() > HOT * 95 / 100, "{} of {HOT} hot keys are there", bench.hot_there());
@@ -150,11 +151,11 @@ fn memory_goes_up_and_down_under_load_and_only_what_the_policy_gives_up_is_lost(
     bench.store.resize(64 * MIB).expect("address space");
     bench.settle();
     bench.fill();
-    assert!(bench.store.stats().items * 100 > small.items * 85, "as many as at first");
+    assert!(bench.store.stats().items * 100 > small.items * 98, "as many as at first");
 
     let too_small = bench.store.resize(MIB);
     let Err(ResizeError::TooSmall { least_bytes }) = too_small else { panic!("{too_small:?}") };
-    assert!(least_bytes < 16 * MIB && bench.store.resize(least_bytes).is_ok());
+    assert!(least_bytes < 8 * MIB && bench.store.resize(least_bytes).is_ok());
     bench.settle();
     assert_eq!(bench.store.resize(257 * MIB), Err(ResizeError::TooLarge { most_bytes: 256 * MIB }));
 }

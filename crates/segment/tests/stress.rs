@@ -27,7 +27,7 @@ fn seed() -> u64 {
 fn store(memory_bytes: u64, segment_bytes: u32, lanes_max: usize) -> (Arc<Store>, Background) {
     let config = StoreConfig {
         memory_bytes,
-        memory_bytes_max: 0,
+        memory_bytes_max: 4 * memory_bytes,
         segment_bytes: Some(segment_bytes),
         item_bytes_max: 60_000,
         lanes_max: lanes_max + 1,
@@ -202,6 +202,33 @@ fn every_read_is_whole_and_its_own_while_everything_moves() {
     assert!(stats.index_growths > 0 && stats.ghost_hits > 0, "{stats:?}");
     assert!(reached.pinned.load(Relaxed) > ops / 1000, "{} pins", reached.pinned.load(Relaxed));
     assert_eq!(stats.pins, 0);
+}
+
+/// Two workers read and write while a third thread changes the memory up and down, index and all.
+#[test]
+fn every_read_is_whole_and_its_own_while_the_memory_moves() {
+    let seed = seed();
+    let (store, background) = store(3 << 20, 4 << 10, 3);
+    let reached = Reached::default();
+    let ops = if cfg!(debug_assertions) { 200_000 } else { 2_000_000 };
+    let busy = AtomicU64::new(2);
+    beside_the_background(&store, background, 3, |i, lane| {
+        if i > 0 {
+            worker(&store, lane, seed + i, ops, &reached);
+            busy.fetch_sub(1, Relaxed);
+            return;
+        }
+        let mut prng = Prng::new(seed);
+        while busy.load(Relaxed) > 0 {
+            let memory_bytes = (1 << 20) + prng.below(4 << 20);
+            store.resize(memory_bytes).expect("between the least and the most");
+            std::thread::sleep(std::time::Duration::from_millis(1 + prng.below(30)));
+        }
+    });
+    let stats = store.stats();
+    let (hits, stored) = (reached.hits.load(Relaxed), reached.stored.load(Relaxed));
+    assert!(hits > ops / 4 && stored > ops / 4, "{hits} hits, {stored} stored of {ops}");
+    assert!(stats.index_growths > 0 && stats.index_shrinks > 0 && stats.evicted > 1000, "{stats:?}");
 }
 
 /// Adds to counters from every lane while relocation moves them: no addition is lost or doubled.

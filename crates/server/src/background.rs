@@ -29,21 +29,25 @@ const KINDS: [(SliceKind, &str); 6] = [
     (SliceKind::Populate, "populate"),
 ];
 
-/// How long the slices of one kind took. The background thread alone writes.
+/// How long the slices of one kind took. The background thread alone writes. The clock on the wall counts also while
+/// others had the CPU; the thread's own CPU time is what a slice costs.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
     /// All together, in ns.
     pub busy_ns: Counter,
     /// The longest, in ns.
     pub longest_ns: AtomicU64,
+    /// The longest in CPU time, in ns.
+    pub longest_cpu_ns: AtomicU64,
     /// Number `i` counts those of less than 2^i us that are not in an earlier one; the last, all longer ones.
     pub by_us_log2: [Counter; SLICE_BUCKETS],
 }
 
 impl SliceTimes {
-    fn add(&self, ns: u64) {
+    fn add(&self, ns: u64, cpu_ns: u64) {
         self.busy_ns.add(ns);
         self.longest_ns.fetch_max(ns, Relaxed);
+        self.longest_cpu_ns.fetch_max(cpu_ns, Relaxed);
         let us = ns / 1000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.by_us_log2[bucket.min(SLICE_BUCKETS - 1)].add(1);
@@ -62,12 +66,18 @@ impl BackgroundCounters {
         KINDS.iter().map(|(_, name)| *name).zip(&self.times)
     }
 
-    /// A slice of `kind` took `ns`.
-    fn add(&self, kind: SliceKind, ns: u64) {
+    /// A slice of `kind` took `ns`, and `cpu_ns` of CPU time.
+    fn add(&self, kind: SliceKind, ns: u64, cpu_ns: u64) {
         if let Some(at) = KINDS.iter().position(|(counted, _)| *counted == kind) {
-            self.times[at].add(ns);
+            self.times[at].add(ns, cpu_ns);
         }
     }
+}
+
+/// CPU time of the calling thread, in ns.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Slices until the workers are gone. `shared` must be able to unpark the calling thread.
@@ -75,11 +85,11 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
     while !shared.stop.workers_gone() {
-        let begun = clock.ticks();
+        let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(clock.unix(), &mut over);
+        shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(|worker| shared.workers[worker].waker.wake());
-        shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()));
         if report.more {
             // A worker may share this CPU, and it goes first.
             std::thread::yield_now();
@@ -96,15 +106,20 @@ mod tests {
     #[test]
     fn a_long_populate_does_not_count_as_a_long_slice_of_another_kind() {
         let counters = BackgroundCounters::default();
-        counters.add(SliceKind::Populate, 9_000_000);
-        counters.add(SliceKind::Evict, 999);
-        counters.add(SliceKind::Evict, 200_000);
-        counters.add(SliceKind::Idle, u64::MAX);
+        counters.add(SliceKind::Populate, 9_000_000, 8_000_000);
+        counters.add(SliceKind::Evict, 999, 900);
+        counters.add(SliceKind::Evict, 200_000, 100);
+        counters.add(SliceKind::Idle, u64::MAX, u64::MAX);
         let of = |kind| counters.by_kind().find(|(name, _)| *name == kind).expect("a kind").1;
         let count = |times: &SliceTimes| times.by_us_log2.iter().map(Counter::value).sum::<u64>();
         assert_eq!((of("evict").longest_ns.load(Relaxed), of("evict").busy_ns.value()), (200_000, 200_999));
         assert_eq!((of("evict").by_us_log2[0].value(), of("evict").by_us_log2[8].value()), (1, 1));
         assert_eq!(of("populate").longest_ns.load(Relaxed), 9_000_000);
+        assert_eq!(
+            of("evict").longest_cpu_ns.load(Relaxed),
+            900,
+            "who waits for the CPU longest does not use it longest"
+        );
         assert_eq!(counters.by_kind().map(|(_, times)| count(times)).sum::<u64>(), 3, "idle slices are not counted");
     }
 }

@@ -90,20 +90,21 @@ pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
     Ok(Fill { shape, memory_bytes, items, rss_bytes, rss_empty_bytes, stats })
 }
 
-struct Client {
+/// A client that stores and counts.
+pub(super) struct Client {
     reader: BufReader<TcpStream>,
     batch: Vec<u8>,
 }
 
 impl Client {
-    fn connect(server: &Server) -> Result<Self, String> {
+    pub(super) fn connect(server: &Server) -> Result<Self, String> {
         let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
         stream.set_read_timeout(Some(REPLY_WAIT_MAX)).map_err(|error| error.to_string())?;
         Ok(Self { reader: BufReader::new(stream), batch: Vec::new() })
     }
 
     /// Stores items `first` to `first + count`.
-    fn store(&mut self, shape: Shape, first: u64, count: u64) -> Result<(), String> {
+    pub(super) fn store(&mut self, shape: Shape, first: u64, count: u64) -> Result<(), String> {
         let value = vec![b'x'; shape.value_bytes];
         let mut sent = 0;
         while sent < count {
@@ -161,7 +162,7 @@ impl Client {
     }
 }
 
-fn key(shape: Shape, index: u64) -> String {
+pub(super) fn key(shape: Shape, index: u64) -> String {
     format!("{index:0width$}", width = shape.key_bytes)
 }
 

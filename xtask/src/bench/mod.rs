@@ -4,6 +4,7 @@
 //! takes the servers in turn, and R is a ratio inside one round: the null server's CPU / the server's CPU.
 
 mod generator;
+mod growth;
 mod memory;
 mod rounds;
 
@@ -24,6 +25,8 @@ pub struct Options {
     pub rates: bool,
     /// Measure bytes an item.
     pub memory: bool,
+    /// Measure the background's slices while index and memory grow.
+    pub growth: bool,
     /// Only the load with so many connections.
     pub connections: Option<usize>,
     /// Only the load with so many requests in flight on each connection.
@@ -50,6 +53,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.memory {
         print_memory(&options.kinds, if options.quick { 64 } else { 512 })?;
+    }
+    if options.growth {
+        growth::run(if options.quick { 512 } else { 8192 })?;
     }
     Ok(true)
 }

@@ -58,11 +58,7 @@ impl Background {
     fn split(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         loop {
             let done = store.index.split_next(&mut self.scratch, |slot| Self::group_hash(store, slot));
-            for slot in self.scratch.dropped.drain(..) {
-                if let Some(orphan) = store.evict_slot(Self::counters(store), slot) {
-                    store.remove_pieces(Self::counters(store), orphan);
-                }
-            }
+            self.evict_dropped(store);
             match done {
                 Some(true) => return true,
                 None => return false,
@@ -72,8 +68,17 @@ impl Background {
         }
     }
 
+    /// Counts the items that had to make room for others in a group that was split or merged.
+    pub(super) fn evict_dropped(&mut self, store: &Store) {
+        for slot in self.scratch.dropped.drain(..) {
+            if let Some(orphan) = store.evict_slot(Self::counters(store), slot) {
+                store.remove_pieces(Self::counters(store), orphan);
+            }
+        }
+    }
+
     /// The group hash of the key that a slot names. Only the background recycles segments, so the item is there.
-    fn group_hash(store: &Store, slot: Slot) -> u32 {
+    pub(super) fn group_hash(store: &Store, slot: Slot) -> u32 {
         let layout = crate::item::Layout::read(&store.segments.heap, slot.address());
         let bytes = layout.key(&store.segments.heap, slot.address());
         let namespace = store.segments.header_of(slot.address()).namespace();
@@ -89,7 +94,7 @@ impl Background {
     /// the final number of items can be foreseen.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
         let totals = store.totals();
-        if !store.index_is_loaded(&totals) {
+        if self.shrinking.is_some() || !store.index_is_loaded(&totals) {
             return None;
         }
         let (items, groups) = (totals.items() as usize, store.index.groups());

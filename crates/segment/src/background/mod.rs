@@ -45,6 +45,7 @@ use drain::{Drain, Why};
 use grow::Growing;
 pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
+use resize::Shrinking;
 use shadow::Shadows;
 
 /// Reads that carry an item from the small queue to the main one.
@@ -90,6 +91,7 @@ pub struct Background {
     limbo: Vec<(SegmentId, u64)>,
     drain: Option<Drain>,
     growing: Option<Growing>,
+    shrinking: Option<Shrinking>,
     scratch: SplitScratch,
     /// Where the scan of the headers goes on.
     scan: usize,
@@ -115,6 +117,7 @@ impl Background {
             limbo: Vec::with_capacity(count),
             drain: None,
             growing: None,
+            shrinking: None,
             scratch: SplitScratch::new(),
             scan: 0,
             deadness: Deadness::new(),

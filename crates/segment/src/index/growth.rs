@@ -11,8 +11,9 @@
 //!   new  [ . | . | . | . | 4 | 5 | 6 | 7 ]      groups below: look at the old place only
 //! ```
 //!
-//! One word says it all: `growing 1 | old groups 31 | cursor 32`. With no growth under way the cursor stands at the
-//! number of groups. A reader that missed compares the word with the one it began with.
+//! One word says it all: `changing 1 | shrinking 1 | old groups 30 | cursor 32`. With no change under way the cursor
+//! stands at the number of groups. A reader that missed compares the word with the one it began with. Shrinking is the
+//! way back: see [`super::shrink`].
 //!
 //! A split holds the stripe locks of the old group and of the new ones, taken in order of their numbers, so no writer
 //! is in any of them; keys are hashed before, without a lock.
@@ -34,27 +35,38 @@ impl Growth {
     }
 
     fn growing(groups: usize, cursor: usize) -> Self {
-        Self(1 << 63 | (groups as u64) << 32 | cursor as u64)
+        Self(1 << 63 | Self::still(groups).0 >> 32 << 32 | cursor as u64)
+    }
+
+    pub(super) fn shrinking(groups: usize, cursor: usize) -> Self {
+        Self(3 << 62 | Self::still(groups).0 >> 32 << 32 | cursor as u64)
     }
 
     #[inline(always)]
-    fn is_growing(self) -> bool {
+    pub(super) fn is_changing(self) -> bool {
         self.0 >> 63 == 1
     }
 
-    #[inline(always)]
-    fn groups(self) -> usize {
-        (self.0 >> 32) as usize & 0x7fff_ffff
+    pub(super) fn is_shrinking(self) -> bool {
+        self.0 >> 62 == 3
     }
 
     #[inline(always)]
-    fn cursor(self) -> usize {
+    pub(super) fn groups(self) -> usize {
+        (self.0 >> 32) as usize & (GROUPS_MAX - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn cursor(self) -> usize {
         self.0 as u32 as usize
     }
 }
 
+/// Groups are counted in 30 bits.
+pub(super) const GROUPS_MAX: usize = 1 << 30;
+
 #[inline(always)]
-fn group_of(group_hash: u32, groups: usize) -> usize {
+pub(super) fn group_of(group_hash: u32, groups: usize) -> usize {
     ((u64::from(group_hash) * groups as u64) >> 32) as usize
 }
 
@@ -64,36 +76,45 @@ impl Default for Slot {
     }
 }
 
-/// Room to hash one group's keys before its locks are taken.
+/// Room to hash the keys of the groups that are split or merged before their locks are taken.
 #[derive(Debug)]
 pub(crate) struct SplitScratch {
-    hashed: Box<[(Slot, u32)]>,
-    /// Items of the last split that had to make room for others. The caller counts them as evicted.
+    pub(super) hashed: Box<[(Slot, u32)]>,
+    /// Items of the last split or merge that had to make room for others. The caller counts them as evicted.
     pub(crate) dropped: Vec<Slot>,
 }
 
 impl SplitScratch {
     pub(crate) fn new() -> Self {
         Self {
-            hashed: vec![(Slot::EMPTY, 0); GROUP_SLOTS].into_boxed_slice(),
-            dropped: Vec::with_capacity(GROUP_SLOTS),
+            hashed: vec![(Slot::EMPTY, 0); CHANGED_GROUPS_MAX * GROUP_SLOTS].into_boxed_slice(),
+            dropped: Vec::with_capacity(CHANGED_GROUPS_MAX * GROUP_SLOTS),
         }
     }
 }
+
+/// A number of groups at most doubles or halves, so one group's keys are spread over no more than this.
+pub(super) const CHANGED_GROUPS_MAX: usize = 3;
 
 impl Index {
     #[inline(always)]
     pub(super) fn place(&self, growth: Growth, hash: Hash) -> Place {
         let group = group_of(hash.group_hash(), growth.groups());
-        if !growth.is_growing() || group + 1 < growth.cursor() {
-            return Place { group, then: None };
-        }
-        let next = group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize);
-        if group >= growth.cursor() {
-            Place { group: next, then: None }
+        if growth.is_changing() { self.place_in_change(growth, hash, group) } else { Place { group, then: None } }
+    }
+
+    /// The place of a key of old group `group`.
+    #[cold]
+    fn place_in_change(&self, growth: Growth, hash: Hash, group: usize) -> Place {
+        let (next, cursor) = (group_of(hash.group_hash(), self.groups_next.load(Relaxed) as usize), growth.cursor());
+        // Growth goes by the old groups, downwards; a shrink by the new ones, upwards.
+        let (moved, moving) = if growth.is_shrinking() {
+            (next < cursor, next == cursor)
         } else {
-            Place { group, then: (next != group).then_some(next) }
-        }
+            (group >= cursor, group + 1 == cursor)
+        };
+        let both = moving && next != group;
+        Place { group: if moved { next } else { group }, then: both.then_some(next) }
     }
 
     /// The group that a writer has to lock: a group that is about to be split counts as old until it is split.
@@ -113,14 +134,15 @@ impl Index {
     }
 
     pub(crate) fn is_growing(&self) -> bool {
-        Growth(self.growth.load(Acquire)).is_growing()
+        let growth = Growth(self.growth.load(Acquire));
+        growth.is_changing() && !growth.is_shrinking()
     }
 
     /// Begins a growth to `to` groups. Only the background calls it, and only while none is under way.
     pub(crate) fn begin_growth(&self, to: usize) {
         let growth = Growth(self.growth.load(Acquire));
         let groups = growth.groups();
-        assert!(!growth.is_growing() && to > groups && to <= groups * 2, "growth from {groups} to {to}");
+        assert!(!growth.is_changing() && to > groups && to <= groups * 2, "growth from {groups} to {to}");
         self.groups_next.store(to as u32, Release);
         self.growth.store(Growth::growing(groups, groups).0, Release);
     }
@@ -129,7 +151,7 @@ impl Index {
     /// `None`: a lock was not had; nothing was done, try again.
     pub(crate) fn split_next(&self, scratch: &mut SplitScratch, group_hash_of: impl Fn(Slot) -> u32) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
-        debug_assert!(growth.is_growing());
+        debug_assert!(growth.is_changing() && !growth.is_shrinking());
         let (old, to) = (growth.cursor() - 1, self.groups_next());
         for (i, (_, slot)) in self.group_words(old).enumerate() {
             let group_hash = if slot.is_item() { group_hash_of(slot) } else { 0 };
@@ -164,7 +186,7 @@ impl Index {
 
     /// Copies the slot to one of its index buckets of the new group, then clears it here. An item that had to make room
     /// is given back.
-    fn move_slot(&self, word: &Word64, slot: Slot, spot: Spot<'_>) -> Option<Slot> {
+    pub(super) fn move_slot(&self, word: &Word64, slot: Slot, spot: Spot<'_>) -> Option<Slot> {
         let room = spot.room();
         let keep = slot.is_item() || room.holds == Slot::EMPTY;
         let mut seen = slot;
@@ -181,13 +203,18 @@ impl Index {
     }
 
     /// Locks the stripes of an old group and of every new group that its keys can go to.
-    fn lock_split(&self, old: usize, groups: usize, to: usize) -> Option<[Option<StripeGuard<'_>>; 4]> {
+    fn lock_split(&self, old: usize, groups: usize, to: usize) -> Option<SplitGuards<'_>> {
         let first = old * to / groups;
         let last = ((old + 1) * to - 1) / groups;
-        assert!(last - first < 3, "a growth at most doubles the groups");
-        let mut stripes = [old % STRIPES, first % STRIPES, (first + 1).min(last) % STRIPES, last % STRIPES];
+        assert!(last - first < CHANGED_GROUPS_MAX, "a growth at most doubles the groups");
+        self.lock_groups([old, first, (first + 1).min(last), last])
+    }
+
+    /// Locks the stripes of these groups, each once, in the order of their numbers; `None` if one is not had.
+    pub(super) fn lock_groups(&self, groups: [usize; CHANGED_GROUPS_MAX + 1]) -> Option<SplitGuards<'_>> {
+        let mut stripes = groups.map(|group| group % STRIPES);
         stripes.sort_unstable();
-        let mut guards = [const { None }; 4];
+        let mut guards = [const { None }; CHANGED_GROUPS_MAX + 1];
         for (i, stripe) in stripes.into_iter().enumerate() {
             if i > 0 && stripes[i - 1] == stripe {
                 continue;
@@ -197,6 +224,9 @@ impl Index {
         Some(guards)
     }
 }
+
+/// The locks of all groups that a split or a merge changes.
+pub(super) type SplitGuards<'i> = [Option<StripeGuard<'i>>; CHANGED_GROUPS_MAX + 1];
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {

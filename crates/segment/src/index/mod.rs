@@ -15,12 +15,13 @@
 //!   and sees the counter or the growth word changed looks again.
 //! - **Every change is made under the stripe lock of the group** (4096 stripes, group modulo 4096), which a worker
 //!   tries a bounded number of times and then parks its operation.
-//! - **Growth** raises the number of groups in place, from the last group down: see [`growth`].
+//! - **Growth** raises the number of groups in place, from the last group down: see [`growth`]; [`shrink`] lowers it.
 //!
 //! Bounds: the index never allocates; its address space is reserved for the largest number of groups.
 
 pub(crate) mod growth;
 mod room;
+mod shrink;
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -115,7 +116,7 @@ struct Place {
 impl Index {
     /// An empty index of `groups`, with address space for `groups_max`.
     pub(crate) fn reserve(groups: usize, groups_max: usize, huge_pages: bool) -> io::Result<Self> {
-        assert!(groups >= 1 && groups <= groups_max && groups_max < 1 << 31);
+        assert!(groups >= 1 && groups <= groups_max && groups_max < growth::GROUPS_MAX);
         Ok(Self {
             buckets: Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)?,
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
@@ -206,16 +207,21 @@ impl Index {
         loop {
             let growth = self.growth.load(Acquire);
             let place = self.place(growth::Growth(growth), hash);
-            let stripe = self.stripe(place.group);
-            let moves = stripe.moves.load(Acquire);
+            let moves = self.moves(place);
             if let Some(found) = self.scan_place(place, hash, matches) {
                 return Some(found);
             }
             fence(Acquire);
-            if stripe.moves.load(Relaxed) == moves && self.growth.load(Relaxed) == growth {
+            if self.moves(place) == moves && self.growth.load(Relaxed) == growth {
                 return None;
             }
         }
+    }
+
+    /// How often a slot was displaced in any group of the place: sums, since no count ever falls.
+    fn moves(&self, place: Place) -> u32 {
+        let of = |group: usize| self.stripe(group).moves.load(Acquire);
+        of(place.group).wrapping_add(place.then.map_or(0, of))
     }
 
     /// Takes the stripe lock of the key's group; `None` if it is not had after a bounded number of tries.

@@ -104,6 +104,87 @@ fn while_growing(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, 
     });
 }
 
+/// Keys spread over three groups, an index that shrinks to two, and a thread that works in it meanwhile.
+fn while_shrinking(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, inserted: usize) {
+    explore(move || {
+        let index = Arc::new(Index::reserve(3, 4, false).expect("reserve"));
+        let hashes: Vec<Hash> = (0..12).map(|i| Hash(split_mix(i))).collect();
+        for (i, hash) in hashes[..8].iter().enumerate() {
+            insert(&index, *hash, i);
+        }
+        let worker = {
+            let (index, hashes) = (Arc::clone(&index), hashes.clone());
+            thread::spawn(move || work(&index, &hashes))
+        };
+        index.begin_shrink(2);
+        let mut scratch = SplitScratch::new();
+        loop {
+            match index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()) {
+                Some(true) => break,
+                Some(false) => {}
+                None => thread::yield_now(),
+            }
+            assert!(scratch.dropped.is_empty());
+        }
+        worker.join().expect("worker");
+        assert!((0..inserted).all(|i| found(&index, hashes[i], i)));
+        let count = |groups: std::ops::Range<usize>| {
+            groups.flat_map(|g| index.group_words(g)).filter(|(_, s)| s.is_item()).count()
+        };
+        assert_eq!((count(0..2), count(2..4)), (inserted, 0), "no slot is left behind or doubled");
+    });
+}
+
+#[test]
+fn a_reader_finds_every_key_while_the_index_shrinks() {
+    while_shrinking(
+        |index, hashes| {
+            for round in 0..2 {
+                for i in 0..8 {
+                    assert!(found(index, hashes[i], i), "key {i} in round {round}");
+                }
+            }
+        },
+        8,
+    );
+}
+
+#[test]
+fn an_insert_while_the_index_shrinks_is_found_afterwards() {
+    while_shrinking(
+        |index, hashes| {
+            for i in 8..12 {
+                insert(index, hashes[i], i);
+                assert!(found(index, hashes[i], i), "key {i} right after its insert");
+            }
+        },
+        12,
+    );
+}
+
+/// Keys that share an index bucket, so that merging two groups displaces what was merged before: a reader that looks at
+/// the new group meanwhile has to look again.
+#[test]
+fn a_reader_finds_a_key_that_is_displaced_while_the_index_shrinks() {
+    explore(|| {
+        let index = Arc::new(Index::reserve(2, 2, false).expect("reserve"));
+        let hashes = crowd(20);
+        for (i, hash) in hashes.iter().enumerate() {
+            assert_eq!(insert(&index, *hash, i), None);
+        }
+        let reader = {
+            let (index, hashes) = (Arc::clone(&index), hashes.clone());
+            thread::spawn(move || (0..20).all(|i| found(&index, hashes[i], i)))
+        };
+        index.begin_shrink(1);
+        let mut scratch = SplitScratch::new();
+        while index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()).is_none() {
+            thread::yield_now();
+        }
+        assert!(scratch.dropped.is_empty() && reader.join().expect("reader"), "a key was lost while it was displaced");
+    });
+}
+
 #[test]
 fn a_reader_finds_every_key_while_the_index_grows() {
     while_growing(

@@ -273,6 +273,8 @@ fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {
     let load = ratio(stats.items, stats.index_slots);
     list.real(Kind::Gauge, "gannet_index_load_ratio", "Share of the index's slots that items take.", load);
     list.total("gannet_index_growths_total", "Growths of the index.", stats.index_growths);
+    let help = "Times that the index was made smaller, for a smaller memory.";
+    list.total("gannet_index_shrinks_total", help, stats.index_shrinks);
     list.total("gannet_index_displaced_total", "Index slots moved to make room.", stats.displaced);
     let asked = u64::from(stats.huge_pages_asked);
     list.gauge("gannet_huge_pages_asked", "1 if huge pages were asked for.", asked);
@@ -319,6 +321,10 @@ fn background(list: &mut List, counters: &BackgroundCounters) {
     let help = "The longest slice of background work, by kind.";
     let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_ns.load(Relaxed))));
     let name = "gannet_background_slice_max_seconds";
+    list.numbers_by(Kind::Gauge, name, help, "kind", counters.by_kind().map(longest));
+    let help = "The longest slice of background work in CPU time of its thread, by kind.";
+    let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_cpu_ns.load(Relaxed))));
+    let name = "gannet_background_slice_cpu_max_seconds";
     list.numbers_by(Kind::Gauge, name, help, "kind", counters.by_kind().map(longest));
     let samples = counters.by_kind().flat_map(|(kind, times)| slices(kind, times)).collect();
     let help = "Slices of background work, by kind.";

@@ -190,6 +190,15 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     log_lines(lines, &shared.watch);
     segment_lines(lines, &store);
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
+    // In CPU time of its thread: what a slice costs, whoever had the CPU besides.
+    for (kind, times) in shared.background.by_kind() {
+        let longest_us = times.longest_cpu_ns.load(std::sync::atomic::Ordering::Relaxed) / 1000;
+        lines.line(|line| {
+            line.put(b"STAT background_slice_us_max_");
+            line.put(kind.as_bytes());
+            put_display(line, &format_args!(" {longest_us}\r\n"));
+        });
+    }
 }
 
 /// What became of the lines for watchers.

@@ -1,0 +1,152 @@
+//! Making the index smaller in place, a group at a time, while it is read and written: growth backwards.
+//!
+//! The number of groups goes from G to G' (at least half of G). A key of old group `i` belongs to new group
+//! `group hash * G' >> 32`, which is never above `i`. So the groups are merged from the first one up: what a new
+//! group's place holds, but for its own keys, was merged into lower ones before.
+//!
+//! ```text
+//!                     cursor
+//!   old  . | . | . | .  | 4 | 5 | 6 | 7 ]      keys of new groups >= cursor: look at the old place
+//!                    \___ | _/                 of new group cursor: being merged; look at the old place, then the new
+//!   new  [ 0 | 1 | 2 | 3 ]                     of those below: look at the new place only
+//! ```
+//!
+//! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer is in any
+//! of them. When it is complete, the groups from G' on are empty and are never looked at, and their memory can go.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::growth::{CHANGED_GROUPS_MAX, Growth, SplitGuards, SplitScratch, group_of};
+use super::room::Spot;
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Index};
+use crate::slot::Slot;
+
+impl Index {
+    /// The index is being made smaller.
+    pub(crate) fn is_shrinking(&self) -> bool {
+        Growth(self.growth.load(Acquire)).is_shrinking()
+    }
+
+    /// Begins to shrink to `to` groups. Only the background calls it, and only while no change is under way.
+    pub(crate) fn begin_shrink(&self, to: usize) {
+        let growth = Growth(self.growth.load(Acquire));
+        let groups = growth.groups();
+        assert!(!growth.is_changing() && to >= 1 && to < groups && to * 2 >= groups, "a shrink from {groups} to {to}");
+        self.groups_next.store(to as u32, Release);
+        self.growth.store(Growth::shrinking(groups, 0).0, Release);
+    }
+
+    /// Merges what belongs to the next new group; true when the shrink is complete. `group_hash_of` gives the group
+    /// hash of an item's key. `None`: a lock was not had; nothing was done, try again.
+    pub(crate) fn merge_next(&self, scratch: &mut SplitScratch, group_hash_of: impl Fn(Slot) -> u32) -> Option<bool> {
+        let growth = Growth(self.growth.load(Acquire));
+        debug_assert!(growth.is_shrinking());
+        let (new, groups, to) = (growth.cursor(), growth.groups(), self.groups_next());
+        let (first, last) = (new * groups / to, ((new + 1) * groups - 1) / to);
+        assert!(last - first < CHANGED_GROUPS_MAX, "a shrink at most halves the groups");
+        let sources = || (first..=last).filter(|old| *old != new);
+        for (old, hashed) in sources().zip(scratch.hashed.chunks_mut(GROUP_SLOTS)) {
+            for ((_, slot), hashed) in self.group_words(old).zip(hashed) {
+                *hashed = (slot, if slot.is_item() { group_hash_of(slot) } else { 0 });
+            }
+        }
+        let _guards: SplitGuards<'_> = self.lock_groups([new, first, (first + 1).min(last), last])?;
+        scratch.dropped.clear();
+        for (old, hashed) in sources().zip(scratch.hashed.chunks(GROUP_SLOTS)) {
+            for (i, (before, group_hash)) in hashed.iter().enumerate() {
+                let word = self.slot_word(old, i);
+                let slot = Slot(word.load(Acquire));
+                if slot == Slot::EMPTY {
+                    continue;
+                }
+                let group_hash = match slot.is_ghost() {
+                    true => slot.ghost_group_hash(),
+                    false if before.same_item(slot) => *group_hash,
+                    false => group_hash_of(slot),
+                };
+                let group = group_of(group_hash, to);
+                debug_assert!(group >= new && group <= old, "a key never moves up, and never below the cursor");
+                if group == new {
+                    let (stripe, bucket, tag) = (self.stripe(new), i / BUCKET_SLOTS, slot.tag());
+                    let spot = Spot { index: self, stripe, group, bucket, tag, group_hash };
+                    scratch.dropped.extend(self.move_slot(word, slot, spot));
+                }
+            }
+        }
+        let done = new + 1 == to;
+        let next = if done { Growth::still(to) } else { Growth::shrinking(groups, new + 1) };
+        self.growth.store(next.0, Release);
+        Some(done)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::index::Hash;
+
+    #[test]
+    fn a_key_never_moves_to_a_higher_group_and_comes_from_the_locked_ones_alone() {
+        for (groups, to) in [(2, 1), (4, 3), (9, 8), (10, 9), (72, 64), (1125, 1000), (14, 7), (15, 8)] {
+            for step in 0..20_000u64 {
+                let hash = (step * 0xffff_ffff / 19_999) as u32;
+                let (old, new) = (group_of(hash, groups), group_of(hash, to));
+                assert!(new <= old);
+                let (first, last) = (new * groups / to, ((new + 1) * groups - 1) / to);
+                assert!(old >= first && old <= last && last - first < CHANGED_GROUPS_MAX, "{groups}->{to} {hash}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_is_found_at_every_step_of_a_shrink_and_nothing_is_left_behind() {
+        let index = Index::reserve(18, 18, false).expect("reserve");
+        let hashes: Vec<Hash> = (0..2400u64).map(|i| Hash(base::prng::split_mix(i))).collect();
+        for (i, hash) in hashes.iter().enumerate() {
+            let room = index.lock(*hash).expect("nobody else locks").room();
+            room.word.store(Slot::item(hash.tag(), 0, 1, i * 4).0, Release);
+        }
+        let found = |index: &Index| {
+            hashes
+                .iter()
+                .enumerate()
+                .all(|(i, h)| index.find(*h, |slot| (slot.address() == i * 4).then_some(())).is_some())
+        };
+        let mut scratch = SplitScratch::new();
+        for to in [17, 10, 7, 6] {
+            index.begin_shrink(to);
+            loop {
+                assert!(found(&index) && index.is_shrinking() && !index.is_growing());
+                let merged = index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash());
+                assert!(scratch.dropped.is_empty(), "78 % of six groups are taken");
+                if merged.expect("nobody else locks") {
+                    break;
+                }
+            }
+            assert!(found(&index) && index.groups() == to && !index.is_shrinking());
+        }
+        let count = |groups: std::ops::Range<usize>| {
+            groups.flat_map(|g| index.group_words(g)).filter(|(_, slot)| *slot != Slot::EMPTY).count()
+        };
+        assert_eq!((count(0..6), count(6..18)), (hashes.len(), 0));
+    }
+
+    #[test]
+    fn a_shrink_that_is_too_much_gives_back_what_it_dropped() {
+        let index = Index::reserve(4, 4, false).expect("reserve");
+        let hashes: Vec<Hash> = (0..1700u64).map(|i| Hash(base::prng::split_mix(i))).collect();
+        for (i, hash) in hashes.iter().enumerate() {
+            let room = index.lock(*hash).expect("nobody else locks").room();
+            room.word.store(Slot::item(hash.tag(), 0, 1, i * 4).0, Release);
+        }
+        let count = || (0..4).flat_map(|g| index.group_words(g)).filter(|(_, slot)| slot.is_item()).count();
+        let before = count();
+        let (mut scratch, mut dropped) = (SplitScratch::new(), 0);
+        index.begin_shrink(2);
+        while !index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()).expect("no locks") {
+            dropped += scratch.dropped.len();
+        }
+        dropped += scratch.dropped.len();
+        assert!(dropped > 600 && count() == before - dropped, "{before} before, {dropped} dropped, {} left", count());
+    }
+}

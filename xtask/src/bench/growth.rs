@@ -1,0 +1,144 @@
+//! The index growing under load, and the memory going up and down: how long the slices of the background thread were.
+//!
+//! Two servers are filled with items of 24 and 200 bytes through one connection, while another reads what is there:
+//! one that has its memory from the start, and one that begins with 64 MiB and is raised step by step. Then the second
+//! is lowered again. What counts is the longest slice by kind, in CPU time of its thread: on a machine with fewer free
+//! CPUs than threads the clock on the wall counts other threads' time.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+
+use super::memory::{Client, SHAPES, Shape, key};
+use crate::server::{Kind, Options, Server};
+
+/// 24 and 200 bytes, without a TTL.
+const SHAPE: Shape = SHAPES[2];
+/// What such an item takes in its segment, in bytes.
+const ITEM_BYTES: u64 = 228;
+/// Memory beside the items: index, free reserve, headers, in parts of the items' bytes.
+const BESIDE_PARTS: u64 = 11;
+const SMALL_MIB: u64 = 64;
+const BATCH: u64 = 10_000;
+const SETTLE_MAX: Duration = Duration::from_secs(120);
+
+/// Fills with `item_mib` of items, twice, and prints the longest slices.
+///
+/// # Errors
+/// When a server does not start, gives a wrong reply, or does not come to its size.
+pub fn run(item_mib: u64) -> Result<(), String> {
+    let items = (item_mib << 20) / ITEM_BYTES;
+    let memory_mib = item_mib + item_mib / BESIDE_PARTS + SMALL_MIB;
+    println!("{items} items of {} + {} B; the longest slice by kind.\n", SHAPE.key_bytes, SHAPE.value_bytes);
+    println!("| server | seconds | index, MiB | growths | RSS, MiB | evicted | slice: CPU us (wall us) |");
+    println!("|---|---|---|---|---|---|---|");
+    let server = Server::start(Kind::Gannet, &Options::memory(memory_mib))?;
+    let begun = Instant::now();
+    fill(&server, items, |_| Ok(()))?;
+    report(&server, &format!("{memory_mib} MiB from the start"), begun)?;
+    drop(server);
+    let server = Server::start(Kind::Gannet, &Options::memory(SMALL_MIB))?;
+    let begun = Instant::now();
+    let mut limit_mib = SMALL_MIB;
+    fill(&server, items, |stored| {
+        // Ahead of the fill, so that nothing has to go.
+        while limit_mib < memory_mib && stored * ITEM_BYTES > (limit_mib << 20) / 2 {
+            limit_mib = (limit_mib * 2).min(memory_mib);
+            set_limit(&server, limit_mib)?;
+        }
+        Ok(())
+    })?;
+    report(&server, &format!("raised from {SMALL_MIB} MiB in doublings"), begun)?;
+    let begun = Instant::now();
+    set_limit(&server, memory_mib / 8)?;
+    while server.stat("memory_held_bytes")? > (memory_mib / 8) << 20 {
+        if begun.elapsed() > SETTLE_MAX {
+            return Err("the memory does not come down".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    report(&server, &format!("then lowered to {} MiB", memory_mib / 8), begun)?;
+    println!();
+    Ok(())
+}
+
+/// Stores the items while another thread reads those that are there.
+fn fill(server: &Server, items: u64, mut before: impl FnMut(u64) -> Result<(), String>) -> Result<(), String> {
+    let mut client = Client::connect(server)?;
+    let (stored, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(server, &stored, &over));
+        let mut write = || {
+            for first in (0..items).step_by(BATCH as usize) {
+                before(first)?;
+                client.store(SHAPE, first, BATCH.min(items - first))?;
+                stored.store(first, Relaxed);
+            }
+            Ok(())
+        };
+        let written: Result<(), String> = write();
+        over.store(true, Relaxed);
+        let read = reader.join().map_err(|_| "the reader ended".to_owned())?;
+        written.and(read)
+    })
+}
+
+/// Reads items that were stored, sixteen at a time, until it is told to end.
+fn read(server: &Server, stored: &AtomicU64, over: &AtomicBool) -> Result<(), String> {
+    let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+    let mut reader = BufReader::new(stream);
+    let mut prng = Prng::new(1);
+    let mut line = String::new();
+    while !over.load(Relaxed) {
+        let there = stored.load(Relaxed).max(1);
+        let asked: String = (0..16).map(|_| format!("mg {} s\r\n", key(SHAPE, prng.below(there)))).collect();
+        reader.get_mut().write_all(asked.as_bytes()).map_err(|error| error.to_string())?;
+        for _ in 0..16 {
+            line.clear();
+            reader.read_line(&mut line).map_err(|error| error.to_string())?;
+            if line != "HD s200\r\n" && line != "EN\r\n" {
+                return Err(format!("a meta get was answered with '{}'", line.trim_end()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_limit(server: &Server, mib: u64) -> Result<(), String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(server.address)?;
+        stream.write_all(format!("cache_memlimit {mib}\r\nquit\r\n").as_bytes())?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    match ask().map_err(|error| error.to_string())?.as_str() {
+        "OK\r\n" => Ok(()),
+        other => Err(format!("a limit of {mib} MiB was answered with '{}'", other.trim_end())),
+    }
+}
+
+fn report(server: &Server, what: &str, begun: Instant) -> Result<(), String> {
+    let seconds = begun.elapsed().as_secs_f64();
+    let page = server.admin_page("/metrics")?;
+    let value = |series: &str| -> f64 {
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or(0.0)
+    };
+    let kinds = ["evict", "expire", "compact", "grow", "resize", "populate"];
+    let us = |name: &str, kind: &str| value(&format!("gannet_background_slice_{name}{{kind=\"{kind}\"}}")) * 1e6;
+    let slices =
+        kinds.map(|kind| format!("{kind} {:.0} ({:.0})", us("cpu_max_seconds", kind), us("max_seconds", kind)));
+    println!(
+        "| {what} | {seconds:.1} | {:.0} | {} | {} | {} | {} |",
+        value("gannet_index_bytes") / 1048576.0,
+        value("gannet_index_growths_total"),
+        server.rss_bytes() >> 20,
+        value("gannet_evicted_total"),
+        slices.join(", ")
+    );
+    Ok(())
+}
