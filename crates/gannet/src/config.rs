@@ -1,6 +1,5 @@
 //! `gannet config`: the sample file, the check of a file, the docs page.
 
-use std::io::Write;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
@@ -9,7 +8,7 @@ use server::config::host::Host;
 use server::config::plan::plan;
 use server::config::{Settings, text};
 
-use crate::Failure;
+use crate::{Failure, memcached, print};
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
@@ -23,13 +22,17 @@ pub fn command() -> Command {
             ),
         )
         .arg(flag("docs").help("Print the page of all settings, in Markdown"))
-        .group(ArgGroup::new("what").args(["default", "check", "docs"]).required(true))
+        .arg(flag("memcached-docs").help("Print the page of memcached's flags, in Markdown"))
+        .group(ArgGroup::new("what").args(["default", "check", "docs", "memcached-docs"]).required(true))
 }
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if let Some(path) = matches.get_one::<String>("check") {
         return check(Path::new(path));
+    }
+    if matches.get_flag("memcached-docs") {
+        return print(&memcached::flags::docs());
     }
     print(&if matches.get_flag("docs") { text::docs() } else { text::sample() })
 }
@@ -54,14 +57,4 @@ fn check(path: &Path) -> Result<(), Failure> {
         origins.len(),
         server::config::table::SETTINGS.len()
     ))
-}
-
-/// Writes to standard output; a reader that has gone, as in `| head`, is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(vec![format!("standard output can not be written ({error}); look at what it goes to")]))
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,13 +1,17 @@
 //! `gannet`: reads its arguments, joins the crates, and says what went wrong.
 //!
-//! One file a subcommand, and nothing here but arguments and wiring. Exit codes: 0 done, 1 it could not be done, 2 the
-//! arguments are wrong.
+//! One file or folder a subcommand, and nothing here but arguments and wiring. Exit codes: 0 done, 1 it could not be
+//! done, 2 the arguments are wrong; `gannet memcached` has memcached's.
 #![forbid(unsafe_code)]
 
 mod args;
 mod config;
+mod memcached;
 mod serve;
 
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What a subcommand ends with when it could not do its work.
@@ -16,9 +20,23 @@ pub enum Failure {
     Usage(Vec<String>),
     /// It could not be done: a line for each reason.
     Failed(Vec<String>),
+    /// Either, with an exit code of its own.
+    Code(u8, Vec<String>),
+}
+
+/// The arguments behind `memcached`, if it is memcached that is asked for: by a subcommand, or by the name under which
+/// the program is called.
+fn memcached_args() -> Option<impl Iterator<Item = OsString>> {
+    let mut args = std::env::args_os();
+    let called = args.next().is_some_and(|path| Path::new(&path).file_name() == Some(OsStr::new("memcached")));
+    let mut args = args.peekable();
+    (called || args.next_if(|first| first == "memcached").is_some()).then_some(args)
 }
 
 fn main() -> ExitCode {
+    if let Some(args) = memcached_args() {
+        return ended(memcached::run(args));
+    }
     let matches = match args::program().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
@@ -27,19 +45,34 @@ fn main() -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    let ended = match matches.subcommand() {
+    ended(match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some((name, _)) => Err(Failure::Usage(vec![args::absent_command(name)])),
         None => unreachable!("a subcommand is required"),
-    };
+    })
+}
+
+/// Says what went wrong, if anything did.
+fn ended(ended: Result<(), Failure>) -> ExitCode {
     let (lines, code) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Failed(lines)) => (lines, 1),
         Err(Failure::Usage(lines)) => (lines, 2),
+        Err(Failure::Code(code, lines)) => (lines, code),
     };
     for line in lines {
         eprintln!("gannet: {line}");
     }
     ExitCode::from(code)
+}
+
+/// Writes to standard output; a reader that has gone, as in `| head`, is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(vec![format!("standard output can not be written ({error}); look at what it goes to")]))
+        }
+        _ => Ok(()),
+    }
 }

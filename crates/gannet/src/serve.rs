@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::ArgMatches;
 use io::listen::ListenAddr;
 use io::signal::{Signal, Signals};
+use rustix::mm::{MlockAllFlags, mlockall};
 use server::admin::{Bound, RunningSettings};
+use server::config::file::Origins;
 use server::config::host::{Host, raise_files_limit};
 use server::config::table::Reload;
-use server::config::{Fault, Origin, Plan, live, plan::plan, remedy};
+use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
 use server::log::Log;
 use server::shared::Shared;
-use server::start::{Running, Server};
+use server::start::{Running, Server, StartError};
 
 use crate::{Failure, args};
 
@@ -24,28 +26,67 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let (settings, origins) = args::settings(matches).map_err(faults)?;
     let plan =
         plan(&settings, &origins, &Host::probe()).map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
-    let log = Log::start(settings.log_level).map_err(|error| failed([error.to_string()]))?;
+    let matches = matches.clone();
+    let read = Box::new(move || args::settings(&matches));
+    host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1 })
+}
+
+/// Reads the settings once more, or says all that is wrong with them.
+pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<Fault>> + Send>;
+
+/// What a server of this process is hosted with.
+pub struct Hosted {
+    /// What it is started with.
+    pub plan: Plan,
+    /// Where its settings came from.
+    pub origins: Origins,
+    /// Reads the settings once more, for a reload.
+    pub read: Reread,
+    /// Called when clients can connect.
+    pub up: Box<dyn FnOnce(&Running)>,
+    /// The exit code when an address can not be listened on.
+    pub bind_code: u8,
+}
+
+/// Runs the server until a signal or a client ends it.
+pub fn host(hosted: Hosted) -> Result<(), Failure> {
+    let Hosted { plan, origins, read, up, bind_code } = hosted;
+    let log = Log::start(plan.resolved.log_level).map_err(|error| failed([error.to_string()]))?;
     let signals = Signals::take_over().map_err(|error| failed([format!("signals can not be had ({error})")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("{} open files can not be had ({error}); raise `ulimit -n`", plan.files)]))?;
     let admin =
         plan.server.admin.map(|addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)])));
     let admin = admin.transpose()?;
-    let running = Server::start(plan.server.clone()).map_err(|error| failed([remedy::start_error(&error)]))?;
+    lock_memory(&plan);
+    let running = Server::start(plan.server.clone()).map_err(|error| match error {
+        StartError::Bind { .. } => Failure::Code(bind_code, vec![remedy::start_error(&error)]),
+        _ => failed([remedy::start_error(&error)]),
+    })?;
     live::apply(&plan.resolved, running.shared());
     announce(&plan, &running, admin.as_ref());
     let settings: RunningSettings = Arc::new(Mutex::new((plan.resolved, origins)));
     let admin = admin.map(|bound| bound.start(Arc::clone(running.shared()), Arc::clone(&settings)));
     let _admin = admin.transpose().map_err(|error| failed([format!("the admin port can not be started ({error})")]))?;
     let handle = signals.handle();
-    let reloader = Reloader { matches: matches.clone(), settings, log, shared: Arc::clone(running.shared()) };
+    let reloader = Reloader { read, settings, log, shared: Arc::clone(running.shared()) };
     let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
     let listener = listener.map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
+    up(&running);
     running.join();
     handle.close();
     let _ = listener.join();
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Memory that the kernel does not lock is swapped out as any other: no reason not to serve.
+fn lock_memory(plan: &Plan) {
+    if plan.resolved.lock
+        && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+    {
+        tracing::warn!("memory can not be locked ({error}); raise `ulimit -l`, or grant CAP_IPC_LOCK");
+    }
 }
 
 /// Faults of flags are faults of usage; a fault of the file alone is not.
@@ -98,7 +139,7 @@ fn trial(addr: &ListenAddr) -> String {
 
 /// What a signal acts on.
 struct Reloader {
-    matches: ArgMatches,
+    read: Reread,
     settings: RunningSettings,
     log: Log,
     shared: Arc<Shared>,
@@ -119,7 +160,7 @@ impl Reloader {
 
     /// Reads the settings again. A fault changes nothing.
     fn reload(&self) {
-        let wanted = args::settings(&self.matches)
+        let wanted = (self.read)()
             .and_then(|(settings, origins)| Ok((plan(&settings, &origins, &Host::probe())?.resolved, origins)));
         let (wanted, origins) = match wanted {
             Ok(wanted) => wanted,

@@ -118,26 +118,32 @@ impl Drop for Listener {
 impl Listener {
     /// Binds and listens. The error is the kernel's: address in use, permission denied, no such directory.
     pub fn bind(addr: &ListenAddr) -> std::io::Result<Self> {
+        Self::bind_with(addr, BACKLOG, false)
+    }
+
+    /// The same with so many connections that may wait to be accepted. With `ipv6_only` an IPv6 address takes no IPv4
+    /// clients, so that both wildcards can be listened on.
+    pub fn bind_with(addr: &ListenAddr, backlog: i32, ipv6_only: bool) -> std::io::Result<Self> {
         match addr {
-            ListenAddr::Tcp(addr) => Self::bind_tcp(*addr),
-            ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode),
+            ListenAddr::Tcp(addr) => Self::bind_tcp(*addr, backlog, ipv6_only),
+            ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode, backlog),
         }
     }
 
-    fn bind_tcp(addr: SocketAddr) -> std::io::Result<Self> {
+    fn bind_tcp(addr: SocketAddr, backlog: i32, ipv6_only: bool) -> std::io::Result<Self> {
         let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let fd = socket(family)?;
         sockopt::set_socket_reuseaddr(&fd, true)?;
         if addr.is_ipv6() {
-            sockopt::set_ipv6_v6only(&fd, false)?;
+            sockopt::set_ipv6_v6only(&fd, ipv6_only)?;
         }
         net::bind(&fd, &addr)?;
-        net::listen(&fd, BACKLOG)?;
+        net::listen(&fd, backlog)?;
         let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
         Ok(Self { fd, addr: ListenAddr::Tcp(bound) })
     }
 
-    fn bind_unix(path: PathBuf, mode: u32) -> std::io::Result<Self> {
+    fn bind_unix(path: PathBuf, mode: u32, backlog: i32) -> std::io::Result<Self> {
         use std::os::unix::fs::{FileTypeExt, PermissionsExt};
         if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.file_type().is_socket()) {
             if std::os::unix::net::UnixStream::connect(&path).is_ok() {
@@ -149,7 +155,7 @@ impl Listener {
         net::bind(&fd, &SocketAddrUnix::new(&path)?)?;
         let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode } };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-        net::listen(&listener.fd, BACKLOG)?;
+        net::listen(&listener.fd, backlog)?;
         Ok(listener)
     }
 

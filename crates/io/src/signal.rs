@@ -1,12 +1,12 @@
 //! The signals a server listens to, as a blocking queue for a thread of their own.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals as Queue};
 
 /// What the operator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM or SIGINT: stop gracefully.
+    /// SIGTERM, SIGINT or SIGUSR1: stop gracefully.
     Stop,
     /// SIGHUP: reload what may be reloaded.
     Reload,
@@ -29,9 +29,9 @@ impl SignalsHandle {
 }
 
 impl Signals {
-    /// Takes SIGTERM, SIGINT and SIGHUP over. Fails when the process has no descriptor left.
+    /// Takes SIGTERM, SIGINT, SIGUSR1 and SIGHUP over. Fails when the process has no descriptor left.
     pub fn take_over() -> std::io::Result<Self> {
-        Ok(Self { queue: Queue::new([SIGTERM, SIGINT, SIGHUP])? })
+        Ok(Self { queue: Queue::new([SIGTERM, SIGINT, SIGUSR1, SIGHUP])? })
     }
 
     /// A handle that ends the wait.

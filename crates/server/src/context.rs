@@ -110,6 +110,11 @@ impl WorkerContext {
         self.batch_ops += count;
     }
 
+    /// The CAS token that a client is told: `token`, or 0 in a store without CAS tokens.
+    pub(crate) fn told_token(&self, token: u64) -> u64 {
+        if self.shared.config.cas { token } else { 0 }
+    }
+
     /// Asks that `bytes` of the store may be pinned for a reader. If not, the answer is [`State::OutputFull`]. If
     /// pinning then fails, [`WorkerContext::pin_refund`] gives them back; else `OutBuffer::push_pinned` takes them
     /// over.

@@ -67,6 +67,21 @@ pub struct ServerConfig {
     pub huge_pages: bool,
     /// The `shutdown` command is obeyed.
     pub shutdown_command: bool,
+    /// IPv6 addresses take no IPv4 clients.
+    pub ipv6_only: bool,
+    /// Connections that wait in the kernel to be accepted, for each address.
+    pub backlog: i32,
+    /// Requests of one session that are served before it is the others' turn, at most
+    /// [`crate::context::OPS_A_BATCH`].
+    pub requests_a_visit: usize,
+    /// Items have CAS tokens; else they are told as 0 and match nothing.
+    pub cas: bool,
+    /// The `flush_all` command is obeyed.
+    pub flush_command: bool,
+    /// Commands that list keys are obeyed.
+    pub dump_command: bool,
+    /// The `watch` command is obeyed.
+    pub watch_command: bool,
 }
 
 impl Default for ServerConfig {
@@ -88,6 +103,13 @@ impl Default for ServerConfig {
             hash_seed: None,
             huge_pages: true,
             shutdown_command: false,
+            ipv6_only: false,
+            backlog: io::listen::BACKLOG,
+            requests_a_visit: crate::context::OPS_A_BATCH,
+            cas: true,
+            flush_command: true,
+            dump_command: true,
+            watch_command: true,
         }
     }
 }
@@ -155,8 +177,10 @@ impl Server {
     /// Binds, makes the store and starts all threads. When it returns, clients can connect.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
         check(&config)?;
-        let bind =
-            |addr: &ListenAddr| Listener::bind(addr).map_err(|error| StartError::Bind { addr: addr.clone(), error });
+        let bind = |addr: &ListenAddr| {
+            Listener::bind_with(addr, config.backlog, config.ipv6_only)
+                .map_err(|error| StartError::Bind { addr: addr.clone(), error })
+        };
         let listeners = config.memcached.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
         let (shared, background) = assemble(config, UnixMillis::now())?;
@@ -182,6 +206,9 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
     }
     if config.workers == 0 || config.workers > WORKERS_MAX {
         return Err(StartError::Config("the number of workers must be from 1 to 128"));
+    }
+    if !(1..=crate::context::OPS_A_BATCH).contains(&config.requests_a_visit) {
+        return Err(StartError::Config("the number of requests a visit must be from 1 to 64"));
     }
     if config.connections_max == 0 {
         return Err(StartError::Config("at least one connection must be allowed"));

@@ -2,5 +2,6 @@
 
 mod arguments;
 mod common;
+mod memcached;
 mod memory;
 mod signals;

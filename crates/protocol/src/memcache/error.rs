@@ -53,6 +53,16 @@ pub enum Error {
     DetailUnavailable,
     /// `watch` of what the server cannot report.
     WatchUnavailable,
+    /// `flush_all` while the server was told to refuse it.
+    FlushDisabled,
+    /// `stats cachedump` while the server was told to refuse it.
+    CachedumpDisabled,
+    /// `lru_crawler metadump` while the server was told to refuse it.
+    MetadumpDisabled,
+    /// `lru_crawler mgdump` while the server was told to refuse it.
+    MgdumpDisabled,
+    /// `watch` while the server was told to refuse it.
+    WatchDisabled,
     /// `watch` while there are as many watchers as may be.
     TooManyWatchers,
     /// Key and value are more than the item maximum.
@@ -67,7 +77,7 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 35] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -93,6 +103,11 @@ impl Error {
         Self::NoSlabs,
         Self::DetailUnavailable,
         Self::WatchUnavailable,
+        Self::FlushDisabled,
+        Self::CachedumpDisabled,
+        Self::MetadumpDisabled,
+        Self::MgdumpDisabled,
+        Self::WatchDisabled,
         Self::TooManyWatchers,
         Self::TooLarge,
         Self::OutOfMemory,
@@ -130,6 +145,11 @@ impl Error {
             Self::WatchUnavailable => {
                 b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n"
             }
+            Self::FlushDisabled => b"CLIENT_ERROR flush_all not allowed\r\n",
+            Self::CachedumpDisabled => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+            Self::MetadumpDisabled => b"ERROR metadump not allowed\r\n",
+            Self::MgdumpDisabled => b"ERROR mgdump not allowed\r\n",
+            Self::WatchDisabled => b"CLIENT_ERROR watch commands not allowed\r\n",
             Self::TooManyWatchers => b"WATCHER_TOO_MANY log watcher limit reached\r\n",
             Self::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Self::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",

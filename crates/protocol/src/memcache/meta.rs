@@ -41,6 +41,7 @@ pub struct Meta<'b> {
     mode: u8,
     compare: u64,
     token: u64,
+    token_is_void: bool,
     expire: i64,
     vivify: i64,
     recache: i64,
@@ -87,9 +88,14 @@ impl<'b> Meta<'b> {
         if self.has(b'C') { Some(self.compare) } else { None }
     }
 
+    /// The same for a store without CAS tokens: `C` matches nothing, and `E` gives nothing.
+    pub const fn without_tokens(&mut self) {
+        (self.compare, self.token_is_void) = (u64::MAX, true);
+    }
+
     /// `E`: the CAS token to give the item.
     pub const fn token(&self) -> Option<u64> {
-        if self.has(b'E') { Some(self.token) } else { None }
+        if self.has(b'E') && !self.token_is_void { Some(self.token) } else { None }
     }
 
     /// `T`: the item's new expiry, in seconds as the protocol counts them.
@@ -143,6 +149,7 @@ impl<'b> Meta<'b> {
             mode: 0,
             compare: 0,
             token: 0,
+            token_is_void: false,
             expire: 0,
             vivify: 0,
             recache: 0,

@@ -19,6 +19,8 @@ pub enum Origin {
     Flag(&'static str),
     /// A client's command.
     Command(&'static str),
+    /// A flag of memcached's, by its letter.
+    Letter(char),
     /// Nobody said it: it is a default.
     Default,
 }
@@ -29,6 +31,7 @@ impl fmt::Display for Origin {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Flag(flag) => write!(f, "--{flag}"),
             Self::Command(command) => f.write_str(command),
+            Self::Letter(letter) => write!(f, "-{letter}"),
             Self::Default => f.write_str("default"),
         }
     }

@@ -70,6 +70,12 @@ pub fn raise_files_limit(files: u64) -> std::io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: limit.maximum })?)
 }
 
+/// Raises the limit up to which this process may open files, to `files` if the system lets it.
+pub fn lift_files_limit(files: u64) {
+    // Whoever may not is told by what [`Host::probe`] finds.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum: Some(files) });
+}
+
 /// Whether the kernel's switch, as in `always [madvise] never`, is not at `never`. A kernel without it has none.
 fn huge_pages(root: &Path) -> bool {
     let text = fs::read_to_string(root.join("sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or_default();

@@ -77,6 +77,13 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         hash_seed: None,
         huge_pages: settings.huge_pages,
         shutdown_command: settings.shutdown,
+        ipv6_only: settings.ipv6_only,
+        backlog: settings.backlog as i32,
+        requests_a_visit: settings.requests_a_visit as usize,
+        cas: settings.cas,
+        flush_command: settings.flush_all,
+        dump_command: settings.dump,
+        watch_command: settings.watch,
     };
     Ok(Plan { server, resolved, files, notes })
 }
@@ -199,8 +206,8 @@ impl Planner<'_> {
 
     /// The connections, and the descriptors for everything.
     fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
-        let fixed = FILES_FIXED + workers * FILES_A_WORKER + settings.memcached.len() as u64;
-        let room = self.host.files_max.saturating_sub(fixed);
+        let fixed = files_fixed(workers, settings.memcached.len() as u64);
+        let room = connections_room(self.host, workers, settings.memcached.len() as u64);
         let Some(maxconns) = settings.maxconns.said() else {
             let maxconns = MAXCONNS_AUTO.min(room).max(1);
             if maxconns < MAXCONNS_AUTO {
@@ -226,6 +233,16 @@ impl Planner<'_> {
 /// The most memory that makes sense on this host: the rest is for the kernel and the connections.
 fn memory_most(host: &Host) -> ByteSize {
     ByteSize::mib((host.memory_bytes() >> 20) * 9 / 10)
+}
+
+/// Descriptors for anything but clients.
+fn files_fixed(workers: u64, listeners: u64) -> u64 {
+    FILES_FIXED + workers * FILES_A_WORKER + listeners
+}
+
+/// Connections that the limit of open files allows.
+pub fn connections_room(host: &Host, workers: u64, listeners: u64) -> u64 {
+    host.files_max.saturating_sub(files_fixed(workers, listeners))
 }
 
 /// A size rounded to whole MiB.

@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 17] = [
+pub static SETTINGS: [Setting; 25] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -129,6 +129,25 @@ pub static SETTINGS: [Setting; 17] = [
         reload: Reload::Restart,
         help: "The permission bits of Unix sockets, octal.",
         value: |s| &mut s.unix_mode,
+    },
+    Setting {
+        path: "listen.ipv6_only",
+        flag: None,
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "IPv6 addresses take no IPv4 clients. Without it [::] takes both.",
+        value: |s| &mut s.ipv6_only,
+    },
+    Setting {
+        path: "listen.backlog",
+        flag: None,
+        default: &["1024"],
+        range: Some((1, 65_535)),
+        reload: Reload::Restart,
+        help: "Connections that wait in the kernel to be accepted, for each address. The kernel's own limit is \
+               net.core.somaxconn.",
+        value: |s| &mut s.backlog,
     },
     Setting {
         path: "store.memory",
@@ -169,6 +188,16 @@ pub static SETTINGS: [Setting; 17] = [
         help: "Ask the kernel for huge pages. What was had is in the log and in the metrics; without them the \
                server runs, with slower reads.",
         value: |s| &mut s.huge_pages,
+    },
+    Setting {
+        path: "store.lock",
+        flag: None,
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Lock all memory of the process, so that none of it is ever swapped out. What the kernel refuses is a \
+               warning.",
+        value: |s| &mut s.lock,
     },
     Setting {
         path: "threads.workers",
@@ -240,6 +269,15 @@ pub static SETTINGS: [Setting; 17] = [
         value: |s| &mut s.stop_timeout,
     },
     Setting {
+        path: "limits.requests_a_visit",
+        flag: None,
+        default: &["64"],
+        range: Some((1, crate::context::OPS_A_BATCH as u64)),
+        reload: Reload::Restart,
+        help: "Requests of one client that are served before it is the others' turn.",
+        value: |s| &mut s.requests_a_visit,
+    },
+    Setting {
         path: "commands.shutdown",
         flag: None,
         default: &["false"],
@@ -247,6 +285,42 @@ pub static SETTINGS: [Setting; 17] = [
         reload: Reload::Restart,
         help: "Clients may stop the server with the shutdown command.",
         value: |s| &mut s.shutdown,
+    },
+    Setting {
+        path: "commands.cas",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Items have CAS tokens. Without it the tokens told are 0, and a store that compares one never matches.",
+        value: |s| &mut s.cas,
+    },
+    Setting {
+        path: "commands.flush_all",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Clients may end all items with flush_all.",
+        value: |s| &mut s.flush_all,
+    },
+    Setting {
+        path: "commands.dump",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Clients may list keys, with stats cachedump and lru_crawler metadump.",
+        value: |s| &mut s.dump,
+    },
+    Setting {
+        path: "commands.watch",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Clients may watch what happens to items.",
+        value: |s| &mut s.watch,
     },
     Setting {
         path: "log.level",

@@ -110,7 +110,7 @@ impl<'c> Call<'c, '_> {
             let found = match item {
                 Ok(None) => Found::Miss,
                 Ok(Some(item)) => {
-                    let cas = get.with_cas.then_some(item.token);
+                    let cas = get.with_cas.then(|| self.ctx.told_token(item.token));
                     write_value(self.out, self.ctx, bytes, item.value, item.client_flags, cas)?
                 }
                 Err(OpError::Parked) => return Err(State::Parked),

@@ -74,6 +74,9 @@ impl<'c> Call<'c, '_> {
             Ok(Some(mut fetched)) => {
                 let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
                 first.restore(&mut fetched);
+                if fetch.want_token {
+                    fetched.item.token = self.ctx.told_token(fetched.item.token);
+                }
                 if watched && !fetched.vivified {
                     seen = Some(Seen::of(Some(&fetched.item)));
                 }
@@ -207,7 +210,13 @@ impl<'c> Call<'c, '_> {
         let code = match outcome {
             ArithOutcome::Number { value, token, expire } => {
                 if !meta.has(b'q') {
-                    number_answer(self.out, meta, value, token, seconds_left(expire, self.ctx.now));
+                    number_answer(
+                        self.out,
+                        meta,
+                        value,
+                        self.ctx.told_token(token),
+                        seconds_left(expire, self.ctx.now),
+                    );
                 }
                 return;
             }

@@ -31,7 +31,9 @@ use crate::watch::Watching;
 use dump::Dumping;
 use large::LargeSet;
 use meta::FirstFetch;
-use protocol::memcache::{Parsed, Request, lone_get, parse, reply};
+use protocol::memcache::meta::Meta;
+use protocol::memcache::request::Dump;
+use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
 use run::Retrieval;
 use segment::{Namespace, Turn};
 
@@ -95,7 +97,9 @@ pub fn serve(
     session: &mut SessionState,
     ctx: &mut WorkerContext,
 ) -> Progress {
-    let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops: 0 };
+    // Operations that this session is not to have in one visit count as done.
+    let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
+    let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops };
     let state = loop {
         if let Err(state) = call.step() {
             break state;
@@ -115,7 +119,7 @@ struct Call<'c, 'l> {
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
     ctx: &'c mut WorkerContext,
-    /// Operations done.
+    /// Operations done, and those that the session may not have in this visit.
     ops: usize,
 }
 
@@ -178,11 +182,14 @@ impl<'c> Call<'c, '_> {
             Request::Delete { key, noreply } => self.delete(key, noreply, consumed),
             Request::Arith(arith) => self.arith(arith, consumed),
             Request::Touch { key, exptime, noreply } => self.touch(key, exptime, noreply, consumed),
-            Request::FlushAll { delay, noreply } => self.flush_all(delay, noreply, consumed),
-            Request::MetaGet(meta) => self.meta_get(&meta, consumed),
-            Request::MetaStore(meta, len) => self.meta_store(&meta, len, consumed),
-            Request::MetaDelete(meta) => self.meta_delete(&meta, consumed),
-            Request::MetaArith(meta) => self.meta_arith(&meta, consumed),
+            Request::FlushAll { delay, noreply } if self.ctx.shared.config.flush_command => {
+                self.flush_all(delay, noreply, consumed)
+            }
+            Request::FlushAll { noreply, .. } => self.refused(Error::FlushDisabled, noreply, consumed),
+            Request::MetaGet(mut meta) => self.meta_get(self.tokens(&mut meta), consumed),
+            Request::MetaStore(mut meta, len) => self.meta_store(self.tokens(&mut meta), len, consumed),
+            Request::MetaDelete(mut meta) => self.meta_delete(self.tokens(&mut meta), consumed),
+            Request::MetaArith(mut meta) => self.meta_arith(self.tokens(&mut meta), consumed),
             Request::MetaDebug(key) => self.meta_debug(key, consumed),
             Request::MetaNoop => self.answer(reply::META_NOOP, consumed),
             Request::Version => self.version(consumed),
@@ -195,8 +202,11 @@ impl<'c> Call<'c, '_> {
             }
             Request::Shutdown { .. } => self.shutdown(consumed),
             Request::Stats(topic) => self.stats(topic, consumed),
-            Request::Watch(watch) => self.watch(watch, consumed),
-            Request::Dump(format) => self.dump(format.into(), consumed),
+            Request::Watch(watch) if self.ctx.shared.config.watch_command => self.watch(watch, consumed),
+            Request::Watch(_) => self.refused(Error::WatchDisabled, false, consumed),
+            Request::Dump(format) if self.ctx.shared.config.dump_command => self.dump(format.into(), consumed),
+            Request::Dump(Dump::Metadump) => self.refused(Error::MetadumpDisabled, false, consumed),
+            Request::Dump(Dump::Mgdump) => self.refused(Error::MgdumpDisabled, false, consumed),
         }
     }
 
@@ -226,6 +236,21 @@ impl<'c> Call<'c, '_> {
         self.at += consumed;
         self.done(Command::Other);
         Ok(())
+    }
+
+    /// A command that the server was told to refuse.
+    #[cold]
+    fn refused(&mut self, error: Error, quiet: bool, consumed: usize) -> Step {
+        self.answer(if quiet { b"" } else { error.wire() }, consumed)
+    }
+
+    /// The request as a store without CAS tokens has to see it, if this is one.
+    #[inline]
+    fn tokens<'m>(&self, meta: &'m mut Meta<'c>) -> &'m Meta<'c> {
+        if !self.ctx.shared.config.cas {
+            meta.without_tokens();
+        }
+        meta
     }
 
     fn swallow(&mut self) -> Step {

@@ -288,7 +288,7 @@ impl<'c> Call<'c, '_> {
         let found = match item {
             None => Found::Miss,
             Some(item) => {
-                let cas = probe.with_cas().then_some(item.token);
+                let cas = probe.with_cas().then(|| self.ctx.told_token(item.token));
                 write_value(self.out, self.ctx, probe.key.bytes(), item.value, item.client_flags, cas)?
             }
         };

@@ -132,7 +132,7 @@ impl<'c> Call<'c, '_> {
                     key: key.bytes(),
                     exp: exptime::seconds_left(item.expire, self.ctx.now),
                     la: self.ctx.now.ms_since(item.last_access) / 1000,
-                    cas: item.token,
+                    cas: self.ctx.told_token(item.token),
                     fetched: item.fetched,
                     class: item.ttl_class.into(),
                     size: item.stored_bytes,

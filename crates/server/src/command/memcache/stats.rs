@@ -88,6 +88,9 @@ impl Call<'_, '_> {
     /// `stats`. The line is consumed with its last answer.
     pub(super) fn stats(&mut self, topic: Stats, consumed: usize) -> Step {
         match topic {
+            Stats::Cachedump { .. } if !self.ctx.shared.config.dump_command => {
+                reply::error(self.out, Error::CachedumpDisabled);
+            }
             Stats::Cachedump { class, limit } if u64::from(class) == CLASS => {
                 // 0 asks for as many as there are.
                 let most = if limit == 0 { u64::MAX } else { limit.into() };
@@ -321,34 +324,40 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("tcpport", tcp.map_or(0, |addr| addr.port().into()));
     lines.number("udpport", 0);
     match tcp {
-        Some(addr) => lines.line(|line| {
+        Some(addr) if !addr.ip().is_unspecified() => lines.line(|line| {
             line.put(b"STAT inter ");
             put_display(line, &addr.ip());
             line.put(reply::CRLF);
         }),
-        None => lines.text("inter", "NULL"),
+        _ => lines.text("inter", "NULL"),
     }
     lines.number("verbosity", 0);
     lines.text("evictions", "on");
     let unix = config.memcached.iter().find_map(|addr| match addr {
-        ListenAddr::Unix { path, .. } => path.to_str(),
+        ListenAddr::Unix { path, mode } => Some((path.to_str()?, *mode)),
         ListenAddr::Tcp(_) => None,
     });
+    let (unix, mode) = unix.map_or((None, 0o700), |(path, mode)| (Some(path), mode));
     lines.text("domain_socket", unix.unwrap_or("NULL"));
+    lines.line(|line| {
+        line.put(b"STAT umask ");
+        put_display(line, &format_args!("{mode:o}"));
+        line.put(reply::CRLF);
+    });
     lines.switch("shutdown_command", config.shutdown_command);
     lines.number("num_threads", config.workers as u64);
     lines.text("stat_key_prefix", ":");
     lines.switch("detail_enabled", false);
-    lines.number("reqs_per_event", crate::context::OPS_A_BATCH as u64);
-    lines.switch("cas_enabled", true);
-    lines.number("tcp_backlog", io::listen::BACKLOG as u64);
+    lines.number("reqs_per_event", config.requests_a_visit as u64);
+    lines.switch("cas_enabled", config.cas);
+    lines.number("tcp_backlog", config.backlog as u64);
     lines.text("binding_protocol", "ascii");
     lines.switch("auth_enabled_sasl", false);
     lines.switch("auth_enabled_ascii", false);
     lines.number("item_size_max", config.item_bytes_max);
     lines.switch("maxconns_fast", true);
-    lines.switch("flush_enabled", true);
-    lines.switch("dump_enabled", true);
+    lines.switch("flush_enabled", config.flush_command);
+    lines.switch("dump_enabled", config.dump_command);
     lines.text("hash_algorithm", "xxh3");
     lines.number("idle_timeout", config.idle_timeout.map_or(0, |timeout| timeout.as_secs()));
     lines.switch("track_sizes", false);

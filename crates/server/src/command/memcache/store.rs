@@ -186,7 +186,10 @@ impl Plan {
 impl<'c> Call<'c, '_> {
     /// A text storage command.
     pub(super) fn store(&mut self, header: Store<'c>, consumed: usize) -> Step {
-        let plan = Plan::text(&header, self.ctx.now);
+        let mut plan = Plan::text(&header, self.ctx.now);
+        if plan.compare.is_some() && !self.ctx.shared.config.cas {
+            plan.compare = Some(u64::MAX);
+        }
         self.store_planned(plan, header.key, header.value_len, consumed)
     }
 
@@ -286,7 +289,7 @@ impl<'c> Call<'c, '_> {
             Answer::Meta(answer) => {
                 counters.cmd_meta.add(1);
                 let (code, token) = match outcome {
-                    PutOutcome::Stored { token } => (b"HD", token),
+                    PutOutcome::Stored { token } => (b"HD", self.ctx.told_token(token)),
                     PutOutcome::NotStored => (b"NS", 0),
                     PutOutcome::Exists => (b"EX", 0),
                     PutOutcome::NotFound => (b"NF", 0),

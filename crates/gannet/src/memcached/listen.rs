@@ -1,0 +1,122 @@
+//! Where `-l`, `-p` and `-s` say to listen.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+
+use super::{Refusal, code, number};
+
+/// The addresses that the texts of `-l` name, each with its own port or with `port`; no text: all of this machine's.
+pub fn addresses(texts: &[String], port: i64) -> Result<Vec<SocketAddr>, Refusal> {
+    let mut addresses = Vec::new();
+    let mut add = |found: Vec<SocketAddr>| {
+        for address in found {
+            // Ports that the kernel chooses differ, so the same address may be there again.
+            if address.port() == 0 || !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    };
+    if texts.is_empty() {
+        add(wildcards(port_of(port)?));
+    }
+    for part in texts.iter().flat_map(|text| text.split([',', ';'])).filter(|part| !part.is_empty()) {
+        add(one(part, port)?);
+    }
+    if addresses.is_empty() {
+        return Err((code::USAGE, "-l: no address is named; write one, as in -l 127.0.0.1".to_owned()));
+    }
+    Ok(addresses)
+}
+
+fn wrong(part: &str, what: &str, remedy: &str) -> Refusal {
+    (code::SYSTEM, format!("-l {part}: {what}; {remedy}"))
+}
+
+/// -1, and with memcached any other number below 1, asks the kernel for a port.
+fn port_of(port: i64) -> Result<u16, Refusal> {
+    u16::try_from(port.max(0)).map_err(|_| (code::SYSTEM, format!("there is no port {port}; write one up to 65535")))
+}
+
+/// `HOST`, `HOST:PORT`, `[IPV6]`, `[IPV6]:PORT` or an IPv6 address; `*` for the host is any.
+fn one(part: &str, port: i64) -> Result<Vec<SocketAddr>, Refusal> {
+    if part.starts_with("notls:") || part.starts_with("proto[") || part.starts_with("tag[") {
+        return Err(wrong(part, "listeners have no tags in this build", "write the address alone"));
+    }
+    let (host, rest) = match part.strip_prefix('[') {
+        Some(inner) => inner
+            .split_once(']')
+            .ok_or_else(|| wrong(part, "the bracket of an IPv6 address is not closed", "write it as in [::1]:11211"))?,
+        None => match part.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, &part[host.len()..]),
+            _ => (part, ""),
+        },
+    };
+    let port = match rest.strip_prefix(':') {
+        None if rest.is_empty() => port_of(port)?,
+        Some(text) if number(text).1 => port_of(number(text).0)?,
+        _ => return Err(wrong(part, "the port is no number", "write it as in 127.0.0.1:11211")),
+    };
+    if host == "*" {
+        return Ok(wildcards(port));
+    }
+    let found = (host, port).to_socket_addrs().map_err(|error| {
+        wrong(part, &format!("this is no address of this machine ({error})"), "choose one that `ip addr` shows")
+    })?;
+    let found: Vec<SocketAddr> = found.filter(|address| address.is_ipv4() || has_ipv6()).collect();
+    if found.is_empty() { Err(wrong(part, "this machine has no IPv6", "choose an IPv4 address")) } else { Ok(found) }
+}
+
+fn wildcards(port: u16) -> Vec<SocketAddr> {
+    let mut both = vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)];
+    if has_ipv6() {
+        both.push(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port));
+    }
+    both
+}
+
+/// A machine without IPv6 refuses even the address that every machine with it has.
+fn has_ipv6() -> bool {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(texts: &[&str]) -> String {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        match addresses(&texts, 11211) {
+            Ok(found) => found.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "),
+            Err((code, line)) => format!("{code} {line}"),
+        }
+    }
+
+    #[test]
+    fn addresses_are_read_with_and_without_ports() {
+        assert_eq!(told(&["127.0.0.1"]), "127.0.0.1:11211");
+        assert_eq!(told(&["127.0.0.1:7,10.0.0.1;10.0.0.2"]), "127.0.0.1:7 10.0.0.1:11211 10.0.0.2:11211");
+        assert_eq!(told(&["127.0.0.1", "127.0.0.1", "127.0.0.1:8"]), "127.0.0.1:11211 127.0.0.1:8");
+        assert_eq!(told(&["127.0.0.1:0", "127.0.0.1:-1"]), "127.0.0.1:0 127.0.0.1:0");
+        let every = if has_ipv6() { "0.0.0.0:11211 [::]:11211" } else { "0.0.0.0:11211" };
+        assert_eq!((told(&[]), told(&["*"])), (every.to_owned(), every.to_owned()));
+        assert_eq!(told(&["*:5"]), every.replace("11211", "5"));
+        if has_ipv6() {
+            assert_eq!(told(&["::1,[::1]:9,[::1]"]), "[::1]:11211 [::1]:9");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_by_name() {
+        for (text, code, part) in [
+            ("127.0.0.1:xx", 71, "the port is no number"),
+            ("127.0.0.1:99999", 71, "no port 99999"),
+            ("[::1", 71, "not closed"),
+            ("[::1]x", 71, "the port is no number"),
+            ("no.such.invalid", 71, "no address of this machine"),
+            ("notls:127.0.0.1", 71, "no tags"),
+            (",", 64, "no address is named"),
+        ] {
+            let told = told(&[text]);
+            assert!(told.starts_with(&format!("{code} ")) && told.contains(part), "{text}: {told}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `gannet memcached`, and the program under the name `memcached`: the server behind memcached's own flags.
+//!
+//! ```text
+//!   arguments ── getopt ──> flags in order ── translate ──> Settings  ── plan ──> the server, as `gannet serve` has it
+//!                                                       └─> Process: user, pid file, background, limits
+//! ```
+//! Invariants: a flag does nothing that a setting does not do; what is no setting is done to this process before it has
+//! a second thread; exit codes are memcached's.
+
+pub mod flags;
+mod getopt;
+mod listen;
+mod process;
+mod suboptions;
+mod translate;
+
+use std::ffi::OsString;
+
+use server::config::host::{Host, lift_files_limit};
+use server::config::plan::{connections_room, plan};
+use server::config::{Fault, value::Auto};
+
+use crate::Failure;
+use crate::serve::{Hosted, host};
+use translate::{Asked, Translation, translate};
+
+/// The exit codes that memcached takes from sysexits.h, beside 1.
+mod code {
+    /// The command line asks for what can not be.
+    pub const USAGE: u8 = 64;
+    /// There is no such user.
+    pub const NO_USER: u8 = 67;
+    /// The operating system refuses.
+    pub const SYSTEM: u8 = 71;
+    /// Anything else.
+    pub const FAILED: u8 = 1;
+}
+
+/// A line with the exit code that it ends with.
+type Refusal = (u8, String);
+
+fn refused((code, line): Refusal) -> Failure {
+    Failure::Code(code, vec![line])
+}
+
+/// Runs the server, or prints what was asked for.
+pub fn run(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+    let mut words = Vec::new();
+    for arg in args {
+        let word = arg.into_string().map_err(|arg| {
+            refused((code::USAGE, format!("{} is not UTF-8 text; write it as such", arg.to_string_lossy())))
+        })?;
+        words.push(word);
+    }
+    let translation = match translate(words, &Host::probe()) {
+        Ok(Asked::Print(text)) => return crate::print(&text),
+        Ok(Asked::Serve(translation)) => *translation,
+        Err(faults) => {
+            let code = faults[0].0;
+            return Err(Failure::Code(code, faults.into_iter().map(|(_, line)| line).collect()));
+        }
+    };
+    serve(translation)
+}
+
+fn serve(mut translation: Translation) -> Result<(), Failure> {
+    let process = translation.process.clone();
+    process.check_user().map_err(refused)?;
+    if process.daemon && !process::is_detached() {
+        return process.detach().map_err(|(code, line)| Failure::Code(code, line.into_iter().collect()));
+    }
+    process.begin().map_err(refused)?;
+    let host = room_for_connections(&mut translation)?;
+    process.become_user().map_err(refused)?;
+    let Translation { settings, origins, warnings, .. } = translation;
+    let told = |faults: Vec<Fault>| Failure::Code(code::USAGE, faults.iter().map(Fault::to_string).collect());
+    let mut plan = plan(&settings, &origins, &host).map_err(told)?;
+    plan.notes.splice(0..0, warnings);
+    let again = (settings, origins.clone());
+    let after = process.clone();
+    let hosted = Hosted {
+        plan,
+        origins,
+        read: Box::new(move || Ok(again.clone())),
+        up: Box::new(move |running| after.up(running.addrs())),
+        bind_code: code::SYSTEM,
+    };
+    let ended = self::host(hosted);
+    process.end();
+    ended
+}
+
+/// Raises the limit of open files as far as the connections need and the system allows. memcached counts its own
+/// descriptors among its connections, so what is lacking for ours is taken from the connections.
+fn room_for_connections(translation: &mut Translation) -> Result<Host, Failure> {
+    let settings = &mut translation.settings;
+    let wanted = settings.maxconns.said().unwrap_or(0);
+    let workers = settings.workers.said().unwrap_or(1);
+    let listeners = settings.memcached.len() as u64;
+    let mut host = Host::probe();
+    let short = wanted.saturating_sub(connections_room(&host, workers, listeners));
+    if short > 0 {
+        lift_files_limit(host.files_max + short);
+        host = Host::probe();
+    }
+    if host.files_max < wanted {
+        let what = format!("{wanted} connections need {wanted} open files and the limit is {}", host.files_max);
+        return Err(refused((code::SYSTEM, format!("-c: {what}; start as root, or ask for fewer with -c"))));
+    }
+    let room = connections_room(&host, workers, listeners).max(1);
+    if room < wanted {
+        settings.maxconns = Auto::Is(room);
+        translation.warnings.push(format!("the limit of {} open files allows {room} connections", host.files_max));
+    }
+    Ok(host)
+}
+
+/// What C's `atoi` makes of `text`, and whether that was all of it.
+fn number(text: &str) -> (i64, bool) {
+    let body = text.trim_start();
+    let (negative, digits) = match body.as_bytes().first() {
+        Some(b'-') => (true, &body[1..]),
+        Some(b'+') => (false, &body[1..]),
+        _ => (false, body),
+    };
+    let len = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let most = i64::from(i32::MAX);
+    let value = digits[..len].bytes().fold(0i64, |value, digit| (value * 10 + i64::from(digit - b'0')).min(most));
+    (if negative { -value } else { value }, len > 0 && len == digits.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        for (text, value, whole) in [
+            ("64", 64, true),
+            (" -1", -1, true),
+            ("+7", 7, true),
+            ("64m", 64, false),
+            ("x", 0, false),
+            ("", 0, false),
+            ("-", 0, false),
+            ("99999999999999999999", i64::from(i32::MAX), true),
+        ] {
+            assert_eq!(number(text), (value, whole), "{text:?}");
+        }
+    }
+}

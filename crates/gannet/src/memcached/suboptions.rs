@@ -1,0 +1,222 @@
+//! The options of `-o`, one object each.
+
+use server::config::nearest::nearest;
+
+/// What values an option takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Takes {
+    /// None.
+    Nothing,
+    /// Any, or none.
+    Anything,
+    /// A whole number from the first to the second.
+    Whole(i64, i64),
+    /// A number above 0 and up to this.
+    Part(f64),
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// What is done with an option.
+#[derive(Clone, Copy, Debug)]
+pub enum Use {
+    /// It describes machinery that is not here: it is checked, and a warning says that it has no effect.
+    Ignored(Takes),
+    /// It asks for what is so anyway.
+    AsIs(&'static str),
+    /// Seconds without a request after which a connection is closed.
+    IdleTimeout,
+    /// It asks for what this build can not do.
+    Refused(&'static str),
+}
+
+/// One option.
+#[derive(Debug)]
+pub struct Suboption {
+    /// Its name.
+    pub name: &'static str,
+    /// What is done with it.
+    pub use_: Use,
+}
+
+const fn option(name: &'static str, use_: Use) -> Suboption {
+    Suboption { name, use_ }
+}
+
+const COUNT: Takes = Takes::Whole(0, u32::MAX as i64);
+const FLASH: Use = Use::Refused("external storage");
+const TLS: Use = Use::Refused("TLS");
+const PROXY: Use = Use::Refused("a proxy");
+
+/// All options. Their bounds are memcached's.
+pub static SUBOPTIONS: [Suboption; 71] = [
+    option("maxconns_fast", Use::AsIs("A connection above the limit is closed at once, with it and without.")),
+    option("no_maxconns_fast", Use::Ignored(Takes::Nothing)),
+    option("idle_timeout", Use::IdleTimeout),
+    option("modern", Use::AsIs("Nothing, as with memcached.")),
+    option("no_modern", Use::Ignored(Takes::Nothing)),
+    option("hashpower", Use::Ignored(Takes::Whole(12, 32))),
+    option("no_hashexpand", Use::Ignored(Takes::Nothing)),
+    option("hash_algorithm", Use::Ignored(Takes::Word(&["jenkins", "murmur3", "xxh3"]))),
+    option("tail_repair_time", Use::Ignored(Takes::Whole(10, i32::MAX as i64))),
+    option("slab_reassign", Use::Ignored(Takes::Nothing)),
+    option("no_slab_reassign", Use::Ignored(Takes::Nothing)),
+    option("slab_automove", Use::Ignored(Takes::Anything)),
+    option("no_slab_automove", Use::Ignored(Takes::Nothing)),
+    option("slab_automove_ratio", Use::Ignored(Takes::Part(1.0))),
+    option("slab_automove_window", Use::Ignored(Takes::Whole(3, i32::MAX as i64))),
+    option("slab_automove_freeratio", Use::Ignored(Takes::Part(1.0))),
+    option("slab_automove_version", Use::Ignored(Takes::Anything)),
+    option("slab_chunk_max", Use::Ignored(Takes::Whole(1, i32::MAX as i64))),
+    option("slab_sizes", Use::Ignored(Takes::Anything)),
+    option("no_chunked_items", Use::Ignored(Takes::Nothing)),
+    option("lru_crawler", Use::Ignored(Takes::Nothing)),
+    option("no_lru_crawler", Use::Ignored(Takes::Nothing)),
+    option("lru_crawler_sleep", Use::Ignored(Takes::Whole(0, 1_000_000))),
+    option("lru_crawler_tocrawl", Use::Ignored(COUNT)),
+    option("lru_maintainer", Use::Ignored(Takes::Nothing)),
+    option("no_lru_maintainer", Use::Ignored(Takes::Nothing)),
+    option("hot_lru_pct", Use::Ignored(Takes::Whole(1, 79))),
+    option("warm_lru_pct", Use::Ignored(Takes::Whole(1, 79))),
+    option("hot_max_factor", Use::Ignored(Takes::Part(f64::MAX))),
+    option("warm_max_factor", Use::Ignored(Takes::Part(f64::MAX))),
+    option("temporary_ttl", Use::Ignored(Takes::Whole(i32::MIN as i64, i32::MAX as i64))),
+    option("track_sizes", Use::Ignored(Takes::Nothing)),
+    option("watcher_logbuf_size", Use::Ignored(COUNT)),
+    option("worker_logbuf_size", Use::Ignored(COUNT)),
+    option("read_buf_mem_limit", Use::Ignored(COUNT)),
+    option("resp_obj_mem_limit", Use::Ignored(Takes::Anything)),
+    option("inline_ascii_response", Use::Ignored(Takes::Nothing)),
+    option("no_inline_ascii_resp", Use::Ignored(Takes::Nothing)),
+    option("meta_response_old", Use::Refused("the meta replies of memcached 1.6.0")),
+    option("drop_privileges", Use::Ignored(Takes::Nothing)),
+    option("no_drop_privileges", Use::Ignored(Takes::Nothing)),
+    option("relaxed_privileges", Use::Ignored(Takes::Nothing)),
+    option("sock_cookie_id", Use::Ignored(COUNT)),
+    option("ext_path", FLASH),
+    option("ext_page_size", FLASH),
+    option("ext_wbuf_size", FLASH),
+    option("ext_threads", FLASH),
+    option("ext_io_depth", FLASH),
+    option("ext_item_size", FLASH),
+    option("ext_item_age", FLASH),
+    option("ext_low_ttl", FLASH),
+    option("ext_drop_unread", FLASH),
+    option("ext_recache_rate", FLASH),
+    option("ext_compact_under", FLASH),
+    option("ext_drop_under", FLASH),
+    option("ext_max_frag", FLASH),
+    option("ext_max_sleep", FLASH),
+    option("ssl_chain_cert", TLS),
+    option("ssl_key", TLS),
+    option("ssl_keyformat", TLS),
+    option("ssl_verify_mode", TLS),
+    option("ssl_ciphers", TLS),
+    option("ssl_ca_cert", TLS),
+    option("ssl_wbuf_size", TLS),
+    option("ssl_session_cache", TLS),
+    option("ssl_kernel_tls", TLS),
+    option("ssl_min_version", TLS),
+    option("proxy_config", PROXY),
+    option("proxy_uring", PROXY),
+    option("proxy_arg", PROXY),
+    option("proxy_memprofile", PROXY),
+];
+
+impl Suboption {
+    /// What it does here, as a sentence.
+    pub fn what(&self) -> String {
+        match self.use_ {
+            Use::Ignored(_) => "Taken and without effect.".to_owned(),
+            Use::AsIs(what) => what.to_owned(),
+            Use::IdleTimeout => {
+                "Seconds without a request after which a connection is closed; 0, the default, never.".to_owned()
+            }
+            Use::Refused(what) => format!("Refused: this build does not have {what}."),
+        }
+    }
+
+    /// Whether memcached takes `value` too; else what is wrong.
+    pub fn check(&self, value: Option<&str>) -> Result<(), String> {
+        let takes = match self.use_ {
+            Use::Ignored(takes) => takes,
+            Use::IdleTimeout => Takes::Whole(0, i32::MAX as i64),
+            Use::AsIs(_) | Use::Refused(_) => return Ok(()),
+        };
+        let name = self.name;
+        let missing = || format!("-o {name} wants a value; write {name}=VALUE");
+        match takes {
+            Takes::Nothing | Takes::Anything => Ok(()),
+            Takes::Whole(least, most) => match super::number(value.ok_or_else(missing)?) {
+                (number, _) if (least..=most).contains(&number) => Ok(()),
+                (number, _) => Err(format!("-o {name} is {number}; write a value from {least} to {most}")),
+            },
+            Takes::Part(most) => match value.ok_or_else(missing)?.parse::<f64>() {
+                Ok(part) if part > 0.0 && part <= most => Ok(()),
+                _ if most > 1.0 => Err(format!("-o {name} is no number above 0; write one")),
+                _ => Err(format!("-o {name} is not above 0 and at most {most}; write such a number")),
+            },
+            Takes::Word(words) => match value.ok_or_else(missing)? {
+                value if words.contains(&value) => Ok(()),
+                _ => Err(format!("-o {name} is none of its words; write one of {}", words.join(", "))),
+            },
+        }
+    }
+}
+
+/// The options in `text` with their values; what is no option is a sentence.
+pub fn read(text: &str) -> Vec<Result<(&'static Suboption, Option<&str>), String>> {
+    let one = |part| {
+        let (name, value) = match str::split_once(part, '=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (part, None),
+        };
+        if let Some(option) = SUBOPTIONS.iter().find(|option| option.name == name) {
+            return Ok((option, value));
+        }
+        Err(match nearest(name, SUBOPTIONS.iter().map(|option| option.name)) {
+            Some(known) => format!("there is no option {name} of -o; did you mean {known}?"),
+            None => format!("there is no option {name} of -o; -h lists them"),
+        })
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> Vec<String> {
+        read(text)
+            .into_iter()
+            .map(|one| match one {
+                Ok((option, value)) => option.check(value).err().unwrap_or_else(|| option.name.to_owned()),
+                Err(what) => what,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn options_are_read_and_their_bounds_are_kept() {
+        assert_eq!(told("modern,hashpower=20,,hash_algorithm=xxh3"), ["modern", "hashpower", "hash_algorithm"]);
+        assert_eq!(told("hashpower=11"), ["-o hashpower is 11; write a value from 12 to 32"]);
+        assert_eq!(told("hashpower"), ["-o hashpower wants a value; write hashpower=VALUE"]);
+        assert_eq!(told("slab_automove_ratio=2").len(), 1);
+        assert!(told("slab_automove_ratio=2")[0].contains("at most 1"));
+        assert!(told("hot_max_factor=-1")[0].contains("above 0"));
+        assert!(told("hash_algorithm=md5")[0].contains("jenkins, murmur3, xxh3"));
+    }
+
+    #[test]
+    fn what_is_no_option_names_the_nearest() {
+        assert_eq!(told("idle_timout=3"), ["there is no option idle_timout of -o; did you mean idle_timeout?"]);
+        assert_eq!(told("bogus"), ["there is no option bogus of -o; -h lists them"]);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (at, option) in SUBOPTIONS.iter().enumerate() {
+            assert!(SUBOPTIONS[..at].iter().all(|other| other.name != option.name), "{}", option.name);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! From memcached's flags to settings.
+
+use std::path::PathBuf;
+
+use server::config::file::Origins;
+use server::config::host::Host;
+use server::config::table::setting;
+use server::config::{Origin, Settings};
+use server::start::WORKERS_MAX;
+
+use super::getopt::{self, Word};
+use super::process::Process;
+use super::suboptions::{self, Use};
+use super::{Refusal, code, flags, listen, number};
+
+/// What memcached takes where nothing is said.
+const PORT: i64 = 11_211;
+const MEMORY_MIB: i64 = 64;
+const CONNECTIONS: i64 = 1024;
+const WORKERS: u64 = 4;
+const ITEM_BYTES: i64 = 1 << 20;
+/// The least that a store is made of, in MiB.
+const MEMORY_MIB_MIN: i64 = 16;
+const ITEM_BYTES_MIN: i64 = 1 << 10;
+const ITEM_BYTES_MAX: i64 = 1 << 30;
+/// memcached ends at once; a client gets this long for what is in flight.
+const STOP_TIMEOUT: &str = "1s";
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// To print this and end.
+    Print(String),
+    /// To serve.
+    Serve(Box<Translation>),
+}
+
+/// What to serve with.
+#[derive(Debug)]
+pub struct Translation {
+    /// The settings.
+    pub settings: Settings,
+    /// The flags that they come from.
+    pub origins: Origins,
+    /// What is done to this process.
+    pub process: Process,
+    /// What was taken and has no effect, and the like: a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Translates `args`.
+///
+/// # Errors
+/// All that is wrong, each with the code that memcached ends with for it; at least one.
+pub fn translate(args: Vec<String>, host: &Host) -> Result<Asked, Vec<Refusal>> {
+    let mut reading = Reading::new(host);
+    for word in getopt::read(args) {
+        match word {
+            Word::Flag(flag, value) => {
+                let printed = match flag.letter {
+                    'h' => flags::help(),
+                    'i' => flags::license(),
+                    'V' => flags::version(),
+                    letter => {
+                        reading.flag(letter, value.unwrap_or_default());
+                        continue;
+                    }
+                };
+                return if reading.faults.is_empty() { Ok(Asked::Print(printed)) } else { Err(reading.faults) };
+            }
+            Word::Operand(text) => reading.warnings.push(format!("{text:?} belongs to no flag and is not looked at")),
+            Word::Fault(what) => reading.faults.push((code::FAILED, what)),
+        }
+    }
+    reading.finish()
+}
+
+/// A command line that has been read so far.
+struct Reading {
+    settings: Settings,
+    origins: Origins,
+    process: Process,
+    warnings: Vec<String>,
+    faults: Vec<Refusal>,
+    port: i64,
+    listen: Vec<String>,
+    socket: Option<String>,
+    memory_mib: i64,
+    item_bytes: i64,
+}
+
+impl Reading {
+    fn new(host: &Host) -> Self {
+        let mut reading = Self {
+            settings: Settings::default(),
+            origins: Origins::new(),
+            process: Process::default(),
+            warnings: Vec::new(),
+            faults: Vec::new(),
+            port: PORT,
+            listen: Vec::new(),
+            socket: None,
+            memory_mib: MEMORY_MIB,
+            item_bytes: ITEM_BYTES,
+        };
+        for (path, text) in [
+            ("listen.admin", "none"),
+            ("listen.ipv6_only", "true"),
+            ("limits.maxconns", CONNECTIONS.to_string().as_str()),
+            ("limits.stop_timeout", STOP_TIMEOUT),
+            ("threads.workers", host.parallelism().clamp(1, WORKERS).to_string().as_str()),
+            ("log.level", "warn"),
+        ] {
+            let setting = setting(path).expect("a setting of the table");
+            setting.set(&mut reading.settings, &[text]).expect("a value of the setting");
+        }
+        reading
+    }
+
+    /// Gives the setting at `path` the value that `texts` say, by the flag `letter`.
+    fn set(&mut self, letter: char, path: &'static str, texts: &[&str]) {
+        let setting = setting(path).expect("a setting of the table");
+        match setting.set(&mut self.settings, texts) {
+            Ok(()) => {
+                self.origins.insert(setting.path, Origin::Letter(letter));
+            }
+            Err(wrongs) => self.faults.extend(
+                wrongs.into_iter().map(|wrong| (code::USAGE, format!("-{letter}: {}; {}", wrong.what, wrong.remedy))),
+            ),
+        }
+    }
+
+    fn refuse(&mut self, code: u8, what: impl Into<String>) {
+        self.faults.push((code, what.into()));
+    }
+
+    /// A number as memcached reads it: what stands behind its digits is dropped, but not without a word.
+    fn number(&mut self, letter: char, text: &str) -> i64 {
+        let (value, whole) = number(text);
+        if !whole {
+            self.warnings.push(format!("-{letter}: {text:?} is read as {value}"));
+        }
+        value
+    }
+
+    /// The same for what has to be above 0.
+    fn positive(&mut self, letter: char, text: &str) -> Option<i64> {
+        let value = self.number(letter, text);
+        if value <= 0 {
+            self.refuse(code::FAILED, format!("-{letter} is {value}; write a number above 0"));
+        }
+        (value > 0).then_some(value)
+    }
+
+    fn flag(&mut self, letter: char, value: String) {
+        match letter {
+            'p' => self.port = self.number(letter, &value),
+            'U' if self.number(letter, &value) != 0 => {
+                self.refuse(code::USAGE, "-U: UDP is not spoken, since replies of any size can be forged; write -U 0");
+            }
+            's' => self.socket = Some(value),
+            'a' => self.unix_mode(&value),
+            'A' => self.set(letter, "commands.shutdown", &["true"]),
+            'l' => self.listen.push(value),
+            'd' => self.process.daemon = true,
+            'r' => self.process.core_files = true,
+            'u' => self.process.user = Some(value),
+            'm' => self.memory_mib = self.number(letter, &value),
+            'c' => self.connections(&value),
+            'k' => self.set(letter, "store.lock", &["true"]),
+            'v' => self.process.verbosity += 1,
+            'P' => self.process.pid_file = Some(PathBuf::from(value)),
+            't' => self.workers(&value),
+            'R' => self.requests_a_visit(&value),
+            'C' => self.set(letter, "commands.cas", &["false"]),
+            'b' => self.backlog(&value),
+            'B' => self.protocol(&value),
+            'I' => self.item_bytes = self.size(&value),
+            'F' => self.set(letter, "commands.flush_all", &["false"]),
+            'X' => self.set(letter, "commands.dump", &["false"]),
+            'W' => self.set(letter, "commands.watch", &["false"]),
+            'o' => self.suboptions(&value),
+            'U' | 'L' => {}
+            'f' | 'n' | 'N' => self.ignored(letter, &value),
+            _ => {
+                let flag = flags::by_letter(letter).expect("a flag of the table");
+                let what = flag.what.strip_prefix("Refused: ").expect("a flag that is refused says so");
+                self.refuse(code::USAGE, format!("-{letter}: {} remove the flag", what.replace('.', ";")));
+            }
+        }
+    }
+
+    fn unix_mode(&mut self, text: &str) {
+        let digits: String = text.chars().take_while(|c| ('0'..='7').contains(c)).collect();
+        let mode = u32::from_str_radix(&digits, 8).unwrap_or(0) & 0o777;
+        if digits.len() != text.len() || digits.is_empty() {
+            self.warnings.push(format!("-a: {text:?} is read as {mode:o}"));
+        }
+        self.set('a', "listen.unix_mode", &[&format!("{mode:04o}")]);
+    }
+
+    fn connections(&mut self, text: &str) {
+        if let Some(connections) = self.positive('c', text) {
+            self.set('c', "limits.maxconns", &[&connections.to_string()]);
+        }
+    }
+
+    fn workers(&mut self, text: &str) {
+        if let Some(wanted) = self.positive('t', text) {
+            let workers = wanted.min(WORKERS_MAX as i64);
+            if workers < wanted {
+                self.warnings.push(format!("-t: {workers} threads are the most; so many are started"));
+            }
+            self.set('t', "threads.workers", &[&workers.to_string()]);
+        }
+    }
+
+    fn requests_a_visit(&mut self, text: &str) {
+        // memcached refuses 0 alone; a negative number never ends a visit there.
+        let wanted = self.number('R', text);
+        let most = server::context::OPS_A_BATCH as i64;
+        match wanted {
+            0 => return self.refuse(code::FAILED, "-R is 0; write a number above 0"),
+            1.. if wanted <= most => {}
+            _ => self.warnings.push(format!("-R: {most} requests are the most; so many are served at once")),
+        }
+        let requests = if (1..=most).contains(&wanted) { wanted } else { most };
+        self.set('R', "limits.requests_a_visit", &[&requests.to_string()]);
+    }
+
+    fn backlog(&mut self, text: &str) {
+        let wanted = self.number('b', text);
+        self.set('b', "listen.backlog", &[&wanted.clamp(1, 65_535).to_string()]);
+    }
+
+    fn protocol(&mut self, text: &str) {
+        match text {
+            "auto" | "ascii" => {}
+            "binary" => self.refuse(code::USAGE, "-B: the binary protocol is not spoken; write -B auto or -B ascii"),
+            _ => self.refuse(code::USAGE, format!("-B: there is no protocol {text:?}; write auto or ascii")),
+        }
+    }
+
+    /// Bytes, or with k or m behind the number that many times 1024 or 1024 squared.
+    fn size(&mut self, text: &str) -> i64 {
+        let (digits, unit) = match text.as_bytes().last() {
+            Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+            Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+            _ => (text, 1),
+        };
+        self.number('I', digits) * unit
+    }
+
+    fn ignored(&mut self, letter: char, text: &str) {
+        let wrong = match letter {
+            'f' => text.parse::<f64>().map_or(true, |factor| factor <= 1.0).then_some("1"),
+            _ => (number(text).0 <= 0).then_some("0"),
+        };
+        match wrong {
+            Some(least) => self.refuse(code::FAILED, format!("-{letter} is {text:?}; write a number above {least}")),
+            None => self.no_effect(&format!("-{letter}")),
+        }
+    }
+
+    fn no_effect(&mut self, what: &str) {
+        self.warnings.push(format!("{what} has no effect here; docs/memcached.md says why"));
+    }
+
+    fn suboptions(&mut self, text: &str) {
+        for found in suboptions::read(text) {
+            let (option, value) = match found {
+                Ok(found) => found,
+                Err(what) => {
+                    self.refuse(code::FAILED, what);
+                    continue;
+                }
+            };
+            if let Err(what) = option.check(value) {
+                self.refuse(code::FAILED, what);
+                continue;
+            }
+            match option.use_ {
+                Use::AsIs(_) => {}
+                Use::Ignored(_) => self.no_effect(&format!("-o {}", option.name)),
+                Use::IdleTimeout => {
+                    let seconds = number(value.unwrap_or_default()).0;
+                    self.set('o', "limits.idle_timeout", &[&format!("{seconds}s")]);
+                }
+                Use::Refused(what) => {
+                    let line = format!("-o {}: this build does not have {what}; remove the option", option.name);
+                    self.refuse(code::USAGE, line);
+                }
+            }
+        }
+    }
+
+    /// What can be said only when all flags are known.
+    fn finish(mut self) -> Result<Asked, Vec<Refusal>> {
+        self.sizes();
+        self.addresses();
+        let level = ["warn", "info", "debug", "trace"][usize::from(self.process.verbosity.min(3))];
+        if self.process.verbosity > 0 {
+            self.set('v', "log.level", &[level]);
+        }
+        if !self.faults.is_empty() {
+            return Err(self.faults);
+        }
+        let Self { settings, origins, process, warnings, .. } = self;
+        Ok(Asked::Serve(Box::new(Translation { settings, origins, process, warnings })))
+    }
+
+    fn sizes(&mut self) {
+        let (item_bytes, memory_bytes) = (self.item_bytes, self.memory_mib << 20);
+        if item_bytes < ITEM_BYTES_MIN {
+            return self
+                .refuse(code::USAGE, format!("-I: an item of {item_bytes} bytes is too small; write 1k or more"));
+        }
+        if item_bytes > memory_bytes / 2 {
+            let what = format!("an item of {item_bytes} bytes is more than half of {} MiB", self.memory_mib);
+            return self.refuse(code::USAGE, format!("-I: {what}; write a smaller one, or more memory with -m"));
+        }
+        if item_bytes > ITEM_BYTES_MAX {
+            return self
+                .refuse(code::USAGE, format!("-I: an item of {item_bytes} bytes is too large; write 1024m or less"));
+        }
+        let mib = self.memory_mib.max(MEMORY_MIB_MIN);
+        if mib > self.memory_mib {
+            self.warnings.push(format!("-m: {MEMORY_MIB_MIN} MiB are the least; so much is taken"));
+        }
+        self.set('m', "store.memory", &[&format!("{mib}MiB")]);
+        self.set('I', "store.item_max", &[&format!("{item_bytes}B")]);
+    }
+
+    fn addresses(&mut self) {
+        if let Some(path) = self.socket.take() {
+            return self.set('s', "listen.memcached", &[&format!("unix:{path}")]);
+        }
+        if self.port == 0 {
+            return self.refuse(code::USAGE, "-p 0 leaves nothing to listen on; write a port, or -s FILE");
+        }
+        match listen::addresses(&self.listen, self.port) {
+            Ok(found) => {
+                let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                self.set(if self.listen.is_empty() { 'p' } else { 'l' }, "listen.memcached", &texts);
+            }
+            Err(refusal) => self.faults.push(refusal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+use super::*;
+use server::config::table::SETTINGS;
+
+fn host() -> Host {
+    Host {
+        cpus: (0..16).collect(),
+        cpu_quota_percent: None,
+        machine_bytes: 64 << 30,
+        cgroup_bytes: None,
+        files_max: 20_000,
+        huge_pages: true,
+    }
+}
+
+fn read(line: &str) -> Result<Asked, Vec<Refusal>> {
+    translate(line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(), &host())
+}
+
+fn served(line: &str) -> Translation {
+    match read(line) {
+        Ok(Asked::Serve(translation)) => *translation,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+/// What `line` changes: settings by their paths, with their values.
+fn changes(line: &str) -> Vec<String> {
+    let (without, with) = (served(""), served(line));
+    let differs =
+        |setting: &&server::config::table::Setting| setting.show(&without.settings) != setting.show(&with.settings);
+    let told = SETTINGS.iter().filter(differs).map(|s| format!("{} {}", s.path, s.show(&with.settings)));
+    told.collect()
+}
+
+#[test]
+fn each_flag_changes_one_setting_and_nothing_else() {
+    for (line, change) in [
+        ("-l 127.0.0.1 -p 7", "listen.memcached 127.0.0.1:7"),
+        ("-l 127.0.0.1:8,127.0.0.2 -p7", "listen.memcached 127.0.0.1:8, 127.0.0.2:7"),
+        ("-p -1 -l 127.0.0.1", "listen.memcached 127.0.0.1:0"),
+        ("-s /tmp/x.sock", "listen.memcached unix:/tmp/x.sock"),
+        ("-a 0770", "listen.unix_mode 0770"),
+        ("-a 7", "listen.unix_mode 0007"),
+        ("-A", "commands.shutdown true"),
+        ("-m 1024", "store.memory 1GiB"),
+        ("-c 2000", "limits.maxconns 2000"),
+        ("-k", "store.lock true"),
+        ("-t 7", "threads.workers 7"),
+        ("-R 20", "limits.requests_a_visit 20"),
+        ("-C", "commands.cas false"),
+        ("-b 77", "listen.backlog 77"),
+        ("-I 2m", "store.item_max 2MiB"),
+        ("-I 4K", "store.item_max 4KiB"),
+        ("-I 1500", "store.item_max 1500B"),
+        ("-F", "commands.flush_all false"),
+        ("-X", "commands.dump false"),
+        ("-W", "commands.watch false"),
+        ("-v", "log.level info"),
+        ("-vv", "log.level debug"),
+        ("-vvvv", "log.level trace"),
+        ("-o idle_timeout=77", "limits.idle_timeout 77s"),
+    ] {
+        let changed = changes(line);
+        assert!(changed.len() == 1 && changed[0] == change, "{line}: {changed:?}");
+    }
+    for line in ["", "-B auto", "-B ascii", "-U 0", "-L", "-o modern,maxconns_fast", "-d", "-u x", "-P /p", "-r"] {
+        let translation = served(line);
+        assert!(changes(line).is_empty() && translation.warnings.is_empty(), "{line}: {:?}", translation.warnings);
+    }
+}
+
+#[test]
+fn without_flags_it_is_what_memcached_is() {
+    let Translation { settings, process, warnings, .. } = served("");
+    assert!(warnings.is_empty());
+    let show = |path: &str| setting(path).unwrap().show(&settings);
+    assert!(show("listen.memcached").starts_with("0.0.0.0:11211"));
+    assert_eq!((show("store.memory"), show("limits.maxconns")), ("64MiB".into(), "1024".into()));
+    assert_eq!((show("threads.workers"), show("listen.admin")), ("4".into(), "none".into()));
+    assert!(process.user.is_none() && process.pid_file.is_none() && !process.daemon && !process.core_files);
+    let one = Host { cpus: vec![0], ..host() };
+    match translate(Vec::new(), &one) {
+        Ok(Asked::Serve(translation)) => assert_eq!(translation.settings.workers.said(), Some(1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_taken_with_one_warning() {
+    for line in [
+        "-f 1.25",
+        "-n 48",
+        "-N 2",
+        "-o hashpower=20",
+        "-o no_modern",
+        "-o lru_crawler_sleep=100",
+        "-m 64m",
+        "-m 4",
+        "-t 1000",
+        "-R 1000",
+        "-R -5",
+        "-a 9",
+        "operand",
+    ] {
+        let line = if line == "-m 4" { "-m 4 -I 1m" } else { line };
+        let warnings = served(line).warnings;
+        assert_eq!(warnings.len(), 1, "{line}: {warnings:?}");
+    }
+    assert_eq!(served("-f 1.25 -o hashpower=20,no_lru_crawler").warnings.len(), 3);
+}
+
+#[test]
+fn what_can_not_be_is_refused_with_memcacheds_code() {
+    for (line, code, part) in [
+        ("-Q", 1, "no flag -Q"),
+        ("-p", 1, "wants a value"),
+        ("-c 0", 1, "-c is 0"),
+        ("-t 0", 1, "-t is 0"),
+        ("-R 0", 1, "-R is 0"),
+        ("-f 1", 1, "-f is"),
+        ("-n 0", 1, "-n is"),
+        ("-o bogus", 1, "no option bogus"),
+        ("-o hashpower=3", 1, "from 12 to 32"),
+        ("-I 100", 64, "too small"),
+        ("-I 33m", 64, "half of 64 MiB"),
+        ("-m 1", 64, "half of 1 MiB"),
+        ("-m 4096 -I 1025m", 64, "too large"),
+        ("-B binary", 64, "binary protocol"),
+        ("-B foo", 64, "no protocol"),
+        ("-U 11211", 64, "UDP"),
+        ("-Z", 64, "no TLS"),
+        ("-S", 64, "SASL"),
+        ("-e /tmp/x", 64, "store in a file"),
+        ("-o ssl_key=x", 64, "TLS"),
+        ("-o proxy_config=x", 64, "a proxy"),
+        ("-o ext_path=/x:1G", 64, "external storage"),
+        ("-p 0", 64, "nothing to listen on"),
+        ("-p 70000", 71, "no port 70000"),
+        ("-c 2000000", 64, "above the greatest"),
+    ] {
+        let faults = read(line).expect_err(line);
+        assert!(faults.len() == 1 && faults[0].0 == code && faults[0].1.contains(part), "{line}: {faults:?}");
+        assert!(faults[0].1.contains("; ") && !faults[0].1.contains('\n'), "{line} has no remedy: {faults:?}");
+    }
+    assert_eq!(read("-Q -c 0 -B foo").expect_err("three faults").len(), 3);
+}
+
+#[test]
+fn what_is_to_be_printed_comes_before_faults_that_stand_behind_it() {
+    assert!(matches!(read("-V -Q"), Ok(Asked::Print(text)) if text.starts_with("memcached 1.6.45-gannet-")));
+    assert!(matches!(read("-h"), Ok(Asked::Print(text)) if text.contains("--memory-limit=<num>")));
+    assert!(matches!(read("--license"), Ok(Asked::Print(text)) if text.contains("Apache")));
+    assert!(read("-Q -V").is_err());
+}

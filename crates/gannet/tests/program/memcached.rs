@@ -1,0 +1,472 @@
+//! memcached's flags: Debian's memcached and this program are started with the same ones, and what can be seen from
+//! outside is compared: exit codes, listening sockets, the mode of a socket's file, the pid file, settings that mean
+//! the same, and replies.
+
+use crate::common::{PATIENCE, free_port};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder that is gone when the test is over, and that every user may write to.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        Self(path)
+    }
+
+    /// A link to this program under memcached's name.
+    fn link(&self) -> PathBuf {
+        let link = self.0.join("memcached");
+        if !link.exists() {
+            symlink(env!("CARGO_BIN_EXE_gannet"), &link).unwrap();
+        }
+        link
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Memcached,
+    Gannet,
+}
+
+/// One of the two as a process.
+struct Peer {
+    child: Child,
+    /// The process that serves, if it is up.
+    pid: Option<u32>,
+    port: u16,
+    folder: Folder,
+}
+
+impl Peer {
+    /// Starts it with `flags`, in which `{port}` and `{dir}` are its own, and waits until it serves or has ended.
+    fn start(which: Which, name: &str, flags: &str) -> Self {
+        let folder = Folder::new(&format!("{name}-{which:?}"));
+        let port = free_port();
+        let program = match which {
+            Which::Memcached => PathBuf::from("memcached"),
+            Which::Gannet => folder.link(),
+        };
+        let flags = flags.replace("{port}", &port.to_string()).replace("{dir}", folder.0.to_str().unwrap());
+        let child = Command::new(program)
+            .args(flags.split(' ').filter(|flag| !flag.is_empty()))
+            .env("MEMCACHED_PORT_FILENAME", folder.0.join("ports"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(folder.0.join("stderr")).unwrap())
+            .spawn()
+            .expect("memcached can be run: install the package memcached");
+        let mut peer = Self { child, pid: None, port, folder };
+        peer.wait(flags.split(' ').any(|flag| flag == "-d"));
+        peer
+    }
+
+    /// Until it serves or has ended. In the background, what serves is named by the pid file.
+    fn wait(&mut self, daemon: bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let ended = self.child.try_wait().unwrap();
+            let pid = match daemon {
+                false => ended.is_none().then(|| self.child.id()),
+                true => ended.and(self.pid_file()).and_then(|text| text.trim().parse().ok()),
+            };
+            if pid.is_some() && self.connect().is_some() {
+                self.pid = pid;
+                return;
+            }
+            if ended.is_some_and(|status| !daemon || !status.success()) {
+                return;
+            }
+            assert!(Instant::now() < end, "it neither serves nor ends: {}", self.stderr());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn pid_file(&self) -> Option<String> {
+        std::fs::read_to_string(self.folder.0.join("pid")).ok()
+    }
+
+    fn stderr(&self) -> String {
+        std::fs::read_to_string(self.folder.0.join("stderr")).unwrap_or_default()
+    }
+
+    /// A connection to the first socket that it may have.
+    fn connect(&self) -> Option<Box<dyn Stream>> {
+        let socket = self.folder.0.join("sock");
+        if let Ok(stream) = UnixStream::connect(socket) {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            return Some(Box::new(stream));
+        }
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Some(Box::new(stream))
+    }
+
+    /// What is answered to `request` and before the version that is asked for behind it.
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect().expect("it serves");
+        stream.write_all(format!("{request}version\r\n").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let mut part = [0; 4096];
+        loop {
+            let read = stream.read(&mut part).expect("an answer in time");
+            answer.extend_from_slice(&part[..read]);
+            let text = String::from_utf8_lossy(&answer);
+            if read == 0 || text.ends_with("\r\n") && text.contains("VERSION ") {
+                return text.split("VERSION ").next().unwrap_or_default().to_owned();
+            }
+        }
+    }
+
+    /// `text` with what is this process's own made equal for both.
+    fn same(&self, text: &str) -> String {
+        text.replace(self.folder.0.to_str().unwrap(), "{dir}").replace(&self.port.to_string(), "{port}")
+    }
+
+    fn settings(&self) -> BTreeMap<String, String> {
+        let lines = self.ask("stats settings\r\n");
+        let fields = lines.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+        fields.map(|(name, value)| (name.to_owned(), self.same(value))).collect()
+    }
+
+    /// The sockets that the process listens on, as the kernel knows them.
+    fn sockets(&self) -> BTreeSet<String> {
+        let pid = self.pid.expect("it serves");
+        let own: BTreeSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+            .collect();
+        let mut found = BTreeSet::new();
+        for (file, state, inode) in [("tcp", 3, 9), ("tcp6", 3, 9)] {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/net/{file}")).unwrap();
+            for line in text.lines().skip(1) {
+                let fields: Vec<&str> = line.split_whitespace().collect();
+                if fields[state] == "0A" && own.contains(fields[inode]) {
+                    let (address, port) = fields[1].split_once(':').unwrap();
+                    let port = u16::from_str_radix(port, 16).unwrap();
+                    found.insert(format!("{file} {address} {}", self.same(&port.to_string())));
+                }
+            }
+        }
+        let text = std::fs::read_to_string(format!("/proc/{pid}/net/unix")).unwrap();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // A listening socket has the flag of one that accepts.
+            if fields.len() > 7 && own.contains(fields[6]) && fields[3] == "00010000" {
+                found.insert(format!("unix {}", self.same(fields[7])));
+            }
+        }
+        found
+    }
+
+    /// User, group and other groups of the process.
+    fn user(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid.unwrap())).unwrap();
+        text.lines()
+            .filter(|l| ["Uid:", "Gid:", "Groups:"].iter().any(|n| l.starts_with(n)))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    fn mode(&self) -> Option<u32> {
+        let metadata = std::fs::metadata(self.folder.0.join("sock")).ok()?;
+        Some(metadata.permissions().mode() & 0o7777)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.pid.unwrap().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    /// Waits until nothing of it runs, and gives the exit code of what was started.
+    fn ended(&mut self) -> Option<i32> {
+        let end = Instant::now() + PATIENCE;
+        let code = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status.code(),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+            assert!(Instant::now() < end, "it does not end: {}", self.stderr());
+        };
+        while let Some(pid) = self.pid
+            && runs(pid)
+        {
+            assert!(Instant::now() < end, "process {pid} does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.pid = None;
+        code
+    }
+}
+
+/// There is such a process, and it has not ended.
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
+}
+
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Both with the same flags.
+fn both(name: &str, flags: &str) -> (Peer, Peer) {
+    (Peer::start(Which::Memcached, name, flags), Peer::start(Which::Gannet, name, flags))
+}
+
+/// What a flag is seen by.
+struct Case {
+    flags: &'static str,
+    /// Settings that have to be equal beside those of [`COMMON`].
+    settings: &'static [&'static str],
+    /// Requests whose replies have to be equal.
+    requests: &'static [&'static str],
+}
+
+const fn case(flags: &'static str, settings: &'static [&'static str], requests: &'static [&'static str]) -> Case {
+    Case { flags, settings, requests }
+}
+
+/// Settings that mean the same in both, whatever the flags.
+const COMMON: [&str; 17] = [
+    "maxbytes",
+    "maxconns",
+    "udpport",
+    "evictions",
+    "domain_socket",
+    "umask",
+    "shutdown_command",
+    "stat_key_prefix",
+    "cas_enabled",
+    "tcp_backlog",
+    "auth_enabled_sasl",
+    "auth_enabled_ascii",
+    "item_size_max",
+    "flush_enabled",
+    "dump_enabled",
+    "idle_timeout",
+    "ssl_enabled",
+];
+
+/// A value of so many bytes.
+const STORES: &[&str] = &["set k 5 0 3\r\nabc\r\n", "get k\r\n", "delete k\r\n", "get k\r\n"];
+
+static CASES: [Case; 24] = [
+    case("-p {port}", &["tcpport", "inter", "detail_enabled", "maxconns_fast"], STORES),
+    case("--port={port} -m 100 -l 127.0.0.1", &["tcpport", "inter"], &[]),
+    case("-p{port} -l127.0.0.1 -c 500 -t 2", &["tcpport", "inter", "num_threads"], &[]),
+    case("-l 127.0.0.1:{port}", &[], STORES),
+    case("-l 127.0.0.1 -l ::1 -p {port}", &["tcpport"], &[]),
+    case("-l 127.0.0.1,[::1]:{port} -p {port}", &["tcpport"], &[]),
+    case("-l *:{port}", &[], &[]),
+    case("-l ::,127.0.0.1 -p {port}", &[], &[]),
+    case("-l localhost -p {port}", &["tcpport"], &[]),
+    case("-s {dir}/sock", &[], STORES),
+    case("-s {dir}/sock -a 0770", &[], &[]),
+    case("-s {dir}/sock -a 777 -p {port}", &[], &[]),
+    case("-p {port} -U 0 -B ascii", &[], &[]),
+    case("-p {port} -A", &[], &["shutdown nonsense\r\n"]),
+    case(
+        "-p {port} -C",
+        &[],
+        &[
+            "set k 0 0 1\r\na\r\ngets k\r\n",
+            "cas k 0 0 1 0\r\nb\r\ncas k 0 0 1 9\r\nb\r\ncas none 0 0 1 9\r\nb\r\n",
+            "mg k c v\r\nms k 1 C5 c\r\nz\r\nms k 1 c\r\nz\r\nms k 1 C5 I\r\nz\r\nms none 1 C4\r\nz\r\n",
+            "set n 0 0 1\r\n1\r\nma n C7 v c\r\nma n v c\r\nmd n C7\r\ngats 0 n\r\nmd n\r\n",
+        ],
+    ),
+    case("-p {port} -F", &[], &["flush_all\r\nflush_all 5\r\nflush_all noreply\r\n"]),
+    case("-p {port} -X", &[], &["stats cachedump 1 1\r\nlru_crawler metadump all\r\n"]),
+    case("-p {port} -W", &[], &["watch\r\nwatch fetchers\r\n"]),
+    case(
+        "-p {port} -b 77 -R 7",
+        &["reqs_per_event"],
+        &["get a\r\nget b\r\nget c\r\nget d\r\nget e\r\nget f\r\nget g\r\nget h\r\n"],
+    ),
+    case("-p {port} -I 2m", &[], &[]),
+    case("-p {port} -I 512k -m 1024", &[], &[]),
+    case("-p {port} -o idle_timeout=77,modern,maxconns_fast", &["maxconns_fast"], &[]),
+    case("-p {port} -P {dir}/pid", &[], &[]),
+    case("-p {port} -d -P {dir}/pid -vv", &[], STORES),
+];
+
+/// Files are written when clients can connect already: waits until both have theirs.
+fn alike<T: PartialEq + std::fmt::Debug>(flags: &str, ours: impl Fn() -> T, theirs: impl Fn() -> T) {
+    let end = Instant::now() + PATIENCE;
+    while ours() != theirs() {
+        assert!(Instant::now() < end, "{flags}: {:?} instead of {:?}", ours(), theirs());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn each_flag_shows_what_it_shows_with_memcached() {
+    for (number, case) in CASES.iter().enumerate() {
+        let flags = format!("{} -u nobody", case.flags);
+        let (theirs, ours) = both(&format!("flag{number}"), &flags);
+        assert!(theirs.pid.is_some() && ours.pid.is_some(), "{flags}: {} {}", theirs.stderr(), ours.stderr());
+        assert_eq!(ours.sockets(), theirs.sockets(), "{flags}");
+        assert!(!ours.sockets().is_empty(), "{flags}");
+        assert_eq!((ours.mode(), ours.user()), (theirs.mode(), theirs.user()), "{flags}");
+        let named =
+            |peer: &Peer| peer.pid_file().map(|text| (text.ends_with('\n'), text.trim().parse().ok() == peer.pid));
+        alike(&flags, || named(&ours), || named(&theirs));
+        let ports =
+            |peer: &Peer| std::fs::read_to_string(peer.folder.0.join("ports")).ok().map(|text| peer.same(&text));
+        alike(&flags, || ports(&ours), || ports(&theirs));
+        let (our, their) = (ours.settings(), theirs.settings());
+        for name in COMMON.iter().chain(case.settings) {
+            assert!(their.contains_key(*name), "memcached has no setting {name}");
+            assert_eq!(our.get(*name), their.get(*name), "{flags}: {name}");
+        }
+        for request in case.requests {
+            assert_eq!(ours.ask(request), theirs.ask(request), "{flags}: {request:?}");
+        }
+    }
+}
+
+#[test]
+fn what_can_not_be_ends_with_memcacheds_exit_code() {
+    for (number, flags) in [
+        "-Q",
+        "--bogus",
+        "-p",
+        "-c 0",
+        "-c x",
+        "-t 0",
+        "-R 0",
+        "-f 1",
+        "-n 0",
+        "-I 100",
+        "-I 600m -m 1024",
+        "-m 1 -u nobody",
+        "-B foo",
+        "-o bogus",
+        "-o hashpower",
+        "-o hashpower=3",
+        "-o hash_algorithm=md5",
+        "-o idle_timeout",
+        "-u no_such_user_here",
+        "-l 10.99.99.99 -u nobody -p {port}",
+        "-l no.such.invalid -u nobody -p {port}",
+        "-l 127.0.0.1:xx -u nobody -p {port}",
+        "-l [::1 -u nobody -p {port}",
+        "-s /no/such/folder/x -u nobody",
+        "-V",
+        "-h",
+        "-i",
+        "-dV",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (mut theirs, mut ours) = both(&format!("code{number}"), flags);
+        assert_eq!((ours.pid, theirs.pid), (None, None), "{flags}");
+        let (our, their) = (ours.ended(), theirs.ended());
+        assert_eq!(our, their, "{flags}: {}{}", theirs.stderr(), ours.stderr());
+        assert!(their == Some(0) || !ours.stderr().is_empty(), "{flags}: nothing is said");
+    }
+    if is_root() {
+        let (mut theirs, mut ours) = both("code-root", "-p {port}");
+        assert_eq!((ours.ended(), theirs.ended()), (Some(64), Some(64)));
+    }
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
+}
+
+#[test]
+fn signals_and_the_shutdown_command_end_it_as_they_end_memcached() {
+    for (number, (signal, daemon)) in
+        [("TERM", false), ("INT", false), ("USR1", false), ("TERM", true), ("USR1", true)].into_iter().enumerate()
+    {
+        let flags = format!("-p {{port}} -u nobody -P {{dir}}/pid{}", if daemon { " -d" } else { "" });
+        let (mut theirs, mut ours) = both(&format!("signal{number}"), &flags);
+        for peer in [&theirs, &ours] {
+            peer.signal("HUP");
+            assert!(peer.ask("get k\r\n").starts_with("END"));
+            peer.signal(signal);
+        }
+        assert_eq!((ours.ended(), theirs.ended()), (Some(0), Some(0)), "{signal} {daemon}");
+        let left = |peer: &Peer| peer.pid_file().is_some();
+        assert_eq!(left(&ours), left(&theirs), "{signal} {daemon}: the pid file");
+    }
+    let (mut theirs, mut ours) = both("shutdown", "-p {port} -u nobody -A");
+    for peer in [&theirs, &ours] {
+        peer.connect().unwrap().write_all(b"shutdown graceful\r\n").unwrap();
+    }
+    assert_eq!((ours.ended(), theirs.ended()), (Some(0), Some(0)));
+}
+
+#[test]
+fn in_the_background_it_says_why_it_does_not_serve() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let mut peer = Peer::start(Which::Gannet, "taken", &format!("-d -l 127.0.0.1:{port} -u nobody"));
+    assert_eq!((peer.pid, peer.ended()), (None, Some(71)));
+    assert!(peer.stderr().contains("another process listens there"), "{}", peer.stderr());
+}
+
+#[test]
+fn a_process_in_the_background_leaves_its_terminal_and_folder() {
+    let (theirs, ours) = both("detached", "-d -p {port} -u nobody -P {dir}/pid");
+    let seen = |peer: &Peer| {
+        let pid = peer.pid.unwrap();
+        let link = |name: &str| std::fs::read_link(format!("/proc/{pid}/{name}")).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let session: u32 = stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap();
+        let streams = ["fd/0", "fd/1", "fd/2"].map(link);
+        (session == pid, link("cwd"), streams)
+    };
+    assert_eq!(seen(&ours), seen(&theirs));
+    assert_eq!(seen(&ours).1, Path::new("/"));
+}
+
+#[test]
+fn a_limit_of_open_files_that_memcached_can_do_with_is_enough() {
+    let folder = Folder::new("files");
+    let port = free_port();
+    let line = format!("ulimit -n 1024; exec {} -p {port} -u nobody", folder.link().display());
+    let mut command = Command::new("setpriv");
+    // Without the capability to raise it.
+    command.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "bash", "-c", &line]);
+    if !is_root() {
+        command = Command::new("bash");
+        command.args(["-c", &line]);
+    }
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.find(|line| line.contains("the limit of 1024 open files allows"));
+    let serves = TcpStream::connect(("127.0.0.1", port)).is_ok();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.is_some() && serves, "{said:?}");
+}
