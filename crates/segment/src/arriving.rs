@@ -46,6 +46,11 @@ impl Arriving {
         self.bytes - self.received
     }
 
+    /// Bytes that were received.
+    pub fn received(&self) -> usize {
+        self.received
+    }
+
     /// The first `bytes` of [`Store::room_of`] were received.
     pub fn receive(&mut self, bytes: usize) {
         assert!(bytes <= self.left(), "more was received than there was room for");

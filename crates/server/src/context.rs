@@ -29,6 +29,9 @@ pub const OPS_A_BATCH: usize = 64;
 /// Longest request line in bytes, its end included. A longer one gets an error and the connection is closed.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// Values that one worker receives straight into the store at once; the next ones are received into buffers.
+pub const ARRIVALS_MAX: usize = 64;
+
 /// How far a `serve` came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -78,6 +81,8 @@ pub struct WorkerContext {
     pub(crate) ready: Ticks,
     /// Operations executed in this batch.
     pub(crate) batch_ops: usize,
+    /// Values that are being received straight into the store.
+    pub(crate) arrivals: usize,
     /// The request lines of operations that were slow before their reply was sent.
     pub(crate) slow_lines: SlowLines,
     /// What is watched, and what there is to tell of this batch.
@@ -134,6 +139,20 @@ impl WorkerContext {
     pub(crate) fn unpin(&self, pinned: Pinned) {
         self.shared.pins.release(pinned.charge());
         self.shared.store.unpin(pinned);
+    }
+
+    /// Takes the right to receive one more value straight into the store, if it is to be had.
+    pub(crate) fn begin_arrival(&mut self, charge: u64) -> bool {
+        let granted = self.arrivals < ARRIVALS_MAX && self.shared.pins.grant_spare(charge);
+        self.arrivals += usize::from(granted);
+        granted
+    }
+
+    /// Gives it back.
+    pub(crate) fn end_arrival(&mut self, charge: u64) {
+        assert!(self.arrivals > 0, "an arrival ends once");
+        self.arrivals -= 1;
+        self.shared.pins.release(charge);
     }
 
     /// Gives back what [`WorkerContext::pin_budget`] granted and was not pinned.

@@ -45,6 +45,8 @@ pub struct WorkerCounters {
     pub slow_readers_dropped: Counter,
     /// Outputs whose pinned values were copied, since their readers were slow.
     pub copied_out: Counter,
+    /// Values whose senders were so slow that they were moved from their place in the store into a buffer.
+    pub moved_out: Counter,
     /// Connections dropped since they sent half a request and held a buffer that others waited for.
     pub slow_senders_dropped: Counter,
     /// Connections closed by the idle timeout.

@@ -123,7 +123,8 @@ impl<S> Session<S> {
 
     /// Nothing received is left, nothing is unsent and no request is half done.
     pub(crate) fn at_rest(&self) -> bool {
-        self.input.is_none() && self.out.is_none() && self.input_want == 0 && !self.readable
+        let idle = self.input.is_none() && self.out.is_none() && self.input_want == 0 && !self.readable;
+        idle && !self.state.is_receiving()
     }
 }
 

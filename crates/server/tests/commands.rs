@@ -6,6 +6,7 @@ use common::{Client, config, pattern, set, start, tcp, value, wait_until};
 use gannet_server::start::ServerConfig;
 use io::listen::ListenAddr;
 use std::io::Read;
+use std::time::Duration;
 
 /// Reads until the reply ends with `end`.
 fn read_until(client: &mut Client, end: &[u8]) -> Vec<u8> {
@@ -156,6 +157,43 @@ fn value_above_the_maximum_is_swallowed_and_the_older_one_is_gone() {
         request.splice(..3, *b"add");
         request.extend_from_slice(b"get big\r\n");
         client.ask(&request, b"SERVER_ERROR object too large for cache\r\nVALUE big 0 3\r\nold\r\nEND\r\n");
+    }
+    running.stop();
+}
+
+#[test]
+fn value_without_its_line_end_is_not_stored_wherever_it_was_received() {
+    let running = start(ServerConfig { segment_bytes: Some(1 << 20), ..config() });
+    let mut client = Client::connect(tcp(&running));
+    client.ask(&set("k", b"old"), b"STORED\r\n");
+    for len in [15_000, 16_384, 16_385, 16_386, 16_387, 30_000, 100_000, 131_072, 131_073, 200_000] {
+        for end in [b"xx", b"\rx", b"x\n"] {
+            let mut request = set("k", &pattern(len));
+            let at = request.len() - 2;
+            request[at..].copy_from_slice(end);
+            // The first part alone, so that the rest is received into its place if it is to be.
+            client.send(&request[..8000]);
+            std::thread::sleep(Duration::from_millis(2));
+            client.send(&request[8000..]);
+            client.ask(b"get k\r\n", b"CLIENT_ERROR bad data chunk\r\nVALUE k 0 3\r\nold\r\nEND\r\n");
+        }
+    }
+    let shared = running.shared().clone();
+    running.stop();
+    assert_eq!(shared.pins.used(), 0, "what was reserved was given back");
+}
+
+#[test]
+fn value_of_which_a_part_came_before_a_flush_is_there_after_it() {
+    let running = start(ServerConfig { segment_bytes: Some(1 << 20), ..config() });
+    let (mut client, mut other) = (Client::connect(tcp(&running)), Client::connect(tcp(&running)));
+    for len in [20_000, 100_000, 400_000] {
+        let request = set("k", &pattern(len));
+        client.send(&request[..12_000]);
+        wait_until("a place for it", || running.shared().pins.used() > 0);
+        other.ask(b"flush_all\r\n", b"OK\r\n");
+        client.ask(&request[12_000..], b"STORED\r\n");
+        other.ask(b"get k\r\n", &value("k", &pattern(len)));
     }
     running.stop();
 }

@@ -333,7 +333,10 @@ fn half_requests_that_hold_all_buffers_are_dropped_when_others_wait_for_them() {
     // The receive buffers for long requests are fewer than these.
     let holders: Vec<SimClient> = (0..40).map(|_| world.connect()).collect();
     for (number, holder) in holders.iter().enumerate() {
-        holder.send(&set(&format!("h{number}"), &pattern(100_000))[..50_000]);
+        // What a condition comes to is not known yet, so it is received into a buffer.
+        let mut request = set(&format!("h{number}"), &pattern(100_000));
+        request.splice(..3, *b"add");
+        holder.send(&request[..50_000]);
     }
     world.turns(20);
     assert_eq!(world.shared.workers[0].counters.slow_senders_dropped.value(), 0);
@@ -347,6 +350,60 @@ fn half_requests_that_hold_all_buffers_are_dropped_when_others_wait_for_them() {
     let dropped = world.shared.workers[0].counters.slow_senders_dropped.value();
     assert!(dropped >= 16, "{dropped} dropped");
     assert!(holders.iter().any(SimClient::is_closed));
+}
+
+#[test]
+fn a_value_whose_sender_is_slow_leaves_its_place_after_a_second_and_arrives_whole() {
+    let mut world = World::new(4, Faults::NONE, config(64));
+    let (slow, other) = (world.connect(), world.connect());
+    let requests = [set("whole", &pattern(100_000)), set("large", &pattern(300_000))];
+    for (request, key) in requests.iter().zip(["whole", "large"]) {
+        slow.send(&request[..20_000]);
+        world.turns(3);
+        assert!(world.shared.pins.used() > 0, "{key} is received into the store");
+        let begun_ns = world.clock_ns.load(Relaxed);
+        while world.shared.pins.used() > 0 {
+            world.turn();
+        }
+        let after_ms = (world.clock_ns.load(Relaxed) - begun_ns) / 1_000_000;
+        assert!((700..=1300).contains(&after_ms), "{key} kept its place for {after_ms} ms");
+        // Nothing keeps the segment that it was in.
+        for round in 0..1500 {
+            other.send(&set(&format!("churn{}", round % 600), &vec![b'x'; 100_000]));
+            world.turns(3);
+            other.take(usize::MAX);
+        }
+        slow.send(&request[20_000..]);
+        world.turns(40);
+        assert_eq!(slow.take(100), b"STORED\r\n");
+        slow.send(format!("get {key}\r\n").as_bytes());
+        world.turns(20);
+        let len = if key == "whole" { 100_000 } else { 300_000 };
+        assert!(take_all(&mut world, &slow) == value(key, &pattern(len)), "{key} is what was sent");
+    }
+    assert_eq!(world.shared.workers[0].counters.moved_out.value(), 2);
+}
+
+#[test]
+fn slow_senders_whose_values_no_buffer_takes_over_are_dropped_in_the_end() {
+    let mut world = World::new(6, Faults::NONE, config(200));
+    let holders: Vec<SimClient> = (0..60).map(|_| world.connect()).collect();
+    for (number, holder) in holders.iter().enumerate() {
+        holder.send(&set(&format!("h{number}"), &pattern(100_000))[..50_000]);
+    }
+    world.turns(20);
+    let shared = Arc::clone(&world.shared);
+    let used = shared.pins.used();
+    assert!(used > 2_000_000 && used <= shared.config.memory_bytes / 20, "{used} bytes are reserved");
+    world.clock_ns.fetch_add(31_000_000_000, Relaxed);
+    world.turns(2000);
+    let dropped = shared.workers[0].counters.slow_senders_dropped.value();
+    assert!(dropped >= 40, "{dropped} dropped");
+    assert_eq!(shared.pins.used(), 0);
+    let quick = world.connect();
+    quick.send(&set("quick", &pattern(100_000)));
+    world.turns(20);
+    assert_eq!(quick.take(100), b"STORED\r\n");
 }
 
 #[test]

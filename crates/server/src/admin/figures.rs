@@ -205,7 +205,7 @@ fn connections(list: &mut List, shared: &Shared) {
 type OfWorker = (&'static str, &'static str, fn(&WorkerCounters) -> u64);
 
 /// What is given worker by worker.
-const OF_WORKERS: [OfWorker; 9] = [
+const OF_WORKERS: [OfWorker; 10] = [
     ("gannet_worker_ops_total", "Operations executed, by worker.", |c| c.ops.value()),
     ("gannet_worker_turns_total", "Turns of the loop, by worker.", |c| c.turns.value()),
     ("gannet_worker_batches_total", "Batches: epochs entered, by worker.", |c| c.batches.value()),
@@ -213,6 +213,9 @@ const OF_WORKERS: [OfWorker; 9] = [
     ("gannet_worker_sends_short_total", "Sends that a peer did not take whole, by worker.", |c| c.sends_short.value()),
     ("gannet_worker_buffer_waits_total", "Waits for a buffer, by worker.", |c| c.buffer_waits.value()),
     ("gannet_worker_copied_out_total", "Pinned replies copied for slow readers, by worker.", |c| c.copied_out.value()),
+    ("gannet_worker_moved_out_total", "Half-received values moved out of the store, by worker.", |c| {
+        c.moved_out.value()
+    }),
     ("gannet_worker_connections_total", "Connections handed over, by worker.", |c| c.connections_total.value()),
     ("gannet_worker_received_bytes_total", "Bytes received, by worker.", |c| c.bytes_read.value()),
 ];

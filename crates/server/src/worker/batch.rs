@@ -48,6 +48,9 @@ impl<B: Backend> Core<B> {
     /// One receive into the session's buffer. False if it is not to be served now: it waits for a buffer, or is dead.
     fn receive(&mut self, index: u32) -> bool {
         let session = self.sessions.at(index);
+        if session.state.is_arriving() {
+            return self.receive_arrival(index);
+        }
         let held = session.input.as_ref().map_or(0, Input::len);
         let need = session.input_want.max(held + 1);
         let capacity = session.input.as_ref().map_or(0, Input::capacity);
@@ -139,6 +142,9 @@ impl<B: Backend> Core<B> {
                 self.ctx.counters().parked.add(1);
             }
             apply(session, progress);
+            if session.state.is_arriving() {
+                self.note_arrival(index);
+            }
         }
         self.ctx.counters().ops.add(self.ctx.batch_ops as u64);
         bytes

@@ -13,6 +13,7 @@
 //! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
 //! `Backend::wait` waits; the store turn holds no system call.
 
+mod arrive;
 mod batch;
 mod output;
 mod upkeep;
@@ -25,6 +26,7 @@ use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
 use crate::shared::Shared;
 use crate::watch::Watch;
+use arrive::Arrivals;
 use base::clock::UnixMillis;
 use io::{Backend, Event};
 use segment::Lane;
@@ -99,6 +101,7 @@ struct Core<B: Backend> {
     pins_checked_ns: u64,
     /// Blocked sessions with pins, and since when, in ns of the worker's life; some are so no more.
     pinners: Vec<(u32, u64)>,
+    arrivals: Arrivals,
     tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
@@ -123,6 +126,7 @@ impl<B: Backend> Worker<B> {
             op_begun: born,
             ready: born,
             batch_ops: 0,
+            arrivals: 0,
             slow_lines: SlowLines::default(),
             watch: Watch::default(),
         };
@@ -145,6 +149,7 @@ impl<B: Backend> Worker<B> {
             sweep_at: 0,
             pins_checked_ns: 0,
             pinners: Vec::with_capacity(sizes.out_count),
+            arrivals: Arrivals::new(),
             tidied_ns: 0,
             stop_deadline_ns: None,
             watcher_behind: false,
@@ -180,6 +185,9 @@ impl<B: Backend> Worker<B> {
         }
         core.serve_watchers();
         core.upkeep();
+        if core.arrivals_due() {
+            core.relieve_arrivals(&mut self.lane.turn(core.ctx.now));
+        }
         if !core.graves.is_empty() {
             core.release(&mut self.lane.turn(core.ctx.now));
         }
@@ -200,7 +208,7 @@ impl<B: Backend> Worker<B> {
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
         core.flush_if_due(&mut turn);
-        let bytes = core.serve(&mut turn);
+        let bytes = core.serve(&mut turn) + core.arrivals.take_bytes();
         drop(turn);
         core.settle();
         if core.ctx.watch.watched.any() {

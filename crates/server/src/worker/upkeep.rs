@@ -167,7 +167,7 @@ impl<B: Backend> Core<B> {
     pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
         while let Some(index) = self.graves.pop() {
             let mut state = self.sessions.remove(index);
-            state.release(turn);
+            state.release(turn, &mut self.ctx);
             self.ctx.roster().close(index);
             self.ctx.counters().connections_closed.add(1);
         }

@@ -24,6 +24,7 @@ mod stats;
 mod store;
 mod watch;
 
+use crate::clock::Ticks;
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
@@ -35,7 +36,7 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
 use run::Retrieval;
-use segment::{Namespace, Turn};
+use segment::{Namespace, Store, Turn};
 
 use super::counters::CommandCounters;
 
@@ -76,11 +77,49 @@ pub struct SessionState {
 
 impl SessionState {
     /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
-    pub fn release(&mut self, turn: &mut Turn<'_>) {
+    pub fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
         if let Some(large) = self.large.take() {
-            large.abort(turn);
+            large.abort(turn, ctx);
         }
         self.watching = None;
+    }
+
+    /// A value is being received into its place in the store.
+    #[inline]
+    pub(crate) fn is_arriving(&self) -> bool {
+        self.large.as_ref().is_some_and(LargeSet::is_arriving)
+    }
+
+    /// Since when a part of a value that is not all there is received into its place.
+    pub(crate) fn arriving_since(&self) -> Option<Ticks> {
+        self.large.as_ref().and_then(LargeSet::arriving_since)
+    }
+
+    /// Where the value that is arriving is to be received.
+    pub(crate) fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
+        self.large.as_mut().and_then(|large| large.room(store))
+    }
+
+    /// So many bytes were received there.
+    pub(crate) fn arrived(&mut self, bytes: usize) {
+        if let Some(large) = &mut self.large {
+            large.receive(bytes);
+        }
+    }
+
+    /// How long the part that is arriving is, its line end included, in bytes.
+    pub(crate) fn arrival_bytes(&self) -> usize {
+        self.large.as_ref().map_or(0, LargeSet::part_bytes)
+    }
+
+    /// Has the value that is arriving go on in a buffer, into which what is there is moved: so many bytes.
+    pub(crate) fn move_arrival(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
+        self.large.as_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
+    }
+
+    /// A request is half done: its value is arriving.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.large.is_some()
     }
 
     /// The connection is a watcher.

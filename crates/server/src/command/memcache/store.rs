@@ -206,6 +206,9 @@ impl<'c> Call<'c, '_> {
         }
         let whole = consumed + value_len as usize + 2;
         let value = match body(&self.rest()[consumed..], value_len) {
+            Body::Incomplete if self.whole_begin(&plan, key, value_len, consumed) => {
+                return Err(State::NeedInput { want: 1 });
+            }
             Body::Incomplete => return Err(State::NeedInput { want: whole }),
             Body::Value(value) => value,
             Body::BadTerminator => {

@@ -1,0 +1,132 @@
+//! Values that are received straight into their place in the store, and what becomes of those whose senders are slow.
+//!
+//! ```text
+//!   serve: space reserved ──> receive into it, over turns ──> all there: serve commits
+//!                                    └ not all there after a second: into a buffer, the rest follows it there
+//!                                        └ no buffer until the stall timeout: the connection is closed
+//! ```
+
+use super::Core;
+use crate::buffers::Input;
+use crate::context::ARRIVALS_MAX;
+use crate::session::Phase;
+use io::{Backend, Received};
+use segment::Turn;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How long a part of a value may take to arrive in its place.
+const ARRIVAL_NS_MAX: u64 = 1_000_000_000;
+/// How often it is looked at whether one takes longer.
+const CHECK_NS: u64 = 25_000_000;
+
+/// Sessions with values that are arriving; some are so no more.
+pub(super) struct Arrivals {
+    sessions: Vec<u32>,
+    checked_ns: u64,
+    /// Bytes received since they were last asked for.
+    bytes: usize,
+}
+
+impl Arrivals {
+    pub(super) fn new() -> Self {
+        Self { sessions: Vec::with_capacity(ARRIVALS_MAX), checked_ns: 0, bytes: 0 }
+    }
+
+    /// Bytes received since the last call.
+    pub(super) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl<B: Backend> Core<B> {
+    /// Notes a session with a value that is arriving.
+    pub(super) fn note_arrival(&mut self, index: u32) {
+        if self.arrivals.sessions.contains(&index) {
+            return;
+        }
+        if self.arrivals.sessions.len() == ARRIVALS_MAX {
+            // There are no more arrivals than that, and this one is not noted.
+            let sessions = &self.sessions;
+            let arrives =
+                |index: &u32| sessions.peek(*index as usize).is_some_and(|session| session.state.is_arriving());
+            self.arrivals.sessions.retain(arrives);
+        }
+        self.arrivals.sessions.push(index);
+    }
+
+    /// One receive into the place of the value that is arriving. False if the session is dead.
+    pub(super) fn receive_arrival(&mut self, index: u32) -> bool {
+        let session = self.sessions.at(index);
+        let room = session.state.arrival_room(&self.ctx.shared.store);
+        let (Some(room), Some(stream)) = (room, &session.stream) else { return false };
+        let room_bytes = room.len();
+        match self.io.receive(stream, room) {
+            Received::Bytes(bytes) => {
+                session.state.arrived(bytes);
+                session.readable = bytes == room_bytes || session.hangup;
+                session.servable = bytes == room_bytes;
+                session.received_ns = self.now_ns;
+                self.arrivals.bytes += bytes;
+                self.ctx.counters().bytes_read.add(bytes as u64);
+            }
+            Received::Blocked => session.readable = false,
+            Received::Closed => (session.readable, session.ended) = (false, true),
+            Received::Reset => {
+                self.kill(index);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// It is time to look for values that take too long.
+    pub(super) fn arrivals_due(&self) -> bool {
+        !self.arrivals.sessions.is_empty() && self.now_ns - self.arrivals.checked_ns >= CHECK_NS
+    }
+
+    /// Moves values whose senders are slow into buffers, so that they keep no segment.
+    pub(super) fn relieve_arrivals(&mut self, turn: &mut Turn<'_>) {
+        self.arrivals.checked_ns = self.now_ns;
+        let stall_ns = self.ctx.shared.live.stall_timeout_ms.load(Relaxed).saturating_mul(1_000_000);
+        let mut at = 0;
+        while let Some(index) = self.arrivals.sessions.get(at).copied() {
+            let session = self.sessions.peek(index as usize).filter(|session| session.phase != Phase::Dead);
+            if !session.is_some_and(|session| session.state.is_arriving()) {
+                self.arrivals.sessions.swap_remove(at);
+                continue;
+            }
+            let since = session.and_then(|session| session.state.arriving_since());
+            let age_ns = since.map_or(0, |since| self.ctx.clock.ns_between(since, self.turn_ticks));
+            if age_ns < ARRIVAL_NS_MAX {
+                at += 1;
+            } else if self.move_arrival(turn, index) {
+                self.arrivals.sessions.swap_remove(at);
+            } else if age_ns >= stall_ns {
+                self.ctx.counters().slow_senders_dropped.add(1);
+                self.kill(index);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Moves one value into a buffer; false if there is none.
+    fn move_arrival(&mut self, turn: &mut Turn<'_>, index: u32) -> bool {
+        let session = self.sessions.at(index);
+        debug_assert!(session.input.is_none(), "what arrives goes to one place");
+        let want = session.state.arrival_bytes();
+        let Ok(block) = self.buffers.take_input(want) else { return false };
+        let mut input = Input::new(block);
+        let bytes = session.state.move_arrival(turn, &mut self.ctx, input.room(want));
+        if bytes > 0 {
+            input.received(bytes);
+            session.input = Some(input);
+            session.held_ns = self.now_ns;
+        } else {
+            self.buffers.put_input(input.into_block());
+        }
+        session.input_want = want;
+        self.ctx.counters().moved_out.add(1);
+        true
+    }
+}
