@@ -58,6 +58,9 @@ enum Command {
         /// The background's slices while the index grows to 8 GiB of items and the memory goes up and down.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io"])]
         only_growth: bool,
+        /// Values of 1 MiB and 100 MiB beside a plain transfer.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
+        only_large: bool,
         /// Only the load with so many connections.
         #[arg(long)]
         connections: Option<usize>,
@@ -133,12 +136,24 @@ fn run(command: Command) -> Result<bool, String> {
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
         Command::Test { only } => test_run::run(&root(), &only),
-        Command::Bench { quick, without_gannet, only_rates, only_memory, only_io, only_growth, connections, depth } => {
+        Command::Bench {
+            quick,
+            without_gannet,
+            only_rates,
+            only_memory,
+            only_io,
+            only_growth,
+            only_large,
+            connections,
+            depth,
+        } => {
             let third = if only_io { Kind::GannetUring } else { Kind::Memcached };
             let mut kinds = vec![Kind::Null, Kind::Gannet, third];
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
-            let (rates, memory) = (!only_memory && !only_growth, !only_rates && !only_io && !only_growth);
-            bench::run(&bench::Options { quick, kinds, rates, memory, growth: only_growth, connections, depth })
+            let other = only_growth || only_large;
+            let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
+            let (growth, large) = (only_growth, only_large);
+            bench::run(&bench::Options { quick, kinds, rates, memory, growth, large, connections, depth })
         }
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {

@@ -5,6 +5,7 @@
 
 mod generator;
 mod growth;
+mod large;
 mod memory;
 mod rounds;
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub memory: bool,
     /// Measure the background's slices while index and memory grow.
     pub growth: bool,
+    /// Measure values of 1 MiB and 100 MiB.
+    pub large: bool,
     /// Only the load with so many connections.
     pub connections: Option<usize>,
     /// Only the load with so many requests in flight on each connection.
@@ -56,6 +59,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.growth {
         growth::run(if options.quick { 512 } else { 8192 })?;
+    }
+    if options.large {
+        large::run(options.quick)?;
     }
     Ok(true)
 }

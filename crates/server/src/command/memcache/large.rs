@@ -1,4 +1,4 @@
-//! Values that go into the store as they arrive, so that a session holds no more than one piece of one, and mostly none.
+//! Values that go into the store as they arrive: a session holds no more than a piece of one, and mostly nothing.
 //!
 //! ```text
 //!   line ──> whole: space for it ───────> received into it ──> \r\n? commit, answer
