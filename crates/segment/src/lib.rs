@@ -17,6 +17,7 @@
 //! pointer in the shared memory.
 #![deny(unsafe_code)]
 
+mod ahead;
 mod arriving;
 mod background;
 mod config;
@@ -46,6 +47,7 @@ mod store;
 mod ttl;
 mod write;
 
+pub use ahead::Populator;
 pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
 pub use config::{StartError, StoreConfig};

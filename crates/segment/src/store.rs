@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use base::clock::UnixMillis;
 
+use crate::ahead::Ahead;
 use crate::background::Background;
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::counters::{Counters, Totals};
@@ -27,6 +28,7 @@ use crate::slot::Slot;
 pub struct Store {
     pub(crate) geometry: Geometry,
     pub(crate) memory: Memory,
+    pub(crate) ahead: Ahead,
     pub(crate) segments: Segments,
     pub(crate) index: Index,
     pub(crate) epochs: Epochs,
@@ -99,6 +101,7 @@ impl Store {
         };
         let store = Arc::new(Self {
             memory: Memory::new(&geometry, config.memory_bytes),
+            ahead: Ahead::default(),
             segments,
             index,
             epochs: Epochs::new(config.lanes_max),

@@ -1,10 +1,11 @@
-//! The thread that does the store's background work: eviction, expiry, compaction, growth, in slices.
+//! The thread that does the store's background work: eviction, expiry, compaction, growth, in slices; and the one that
+//! gets memory from the kernel ahead of use.
 
 use crate::clock::Clock;
 use crate::counters::Counter;
 use crate::shared::Shared;
 use crate::watch::Evictions;
-use segment::{Background, SliceKind};
+use segment::{Background, Populator, SliceKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,9 +13,14 @@ use std::time::Duration;
 /// How long it sleeps when nothing is waiting and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// Time of one slice, after which it ends at its next item. A slice that gets memory ahead of use lasts as long as the
-/// kernel takes; nobody waits for that one.
+/// How long the thread that gets memory sleeps when enough is there. Memory is got further ahead than is used meanwhile.
+const POPULATE_SLEEP: Duration = Duration::from_millis(10);
+
+/// Time of one slice, after which it ends at its next item.
 const SLICE_NS: u64 = 200_000;
+
+/// A slice of more CPU time than this is a long one.
+const LONG_NS: u64 = 1_000_000;
 
 /// Slices by length are counted by powers of two microseconds.
 const SLICE_BUCKETS: usize = 24;
@@ -29,7 +35,7 @@ const KINDS: [(SliceKind, &str); 6] = [
     (SliceKind::Populate, "populate"),
 ];
 
-/// How long the slices of one kind took. The background thread alone writes. The clock on the wall counts also while
+/// How long the slices of one kind took. One thread alone writes: the background's, or the one that gets memory. The clock on the wall counts also while
 /// others had the CPU; the thread's own CPU time is what a slice costs.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
@@ -39,6 +45,8 @@ pub struct SliceTimes {
     pub longest_ns: AtomicU64,
     /// The longest in CPU time, in ns.
     pub longest_cpu_ns: AtomicU64,
+    /// Those of more than [`LONG_NS`] of CPU time.
+    pub long: Counter,
     /// Number `i` counts those of less than 2^i us that are not in an earlier one; the last, all longer ones.
     pub by_us_log2: [Counter; SLICE_BUCKETS],
 }
@@ -48,6 +56,7 @@ impl SliceTimes {
         self.busy_ns.add(ns);
         self.longest_ns.fetch_max(ns, Relaxed);
         self.longest_cpu_ns.fetch_max(cpu_ns, Relaxed);
+        self.long.add(u64::from(cpu_ns > LONG_NS));
         let us = ns / 1000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.by_us_log2[bucket.min(SLICE_BUCKETS - 1)].add(1);
@@ -95,6 +104,21 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
             std::thread::yield_now();
         } else {
             std::thread::park_timeout(SLEEP_MAX);
+        }
+    }
+}
+
+/// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but a
+/// growth of the index, which is told.
+pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
+    while !shared.stop.workers_gone() {
+        let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
+        if populator.step() {
+            shared.background.add(SliceKind::Populate, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
+            shared.wake_background();
+            std::thread::yield_now();
+        } else {
+            std::thread::park_timeout(POPULATE_SLEEP);
         }
     }
 }

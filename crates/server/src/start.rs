@@ -167,6 +167,7 @@ pub struct Running {
     acceptor: Option<JoinHandle<()>>,
     workers: Vec<JoinHandle<()>>,
     background: Option<JoinHandle<()>>,
+    memory: Option<JoinHandle<()>>,
     survey: Option<JoinHandle<()>>,
 }
 
@@ -191,6 +192,7 @@ impl Server {
             acceptor: None,
             workers: Vec::new(),
             background: None,
+            memory: None,
             survey: None,
         };
         running.spawn_background(background)?;
@@ -265,7 +267,10 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
 }
 
 impl Running {
-    fn spawn_background(&mut self, background: segment::Background) -> Result<(), StartError> {
+    fn spawn_background(&mut self, mut background: segment::Background) -> Result<(), StartError> {
+        let (shared, populator) = (Arc::clone(&self.shared), background.leave_populating());
+        let body = move || crate::background::populate(&shared, populator, &Clock::machine());
+        self.memory = Some(std::thread::Builder::new().name("memory".to_owned()).spawn(body)?);
         let shared = Arc::clone(&self.shared);
         let body = move || crate::background::run(&shared, background, &Clock::machine());
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
@@ -354,9 +359,9 @@ impl Running {
         if let Some(background) = self.background.take() {
             let _ = background.join();
         }
-        if let Some(survey) = self.survey.take() {
-            survey.thread().unpark();
-            let _ = survey.join();
+        for thread in self.memory.take().into_iter().chain(self.survey.take()) {
+            thread.thread().unpark();
+            let _ = thread.join();
         }
     }
 }

@@ -7,8 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
-use super::resize::POPULATE_SLICE_BYTES;
-use crate::index::{GROUP_BYTES, GROUP_SLOTS};
+use crate::index::GROUP_SLOTS;
 use crate::slot::Slot;
 use crate::store::Store;
 
@@ -18,8 +17,6 @@ const LOAD_AIM_PERCENT: usize = 85;
 #[derive(Debug)]
 pub(super) struct Growing {
     pub(super) to: usize,
-    /// New groups whose memory was populated.
-    pub(super) populated: usize,
     pub(super) begun: bool,
 }
 
@@ -29,20 +26,12 @@ impl Background {
         if self.growing.is_none() {
             self.growing = self.plan_growth(store);
         }
-        if self.segments_over(store) > 0 {
-            return false;
-        }
         let Some(mut growing) = self.growing.take() else { return false };
-        let groups = store.index.groups();
-        if groups + growing.populated < growing.to {
-            let step = (POPULATE_SLICE_BYTES / GROUP_BYTES).min(growing.to - groups - growing.populated);
-            // Where the kernel cannot populate, the first write faults instead.
-            let _ = store.index.map().populate((groups + growing.populated) * GROUP_BYTES, step * GROUP_BYTES);
-            growing.populated += step;
-            self.growing = Some(growing);
-            return true;
-        }
         if !growing.begun {
+            if self.segments_over(store) > 0 || !store.ahead.has_groups(growing.to) {
+                self.growing = Some(growing);
+                return false;
+            }
             store.index.begin_growth(growing.to);
             growing.begun = true;
         }
@@ -102,6 +91,6 @@ impl Background {
         let foreseen = items * store.segments.count() / used.max(1) * 100 / LOAD_AIM_PERCENT / GROUP_SLOTS;
         let eighth = (groups + groups / 8).max(groups + 1);
         let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(store.memory.groups_max());
-        Some(Growing { to, populated: 0, begun: false })
+        Some(Growing { to, begun: false })
     }
 }

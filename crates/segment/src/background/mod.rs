@@ -34,6 +34,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
+use crate::ahead::Populator;
 use crate::counters::Counters;
 use crate::header::{Queue, State};
 use crate::index::growth::SplitScratch;
@@ -68,7 +69,7 @@ pub enum SliceKind {
     Grow,
     /// Withholding segments or giving them back, for a memory of another size or for the index.
     Resize,
-    /// Getting memory ahead of use.
+    /// Getting memory ahead of use, or giving back what is left over.
     Populate,
 }
 
@@ -100,8 +101,8 @@ pub struct Background {
     scanned: usize,
     /// The memory that is in force, in bytes.
     memory_bytes: u64,
-    /// Segments, from the first on, whose memory was populated.
-    populated: usize,
+    /// A [`Populator`] gets memory.
+    populates_elsewhere: bool,
     observer: Option<Box<dyn EvictionObserver>>,
     shadows: Shadows,
     /// The small queue's share of the segments, where the shadows are not to choose it.
@@ -123,7 +124,7 @@ impl Background {
             deadness: Deadness::new(),
             scanned: 0,
             memory_bytes: store.memory.wanted_bytes(),
-            populated: 0,
+            populates_elsewhere: false,
             observer: None,
             shadows: Shadows::new(),
             held_percent: None,
@@ -152,6 +153,12 @@ impl Background {
         self.observer = Some(observer);
     }
 
+    /// Leaves it to a thread of its own to get memory from the kernel ahead of use, which takes as long as it takes.
+    pub fn leave_populating(&mut self) -> Populator {
+        self.populates_elsewhere = true;
+        Populator::new(Arc::clone(&self.store))
+    }
+
     fn counters(store: &Store) -> &Counters {
         store.counters.last().expect("the background has a block of its own")
     }
@@ -164,6 +171,7 @@ impl Background {
         store.background.slices.fetch_add(1, Relaxed);
         store.background_called.store(false, Relaxed);
         self.follow_resize(&store);
+        self.tell_ahead(&store);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
         self.shadows.run(&store.samples, Self::items_when_full(&store));
@@ -184,7 +192,7 @@ impl Background {
             drop(gate);
             if self.run_resize(&store, over) {
                 SliceKind::Resize
-            } else if self.populate_ahead(&store) {
+            } else if !self.populates_elsewhere && store.ahead.step(&store) {
                 SliceKind::Populate
             } else {
                 self.open.seal_ended(&store, now);

@@ -1,16 +1,14 @@
-//! Memory for the segments: as many as the memory that is wanted and the index leave, got ahead of their use.
+//! As many segments as the memory that is wanted and the index leave.
 //!
 //! ```text
 //!   too many:  cut those never taken ──> withhold free ones as the eviction makes them, giving their memory back
-//!   too few:   free withheld ones, with memory ──> let fresh ones be taken
-//!   neither:   populate the fresh ones that come next
+//!   too few:   let fresh ones be taken; those that are withheld come back one by one, with memory (see crate::ahead)
 //! ```
 //!
 //! Any free segment may be withheld, so which items go is the eviction policy's choice alone, and none is moved. A
 //! smaller memory has a smaller index too: how many groups it will need is foreseen from the items that a segment holds
 //! now, the segments are brought down to what that leaves, and then the index shrinks, by half at most at a time.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
@@ -18,23 +16,15 @@ use crate::config::groups_for;
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
 use crate::store::Store;
 
-/// Memory is populated this far ahead of the segments in use, in bytes.
-const POPULATE_AHEAD_BYTES: usize = 64 << 20;
-/// And this much of it in one slice.
-pub(super) const POPULATE_SLICE_BYTES: usize = 2 << 20;
-
 /// A smaller index is to have this part of its slots taken, in percent.
 const LOAD_AIM_PERCENT: usize = 80;
 /// And no more than this when it begins to shrink.
 const LOAD_MOST_PERCENT: usize = 85;
 
-/// A shrink of the index.
-#[derive(Clone, Debug)]
+/// A shrink of the index: the groups that there are to be in the end.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Shrinking {
-    /// Groups that there are to be in the end.
     aim: usize,
-    /// Groups that a step has emptied or is emptying: their memory is given back after it, from the last one down.
-    release: Option<Range<usize>>,
 }
 
 impl Background {
@@ -51,16 +41,11 @@ impl Background {
         let most = store.geometry.segments_for(wanted, 0).min(store.geometry.segments_max);
         self.queues.make_room(most);
         self.limbo.reserve(most.saturating_sub(self.limbo.len()));
-        if let Some(growing) = self.growing.take_if(|growing| !growing.begun) {
-            let (from, bytes) = (store.index.groups() * GROUP_BYTES, growing.populated * GROUP_BYTES);
-            let _ = store.index.map().release(from, bytes);
-        }
+        self.growing.take_if(|growing| !growing.begun);
         let aim = if smaller { self.foresee_groups(store) } else { usize::MAX };
         // A step that is under way is finished, whatever is wanted now.
-        let release = self.shrinking.take().and_then(|shrinking| shrinking.release);
-        if release.is_some() || aim < store.index.groups().max(store.index.groups_next()) {
-            self.shrinking = Some(Shrinking { aim, release });
-        }
+        let shrinks = store.index.is_shrinking() || aim < store.index.groups().max(store.index.groups_next());
+        self.shrinking = shrinks.then_some(Shrinking { aim });
     }
 
     /// How many groups the index will need when only so many segments are left as the memory in force has room for.
@@ -76,17 +61,11 @@ impl Background {
 
     /// One step of making the index smaller; false if it is not to be, or waits for the segments.
     fn run_shrink(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
-        let Some(Shrinking { aim, release }) = self.shrinking.clone() else { return false };
+        let Some(Shrinking { aim }) = self.shrinking else { return false };
         if store.index.is_shrinking() {
             if self.merge(store, over) {
                 store.background.shrinks.fetch_add(1, Relaxed);
             }
-            return true;
-        }
-        if let Some(Range { start, end }) = release {
-            let from = start.max(end.saturating_sub(POPULATE_SLICE_BYTES / GROUP_BYTES));
-            let _ = store.index.map().release(from * GROUP_BYTES, (end - from) * GROUP_BYTES);
-            self.shrinking = Some(Shrinking { aim, release: (from > start).then_some(start..from) });
             return true;
         }
         if self.growing.is_some() || self.segments_over(store) > 0 {
@@ -95,7 +74,7 @@ impl Background {
         let (items, groups) = (store.totals().items() as usize, store.index.groups());
         let aim = aim.max((items * 100 / LOAD_MOST_PERCENT).div_ceil(GROUP_SLOTS));
         let to = aim.max(groups.div_ceil(2));
-        self.shrinking = (to < groups).then_some(Shrinking { aim, release: Some(to..groups) });
+        self.shrinking = (to < groups).then_some(Shrinking { aim });
         if to < groups {
             store.index.begin_shrink(to);
         }
@@ -116,9 +95,9 @@ impl Background {
     /// How many segments there are to be.
     fn segments_wanted(&self, store: &Store) -> usize {
         let groups = match (&self.growing, &self.shrinking) {
-            (Some(growing), _) => growing.to,
-            // Until the index is so small, the memory is not in force yet.
-            (None, Some(shrinking)) => shrinking.aim.min(store.index.groups()),
+            // Until the index is so small, more than the memory is held.
+            (_, Some(shrinking)) => shrinking.aim.min(store.index.groups()),
+            (Some(growing), None) => growing.to,
             (None, None) => store.index.groups_next(),
         };
         store.geometry.segments_for(self.memory_bytes, groups).min(store.geometry.segments_max)
@@ -141,59 +120,29 @@ impl Background {
                 return true;
             }
         }
-        let wanted = self.segments_wanted(store);
-        while store.segments.count() < wanted {
-            worked = true;
-            self.restore(store, wanted);
-            if over() {
-                return true;
-            }
-        }
-        worked
+        worked | store.ahead.add_fresh(store)
     }
 
     /// Takes segments out of use: those never taken, or else one that is free, whose memory is given back.
     fn withhold(&mut self, store: &Store) -> bool {
-        let (segments, each) = (&store.segments, store.segments.segment_bytes());
+        let segments = &store.segments;
         if segments.cut_fresh(self.segments_over(store)) > 0 {
-            let end = segments.end();
-            if self.populated > end {
-                let _ = segments.heap.map().release(end * each, (self.populated - end) * each);
-                self.populated = end;
-            }
             return true;
         }
         // An index that is full cannot wait; a smaller memory leaves the lanes what they need.
         let keep = if self.growing.is_some() { store.memory.free_reserve() } else { store.memory.free_low() };
         let Some(id) = segments.take_free(keep) else { return false };
-        segments.withhold(id);
         // Refused only for locked memory, which then stays counted twice within the stated constant.
-        let _ = segments.heap.map().release(segments.start(id), each);
+        let _ = segments.heap.map().release(segments.start(id), segments.segment_bytes());
+        segments.withhold(id);
         true
     }
 
-    /// Gives segments back to use, up to `wanted`.
-    fn restore(&mut self, store: &Store, wanted: usize) {
-        let segments = &store.segments;
-        if let Some(id) = segments.take_withheld() {
-            let _ = segments.heap.map().populate(segments.start(id), segments.segment_bytes());
-            segments.push_free(id);
-        } else {
-            segments.add_fresh(wanted - segments.count());
-        }
-    }
-
-    /// Gets memory for the segments that will be opened next; false if enough is there.
-    pub(super) fn populate_ahead(&mut self, store: &Store) -> bool {
-        let each = store.segments.segment_bytes();
-        let target = (store.segments.high_water() + (POPULATE_AHEAD_BYTES / each).max(1)).min(store.segments.end());
-        if self.populated >= target {
-            return false;
-        }
-        let step = (POPULATE_SLICE_BYTES / each).max(1).min(target - self.populated);
-        let start = self.populated * each;
-        let _ = store.segments.heap.map().populate(start, step * each);
-        self.populated += step;
-        true
+    /// Says how much memory is wanted: for the index that there is, or will be after a change that has its room.
+    pub(super) fn tell_ahead(&self, store: &Store) {
+        let has_room = self.segments_over(store) == 0;
+        let planned = self.growing.as_ref().filter(|_| has_room).map_or(0, |growing| growing.to);
+        let groups = store.index.groups().max(store.index.groups_next()).max(planned);
+        store.ahead.want(groups, self.segments_wanted(store));
     }
 }

@@ -329,6 +329,10 @@ fn background(list: &mut List, counters: &BackgroundCounters) {
     let longest = |(kind, times): (_, &SliceTimes)| (kind, Number::Real(seconds(times.longest_cpu_ns.load(Relaxed))));
     let name = "gannet_background_slice_cpu_max_seconds";
     list.numbers_by(Kind::Gauge, name, help, "kind", counters.by_kind().map(longest));
+    let long = |(kind, times): (_, &SliceTimes)| (kind, Number::Count(times.long.value()));
+    let help = "Slices of background work of more than 1 ms of CPU time of their thread, by kind.";
+    let name = "gannet_background_slices_long_total";
+    list.numbers_by(Kind::Counter, name, help, "kind", counters.by_kind().map(long));
     let samples = counters.by_kind().flat_map(|(kind, times)| slices(kind, times)).collect();
     let help = "Slices of background work, by kind.";
     let name = "gannet_background_slice_seconds";

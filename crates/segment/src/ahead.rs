@@ -1,0 +1,162 @@
+//! Memory got from the kernel ahead of its use, and what is left over given back, on a thread that nobody waits for.
+//!
+//! ```text
+//!   background: how far is memory wanted?  ──> Ahead <── how far is it had?   Populator, a step at a time
+//! ```
+//!
+//! The kernel takes as long as it takes to clear a huge page, or to have one from the machine below it: milliseconds. A
+//! store whose background has no such thread beside it takes the steps itself.
+//!
+//! Bounds: a step gets or gives back at most [`STEP_BYTES`], so one huge page; segments are populated at most
+//! [`AHEAD_BYTES`] ahead of their use.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::index::GROUP_BYTES;
+use crate::raw::Mutex;
+use crate::store::Store;
+
+/// Memory is populated this far ahead of the segments in use, in bytes.
+const AHEAD_BYTES: usize = 64 << 20;
+/// And this much of it in one step.
+const STEP_BYTES: usize = 2 << 20;
+
+/// How far memory is wanted and had, in bytes from the start of each map. Shared by the background and a [`Populator`].
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    heap_done: usize,
+    index_done: usize,
+    index_wanted: usize,
+    /// Segments that there are to be: as many of those that are withheld are given back.
+    segments_wanted: usize,
+}
+
+/// The end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge page.
+fn step_up(at: usize, to: usize) -> usize {
+    ((at / STEP_BYTES + 1) * STEP_BYTES).min(to)
+}
+
+/// The same, downwards.
+fn step_down(at: usize, to: usize) -> usize {
+    ((at - 1) / STEP_BYTES * STEP_BYTES).max(to)
+}
+
+impl Ahead {
+    /// Tells for how many groups the index needs memory (what it has beyond is given back), and how many segments there
+    /// are to be. While a step is under way nothing is told: the caller comes by again.
+    pub(crate) fn want(&self, groups: usize, segments: usize) {
+        if let Ok(mut state) = self.state.try_lock() {
+            (state.index_wanted, state.segments_wanted) = (groups * GROUP_BYTES, segments);
+        }
+    }
+
+    /// The index has memory for so many groups, and none of it is being given back.
+    pub(crate) fn has_groups(&self, groups: usize) -> bool {
+        let bytes = groups * GROUP_BYTES;
+        self.state.try_lock().is_ok_and(|state| state.index_done >= bytes && state.index_wanted >= bytes)
+    }
+
+    /// Lets more segments be taken that never were, up to the number that is wanted, but for those that are withheld;
+    /// false if there are none, or a step is under way: it might be giving their memory back.
+    pub(crate) fn add_fresh(&self, store: &Store) -> bool {
+        let Ok(state) = self.state.try_lock() else { return false };
+        let segments = &store.segments;
+        let missing = state.segments_wanted.saturating_sub(segments.count() + segments.withheld_count());
+        segments.add_fresh(missing);
+        missing > 0
+    }
+
+    /// One step; false if there is nothing to do.
+    pub(crate) fn step(&self, store: &Store) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.step_index(store) || state.step_segments(store) || state.step_heap(store)
+    }
+}
+
+impl State {
+    fn step_index(&mut self, store: &Store) -> bool {
+        let (map, wanted) = (store.index.map(), self.index_wanted);
+        if self.index_done < wanted {
+            let to = step_up(self.index_done, wanted);
+            // Where the kernel cannot populate, the first write faults instead.
+            let _ = map.populate(self.index_done, to - self.index_done);
+            self.index_done = to;
+        } else if self.index_done > wanted {
+            let to = step_down(self.index_done, wanted);
+            let _ = map.release(to, self.index_done - to);
+            self.index_done = to;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Gives a withheld segment back to use, with memory.
+    fn step_segments(&self, store: &Store) -> bool {
+        let segments = &store.segments;
+        if segments.count() >= self.segments_wanted {
+            return false;
+        }
+        let Some(id) = segments.take_withheld() else { return false };
+        let _ = segments.heap.map().populate(segments.start(id), segments.segment_bytes());
+        segments.push_free(id);
+        true
+    }
+
+    /// Populates the segments that are opened next, and gives back the memory of those that were left out.
+    fn step_heap(&mut self, store: &Store) -> bool {
+        let (segments, each) = (&store.segments, store.segments.segment_bytes());
+        let (next, end) = (segments.high_water() * each, segments.end() * each);
+        let wanted = (next + AHEAD_BYTES.max(each)).min(end);
+        if self.heap_done < wanted {
+            let to = step_up(self.heap_done, wanted);
+            let _ = segments.heap.map().populate(self.heap_done, to - self.heap_done);
+            self.heap_done = to;
+        } else if self.heap_done > end {
+            let to = step_down(self.heap_done, end);
+            let _ = segments.heap.map().release(to, self.heap_done - to);
+            self.heap_done = to;
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+/// Gets memory ahead of its use, on a thread of its own: see [`crate::Background::leave_populating`].
+#[derive(Debug)]
+pub struct Populator {
+    store: Arc<Store>,
+}
+
+impl Populator {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
+    /// One step, which lasts as long as the kernel takes; false if there is nothing to do. Then ask again in a few
+    /// milliseconds.
+    pub fn step(&mut self) -> bool {
+        self.store.ahead.step(&self.store)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_ends_at_a_whole_huge_page_whichever_way_it_goes() {
+        let page = STEP_BYTES;
+        assert_eq!((step_up(0, 9 * page), step_up(5, 9 * page), step_up(page, page + 7)), (page, page, page + 7));
+        assert_eq!(
+            (step_down(9 * page, 0), step_down(page + 1, 0), step_down(page + 7, page + 3)),
+            (8 * page, page, page + 3)
+        );
+    }
+}
