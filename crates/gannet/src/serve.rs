@@ -160,6 +160,7 @@ impl Reloader {
 
     /// Reads the settings again. A fault changes nothing.
     fn reload(&self) {
+        self.shared.reload_users();
         let wanted = (self.read)()
             .and_then(|(settings, origins)| Ok((plan(&settings, &origins, &Host::probe())?.resolved, origins)));
         let (wanted, origins) = match wanted {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod auth;
 pub mod background;
 pub mod buffers;
 pub mod clock;

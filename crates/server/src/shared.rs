@@ -1,5 +1,6 @@
 //! What all threads of one server share.
 
+use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
@@ -40,6 +41,8 @@ pub struct Shared {
     pub pins: PinBudget,
     /// A flush that has been asked for and is not due yet.
     pub delayed_flush: DelayedFlush,
+    /// Who may use the server; without it, everyone.
+    pub auth: Option<Auth>,
     /// Who watches what.
     pub watch: Arc<Hub>,
     /// When the server was started.
@@ -76,6 +79,15 @@ impl Shared {
     pub fn wake_background(&self) {
         if let Some(thread) = self.background_thread.get() {
             thread.unpark();
+        }
+    }
+
+    /// Reads the file of users again, if there is one. If it is not taken, those that are known stay.
+    pub fn reload_users(&self) {
+        let Some(auth) = &self.auth else { return };
+        match auth.reload() {
+            Ok(()) => tracing::info!("users were read from {}", auth.path().display()),
+            Err(error) => tracing::error!("users stay as they were: {}: {error}", auth.path().display()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Starting and stopping a server inside this process.
 
+use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared};
@@ -74,6 +75,8 @@ pub struct ServerConfig {
     /// Requests of one session that are served before it is the others' turn, at most
     /// [`crate::context::OPS_A_BATCH`].
     pub requests_a_visit: usize,
+    /// Where users and their secrets are read from; without it everyone may use the server.
+    pub auth_file: Option<std::path::PathBuf>,
     /// Items have CAS tokens; else they are told as 0 and match nothing.
     pub cas: bool,
     /// The `flush_all` command is obeyed.
@@ -106,6 +109,7 @@ impl Default for ServerConfig {
             ipv6_only: false,
             backlog: io::listen::BACKLOG,
             requests_a_visit: crate::context::OPS_A_BATCH,
+            auth_file: None,
             cas: true,
             flush_command: true,
             dump_command: true,
@@ -134,6 +138,13 @@ pub enum StartError {
         /// The kernel's reason.
         error: std::io::Error,
     },
+    /// The file of users is not taken.
+    Auth {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        error: crate::auth::AuthError,
+    },
     /// The store could not be made.
     Store(segment::StartError),
     /// A descriptor or a thread was not to be had.
@@ -145,6 +156,7 @@ impl std::fmt::Display for StartError {
         match self {
             Self::Config(fault) => f.write_str(fault),
             Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
+            Self::Auth { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
             Self::Store(error) => write!(f, "cannot make the store: {error}"),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
         }
@@ -230,6 +242,12 @@ fn store_config(config: &ServerConfig) -> StoreConfig {
     }
 }
 
+fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {
+    let load =
+        |path: &std::path::PathBuf| Auth::load(path).map_err(|error| StartError::Auth { path: path.clone(), error });
+    config.auth_file.as_ref().map(load).transpose()
+}
+
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
@@ -256,6 +274,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
         delayed_flush: DelayedFlush::default(),
+        auth: load_users(&config)?,
         watch: Arc::new(Hub::default()),
         started,
         stop: StopSwitch::default(),

@@ -110,7 +110,13 @@ pub static FLAGS: [Flag; 37] = [
     flag('N', "napi-ids", Needed("num"), "Taken and without effect: connections go to the thread that has the fewest."),
     flag('M', "disable-evictions", Nothing, "Refused: this build always evicts to make room."),
     flag('D', "", Needed("char"), "Refused: this build keeps no statistics by key prefix."),
-    flag('Y', "auth-file", Needed("file"), "Refused: this build has no authentication."),
+    flag(
+        'Y',
+        "auth-file",
+        Needed("file"),
+        "A file of user:password lines, 8 at most. A client has to send \"user password\" as the value of its first \
+         set.",
+    ),
     flag('S', "enable-sasl", Nothing, "Refused: SASL belongs to the binary protocol."),
     flag('Z', "enable-ssl", Nothing, "Refused: this build has no TLS."),
     flag('e', "memory-file", Needed("file"), "Refused: this build has no store in a file."),

@@ -87,6 +87,8 @@ struct Reading {
     socket: Option<String>,
     memory_mib: i64,
     item_bytes: i64,
+    /// What `-B` says.
+    protocol: Option<String>,
 }
 
 impl Reading {
@@ -102,6 +104,7 @@ impl Reading {
             socket: None,
             memory_mib: MEMORY_MIB,
             item_bytes: ITEM_BYTES,
+            protocol: None,
         };
         for (path, text) in [
             ("listen.admin", "none"),
@@ -179,6 +182,7 @@ impl Reading {
             'F' => self.set(letter, "commands.flush_all", &["false"]),
             'X' => self.set(letter, "commands.dump", &["false"]),
             'W' => self.set(letter, "commands.watch", &["false"]),
+            'Y' => self.set(letter, "listen.auth_file", &[&value]),
             'o' => self.suboptions(&value),
             'U' | 'L' => {}
             'f' | 'n' | 'N' => self.ignored(letter, &value),
@@ -235,7 +239,7 @@ impl Reading {
 
     fn protocol(&mut self, text: &str) {
         match text {
-            "auto" | "ascii" => {}
+            "auto" | "ascii" => self.protocol = Some(text.to_owned()),
             "binary" => self.refuse(code::USAGE, "-B: the binary protocol is not spoken; write -B auto or -B ascii"),
             _ => self.refuse(code::USAGE, format!("-B: there is no protocol {text:?}; write auto or ascii")),
         }
@@ -298,6 +302,9 @@ impl Reading {
     fn finish(mut self) -> Result<Asked, Vec<Refusal>> {
         self.sizes();
         self.addresses();
+        if self.settings.auth_file.0.is_some() && self.protocol.as_deref().is_some_and(|name| name != "ascii") {
+            self.refuse(code::USAGE, "-Y is for text clients, and -B asks for others too; write -B ascii");
+        }
         let level = ["warn", "info", "debug", "trace"][usize::from(self.process.verbosity.min(3))];
         if self.process.verbosity > 0 {
             self.set('v', "log.level", &[level]);

@@ -2,7 +2,7 @@
 //! outside is compared: exit codes, listening sockets, the mode of a socket's file, the pid file, settings that mean
 //! the same, and replies.
 
-use crate::common::{PATIENCE, free_port};
+use crate::common::{PATIENCE, Serving, free_port};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -469,4 +469,144 @@ fn a_limit_of_open_files_that_memcached_can_do_with_is_enough() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(said.is_some() && serves, "{said:?}");
+}
+
+/// What clients say that are not known yet, line by line, each waiting for its answer.
+static STRANGERS: [&[&str]; 9] = [
+    &["get a\r\n", "version\r\n", "quit\r\n", "\r\n", "mn\r\n", "stats\r\n"],
+    &[
+        "set a 0 0\r\n",
+        "set a 0 0 x\r\n",
+        "set a 0 0 -1\r\n",
+        "SET a 0 0 1\r\n",
+        "gets a 0 0 12\r\n",
+        "add a 0 0 12\r\n",
+    ],
+    &["set a 0 0 12\r\nalice wrongx\r\n", "set a 0 0 12\r\nalice secret\r\n", "get a\r\n"],
+    &["set a 0 0 12 noreply\r\nalice secret\r\n", "get a\r\n", "set a 0 0 1\r\nx\r\n", "get a\r\n"],
+    &["set a x y 12\nalice secret\r\n", "get a\r\n"],
+    &["set a 0 0 3\r\nabc\r\n", "set a 0 0 0\r\n\r\n", "set a 0 0 6\r\ncarol \r\n", "set a 0 0 1999\r\n{long}\r\n"],
+    &["set a 0 0 13\r\nbob pass word\r\n", "set a 0 0 8\r\nbob pass\r\n", "set a 0 0 8\r\nbob a:b:\r\n"],
+    &["set a 0 0 18\r\nalice secret extra\r\n", "get a\r\n"],
+    &["set a 0 0 15\r\n  alice  secret\r\n", "mn\r\n"],
+];
+
+#[test]
+fn strangers_are_answered_as_memcached_answers_them() {
+    let users = Folder::new("users");
+    let path = users.0.join("users");
+    std::fs::write(&path, "alice:secret\r\nbob:pass word\ncarol:\ndave:a:b\n").unwrap();
+    let flags = format!("-p {{port}} -u nobody -Y {}", path.display());
+    let (theirs, ours) = both("strangers", &format!("{flags} -vvv"));
+    let line = |stream: &mut Box<dyn Stream>, request: &str| {
+        stream.write_all(request.replace("{long}", &"x".repeat(1999)).as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // All the answers of this test end in the line that ends nothing else.
+        while ["END\r\n", "STORED\r\n", "MN\r\n"].iter().all(|end| !answer.ends_with(end.as_bytes()))
+            && !(answer.starts_with(b"CLIENT_ERROR") && answer.ends_with(b"\r\n"))
+        {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("an answer in time");
+            answer.push(byte[0]);
+        }
+        String::from_utf8(answer).unwrap()
+    };
+    let mut stored = 0;
+    for requests in STRANGERS {
+        let (mut their, mut our) = (theirs.connect().unwrap(), ours.connect().unwrap());
+        for request in requests {
+            let answer = line(&mut our, request);
+            stored += u32::from(answer == "STORED\r\n");
+            assert_eq!(answer, line(&mut their, request), "{requests:?}: {request:?}");
+        }
+    }
+    assert_eq!(stored, 6, "clients were let in");
+    let known = |peer: &Peer, user: &str| {
+        let mut stream = peer.connect().unwrap();
+        let answer = line(&mut stream, &format!("set a 0 0 {}\r\n{user}\r\n", user.len()));
+        (answer == "STORED\r\n").then_some(stream)
+    };
+    let counted = |peer: &Peer| {
+        let mut stream = known(peer, "dave a:b").expect("dave is known");
+        let stats = line(&mut stream, "stats\r\n");
+        let lines = stats.lines().filter(|line| line.starts_with("STAT auth_")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(counted(&ours), counted(&theirs));
+    // A file that is not taken changes nothing; one that is taken changes who is known.
+    for (text, user) in [("broken", "alice secret"), ("erin:new\n", "erin new")] {
+        std::fs::write(&path, text).unwrap();
+        for peer in [&theirs, &ours] {
+            peer.signal("HUP");
+            let end = Instant::now() + PATIENCE;
+            while known(peer, user).is_none() {
+                assert!(Instant::now() < end, "{user} is not known");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+    for peer in [&theirs, &ours] {
+        assert!(known(peer, "alice secret").is_none());
+    }
+    let said = ours.stderr();
+    assert!(said.contains("users stay as they were") && said.contains("users were read"), "{said}");
+    for secret in ["secret", "pass word", "a:b", "new\n", "wrongx", "broken"] {
+        assert!(!said.contains(secret), "{secret:?} was logged: {said}");
+    }
+}
+
+#[test]
+fn what_a_stranger_could_not_end_closes_its_connection() {
+    let users = Folder::new("closes");
+    let path = users.0.join("users");
+    std::fs::write(&path, "alice:secret\n").unwrap();
+    let ours = Peer::start(Which::Gannet, "closes", &format!("-p {{port}} -u nobody -Y {}", path.display()));
+    let rest = |bytes: &[u8]| {
+        let mut stream = ours.connect().unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert_eq!(rest(&[b'x'; 3000]), "");
+    assert_eq!(rest(b"set a 0 0 2049\r\n"), "CLIENT_ERROR bad authentication token format\r\n");
+    assert_eq!(rest(b"set a 0 0 4294967295\r\n"), "CLIENT_ERROR bad authentication token format\r\n");
+    // What arrives together is answered one by one.
+    let mut stream = ours.connect().unwrap();
+    stream.write_all(b"get a\r\nset a 0 0 12\r\nalice secretxx\r\nset a 0 0 12\r\nalice secret\r\nget a\r\n").unwrap();
+    let expected = "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR bad command line termination\r\n\
+                    CLIENT_ERROR unauthenticated\r\nSTORED\r\nEND\r\n";
+    let mut answer = vec![0; expected.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(String::from_utf8(answer).unwrap(), expected);
+}
+
+#[test]
+fn a_file_of_users_that_is_not_taken_ends_it_as_memcached() {
+    let users = Folder::new("faults");
+    for (number, text) in ["\n", "abc\n", "a:b\n\n", "a:b\nsecret\n"].into_iter().enumerate() {
+        let path = users.0.join("users");
+        std::fs::write(&path, text).unwrap();
+        let flags = format!("-p {{port}} -u nobody -Y {}", path.display());
+        let (mut theirs, mut ours) = both(&format!("fault{number}"), &flags);
+        assert_eq!((ours.ended(), theirs.ended()), (Some(1), Some(1)), "{text:?}");
+        assert!(ours.stderr().contains("is not user:password") && !ours.stderr().contains("secret"));
+    }
+    let (mut theirs, mut ours) = both("fault-none", "-p {port} -u nobody -Y /no/such/file");
+    assert_eq!((ours.ended(), theirs.ended()), (Some(1), Some(1)));
+    let (mut theirs, mut ours) = both("fault-auto", "-p {port} -u nobody -Y /no/such/file -B auto");
+    assert_eq!((ours.ended(), theirs.ended()), (Some(64), Some(64)));
+}
+
+#[test]
+fn serve_lets_in_whom_its_file_names() {
+    let users = Folder::new("serve");
+    let path = users.0.join("users");
+    std::fs::write(&path, "alice:secret\n").unwrap();
+    let path = path.to_str().unwrap();
+    let mut serving =
+        Serving::start(&["--memory", "64MiB", "--memcached", "127.0.0.1:0", "--admin", "none", "--auth-file", path]);
+    let mut stream = crate::common::connect(serving.addr_behind("memcached clients connect to "));
+    crate::common::ask(&mut stream, b"get a\r\n", b"CLIENT_ERROR unauthenticated\r\n");
+    crate::common::ask(&mut stream, b"set a 0 0 12\r\nalice secret\r\nget a\r\n", b"STORED\r\nEND\r\n");
 }

@@ -63,6 +63,14 @@ pub enum Error {
     MgdumpDisabled,
     /// `watch` while the server was told to refuse it.
     WatchDisabled,
+    /// A client that has not said who it is, in a server that wants it to.
+    Unauthenticated,
+    /// What a client says of itself is not a user and a secret.
+    AuthFormat,
+    /// What a client says of itself has no `\r\n` behind it.
+    AuthTermination,
+    /// There is no such user, or the secret is another.
+    AuthFailure,
     /// `watch` while there are as many watchers as may be.
     TooManyWatchers,
     /// Key and value are more than the item maximum.
@@ -77,7 +85,7 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 39] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -108,6 +116,10 @@ impl Error {
         Self::MetadumpDisabled,
         Self::MgdumpDisabled,
         Self::WatchDisabled,
+        Self::Unauthenticated,
+        Self::AuthFormat,
+        Self::AuthTermination,
+        Self::AuthFailure,
         Self::TooManyWatchers,
         Self::TooLarge,
         Self::OutOfMemory,
@@ -150,6 +162,10 @@ impl Error {
             Self::MetadumpDisabled => b"ERROR metadump not allowed\r\n",
             Self::MgdumpDisabled => b"ERROR mgdump not allowed\r\n",
             Self::WatchDisabled => b"CLIENT_ERROR watch commands not allowed\r\n",
+            Self::Unauthenticated => b"CLIENT_ERROR unauthenticated\r\n",
+            Self::AuthFormat => b"CLIENT_ERROR bad authentication token format\r\n",
+            Self::AuthTermination => b"CLIENT_ERROR bad command line termination\r\n",
+            Self::AuthFailure => b"CLIENT_ERROR authentication failure\r\n",
             Self::TooManyWatchers => b"WATCHER_TOO_MANY log watcher limit reached\r\n",
             Self::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
             Self::OutOfMemory => b"SERVER_ERROR out of memory storing object\r\n",

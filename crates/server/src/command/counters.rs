@@ -76,6 +76,10 @@ counters! {
     store_too_large,
     /// Values refused since nothing could be evicted for them.
     store_no_memory,
+    /// Clients that said who they are.
+    auth_cmds,
+    /// Those that are not known by what they said.
+    auth_errors,
     /// Commands answered with a protocol error.
     protocol_errors,
     /// Times that a session had to let others go first.

@@ -1,4 +1,4 @@
-//! Values with a meaning of their own: addresses, log levels, CPU lists, the event back end, socket modes.
+//! Values with a meaning of their own: addresses, log levels, CPU lists, the event back end, socket modes, files.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -346,6 +346,32 @@ impl Value for UnixMode {
 
     fn placeholder(&self) -> &'static str {
         "MODE"
+    }
+}
+
+/// A file, or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilePath(pub Option<PathBuf>);
+
+impl Value for FilePath {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        if text.is_empty() || text.contains('\0') {
+            return Err(Wrong::new(format!("{text:?} is not the name of a file"), "name one, or write \"none\""));
+        }
+        *self = Self((text != "none").then(|| PathBuf::from(text)));
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.0.as_ref().map_or("none".to_owned(), |path| path.display().to_string())
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "PATH"
     }
 }
 

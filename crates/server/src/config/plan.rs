@@ -80,6 +80,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         ipv6_only: settings.ipv6_only,
         backlog: settings.backlog as i32,
         requests_a_visit: settings.requests_a_visit as usize,
+        auth_file: settings.auth_file.0.clone(),
         cas: settings.cas,
         flush_command: settings.flush_all,
         dump_command: settings.dump,
@@ -126,10 +127,15 @@ impl Planner<'_> {
                     let what = format!("{address} is a memcached address too");
                     self.fault("listen.admin", what, "give the admin port an address of its own".to_owned());
                 }
-                Endpoint::Tcp(address) if !address.ip().is_loopback() => self.notes.push(format!(
-                    "{address} can be reached from other machines, and there is no authentication: keep it behind a \
-                     firewall"
-                )),
+                Endpoint::Tcp(address) if !address.ip().is_loopback() => {
+                    let danger = match settings.auth_file.0 {
+                        None => "there is no authentication",
+                        Some(_) => "passwords are sent as they are",
+                    };
+                    self.notes.push(format!(
+                        "{address} can be reached from other machines, and {danger}: keep it behind a firewall"
+                    ));
+                }
                 _ => {}
             }
         }

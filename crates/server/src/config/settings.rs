@@ -2,7 +2,7 @@
 
 use base::units::{ByteSize, TimeSpan};
 
-use super::kinds::{AdminAddress, Endpoint, IoChoice, LogLevel, Pin, UnixMode};
+use super::kinds::{AdminAddress, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
 use super::table::SETTINGS;
 use super::value::Auto;
 
@@ -15,6 +15,7 @@ pub struct Settings {
     pub unix_mode: UnixMode,
     pub ipv6_only: bool,
     pub backlog: u64,
+    pub auth_file: FilePath,
     pub memory: Auto<ByteSize>,
     pub segment: Auto<ByteSize>,
     pub item_max: ByteSize,
@@ -46,6 +47,7 @@ impl Settings {
             unix_mode: UnixMode(0),
             ipv6_only: false,
             backlog: 0,
+            auth_file: FilePath(None),
             memory: Auto::Auto,
             segment: Auto::Auto,
             item_max: ByteSize(0),

@@ -101,15 +101,16 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 25] = [
+pub static SETTINGS: [Setting; 26] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
         default: &["127.0.0.1:11211"],
         range: None,
         reload: Reload::Restart,
-        help: "Where memcached clients connect: an IP address and a port, or unix: and a path. There is no \
-               authentication, so keep it away from networks that are not trusted.",
+        help: "Where memcached clients connect: an IP address and a port, or unix: and a path. Without an \
+               auth_file everyone who can connect may do everything, so keep it away from networks that are not \
+               trusted.",
         value: |s| &mut s.memcached,
     },
     Setting {
@@ -148,6 +149,16 @@ pub static SETTINGS: [Setting; 25] = [
         help: "Connections that wait in the kernel to be accepted, for each address. The kernel's own limit is \
                net.core.somaxconn.",
         value: |s| &mut s.backlog,
+    },
+    Setting {
+        path: "listen.auth_file",
+        flag: Some("auth-file"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "A file of user:password lines, 8 at most. A memcached client has to send \"user password\" as the value \
+               of its first set. SIGHUP reads the file again. \"none\" lets everyone in.",
+        value: |s| &mut s.auth_file,
     },
     Setting {
         path: "store.memory",
@@ -343,10 +354,9 @@ pub static SETTINGS: [Setting; 25] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 12] = [
+pub const ABSENT: [(&str, &str, &str); 11] = [
     ("resp", "listen.resp", "the RESP protocol"),
     ("grpc", "listen.grpc", "the gRPC service"),
-    ("auth-file", "listen.auth_file", "authentication"),
     ("file", "store.file", "a store in a file"),
     ("file-index", "store.file_index", "a store in a file"),
     ("file-reset", "store.file_reset", "a store in a file"),

@@ -13,6 +13,7 @@
 //!   the output goes on where it was left ([`SessionState::retrieval`], [`SessionState::lines_done`]).
 //! - A large value is written piece by piece ([`large::LargeSet`]); a session holds at most one.
 
+mod auth;
 mod dump;
 mod exptime;
 mod get;
@@ -71,6 +72,8 @@ pub struct SessionState {
     dump: Option<Dumping>,
     /// A fetch was done and its answer did not fit: what its first run found.
     fetched: Option<FirstFetch>,
+    /// Its client has said who it is.
+    known: bool,
     /// The connection's place among the watchers.
     watching: Option<Watching>,
 }
@@ -139,9 +142,11 @@ pub fn serve(
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops };
+    let mut step = if call.is_stranger() { call.admit() } else { Ok(()) };
     let state = loop {
-        if let Err(state) = call.step() {
-            break state;
+        match step {
+            Ok(()) => step = call.step(),
+            Err(state) => break state,
         }
     };
     Progress { consumed: call.at, state }

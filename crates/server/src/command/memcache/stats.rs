@@ -168,8 +168,8 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     command_lines(lines, &commands);
     lines.number("get_expired", store.read_expired);
     lines.number("get_flushed", store.read_flushed);
-    lines.number("auth_cmds", 0);
-    lines.number("auth_errors", 0);
+    lines.number("auth_cmds", commands.auth_cmds);
+    lines.number("auth_errors", commands.auth_errors);
     lines.number("idle_kicks", sum(shared, |worker| worker.idle_closed.value()));
     lines.number("bytes_read", sum(shared, |worker| worker.bytes_read.value()));
     lines.number("bytes_written", sum(shared, |worker| worker.bytes_written.value()));
@@ -230,7 +230,7 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
     commands.each(|name, value| match name {
         // Told by another name, or of no meaning to memcached's tools.
-        "items_stored" | "protocol_errors" | "yields" => {}
+        "items_stored" | "auth_cmds" | "auth_errors" | "protocol_errors" | "yields" => {}
         _ => lines.number(name, value),
     });
 }
@@ -353,7 +353,7 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("tcp_backlog", config.backlog as u64);
     lines.text("binding_protocol", "ascii");
     lines.switch("auth_enabled_sasl", false);
-    lines.switch("auth_enabled_ascii", false);
+    lines.switch("auth_enabled_ascii", shared.auth.is_some());
     lines.number("item_size_max", config.item_bytes_max);
     lines.switch("maxconns_fast", true);
     lines.switch("flush_enabled", config.flush_command);

@@ -1,0 +1,242 @@
+//! Who may use the server: users and their secrets, from a file in memcached's format.
+//!
+//! ```text
+//!   alice:secret\n        a user, a colon, a secret; up to 8 such lines of up to 255 bytes
+//!   bob:a:b\n             the first colon parts them: the secret is a:b
+//! ```
+//! A client says `user secret` as the value of its first `set`, parted by a space, so neither can have one and be used.
+//!
+//! Invariants: no secret is in an error, a log entry or a `Debug` text; the time that a check takes says nothing about
+//! how much of a user or a secret was right.
+
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use subtle::{Choice, ConstantTimeEq};
+
+/// Users at most; those behind them are not read, as with memcached.
+pub const USERS_MAX: usize = 8;
+/// A line has at most so many bytes, its end not counted.
+pub const LINE_BYTES_MAX: usize = 255;
+/// A file is not larger than this, in bytes: comments are not known, so nothing else can be in it.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// A user or a secret, padded, so that comparing two takes as long whatever they are.
+#[derive(Clone)]
+struct Padded {
+    bytes: [u8; LINE_BYTES_MAX],
+    len: u8,
+}
+
+impl Padded {
+    /// `None` if it is too long to be anyone's.
+    fn new(text: &[u8]) -> Option<Self> {
+        let mut padded = Self { bytes: [0; LINE_BYTES_MAX], len: u8::try_from(text.len()).ok()? };
+        padded.bytes[..text.len()].copy_from_slice(text);
+        Some(padded)
+    }
+
+    fn same(&self, other: &Self) -> Choice {
+        self.bytes.ct_eq(&other.bytes) & self.len.ct_eq(&other.len)
+    }
+}
+
+/// What a file says.
+#[derive(Clone, Default)]
+struct Users {
+    entries: Vec<(Padded, Padded)>,
+    /// There are more lines than count.
+    more: bool,
+}
+
+/// Why a file is not taken.
+#[derive(Debug)]
+pub enum AuthError {
+    /// It can not be read.
+    Read(std::io::Error),
+    /// It is larger than such a file can be.
+    TooLarge,
+    /// A line, counted from 1, is not a user, a colon and a secret.
+    Malformed {
+        /// Which.
+        line: usize,
+    },
+    /// A line, counted from 1, is longer than a line may be.
+    LineTooLong {
+        /// Which.
+        line: usize,
+    },
+}
+
+impl fmt::Display for AuthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "it can not be read ({error})"),
+            Self::TooLarge => write!(f, "it is larger than {} KiB", FILE_BYTES_MAX >> 10),
+            Self::Malformed { line } => write!(f, "line {line} is not user:password"),
+            Self::LineTooLong { line } => write!(f, "line {line} is longer than {LINE_BYTES_MAX} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for AuthError {}
+
+impl Users {
+    fn read(path: &Path) -> Result<Self, AuthError> {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(AuthError::Read)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(AuthError::Read)?;
+        if bytes.len() as u64 > FILE_BYTES_MAX { Err(AuthError::TooLarge) } else { Self::parse(&bytes) }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, AuthError> {
+        let mut users = Self::default();
+        let text = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        if bytes.is_empty() {
+            return Ok(users);
+        }
+        for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            if users.entries.len() == USERS_MAX {
+                users.more = true;
+                break;
+            }
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let at = number + 1;
+            let Some(colon) = line.iter().position(|byte| *byte == b':').filter(|_| !line.contains(&0)) else {
+                return Err(AuthError::Malformed { line: at });
+            };
+            match (Padded::new(&line[..colon]), Padded::new(&line[colon + 1..])) {
+                (Some(user), Some(secret)) if line.len() <= LINE_BYTES_MAX => users.entries.push((user, secret)),
+                _ => return Err(AuthError::LineTooLong { line: at }),
+            }
+        }
+        Ok(users)
+    }
+
+    /// Compares with all of them, whoever is found.
+    fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
+        let (Some(user), Some(secret)) = (Padded::new(user), Padded::new(secret)) else { return false };
+        let any = self
+            .entries
+            .iter()
+            .fold(Choice::from(0), |any, (known, theirs)| any | (known.same(&user) & theirs.same(&secret)));
+        any.into()
+    }
+}
+
+/// The users of a server.
+pub struct Auth {
+    path: PathBuf,
+    users: RwLock<Arc<Users>>,
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Auth {
+    /// Those that the file at `path` names.
+    pub fn load(path: &Path) -> Result<Self, AuthError> {
+        let users = RwLock::new(Arc::new(Users::read(path)?));
+        let auth = Self { path: path.to_owned(), users };
+        auth.tell();
+        Ok(auth)
+    }
+
+    /// Reads the file again. If it is not taken, those that are known stay.
+    pub fn reload(&self) -> Result<(), AuthError> {
+        let users = Arc::new(Users::read(&self.path)?);
+        *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
+        self.tell();
+        Ok(())
+    }
+
+    /// Where they are read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tell(&self) {
+        let users = self.users();
+        let path = self.path.display();
+        if users.more {
+            tracing::warn!("{path} has more than {USERS_MAX} lines; those behind them are not read");
+        }
+        if users.entries.is_empty() {
+            tracing::warn!("{path} names no user, so nobody may do anything");
+        }
+    }
+
+    /// Whether `user` is known with `secret`.
+    pub fn admits(&self, user: &[u8], secret: &[u8]) -> bool {
+        self.users().admits(user, secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(text: &[u8]) -> Users {
+        Users::parse(text).unwrap()
+    }
+
+    #[test]
+    fn only_the_whole_user_with_the_whole_secret_is_admitted() {
+        let users = users(b"alice:secret\r\nbob:a:b\ncarol:\nlast:end");
+        for (user, secret) in [("alice", "secret"), ("bob", "a:b"), ("carol", ""), ("last", "end")] {
+            assert!(users.admits(user.as_bytes(), secret.as_bytes()), "{user}");
+            assert!(!users.admits(user.as_bytes(), format!("{secret}x").as_bytes()), "{user}");
+            assert!(!users.admits(format!("{user}x").as_bytes(), secret.as_bytes()), "{user}");
+        }
+        for (user, secret) in [("alice", "secre"), ("alic", "secret"), ("alice", "a:b"), ("", ""), ("bob", "a")] {
+            assert!(!users.admits(user.as_bytes(), secret.as_bytes()), "{user} {secret}");
+        }
+        // Padding is not part of anyone's secret.
+        assert!(!users.admits(b"carol", b"\0") && !users.admits(b"alice\0", b"secret"));
+        assert!(!users.admits(b"alice", &[b'x'; 300]));
+    }
+
+    #[test]
+    fn lines_and_users_have_a_maximum() {
+        let nine: String = (0..9).map(|user| format!("u{user}:p\n")).collect();
+        let nine = users(nine.as_bytes());
+        assert!(nine.admits(b"u7", b"p") && !nine.admits(b"u8", b"p") && nine.more);
+        let line = |len: usize| format!("u:{}\n", "p".repeat(len - 2));
+        assert!(users(line(255).as_bytes()).admits(b"u", "p".repeat(253).as_bytes()));
+        assert!(matches!(Users::parse(line(256).as_bytes()), Err(AuthError::LineTooLong { line: 1 })));
+    }
+
+    #[test]
+    fn a_line_without_a_colon_is_refused_by_its_number_and_without_its_text() {
+        for (text, line) in [("\n", 1), ("abc\n", 1), ("a:b\n\n", 2), ("a:b\nsecret", 2), ("a:b\0c\n", 1)] {
+            let error = Users::parse(text.as_bytes()).err().expect(text);
+            assert!(matches!(error, AuthError::Malformed { line: at } if at == line), "{text:?}: {error}");
+            assert!(!format!("{error} {error:?}").contains("secret"));
+        }
+        assert!(users(b"").entries.is_empty());
+    }
+
+    #[test]
+    fn a_reload_that_fails_keeps_those_that_are_known() {
+        let path = std::env::temp_dir().join(format!("gannet-auth-{}", std::process::id()));
+        std::fs::write(&path, "a:one\n").unwrap();
+        let auth = Auth::load(&path).unwrap();
+        std::fs::write(&path, "broken\n").unwrap();
+        assert!(auth.reload().is_err() && auth.admits(b"a", b"one"));
+        std::fs::write(&path, "a:two\n").unwrap();
+        auth.reload().unwrap();
+        assert!(auth.admits(b"a", b"two") && !auth.admits(b"a", b"one"));
+        assert!(!format!("{auth:?}").contains("two"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(auth.reload().is_err() && auth.admits(b"a", b"two"));
+    }
+}

@@ -1,0 +1,108 @@
+//! What a client says before it may do anything, where users are known: a `set` whose value is `user secret`.
+//!
+//! Key, flags and time of that `set` are not looked at. Anything else is answered that the client is not known yet, and
+//! the connection goes on. What could not end as such a `set` closes it, so that a stranger holds little memory.
+
+use super::{Call, LINE_ROOM, Step};
+use crate::context::{OPS_A_BATCH, State};
+use crate::metrics::Command;
+use protocol::memcache::{Error, reply};
+use protocol::number::parse_u32;
+
+/// A line and a value of a stranger have at most so many bytes: room for the longest user and secret, and more.
+const STRANGER_BYTES_MAX: usize = 2048;
+/// Words of a `set` at least: its name, key, flags, time and length.
+const SET_WORDS_MIN: usize = 5;
+
+impl<'c> Call<'c, '_> {
+    /// This connection's client has to say who it is.
+    #[inline]
+    pub(super) fn is_stranger(&self) -> bool {
+        !self.session.known && self.ctx.shared.auth.is_some()
+    }
+
+    /// Goes on until the client is known.
+    #[cold]
+    pub(super) fn admit(&mut self) -> Step {
+        while self.is_stranger() {
+            if self.ops >= OPS_A_BATCH {
+                self.counters().yields.add(1);
+                return Err(State::Yield);
+            }
+            self.room(LINE_ROOM)?;
+            self.admit_one()?;
+        }
+        Ok(())
+    }
+
+    fn admit_one(&mut self) -> Step {
+        let rest = self.rest();
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            return if rest.len() > STRANGER_BYTES_MAX { Err(State::Close) } else { Err(State::NeedInput { want: 0 }) };
+        };
+        let Some(len) = set_len(&rest[..end]) else { return self.answer_stranger(Error::Unauthenticated, end + 1) };
+        if len > STRANGER_BYTES_MAX {
+            reply::error(self.out, Error::AuthFormat);
+            return Err(State::Close);
+        }
+        let whole = end + 1 + len + 2;
+        if rest.len() < whole {
+            return Err(State::NeedInput { want: whole });
+        }
+        let (value, line_end) = rest[end + 1..whole].split_at(len);
+        if line_end != b"\r\n" {
+            return self.answer_stranger(Error::AuthTermination, whole);
+        }
+        let mut words = value.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let (Some(user), Some(secret)) = (words.next(), words.next()) else {
+            return self.answer_stranger(Error::AuthFormat, whole);
+        };
+        let admitted = self.ctx.shared.auth.as_ref().is_some_and(|auth| auth.admits(user, secret));
+        self.counters().auth_cmds.add(1);
+        if !admitted {
+            self.counters().auth_errors.add(1);
+            return self.answer_stranger(Error::AuthFailure, whole);
+        }
+        self.session.known = true;
+        self.out.push(reply::STORED);
+        self.stranger_done(whole);
+        Ok(())
+    }
+
+    fn answer_stranger(&mut self, error: Error, consumed: usize) -> Step {
+        reply::error(self.out, error);
+        self.stranger_done(consumed);
+        Ok(())
+    }
+
+    /// The request is done. Nothing of it is kept: a secret may stand where a command is expected.
+    fn stranger_done(&mut self, consumed: usize) {
+        self.at += consumed;
+        self.ops += 1;
+        self.ctx.ops_done(self.out, Command::Other, 1, b"");
+    }
+}
+
+/// The length of the value behind `line`, if it is a `set`.
+fn set_len(line: &[u8]) -> Option<usize> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    if words.next() != Some(b"set") {
+        return None;
+    }
+    parse_u32(words.nth(SET_WORDS_MIN - 2)?).map(|len| len as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_stands_in_the_fifth_word_of_a_set() {
+        assert_eq!(set_len(b"set a 0 0 12\r"), Some(12));
+        assert_eq!(set_len(b"  set  a x  y 12 noreply more"), Some(12));
+        for line in ["set a 0 0", "set a 0 0 x", "set a 0 0 -1", "SET a 0 0 1", "add a 0 0 1", "", "sets a 0 0 1"] {
+            assert_eq!(set_len(line.as_bytes()), None, "{line}");
+        }
+    }
+}
