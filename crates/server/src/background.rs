@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long it sleeps when nothing is waiting and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// How long the thread that gets memory sleeps when enough is there. Memory is got further ahead than is used meanwhile.
+/// How long the thread that gets memory sleeps when enough is there: more than is used meanwhile.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 
 /// Time of one slice, after which it ends at its next item.
@@ -35,8 +35,8 @@ const KINDS: [(SliceKind, &str); 6] = [
     (SliceKind::Populate, "populate"),
 ];
 
-/// How long the slices of one kind took. One thread alone writes: the background's, or the one that gets memory. The clock on the wall counts also while
-/// others had the CPU; the thread's own CPU time is what a slice costs.
+/// How long the slices of one kind took. One thread alone writes: the background's, or the one that gets memory. The
+/// clock on the wall counts also while others had the CPU; the thread's own CPU time is what a slice costs.
 #[derive(Debug, Default)]
 pub struct SliceTimes {
     /// All together, in ns.
@@ -108,8 +108,8 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     }
 }
 
-/// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but a
-/// growth of the index, which is told.
+/// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but
+/// a growth of the index, which is told.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
     while !shared.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
