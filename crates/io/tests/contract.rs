@@ -137,6 +137,7 @@ macro_rules! contract {
 contract!(
     bytes_that_were_there_before_the_attach_are_reported,
     a_short_receive_has_taken_all_and_the_next_bytes_make_an_event,
+    long_values_and_short_ones_in_turn_lose_nothing,
     nothing_there_is_blocked_and_not_closed,
     a_close_by_the_peer_comes_after_its_last_bytes,
     a_reset_by_the_peer_surfaces_at_the_next_call,
@@ -423,6 +424,37 @@ fn a_closed_streams_late_bytes_are_not_its_successors<B: Kind>() {
         assert!(bench.events.iter().all(|event| event.token.generation() >= life), "an event of an earlier life");
         bench.events.clear();
     }
+}
+
+fn long_values_and_short_ones_in_turn_lose_nothing<B: Kind>() {
+    let mut bench = Bench::<B>::new(4);
+    let (client, stream) = bench.connect(ONE);
+    // Rounds of one long value and then short ones, each of which waits for its answer.
+    let (rounds, long, short) = (6, 3 << 20, 700);
+    let talker = std::thread::spawn(move || {
+        let mut client = client;
+        for round in 0..rounds {
+            client.write_all(&pattern(long, round)).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+            for number in 0..20 {
+                client.write_all(&pattern(short, round + number)).unwrap();
+                client.read_exact(&mut [0]).unwrap();
+            }
+        }
+        client
+    });
+    for round in 0..rounds {
+        assert!(bench.collect(&stream, ONE, long, 200 << 10) == pattern(long, round), "round {round}");
+        assert_eq!(bench.send(&stream, b"."), Sent::Bytes(1));
+        for number in 0..20 {
+            assert!(bench.collect(&stream, ONE, short, 16 << 10) == pattern(short, round + number), "{round}.{number}");
+            assert_eq!(bench.send(&stream, b"."), Sent::Bytes(1));
+        }
+    }
+    bench.settle();
+    talker.join().unwrap();
+    bench.io.check_detours(|detours| detours.bulk > 0 && detours.received_by_call > 0);
+    bench.io.close(stream);
 }
 
 fn a_stream_that_is_not_read_holds_little_and_loses_nothing<B: Kind>() {

@@ -60,13 +60,13 @@ impl Uring {
         self.push(&entry.user_data(Op::Waker.user_data(0, 0)));
     }
 
-    /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce.
+    /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce or not wanted.
     pub(super) fn arm_intake(&mut self, index: u32) {
         let scarce = self.inbound.lent() < self.inbound.count() / 4;
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.life == Life::Open && slot.intake == Intake::Off && slot.end.is_none());
         slot.cancelling = false;
-        let (entry, op) = if scarce {
+        let (entry, op) = if scarce || slot.bulk {
             slot.intake = Intake::Poll;
             let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
             (opcode::PollAdd::new(Fd(slot.fd), events).build(), Op::PollIn)
@@ -93,7 +93,7 @@ impl Uring {
         self.push(&entry.user_data(user_data));
     }
 
-    fn cancel_intake(&mut self, index: u32) {
+    pub(super) fn cancel_intake(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let op = match slot.intake {
             Intake::Off => return,

@@ -5,6 +5,7 @@
 //!                                                     │
 //!   a multishot receive for each stream fills provided buffers (4 KiB each, at most 1024)
 //!   receive: the stream's buffers, oldest first ──copied──> the lent buffer; emptied ones go back to the kernel
+//!            into 64 KiB and more: the multishot is ended, and the rest received by calls, without that copy
 //!   send:    up to 16 KiB ──copied──> a block of ours (at most 128), sent by the next entry into the kernel
 //!            more, or no block free: sendmsg at once, as epoll does
 //! ```
@@ -55,6 +56,10 @@ use std::time::{Duration, Instant};
 pub const BYTES_MAX: usize = INBOUND_MAX * INBOUND_BYTES + OUTBOUND_MAX * OUTBOUND_BYTES;
 /// Buffers that a stream holds unread for longer than a turn before its receive is cancelled.
 pub const HELD_MAX: u16 = 8;
+/// Who lends this much expects long values: they are received by calls, as epoll does.
+const BULK_BYTES_MIN: usize = 64 << 10;
+/// Who lends no more than this expects short requests again.
+const SHORT_BYTES_MAX: usize = 16 << 10;
 /// How long the last bytes of a closed stream may wait for its peer.
 pub const LINGER: Duration = Duration::from_secs(1);
 /// Slots beyond the streams at once, for those whose operations are still ending.
@@ -73,6 +78,8 @@ pub struct Detours {
     pub received_by_call: u64,
     /// Receives cancelled because their stream was not read.
     pub unread: u64,
+    /// Receives cancelled because their stream brings long values.
+    pub bulk: u64,
     /// Sends that the kernel cut short.
     pub stalled: u64,
     /// Sends by a call: too long for a block, or none was free.
@@ -156,7 +163,13 @@ impl Uring {
     /// Takes held bytes, and then bytes of the socket if that is to be asked by calls.
     fn take(&mut self, index: u32, into: &mut [u8]) -> Received {
         let slot = &mut self.slots[index as usize];
+        slot.bulk = into.len() > SHORT_BYTES_MAX;
         let mut done = self.inbound.take(&mut slot.held, into);
+        if into.len() >= BULK_BYTES_MIN && slot.intake == Intake::Multishot && done > 0 && !slot.cancelling {
+            self.detours.bulk += 1;
+            self.cancel_intake(index);
+        }
+        let slot = &self.slots[index as usize];
         if slot.held.count() == 0 && slot.end.is_none() && slot.intake == Intake::Off && !slot.direct {
             self.arm_intake(index);
         }

@@ -115,6 +115,8 @@ pub(super) struct Slot {
     pub(super) held_since: u64,
     /// The socket is to be received from by calls: it had bytes when there was no buffer for them.
     pub(super) direct: bool,
+    /// Its owner lends long buffers.
+    pub(super) bulk: bool,
     pub(super) end: Option<End>,
     /// A send has failed.
     pub(super) broken: bool,
@@ -149,6 +151,7 @@ impl Slot {
             held: Chain::EMPTY,
             held_since: 0,
             direct: false,
+            bulk: false,
             end: None,
             broken: false,
             outgoing: Outgoing::None,
