@@ -60,7 +60,7 @@ impl Uring {
         self.push(&entry.user_data(Op::Waker.user_data(0, 0)));
     }
 
-    /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce or not wanted.
+    /// Lets something watch for bytes of a stream: a multishot receive, or a poll while buffers are scarce or unwanted.
     pub(super) fn arm_intake(&mut self, index: u32) {
         let scarce = self.inbound.lent() < self.inbound.count() / 4;
         let slot = &mut self.slots[index as usize];
