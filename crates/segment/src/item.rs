@@ -73,6 +73,21 @@ pub(crate) fn needs_align8(header: u32) -> bool {
     header & (NUM | CAS_FIELD) != 0
 }
 
+/// The bits that give an item more than a header, a key and a value, or make it something else than a plain one.
+const SHAPE: u32 = KIND_MASK | META | EXT_LEN | NUM | EXPIRY | CLIENT_FLAGS | CAS_FIELD;
+
+/// Key and value of the item at `address` if it has nothing else: what most items are, read with less ado than a
+/// [`Layout`].
+#[inline(always)]
+pub(crate) fn bare(heap: &Heap, address: usize) -> Option<(&[u8], &[u8])> {
+    let header = heap.word32(address).load(Ordering::Acquire);
+    if header & SHAPE != 0 {
+        return None;
+    }
+    let (key_len, value_len) = ((header >> KEY_SHIFT) as usize, (header >> VALUE_SHIFT) as usize & VALUE_MAX_SHORT);
+    Some(heap.bytes(address + 4, key_len + value_len).split_at(key_len))
+}
+
 #[inline(always)]
 const fn align(offset: u32, to: u32) -> u32 {
     (offset + to - 1) & !(to - 1)
@@ -277,6 +292,14 @@ mod tests {
                     assert_eq!(read, Layout { header: plan.header | DEAD, ..plan });
                     assert_eq!(read.kind(), Some(kind));
                     assert_eq!(read.client_flags(&heap, 64), if bits & CLIENT_FLAGS != 0 { 77 } else { 0 });
+                    let bare = bare(&heap, 64);
+                    assert_eq!(bare.is_some(), kind == Kind::Plain && read.key == 4 && bits & !CAS_TAKEN == 0);
+                    if let Some((key, value)) = bare {
+                        assert_eq!((key.len(), value.len()), (key_len, value_len));
+                        let [key_at, value_at] = [key, value].map(|bytes| bytes.as_ptr());
+                        assert_eq!(key_at, read.key(&heap, 64).as_ptr());
+                        assert_eq!(value_at, read.value(&heap, 64).as_ptr());
+                    }
                     assert!(read.cas.is_multiple_of(8) && (bits & NUM == 0 || read.value.is_multiple_of(8)));
                     shapes += 1;
                 }

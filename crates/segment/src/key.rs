@@ -23,7 +23,29 @@ pub struct Key<'k> {
     pub(crate) piece: bool,
 }
 
+/// The hash of a key in its namespace, without the key: what [`crate::Turn::look_ahead`] needs of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyHash {
+    pub(crate) hash: Hash,
+    namespace: u8,
+}
+
+impl KeyHash {
+    /// The key that this is the hash of, whose bytes are at hand again.
+    #[inline]
+    pub fn key(self, bytes: &[u8]) -> Key<'_> {
+        Key { bytes, hash: self.hash, namespace: self.namespace, piece: false }
+    }
+}
+
 impl Key<'_> {
+    /// The hash alone, for when the bytes cannot be kept at hand. The keys of clients only.
+    #[inline]
+    pub fn key_hash(&self) -> KeyHash {
+        debug_assert!(!self.piece, "a hidden key");
+        KeyHash { hash: self.hash, namespace: self.namespace }
+    }
+
     /// The key's bytes.
     pub fn bytes(&self) -> &[u8] {
         self.bytes

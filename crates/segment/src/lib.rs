@@ -51,7 +51,7 @@ pub use ahead::Populator;
 pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
 pub use config::{StartError, StoreConfig};
-pub use key::{Key, Namespace};
+pub use key::{Key, KeyHash, Namespace};
 pub use lane::{Lane, LaneError, Turn};
 pub use large::LargeWriter;
 pub use memory::ResizeError;

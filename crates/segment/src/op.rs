@@ -191,7 +191,7 @@ pub struct Fetched<'t> {
 }
 
 /// A value as the store holds it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'t> {
     /// The bytes, readable until the turn ends.
     Bytes(&'t [u8]),

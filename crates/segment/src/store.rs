@@ -207,16 +207,6 @@ impl Store {
         self.index.find(key.hash, |slot| self.matches(key, slot)).map(Seen::of)
     }
 
-    /// The key's slot, if it is this one. Like [`Store::find`], of which it is the last step.
-    #[inline(always)]
-    pub(crate) fn at<'s>(&self, key: &Key<'_>, word: &'s Word64) -> Option<Seen<'s>> {
-        let slot = Slot(word.load(Acquire));
-        if slot.tag() != key.hash.tag() || !slot.is_item() {
-            return None;
-        }
-        self.matches(key, slot).map(|what| Seen::of(Found { word, slot, what }))
-    }
-
     /// Finds the key's slot under its lock.
     #[inline(always)]
     pub(crate) fn find_locked<'s>(&'s self, locked: &crate::index::Locked<'s>, key: &Key<'_>) -> Option<Seen<'s>> {

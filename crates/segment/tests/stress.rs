@@ -142,7 +142,8 @@ fn worker(store: &Store, mut lane: Lane, seed: u64, ops: u64, reached: &Reached)
                 0..=59 => {
                     reached.hits.fetch_add(u64::from(read(store, &mut turn, &key)), Relaxed);
                     if sending.is_none()
-                        && let Some(Value::Bytes(value)) = turn.get(&key).map(|item| item.value)
+                        && let Some(Value::Bytes(value)) =
+                            turn.read(&key, turn.look_ahead(key.key_hash())).map(|hit| hit.value)
                     {
                         sending = Some((store.pin(value), value.to_vec()));
                     }

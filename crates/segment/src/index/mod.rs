@@ -187,7 +187,7 @@ impl Index {
     }
 
     /// Calls `visit` with the first slot of an item whose tag is the hash's, as far as a quick look shows.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn first_match<'i>(&'i self, hash: Hash, visit: impl FnOnce(&'i Word64, Slot)) {
         let place = self.place(growth::Growth(self.growth.load(Acquire)), hash);
         let (tag, first) = (hash.tag(), hash.bucket());

@@ -73,11 +73,13 @@ fn put_until(lane: &mut Lane, key: &[u8], value: &[u8], expire: Expire) {
     });
 }
 
-/// The value under a key, as bytes or as the digits of a number.
+/// The value under a key, as bytes or as the digits of a number. Read in stages, of which the last one comes down to
+/// the read of a key alone where the look ahead leads astray.
 fn read(lane: &mut Lane, key: &[u8]) -> Option<Vec<u8>> {
     let turn = lane.turn(NOW);
     let key = turn.key(Namespace::DEFAULT, key);
-    turn.get(&key).map(|item| match item.value {
+    let ahead = turn.look_ahead(key.key_hash());
+    turn.read(&key, ahead).map(|hit| match hit.value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
         Value::Large(_) => panic!("no large values here"),

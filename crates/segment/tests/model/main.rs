@@ -123,7 +123,10 @@ impl Bench {
     fn check(&mut self, key: &[u8]) {
         let mut turn = self.lane.turn(self.now);
         let k = turn.key(Namespace::DEFAULT, key);
-        let got = turn.get(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
+        let hit = turn.read(&k, turn.look_ahead(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
+        // Without counting the access once more.
+        let got = turn.peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
+        assert_eq!(hit, got.map(|(value, client_flags, ..)| (value, client_flags)), "a read in stages");
         let seen = match got {
             None => None,
             Some((Value::Bytes(bytes), flags, expire, stale)) => Some((bytes.to_vec(), flags, expire, stale)),

@@ -2,11 +2,15 @@
 
 use super::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core};
 use crate::buffers::{Buffers, Class, Input};
-use crate::command::memcache;
+use crate::command::memcache::{self, Head};
 use crate::context::{Progress, State};
 use crate::session::{Pause, Phase, Place, Session};
+use arrayvec::ArrayVec;
 use io::{Backend, Received};
 use segment::{Namespace, Turn};
+
+/// For each session of a batch what was found out ahead.
+type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
 
 impl<B: Backend> Core<B> {
     /// Fills the batch from the head of the queue.
@@ -110,6 +114,8 @@ impl<B: Backend> Core<B> {
         self.ctx.watch.watched = self.ctx.shared.watch.watched();
         self.ctx.slow_lines.follow(self.ctx.shared.workers[self.ctx.worker].recorder.slow_above_ns(), &self.ctx.clock);
         self.ctx.op_begun = self.ctx.clock.ticks();
+        let mut heads = Heads::new();
+        self.look_ahead(turn, &mut heads);
         let mut bytes = 0;
         for number in 0..self.batch.len() {
             if self.ctx.batch_ops >= BATCH_OPS_MAX {
@@ -125,7 +131,7 @@ impl<B: Backend> Core<B> {
             self.ctx.watch.connection = index;
             // Without input it may still have to say how much it waits for: its output was full when it last asked.
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
-            let progress = memcache::serve(turn, input, out, &mut session.state, &mut self.ctx);
+            let progress = memcache::serve(turn, input, heads[number], out, &mut session.state, &mut self.ctx);
             if let Some(input) = &mut session.input
                 && progress.consumed > 0
             {
@@ -148,6 +154,20 @@ impl<B: Backend> Core<B> {
         }
         self.ctx.counters().ops.add(self.ctx.batch_ops as u64);
         bytes
+    }
+
+    /// Finds out where the first requests of the batch lead, stage by stage, so that their waits for memory overlap. A
+    /// session alone has nothing to overlap with.
+    fn look_ahead<'l>(&mut self, turn: &Turn<'l>, heads: &mut Heads<'l>) {
+        if self.batch.len() == 1 {
+            return heads.push(None);
+        }
+        for index in &self.batch {
+            let session = self.sessions.at(*index);
+            let input = session.input.as_ref().filter(|_| session.servable);
+            heads.push(input.and_then(|input| Head::of(turn, input.bytes(), &session.state)));
+        }
+        heads.iter_mut().flatten().for_each(|head| head.look(turn));
     }
 
     /// A delayed flush whose time has come, before this turn's operations.

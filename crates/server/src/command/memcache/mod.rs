@@ -36,6 +36,7 @@ use meta::FirstFetch;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
+pub(crate) use run::Head;
 use run::Retrieval;
 use segment::{Namespace, Store, Turn};
 
@@ -125,16 +126,28 @@ impl SessionState {
         self.large.is_some()
     }
 
+    /// Nothing is half done: what it received begins with a request.
+    fn is_between_requests(&self) -> bool {
+        self.swallow == 0
+            && self.retrieval.is_none()
+            && self.lines_done == 0
+            && self.large.is_none()
+            && self.dump.is_none()
+            && self.fetched.is_none()
+    }
+
     /// The connection is a watcher.
     pub(crate) fn watches(&self) -> bool {
         self.watching.is_some()
     }
 }
 
-/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came.
-pub fn serve(
+/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
+/// of the same bytes and session, in the same store turn.
+pub(crate) fn serve(
     turn: &mut Turn<'_>,
     buf: &[u8],
+    head: Option<Head<'_>>,
     out: &mut OutBuffer,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
@@ -142,7 +155,11 @@ pub fn serve(
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops };
-    let mut step = if call.is_stranger() { call.admit() } else { Ok(()) };
+    let mut step = match head {
+        _ if call.is_stranger() => call.admit(),
+        Some(head) => call.get_head(head),
+        None => Ok(()),
+    };
     let state = loop {
         match step {
             Ok(()) => step = call.step(),

@@ -7,19 +7,49 @@
 //!   account   counters and times, once for all that were answered
 //! ```
 //!
-//! Each stage's waits for memory overlap, since none needs what another key's brings. A request is consumed with its
+//! Each stage's waits for memory overlap, since none needs what another key's brings. The first two stages are gone
+//! through for the first requests of all sessions of a batch before any of them is served: see [`Head`]. A request is consumed with its
 //! last key; one that is answered in part is remembered as a [`Retrieval`].
 
 use super::get::{Found, write_value};
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, NAMESPACE, Step};
+use super::{Call, LINE_ROOM, NAMESPACE, SessionState, Step};
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
 use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
 use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply};
-use segment::{Ahead, Hit, Key, OpError, Value};
+use segment::{Ahead, Hit, Key, KeyHash, OpError, Turn, Value};
+
+/// What was found out ahead about the first request of a session: a plain `get` of one key.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<'l> {
+    key: KeyHash,
+    key_len: usize,
+    consumed: usize,
+    ahead: Ahead<'l>,
+}
+
+impl<'l> Head<'l> {
+    /// The head of what a session has received, if it begins with such a request; its index bucket is asked for.
+    #[inline]
+    pub(crate) fn of(turn: &Turn<'l>, buf: &[u8], session: &SessionState) -> Option<Self> {
+        if !session.is_between_requests() {
+            return None;
+        }
+        let (bytes, consumed) = lone_get(buf)?;
+        let key = turn.key(NAMESPACE, bytes);
+        turn.prefetch(&key);
+        Some(Self { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() })
+    }
+
+    /// Finds the key's slot and asks for its item.
+    #[inline]
+    pub(crate) fn look(&mut self, turn: &Turn<'l>) {
+        self.ahead = turn.look_ahead(self.key);
+    }
+}
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
 const PROBES_MAX: usize = OPS_TOGETHER_MAX;
@@ -69,9 +99,19 @@ impl<'c> Call<'c, '_> {
     #[inline]
     pub(super) fn get_lone(&mut self, key: &'c [u8], consumed: usize) -> Step {
         let mut run = Run::new();
-        self.add_lone(&mut run, self.at, key);
+        self.add_lone(&mut run, self.at, self.turn.key(NAMESPACE, key));
         self.follow(&mut run, self.at + consumed);
-        self.answer_run(&run)
+        self.answer_run(&run, Ahead::default())
+    }
+
+    /// The request that a head was made of, and those that follow.
+    #[inline]
+    pub(super) fn get_head(&mut self, head: Head<'_>) -> Step {
+        let mut run = Run::new();
+        let key = head.key.key(&self.rest()[LONE_VERB_BYTES..][..head.key_len]);
+        self.add_lone(&mut run, self.at, key);
+        self.follow(&mut run, self.at + head.consumed);
+        self.answer_run(&run, head.ahead)
     }
 
     /// `get` and `gets`, and those that follow.
@@ -80,7 +120,7 @@ impl<'c> Call<'c, '_> {
         if self.add(&mut run, self.at, get, consumed) {
             self.follow(&mut run, self.at + consumed);
         }
-        self.answer_run(&run)
+        self.answer_run(&run, Ahead::default())
     }
 
     /// Goes on with a retrieval that was answered in part.
@@ -98,11 +138,9 @@ impl<'c> Call<'c, '_> {
     }
 
     #[inline(always)]
-    fn add_lone(&self, run: &mut Run<'c>, at: usize, bytes: &'c [u8]) {
-        let key = self.turn.key(NAMESPACE, bytes);
-        self.turn.prefetch(&key);
+    fn add_lone(&self, run: &mut Run<'c>, at: usize, key: Key<'c>) {
         let from = at + LONE_VERB_BYTES;
-        let keys_end = from + bytes.len();
+        let keys_end = from + key.bytes().len();
         let [from, keys_end, line_end] = [from, keys_end, keys_end + 2].map(|place| place as u32);
         run.push(Probe { key, from, behind: keys_end, keys_end, line_end, command: Command::Get, ends: true });
     }
@@ -145,7 +183,9 @@ impl<'c> Call<'c, '_> {
         let run_max = self.run_max();
         while run.len() < run_max {
             let rest = &self.buf[at..];
-            if let Some((key, consumed)) = lone_get(rest) {
+            if let Some((bytes, consumed)) = lone_get(rest) {
+                let key = self.turn.key(NAMESPACE, bytes);
+                self.turn.prefetch(&key);
                 self.add_lone(run, at, key);
                 at += consumed;
                 continue;
@@ -161,18 +201,17 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Looks the keys up and answers them in order.
-    fn answer_run(&mut self, run: &Run<'c>) -> Step {
+    /// Looks the keys up, the first one where `first` says, and answers them in order.
+    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
         let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
-        if run.len() > 1 {
-            ahead.extend(run.iter().map(|probe| self.turn.look_ahead(&probe.key)));
-        }
+        ahead.push(first);
+        ahead.extend(run[1..].iter().map(|probe| self.turn.look_ahead(probe.key.key_hash())));
         let watched = self.watched();
         let mut tally = Tally::default();
         let mut end = Ok(());
         for (number, probe) in run.iter().enumerate() {
             let answered = match watched || probe.with_cas() {
-                false => self.answer_plain(probe, ahead.get(number).copied().unwrap_or_default()),
+                false => self.answer_plain(probe, ahead[number]),
                 true => self.look_up(probe, watched).inspect(|_| {
                     if probe.ends {
                         self.out.push(reply::END);
