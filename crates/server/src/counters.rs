@@ -33,6 +33,8 @@ pub struct WorkerCounters {
     pub bytes_written: Counter,
     /// Turns: waits for events and what followed.
     pub turns: Counter,
+    /// Turns that began while the worker polled, without a sleep before them.
+    pub turns_polled: Counter,
     /// Batches: store turns.
     pub batches: Counter,
     /// Operations executed.

@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub io: IoChoice,
     /// The CPUs that the workers are pinned to, one after another and round again; empty: not pinned.
     pub pin: Vec<usize>,
+    /// How long a worker polls its sockets before it sleeps.
+    pub busy_poll: Duration,
     /// Connections at once; the next one is refused.
     pub connections_max: usize,
     /// A connection that sent nothing for so long is closed.
@@ -97,6 +99,7 @@ impl Default for ServerConfig {
             workers: 1,
             io: IoChoice::Auto,
             pin: Vec::new(),
+            busy_poll: Duration::ZERO,
             connections_max: 4096,
             idle_timeout: None,
             stall_timeout: Duration::from_secs(30),

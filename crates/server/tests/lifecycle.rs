@@ -88,6 +88,41 @@ fn a_reader_that_keeps_pins_makes_room_for_one_that_reads() {
 }
 
 #[test]
+fn a_worker_that_polls_serves_takes_in_and_stops_as_one_that_sleeps() {
+    let busy_poll = Duration::from_millis(5);
+    let running = start(ServerConfig { busy_poll, ..config() });
+    let counters = &running.shared().workers[0].counters;
+    let mut client = Client::connect(tcp(&running));
+    for round in 0..200 {
+        client.ask(&set("k", &pattern(round)), b"STORED\r\n");
+        client.ask(b"get k\r\n", &value("k", &pattern(round)));
+        if round % 10 == 0 {
+            // While it polls for the others.
+            Client::connect(tcp(&running)).ask(b"get k\r\n", &value("k", &pattern(round)));
+        }
+    }
+    assert!(counters.turns_polled.value() > 100, "{} turns", counters.turns_polled.value());
+    // Nothing to do for longer than that: it sleeps.
+    std::thread::sleep(Duration::from_millis(300));
+    let (turns, polled) = (counters.turns.value(), counters.turns_polled.value());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(counters.turns.value() - turns <= 20 && counters.turns_polled.value() == polled);
+    let begun = Instant::now();
+    drop(client);
+    running.stop();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_worker_polls_only_where_that_is_asked_for() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    (0..50).for_each(|_| client.ask(b"get x\r\n", b"END\r\n"));
+    assert_eq!(running.shared().workers[0].counters.turns_polled.value(), 0);
+    running.stop();
+}
+
+#[test]
 fn a_value_that_is_replaced_while_it_is_sent_arrives_as_it_was() {
     // Large enough that whole values of 8 KiB and more may be pinned a hundred times over.
     let running = start(ServerConfig { memory_bytes: 512 << 20, ..config() });

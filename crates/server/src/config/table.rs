@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 26] = [
+pub static SETTINGS: [Setting; 27] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -241,6 +241,16 @@ pub static SETTINGS: [Setting; 26] = [
         value: |s| &mut s.pin,
     },
     Setting {
+        path: "threads.busy_poll",
+        flag: Some("busy-poll"),
+        default: &["0s"],
+        range: Some((0, SECOND)),
+        reload: Reload::Restart,
+        help: "How long a worker that has nothing to do looks again and again before it sleeps, as in \"50us\"; 0s: it \
+               sleeps at once. It saves the wake-up, and takes the CPU whole for as long.",
+        value: |s| &mut s.busy_poll,
+    },
+    Setting {
         path: "limits.maxconns",
         flag: Some("maxconns"),
         default: &["auto"],
@@ -354,7 +364,7 @@ pub static SETTINGS: [Setting; 26] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 11] = [
+pub const ABSENT: [(&str, &str, &str); 10] = [
     ("resp", "listen.resp", "the RESP protocol"),
     ("grpc", "listen.grpc", "the gRPC service"),
     ("file", "store.file", "a store in a file"),
@@ -363,7 +373,6 @@ pub const ABSENT: [(&str, &str, &str); 11] = [
     ("checkpoint", "store.checkpoint", "a store in a file"),
     ("upgrade", "store.upgrade", "a hand-over to a new process"),
     ("flash", "store.flash", "a store on flash"),
-    ("busy-poll", "threads.busy_poll", "busy polling"),
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
     ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
 ];

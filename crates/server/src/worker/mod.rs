@@ -11,11 +11,12 @@
 //! ```
 //!
 //! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
-//! `Backend::wait` waits; the store turn holds no system call.
+//! `Backend::wait` waits (`poll.rs`); the store turn holds no system call.
 
 mod arrive;
 mod batch;
 mod output;
+mod poll;
 mod upkeep;
 mod watch;
 
@@ -176,8 +177,7 @@ impl<B: Backend> Worker<B> {
     pub fn turn(&mut self) -> bool {
         let core = &mut self.core;
         let timeout = core.sleep();
-        // A reactor that cannot be waited on is a programmer's error: its descriptor or its memory is not what it was.
-        core.io.wait(Some(timeout), &mut core.events).expect("waiting on a reactor of our own");
+        core.wait(timeout);
         core.begin_turn();
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
@@ -254,13 +254,9 @@ impl<B: Backend> Core<B> {
 
     /// Reads the clocks and finds out who has something to do.
     fn begin_turn(&mut self) {
-        self.turn_ticks = self.ctx.clock.ticks();
-        self.now_ns = self.ctx.clock.ns_between(self.born, self.turn_ticks);
-        self.ctx.now = self.ctx.clock.unix();
+        self.read_clocks();
         self.ctx.counters().turns.add(1);
-        while let Ok(stream) = self.intake.try_recv() {
-            self.admit(stream);
-        }
+        self.admit_new();
         for number in 0..self.events.len() {
             self.note(self.events[number]);
         }

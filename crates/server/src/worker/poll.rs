@@ -1,0 +1,57 @@
+//! Waiting: with a sleep, or first by looking again and again, where that is asked for.
+
+use super::Core;
+use io::Backend;
+use std::time::Duration;
+
+impl<B: Backend> Core<B> {
+    /// Waits until there is something to do, for at most `timeout`.
+    pub(super) fn wait(&mut self, timeout: Duration) {
+        let busy = self.ctx.shared.config.busy_poll.min(timeout);
+        if busy > Duration::ZERO && self.poll(busy) {
+            self.ctx.counters().turns_polled.add(1);
+            return;
+        }
+        self.wait_for_events(timeout.saturating_sub(busy));
+    }
+
+    /// Looks for something to do for as long as `busy`; false if there was nothing.
+    fn poll(&mut self, busy: Duration) -> bool {
+        let (begun, busy_ns) = (self.ctx.clock.ticks(), busy.as_nanos() as u64);
+        loop {
+            self.wait_for_events(Duration::ZERO);
+            self.read_clocks();
+            // A waker that was rung ends a wait without an event: what it may have been rung for is looked at here.
+            let admitted = self.admit_new();
+            if admitted || !self.events.is_empty() || self.ctx.shared.stop.is_off() {
+                return true;
+            }
+            if self.ctx.clock.ns_between(begun, self.turn_ticks) >= busy_ns {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn wait_for_events(&mut self, timeout: Duration) {
+        // A reactor that cannot be waited on is a programmer's error: its descriptor or its memory is not what it was.
+        self.io.wait(Some(timeout), &mut self.events).expect("waiting on a reactor of our own");
+    }
+
+    /// Reads the clocks: it is now for all that follows.
+    pub(super) fn read_clocks(&mut self) {
+        self.turn_ticks = self.ctx.clock.ticks();
+        self.now_ns = self.ctx.clock.ns_between(self.born, self.turn_ticks);
+        self.ctx.now = self.ctx.clock.unix();
+    }
+
+    /// Takes in the connections that were handed over; false if there were none.
+    pub(super) fn admit_new(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(stream) = self.intake.try_recv() {
+            self.admit(stream);
+            any = true;
+        }
+        any
+    }
+}
