@@ -9,9 +9,12 @@ struct Need {
     packages: &'static [&'static str],
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 12] = [
     Need { program: "cc", arguments: &["--version"], packages: &["gcc", "libc6-dev"] },
     Need { program: "memcached", arguments: &["-V"], packages: &["memcached"] },
+    Need { program: "perl", arguments: &["--version"], packages: &["perl"] },
+    Need { program: "ip", arguments: &["-V"], packages: &["iproute2"] },
+    Need { program: "systemctl", arguments: &["--version"], packages: &["systemd"] },
     Need { program: "memccapable", arguments: &["-h"], packages: &["libmemcached-tools"] },
     Need { program: "valgrind", arguments: &["--version"], packages: &["valgrind"] },
     Need { program: "python3", arguments: &["-c", "import venv, ensurepip"], packages: &["python3", "python3-venv"] },

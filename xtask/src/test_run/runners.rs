@@ -81,6 +81,12 @@ pub fn all(root: &Path) -> Vec<Runner> {
             step: Step::new(root, format!("{xtask} loom")),
             format: Format::Cargo,
         },
+        Runner {
+            name: "debian",
+            prepare: vec![build.clone()],
+            step: Step::new(root, "conformance/debian/run").with("GANNET_BIN", &server),
+            format: Format::Memccapable,
+        },
         suite("memccapable", ".", &[], "./memccapable", Format::Memccapable),
         suite(
             "pymemcache",
