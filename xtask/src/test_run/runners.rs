@@ -84,7 +84,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "debian",
             prepare: vec![build.clone()],
-            step: Step::new(root, "conformance/debian/run").with("GANNET_BIN", &server),
+            step: Step::new(root, "conformance/debian/run.sh").with("GANNET_BIN", &server),
             format: Format::Memccapable,
         },
         suite("memccapable", ".", &[], "./memccapable", Format::Memccapable),

@@ -2,9 +2,9 @@
 # memcached.service with the server in the place of memcached, under a systemd of its own: with all that the unit
 # forbids. $1 is the work folder, in which the server is called memcached.
 set -uo pipefail
-. ./checks
+. ./checks.sh
 
-unshare --mount --pid --fork --kill-child --ipc --uts --net ./systemd-boot "$1/memcached" >"$1/systemd.log" 2>&1 &
+unshare --mount --pid --fork --kill-child --ipc --uts --net ./systemd-boot.sh "$1/memcached" >"$1/systemd.log" 2>&1 &
 outside=$!
 trap 'kill -KILL "$outside" 2>/dev/null; wait "$outside" 2>/dev/null' EXIT
 
@@ -22,7 +22,7 @@ property() { ask show --property "$1" --value memcached.service; }
 field() { inside sed -n "s/^$1:[[:space:]]*//p" "/proc/$(property MainPID)/status"; }
 active() { [ "$(ask is-active memcached.service 2>/dev/null)" = active ]; }
 # The folder of this file may not be visible inside: what is needed of it goes along.
-with_checks() { inside bash -c "$(cat checks); $1" - "${@:2}"; }
+with_checks() { inside bash -c "$(cat checks.sh); $1" - "${@:2}"; }
 in_place() { with_checks 'is_server "$1"' "$(property MainPID)"; }
 serves() { eventually active && with_checks 'eventually stores'; }
 equals() { [ "$1" = "$2" ] || { echo "$1 instead of $2"; return 1; }; }

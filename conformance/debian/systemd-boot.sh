@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Becomes a systemd that starts memcached.service alone; the first process of namespaces of its own.
 set -euo pipefail
-. ./checks
+. ./checks.sh
 exec 9<"$1"
 divert /proc/self/fd/9
 exec 9<&-

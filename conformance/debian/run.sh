@@ -4,13 +4,13 @@
 # Everything runs in namespaces of its own: the machine's files, processes and network stay as they are. In there the
 # server is mounted over /usr/bin/memcached, and Debian's init script, and systemd with the package's unit, start it.
 #
-#   GANNET_BIN=target/release/gannet conformance/debian/run
+#   GANNET_BIN=target/release/gannet conformance/debian/run.sh
 #
 # Each check prints a line that ends in [pass] or [FAIL].
 set -uo pipefail
 cd "$(dirname "$0")"
 
-server="$(realpath "${GANNET_BIN:?say which server in GANNET_BIN}")"
+server="$(realpath -e "${GANNET_BIN:?say which server in GANNET_BIN}")" || exit 1
 if [ "$(id -u)" != 0 ]; then
     echo 'Debian starts memcached as root: run this as root'
     exit 1
@@ -35,6 +35,6 @@ if ! "${spaces[@]}" true; then
 fi
 
 status=0
-timeout 60 "${spaces[@]}" ./init-script "$work/memcached" || status=1
-timeout 60 ./systemd-unit "$work" || status=1
+timeout 60 "${spaces[@]}" ./init-script.sh "$work/memcached" || status=1
+timeout 60 ./systemd-unit.sh "$work" || status=1
 exit "$status"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # /etc/init.d/memcached with the server at $1 in the place of memcached; inside namespaces of its own.
 set -uo pipefail
-. ./checks
+. ./checks.sh
 # The work folder lies below /tmp, which is about to be covered.
 exec 9<"$1"
 divert "/proc/self/fd/9" || exit 1
