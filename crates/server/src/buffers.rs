@@ -26,6 +26,9 @@ pub const BIG_BYTES_MIN: usize = 256 << 10;
 /// the big buffers grow with the pieces of large values: see [`Sizes::bytes`].
 pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
+/// What an idle connection takes, in bytes: it holds no buffer. With io_uring, 128 bytes more.
+pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
+
 /// How many buffers of each class there are, and how large the big ones are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {

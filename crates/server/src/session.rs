@@ -1,6 +1,6 @@
 //! One connection, and the table of a worker's connections.
 
-use crate::buffers::Input;
+use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::clock::Ticks;
 use crate::command::memcache::SessionState;
 use crate::out::OutBuffer;
@@ -128,34 +128,39 @@ impl<S> Session<S> {
     }
 }
 
-/// A worker's connections: slots made at start, each with a generation that makes late events harmless.
+/// A worker's connections: room for all of them made at start and touched when it is first used, each slot with a
+/// generation that makes late events harmless.
 pub(crate) struct Table<S> {
+    /// As many as were ever in use at once.
     slots: Vec<Option<Session<S>>>,
     generations: Vec<u32>,
     free: Vec<u32>,
-    used_high: usize,
+    sessions_max: usize,
 }
+
+/// Its slot here, its places in the worker's lists, and its entry in the roster.
+const _: () = assert!(size_of::<Option<Session<io::listen::Stream>>>() + 100 <= BYTES_A_CONNECTION_MAX);
 
 impl<S> Table<S> {
     /// Room for `sessions_max` connections.
     pub(crate) fn new(sessions_max: usize) -> Self {
         assert!(sessions_max > 0 && sessions_max < u32::MAX as usize, "sessions_max {sessions_max}");
         Self {
-            slots: (0..sessions_max).map(|_| None).collect(),
+            slots: Vec::with_capacity(sessions_max),
             generations: vec![0; sessions_max],
             free: (0..sessions_max as u32).rev().collect(),
-            used_high: 0,
+            sessions_max,
         }
     }
 
     /// Slots in use.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.sessions_max - self.free.len()
     }
 
     /// All slots from here on have never been used.
     pub(crate) fn used_high(&self) -> usize {
-        self.used_high
+        self.slots.len()
     }
 
     /// The token that the next session gets, or `None` if the table is full.
@@ -169,8 +174,11 @@ impl<S> Table<S> {
         let token = self.next_token().expect("the caller asked for a token");
         self.free.pop();
         let index = token.index();
+        if index as usize == self.slots.len() {
+            // Slots come off in order until they come back.
+            self.slots.push(None);
+        }
         self.slots[index as usize] = Some(Session::new(token, stream, now_ns));
-        self.used_high = self.used_high.max(index as usize + 1);
         index
     }
 
