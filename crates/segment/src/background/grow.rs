@@ -8,6 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Background;
 use crate::index::GROUP_SLOTS;
+use crate::index::growth::Keys;
+use crate::item::{Kind, Layout};
+use crate::key::Namespace;
 use crate::slot::Slot;
 use crate::store::Store;
 
@@ -46,7 +49,7 @@ impl Background {
     /// Splits groups until the slice is over; true when the growth is complete.
     fn split(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         loop {
-            let done = store.index.split_next(&mut self.scratch, |slot| Self::group_hash(store, slot));
+            let done = store.index.split_next(&mut self.scratch, store);
             self.evict_dropped(store);
             match done {
                 Some(true) => return true,
@@ -66,19 +69,6 @@ impl Background {
         }
     }
 
-    /// The group hash of the key that a slot names. Only the background recycles segments, so the item is there.
-    pub(super) fn group_hash(store: &Store, slot: Slot) -> u32 {
-        let layout = crate::item::Layout::read(&store.segments.heap, slot.address());
-        let bytes = layout.key(&store.segments.heap, slot.address());
-        let namespace = store.segments.header_of(slot.address()).namespace();
-        let key = if layout.kind() == Some(crate::item::Kind::Piece) {
-            store.hasher.piece(namespace, bytes)
-        } else {
-            store.hasher.key(crate::key::Namespace(namespace), bytes)
-        };
-        key.hash.group_hash()
-    }
-
     /// How far to grow, if the index is nearly full: by an eighth, or further while the memory is still filling and
     /// the final number of items can be foreseen.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
@@ -92,5 +82,26 @@ impl Background {
         let eighth = (groups + groups / 8).max(groups + 1);
         let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(store.memory.groups_max());
         Some(Growing { to, begun: false })
+    }
+}
+
+/// Only the background recycles segments, so the item that a slot names is there.
+impl Keys for Store {
+    fn group_hash(&self, slot: Slot) -> u32 {
+        let (heap, address) = (&self.segments.heap, slot.address());
+        let layout = Layout::read(heap, address);
+        let bytes = layout.key(heap, address);
+        let namespace = self.segments.header_of(address).namespace();
+        let key = if layout.kind() == Some(Kind::Piece) {
+            self.hasher.piece(namespace, bytes)
+        } else {
+            self.hasher.key(Namespace(namespace), bytes)
+        };
+        key.hash.group_hash()
+    }
+
+    fn prefetch(&self, slot: Slot) {
+        self.segments.prefetch_header(slot.address());
+        self.segments.heap.prefetch(slot.address());
     }
 }

@@ -84,7 +84,7 @@ impl Background {
     /// Merges groups until the slice is over or a lock is not had; true when the shrink is complete.
     fn merge(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
         loop {
-            let done = store.index.merge_next(&mut self.scratch, |slot| Self::group_hash(store, slot));
+            let done = store.index.merge_next(&mut self.scratch, store);
             self.evict_dropped(store);
             if done != Some(false) || over() {
                 return done == Some(true);

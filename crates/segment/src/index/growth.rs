@@ -76,6 +76,27 @@ impl Default for Slot {
     }
 }
 
+/// What a change of the index asks of the items' keys.
+pub(crate) trait Keys {
+    /// The group hash of the key of the item that a slot names.
+    fn group_hash(&self, slot: Slot) -> u32;
+    /// Asks for the bytes that [`Keys::group_hash`] will read.
+    fn prefetch(&self, slot: Slot);
+}
+
+/// For tests: whoever knows the hashes by heart.
+#[cfg(test)]
+impl<F: Fn(Slot) -> u32> Keys for F {
+    fn group_hash(&self, slot: Slot) -> u32 {
+        self(slot)
+    }
+
+    fn prefetch(&self, _: Slot) {}
+}
+
+/// Slots between asking for an item and hashing its key: as many misses as a processor has under way at once, about.
+const HASH_AHEAD: usize = 16;
+
 /// Room to hash the keys of the groups that are split or merged before their locks are taken.
 #[derive(Debug)]
 pub(crate) struct SplitScratch {
@@ -147,16 +168,31 @@ impl Index {
         self.growth.store(Growth::growing(groups, groups).0, Release);
     }
 
-    /// Splits the next group; true when the growth is complete. `group_hash_of` gives the group hash of an item's key.
-    /// `None`: a lock was not had; nothing was done, try again.
-    pub(crate) fn split_next(&self, scratch: &mut SplitScratch, group_hash_of: impl Fn(Slot) -> u32) -> Option<bool> {
+    /// Notes the slots of a group with the group hashes of their items' keys. An item is far away, so each is asked for
+    /// [`HASH_AHEAD`] slots before it is hashed.
+    pub(super) fn hash_group(&self, group: usize, hashed: &mut [(Slot, u32)], keys: &impl Keys) {
+        for (at, (_, slot)) in self.group_words(group).enumerate() {
+            hashed[at].0 = slot;
+            if slot.is_item() {
+                keys.prefetch(slot);
+            }
+            if let Some(before) = at.checked_sub(HASH_AHEAD) {
+                Self::hash_one(&mut hashed[before], keys);
+            }
+        }
+        hashed[GROUP_SLOTS - HASH_AHEAD..].iter_mut().for_each(|hashed| Self::hash_one(hashed, keys));
+    }
+
+    fn hash_one(hashed: &mut (Slot, u32), keys: &impl Keys) {
+        hashed.1 = if hashed.0.is_item() { keys.group_hash(hashed.0) } else { 0 };
+    }
+
+    /// Splits the next group; true when the growth is complete. `None`: a lock was not had; nothing was done, try again.
+    pub(crate) fn split_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_changing() && !growth.is_shrinking());
         let (old, to) = (growth.cursor() - 1, self.groups_next());
-        for (i, (_, slot)) in self.group_words(old).enumerate() {
-            let group_hash = if slot.is_item() { group_hash_of(slot) } else { 0 };
-            scratch.hashed[i] = (slot, group_hash);
-        }
+        self.hash_group(old, &mut scratch.hashed[..GROUP_SLOTS], keys);
         let _guards = self.lock_split(old, growth.groups(), to)?;
         scratch.dropped.clear();
         for i in 0..GROUP_SLOTS {
@@ -168,7 +204,7 @@ impl Index {
             let group_hash = match scratch.hashed[i] {
                 _ if slot.is_ghost() => slot.ghost_group_hash(),
                 (hashed, group_hash) if hashed.same_item(slot) => group_hash,
-                _ => group_hash_of(slot),
+                _ => keys.group_hash(slot),
             };
             let group = group_of(group_hash, to);
             debug_assert!(group >= old, "a key never moves down");
@@ -265,7 +301,7 @@ mod tests {
             index.begin_growth(to);
             loop {
                 assert!(found(&index));
-                let split = index.split_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash());
+                let split = index.split_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash());
                 assert!(scratch.dropped.is_empty());
                 if split.expect("nobody else locks") {
                     break;

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::growth::{CHANGED_GROUPS_MAX, Growth, SplitGuards, SplitScratch, group_of};
+use super::growth::{CHANGED_GROUPS_MAX, Growth, Keys, SplitGuards, SplitScratch, group_of};
 use super::room::Spot;
 use super::{BUCKET_SLOTS, GROUP_SLOTS, Index};
 use crate::slot::Slot;
@@ -36,9 +36,9 @@ impl Index {
         self.growth.store(Growth::shrinking(groups, 0).0, Release);
     }
 
-    /// Merges what belongs to the next new group; true when the shrink is complete. `group_hash_of` gives the group
-    /// hash of an item's key. `None`: a lock was not had; nothing was done, try again.
-    pub(crate) fn merge_next(&self, scratch: &mut SplitScratch, group_hash_of: impl Fn(Slot) -> u32) -> Option<bool> {
+    /// Merges what belongs to the next new group; true when the shrink is complete. `None`: a lock was not had; nothing
+    /// was done, try again.
+    pub(crate) fn merge_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_shrinking());
         let (new, groups, to) = (growth.cursor(), growth.groups(), self.groups_next());
@@ -46,9 +46,7 @@ impl Index {
         assert!(last - first < CHANGED_GROUPS_MAX, "a shrink at most halves the groups");
         let sources = || (first..=last).filter(|old| *old != new);
         for (old, hashed) in sources().zip(scratch.hashed.chunks_mut(GROUP_SLOTS)) {
-            for ((_, slot), hashed) in self.group_words(old).zip(hashed) {
-                *hashed = (slot, if slot.is_item() { group_hash_of(slot) } else { 0 });
-            }
+            self.hash_group(old, hashed, keys);
         }
         let _guards: SplitGuards<'_> = self.lock_groups([new, first, (first + 1).min(last), last])?;
         scratch.dropped.clear();
@@ -62,7 +60,7 @@ impl Index {
                 let group_hash = match slot.is_ghost() {
                     true => slot.ghost_group_hash(),
                     false if before.same_item(slot) => *group_hash,
-                    false => group_hash_of(slot),
+                    false => keys.group_hash(slot),
                 };
                 let group = group_of(group_hash, to);
                 debug_assert!(group >= new && group <= old, "a key never moves up, and never below the cursor");
@@ -117,7 +115,7 @@ mod tests {
             index.begin_shrink(to);
             loop {
                 assert!(found(&index) && index.is_shrinking() && !index.is_growing());
-                let merged = index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash());
+                let merged = index.merge_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash());
                 assert!(scratch.dropped.is_empty(), "78 % of six groups are taken");
                 if merged.expect("nobody else locks") {
                     break;
@@ -143,7 +141,8 @@ mod tests {
         let before = count();
         let (mut scratch, mut dropped) = (SplitScratch::new(), 0);
         index.begin_shrink(2);
-        while !index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()).expect("no locks") {
+        while !index.merge_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash()).expect("no locks")
+        {
             dropped += scratch.dropped.len();
         }
         dropped += scratch.dropped.len();

@@ -90,7 +90,7 @@ fn while_growing(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static, 
         index.begin_growth(3);
         let mut scratch = SplitScratch::new();
         loop {
-            match index.split_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()) {
+            match index.split_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash()) {
                 Some(true) => break,
                 Some(false) => {}
                 None => thread::yield_now(),
@@ -119,7 +119,7 @@ fn while_shrinking(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static
         index.begin_shrink(2);
         let mut scratch = SplitScratch::new();
         loop {
-            match index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()) {
+            match index.merge_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash()) {
                 Some(true) => break,
                 Some(false) => {}
                 None => thread::yield_now(),
@@ -178,7 +178,7 @@ fn a_reader_finds_a_key_that_is_displaced_while_the_index_shrinks() {
         };
         index.begin_shrink(1);
         let mut scratch = SplitScratch::new();
-        while index.merge_next(&mut scratch, |slot| hashes[slot.address() / 4].group_hash()).is_none() {
+        while index.merge_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash()).is_none() {
             thread::yield_now();
         }
         assert!(scratch.dropped.is_empty() && reader.join().expect("reader"), "a key was lost while it was displaced");
