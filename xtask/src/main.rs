@@ -61,6 +61,9 @@ enum Command {
         /// Values of 1 MiB and 100 MiB beside a plain transfer.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
         only_large: bool,
+        /// 5,000 connects a second beside half of the highest load.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+        only_storm: bool,
         /// Only the load with so many connections.
         #[arg(long)]
         connections: Option<usize>,
@@ -144,16 +147,17 @@ fn run(command: Command) -> Result<bool, String> {
             only_io,
             only_growth,
             only_large,
+            only_storm,
             connections,
             depth,
         } => {
             let third = if only_io { Kind::GannetUring } else { Kind::Memcached };
             let mut kinds = vec![Kind::Null, Kind::Gannet, third];
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
-            let other = only_growth || only_large;
+            let other = only_growth || only_large || only_storm;
             let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
-            let (growth, large) = (only_growth, only_large);
-            bench::run(&bench::Options { quick, kinds, rates, memory, growth, large, connections, depth })
+            let (growth, large, storm) = (only_growth, only_large, only_storm);
+            bench::run(&bench::Options { quick, kinds, rates, memory, growth, large, storm, connections, depth })
         }
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {

@@ -43,7 +43,8 @@ pub struct Generator {
     events: Vec<epoll::Event>,
 }
 
-fn key(index: usize) -> String {
+/// The key of a number.
+pub fn key(index: usize) -> String {
     format!("key-{index:020}")
 }
 

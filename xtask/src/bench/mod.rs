@@ -8,6 +8,7 @@ mod growth;
 mod large;
 mod memory;
 mod rounds;
+mod storm;
 
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct Options {
     pub growth: bool,
     /// Measure values of 1 MiB and 100 MiB.
     pub large: bool,
+    /// Measure a storm of connections beside a steady load.
+    pub storm: bool,
     /// Only the load with so many connections.
     pub connections: Option<usize>,
     /// Only the load with so many requests in flight on each connection.
@@ -59,6 +62,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.growth {
         growth::run(if options.quick { 512 } else { 8192 })?;
+    }
+    if options.storm {
+        storm::run(options.quick)?;
     }
     if options.large {
         large::run(options.quick)?;
