@@ -30,6 +30,8 @@ pub(crate) struct Acceptor {
     pub(crate) sessions_max: usize,
     /// Connections handed to each worker since start.
     pub(crate) handed: Vec<u64>,
+    /// The workers that have been handed something since they were woken, a bit each.
+    pub(crate) to_wake: u128,
     /// A descriptor kept back, so that a client can be told that there is none.
     pub(crate) reserve: Option<std::fs::File>,
 }
@@ -63,6 +65,7 @@ impl Acceptor {
                     }
                 }
             }
+            self.wake_workers();
             if exhausted {
                 std::thread::sleep(REST);
             }
@@ -91,7 +94,8 @@ impl Acceptor {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);
-                        return self.shared.workers[worker].waker.wake();
+                        self.to_wake |= 1 << worker;
+                        return;
                     }
                     Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back,
                 }
@@ -101,7 +105,16 @@ impl Acceptor {
                 return self.refuse(stream);
             }
             // Every intake is full, no worker is: who comes next waits in the kernel.
+            self.wake_workers();
             std::thread::sleep(INTAKE_FULL_PAUSE);
+        }
+    }
+
+    /// Wakes those that were handed something, once for all of it.
+    fn wake_workers(&mut self) {
+        while self.to_wake != 0 {
+            self.shared.workers[self.to_wake.trailing_zeros() as usize].waker.wake();
+            self.to_wake &= self.to_wake - 1;
         }
     }
 

@@ -335,7 +335,8 @@ impl Running {
         }
         let handed = vec![0; intakes.len()];
         let shared = Arc::clone(shared);
-        let acceptor = Acceptor { listeners, shared, intakes, sessions_max, handed, reserve: open_reserve() };
+        let reserve = open_reserve();
+        let acceptor = Acceptor { listeners, shared, intakes, sessions_max, handed, to_wake: 0, reserve };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(())

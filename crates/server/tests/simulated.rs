@@ -407,6 +407,35 @@ fn slow_senders_whose_values_no_buffer_takes_over_are_dropped_in_the_end() {
 }
 
 #[test]
+fn a_storm_of_connections_is_taken_in_turn_by_turn_and_holds_no_request_up() {
+    let mut world = World::new(9, Faults::NONE, config(600));
+    let client = world.connect();
+    client.send(&set("k", b"v"));
+    world.turns(5);
+    assert_eq!(client.take(100), b"STORED\r\n");
+    let storm: Vec<SimClient> = (0..500).map(|_| world.connect()).collect();
+    storm.iter().for_each(|guest| guest.send(b"get k\r\n"));
+    client.send(b"get k\r\n");
+    let (mut turns, begun_ns) = (0, world.clock_ns.load(Relaxed));
+    let mut answered_after = None;
+    while world.worker.sessions() < 501 {
+        let before = world.worker.sessions();
+        world.turn();
+        turns += 1;
+        assert!(world.worker.sessions() - before <= 64, "{} at once", world.worker.sessions() - before);
+        if answered_after.is_none() && client.take(100) == value("k", b"v") {
+            answered_after = Some(turns);
+        }
+        assert!(turns < 100, "{} of 501 were taken in", world.worker.sessions());
+    }
+    assert!(turns >= 8 && answered_after.is_some_and(|turns| turns <= 2), "{turns} turns, {answered_after:?}");
+    let waited_ms = (world.clock_ns.load(Relaxed) - begun_ns) / 1_000_000;
+    assert!(waited_ms <= 101, "it slept for {waited_ms} ms with connections to take in");
+    world.turns(20);
+    assert!(storm.iter().all(|guest| guest.take(100) == value("k", b"v")));
+}
+
+#[test]
 fn replies_longer_than_an_output_never_wait_for_each_other() {
     // Values of 100 KB are copied, so each reply needs one of a few long outputs, while each session holds a long
     // receive buffer with the next request.

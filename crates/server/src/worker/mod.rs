@@ -102,6 +102,8 @@ struct Core<B: Backend> {
     pins_checked_ns: u64,
     /// Blocked sessions with pins, and since when, in ns of the worker's life; some are so no more.
     pinners: Vec<(u32, u64)>,
+    /// More new connections may be in the intake.
+    intake_left: bool,
     arrivals: Arrivals,
     tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
@@ -150,6 +152,7 @@ impl<B: Backend> Worker<B> {
             sweep_at: 0,
             pins_checked_ns: 0,
             pinners: Vec::with_capacity(sizes.out_count),
+            intake_left: false,
             arrivals: Arrivals::new(),
             tidied_ns: 0,
             stop_deadline_ns: None,
@@ -239,7 +242,7 @@ impl<B: Backend> Core<B> {
     /// How long the next wait may take.
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
-        if !self.ready.is_empty() || CLASSES.into_iter().any(recallable) {
+        if !self.ready.is_empty() || self.intake_left || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
         } else if !self.parked.is_empty() || self.watcher_behind {
             PARKED_WAIT
