@@ -177,7 +177,7 @@ impl Store {
         let header = self.segments.header_of(address);
         let slot = |freq| Slot::item(key.hash.tag(), freq, header.slot_generation(), address);
         let room = if old.is_none() { Some(locked.room()) } else { None };
-        if room.as_ref().is_some_and(|room| room.holds.is_item()) && self.index_can_grow() {
+        if room.as_ref().is_some_and(|room| room.holds.is_item()) && (self.keeps_all() || self.index_can_grow()) {
             return Err(draft);
         }
         header.items.store(header.items.load(Relaxed) + 1, Release);
@@ -205,7 +205,7 @@ impl Store {
     }
 
     /// The index is over its load or growing already, so that an overfull index bucket will have room soon.
-    fn index_can_grow(&self) -> bool {
+    pub(crate) fn index_can_grow(&self) -> bool {
         self.call_background();
         self.index.is_growing() || self.index_is_loaded(&self.totals())
     }

@@ -112,14 +112,18 @@ impl Store {
     /// Whether the free segments hold a large value of so many bytes; if not, has the background free as many, once.
     /// What two lanes call for at the same time is not added up: the later one calls again.
     fn call_for_room(&self, bytes: u64) -> bool {
-        // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
-        let wanted = (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2;
-        let wanted = wanted.min(self.segments.count() / 2);
+        let wanted = self.segments_for(bytes).min(self.segments.count() / 2);
         let room = self.segments.free_count() >= wanted + self.memory.free_reserve();
         if !room {
             self.room_wanted.fetch_max(wanted, Relaxed);
         }
         room
+    }
+
+    /// Segments that a large value of so many bytes takes.
+    pub(crate) fn segments_for(&self, bytes: u64) -> usize {
+        // One more for the open segment that it begins in, one for what does not fit at the ends of the others.
+        (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2
     }
 
     fn piece_count(&self, bytes: u64) -> u32 {
@@ -267,7 +271,11 @@ impl<'l> Turn<'l> {
 
     /// There are free segments for a large value of so many bytes.
     fn check_room(&mut self, bytes: u64) -> Result<(), OpError> {
-        if self.store.call_for_room(bytes) { Ok(()) } else { Err(self.parked()) }
+        match self.store.call_for_room(bytes) {
+            true => Ok(()),
+            false if self.store.keeps_all() => Err(OpError::OutOfMemory),
+            false => Err(self.parked()),
+        }
     }
 
     /// Cuts the sources into pieces.

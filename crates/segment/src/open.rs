@@ -170,7 +170,7 @@ impl OpenTable {
 
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
         let keep = if self.whose == Whose::Lane { store.memory.free_reserve() } else { 0 };
-        let id = store.segments.take_free(keep).ok_or(OpError::Parked)?;
+        let id = store.segments.take_free(keep).ok_or_else(|| store.no_segment())?;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
         store.segments.header(id).open(sequence, created, want.class, want.namespace, want.queue);

@@ -17,7 +17,7 @@ use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STAL
 use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
 use crate::memory::Memory;
-use crate::op::{Expire, Item, LargeRef, Value};
+use crate::op::{Expire, Item, LargeRef, OpError, Value};
 use crate::raw::{Mutex, Word64};
 use crate::samples::Samples;
 use crate::segments::Segments;
@@ -47,6 +47,8 @@ pub struct Store {
     pub(crate) objects: Word64,
     /// Free segments that a large value waits for, beyond those that are always kept; cleared when they are there.
     pub(crate) room_wanted: AtomicUsize,
+    /// Nothing is evicted.
+    keeps_all: AtomicBool,
     /// Bytes of segments that are pinned or reserved by unfinished large values are bounded by the callers; this
     /// counts the pins, for the stats.
     pub(crate) pins: Word64,
@@ -114,6 +116,7 @@ impl Store {
             slice_gate: Mutex::new(()),
             objects: Word64::new(1),
             room_wanted: AtomicUsize::new(0),
+            keeps_all: AtomicBool::new(false),
             pins: Word64::new(0),
             background: BackgroundGauges::default(),
             started: now,
@@ -137,12 +140,35 @@ impl Store {
     /// The background has urgent work: free segments are short or the index is full. Cheap.
     #[inline]
     pub fn needs_background(&self) -> bool {
-        self.segments.free_count() < self.free_low() || self.background_called.load(Relaxed)
+        (self.segments.free_count() < self.free_low() && !self.keeps_all()) || self.background_called.load(Relaxed)
     }
 
     /// How many segments the background is to keep free.
     pub(crate) fn free_low(&self) -> usize {
         self.memory.free_low() + self.room_wanted.load(Relaxed)
+    }
+
+    /// From now on nothing is evicted: what does not fit ends in [`crate::OpError::OutOfMemory`]. Before each store ask
+    /// [`Store::has_room`], or the last free segments, which compaction lives from, are used up.
+    pub fn keep_all(&self) {
+        self.keeps_all.store(true, Relaxed);
+    }
+
+    /// Nothing is evicted.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keeps_all.load(Relaxed)
+    }
+
+    /// A value of so many bytes fits into what is free beyond the segments that are always kept free.
+    pub fn has_room(&self, value_bytes: u64) -> bool {
+        let whole = value_bytes < self.geometry.item_whole_max as u64;
+        let wanted = if whole { 0 } else { self.segments_for(value_bytes) };
+        self.segments.free_count() > self.memory.free_low() + wanted
+    }
+
+    /// What a thread is told that finds no free segment: to wait for one, or that none will come.
+    pub(crate) fn no_segment(&self) -> OpError {
+        if self.keeps_all() { OpError::OutOfMemory } else { OpError::Parked }
     }
 
     pub(crate) fn call_background(&self) {

@@ -288,3 +288,49 @@ fn dead_bytes_stay_under_a_fifth_whatever_is_deleted_and_overwritten() {
         assert!(dead_percent() <= 20 && over_longest <= CHANGES / 10);
     }
 }
+
+#[test]
+fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went() {
+    let (store, mut background) = store(32 << 20, 2);
+    store.keep_all();
+    let mut lane = store.lane().expect("lane");
+    let value = [7; 500];
+    let mut stored = 0u32;
+    // What the gate leaves of the last segments is refused by the store itself.
+    let (mut gated, mut refused) = (false, 0);
+    while refused < 100 {
+        gated |= !store.has_room(value.len() as u64);
+        let put = Put::set(&value);
+        match put_as(&mut lane, &mut background, NOW, &stored.to_le_bytes(), &put) {
+            Ok(_) => stored += 1,
+            Err(OpError::OutOfMemory) => refused += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(gated && stored > 50_000, "{stored} items");
+    for _ in 0..1000 {
+        slice(&mut background, NOW);
+    }
+    let stats = store.stats();
+    assert_eq!((stats.evicted, stats.items), (0, u64::from(stored)));
+    {
+        let turn = lane.turn(NOW);
+        let there = |number: &u32| turn.peek(&turn.key(Namespace::DEFAULT, &number.to_le_bytes())).is_some();
+        assert!((0..stored).all(|number| there(&number)), "every item is still there");
+    }
+    // A tenth goes, evenly: too little for a store that may evict to copy segments for.
+    for number in (0..stored).step_by(10) {
+        let mut turn = lane.turn(NOW);
+        let name = number.to_le_bytes();
+        let key = turn.key(Namespace::DEFAULT, &name);
+        while turn.delete(&key, &Delete::default()).is_err() {}
+    }
+    for _ in 0..SLICES_MAX {
+        slice(&mut background, NOW);
+        if store.has_room(0) {
+            break;
+        }
+    }
+    assert!(store.has_room(value.len() as u64), "what was deleted is had again");
+    assert_eq!(store.stats().evicted, 0);
+}

@@ -79,6 +79,8 @@ pub struct ServerConfig {
     pub requests_a_visit: usize,
     /// Where users and their secrets are read from; without it everyone may use the server.
     pub auth_file: Option<std::path::PathBuf>,
+    /// Items are evicted to make room; else what does not fit is refused.
+    pub evict: bool,
     /// Items have CAS tokens; else they are told as 0 and match nothing.
     pub cas: bool,
     /// The `flush_all` command is obeyed.
@@ -113,6 +115,7 @@ impl Default for ServerConfig {
             backlog: io::listen::BACKLOG,
             requests_a_visit: crate::context::OPS_A_BATCH,
             auth_file: None,
+            evict: true,
             cas: true,
             flush_command: true,
             dump_command: true,
@@ -255,6 +258,9 @@ fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let (store, background) = Store::new(&store_config(&config), started).map_err(StartError::Store)?;
+    if !config.evict {
+        store.keep_all();
+    }
     let worker = |_| {
         Ok(WorkerShared {
             counters: WorkerCounters::default(),

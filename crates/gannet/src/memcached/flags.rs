@@ -108,7 +108,12 @@ pub static FLAGS: [Flag; 37] = [
     flag('W', "disable-watch", Nothing, "Refuse the watch command."),
     flag('o', "extended", Needed("options"), "Options parted by commas; see below."),
     flag('N', "napi-ids", Needed("num"), "Taken and without effect: connections go to the thread that has the fewest."),
-    flag('M', "disable-evictions", Nothing, "Refused: this build always evicts to make room."),
+    flag(
+        'M',
+        "disable-evictions",
+        Nothing,
+        "Nothing is evicted: what does not fit is refused, until items end or are deleted.",
+    ),
     flag('D', "", Needed("char"), "Refused: this build keeps no statistics by key prefix."),
     flag(
         'Y',

@@ -179,6 +179,7 @@ impl Reading {
             'b' => self.backlog(&value),
             'B' => self.protocol(&value),
             'I' => self.item_bytes = self.size(&value),
+            'M' => self.set(letter, "store.evict", &["false"]),
             'F' => self.set(letter, "commands.flush_all", &["false"]),
             'X' => self.set(letter, "commands.dump", &["false"]),
             'W' => self.set(letter, "commands.watch", &["false"]),

@@ -41,10 +41,11 @@ impl Deadness {
     }
 
     /// The scan passes a sealed segment; true if it is to be copied. `short`: less than half of the memory is free.
-    pub(super) fn pass(&mut self, dead_bytes: u32, segment_bytes: usize, short: bool) -> bool {
+    /// `tight`: stores are refused, since nothing is free and nothing may be evicted.
+    pub(super) fn pass(&mut self, dead_bytes: u32, segment_bytes: usize, short: bool, tight: bool) -> bool {
         let class = Self::class(dead_bytes, segment_bytes);
         self.dead_bytes[class] += u64::from(dead_bytes);
-        class >= self.threshold || (short && class >= CLASS_HALF)
+        class >= self.threshold || (short && class >= CLASS_HALF) || (tight && class > 0)
     }
 
     /// The scan has passed every header of `heap_bytes` of segments.
@@ -71,7 +72,7 @@ mod tests {
         let segments: usize = dead.iter().map(|(count, _)| count).sum();
         for (count, dead_bytes) in dead {
             for _ in 0..*count {
-                deadness.pass(*dead_bytes, SEGMENT, false);
+                deadness.pass(*dead_bytes, SEGMENT, false, false);
             }
         }
         deadness.end_round((segments * SEGMENT) as u64);
@@ -81,20 +82,20 @@ mod tests {
     #[test]
     fn a_store_under_the_bound_copies_only_what_is_half_dead_and_only_when_memory_is_short() {
         let mut deadness = round(&[(90, 100), (10, 810)]);
-        assert!(!deadness.pass(1500, SEGMENT, false));
-        assert!(deadness.pass(810, SEGMENT, true) && !deadness.pass(700, SEGMENT, true));
+        assert!(!deadness.pass(1500, SEGMENT, false, false));
+        assert!(deadness.pass(810, SEGMENT, true, false) && !deadness.pass(700, SEGMENT, true, false));
     }
 
     #[test]
     fn the_deadest_go_first_and_no_more_than_are_needed() {
         // 90 x 240 + 10 x 1200 = 33,600 of 160,000 bytes are dead, 24,000 may be: the ten are enough.
         let mut deadness = round(&[(90, 240), (10, 1200)]);
-        assert!(deadness.pass(1200, SEGMENT, false) && !deadness.pass(800, SEGMENT, false));
+        assert!(deadness.pass(1200, SEGMENT, false, false) && !deadness.pass(800, SEGMENT, false, false));
     }
 
     #[test]
     fn an_evenly_dead_store_is_copied_and_one_that_is_four_fifths_live_everywhere_is_not() {
-        assert!(round(&[(100, 320)]).pass(320, SEGMENT, false));
-        assert!(!round(&[(100, 290)]).pass(290, SEGMENT, false));
+        assert!(round(&[(100, 320)]).pass(320, SEGMENT, false, false));
+        assert!(!round(&[(100, 290)]).pass(290, SEGMENT, false, false));
     }
 }

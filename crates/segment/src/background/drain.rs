@@ -150,7 +150,9 @@ impl Background {
         let snap = Snap::of(store, seen);
         let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
         let Ok(draft) = store.draft(&mut self.open, key, &plan, now) else {
-            return self.remove(store, key, seen.address, Why::Evict(queue), now);
+            // A store that keeps everything waits until there is room.
+            let keeps = store.keeps_all();
+            return if keeps { Step::Busy } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
         };
         let counters = Self::counters(store);
         let Some(locked) = store.index.lock(key.hash) else {

@@ -201,7 +201,8 @@ impl Background {
         };
         self.reclaim(&store);
         self.publish_gauges(&store);
-        let more = kind != SliceKind::Idle || self.free_wanted(&store) || self.scanned < store.segments.high_water();
+        let evicts = self.free_wanted(&store) && !store.keeps_all();
+        let more = kind != SliceKind::Idle || evicts || self.scanned < store.segments.high_water();
         SliceReport { kind, more }
     }
 
@@ -217,7 +218,7 @@ impl Background {
     fn choose(&mut self, store: &Store, now: UnixMillis) {
         if let Some((id, why)) = self.scan_headers(store, now) {
             self.begin_drain(store, id, why);
-        } else if self.free_wanted(store) {
+        } else if self.free_wanted(store) && !store.keeps_all() {
             let small_full =
                 self.queues.small * 100 > (self.queues.small + self.queues.main) * usize::from(self.small_percent());
             let queue = if small_full || self.queues.main == 0 { Queue::Small } else { Queue::Main };
@@ -231,6 +232,7 @@ impl Background {
     fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
         let (count, free) = (store.segments.count(), store.segments.free_count());
         let (taken, short) = (store.segments.high_water(), free * 2 < count);
+        let tight = store.keeps_all() && !store.has_room(0);
         for _ in 0..SCAN_HEADERS.min(taken) {
             let id = SegmentId(self.scan as u32);
             self.scan = (self.scan + 1) % taken;
@@ -246,7 +248,8 @@ impl Background {
                 Some(Why::Flush)
             } else if header.is_past(now) || header.live_items() == 0 {
                 Some(Why::Expire)
-            } else if self.deadness.pass(header.dead_bytes(), store.segments.segment_bytes(), short) && free > 0 {
+            } else if self.deadness.pass(header.dead_bytes(), store.segments.segment_bytes(), short, tight) && free > 0
+            {
                 Some(Why::Compact)
             } else {
                 None

@@ -157,7 +157,8 @@ impl Turn<'_> {
             Ok(orphan) => orphan,
             Err(draft) => {
                 self.own.open.give_back(store, draft.reserved);
-                return Err(self.parked());
+                let full = store.keeps_all() && !store.index_can_grow();
+                return Err(if full { OpError::OutOfMemory } else { self.parked() });
             }
         };
         self.bury(orphan, plan.object());

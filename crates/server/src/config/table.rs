@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 27] = [
+pub static SETTINGS: [Setting; 28] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -209,6 +209,16 @@ pub static SETTINGS: [Setting; 27] = [
         help: "Lock all memory of the process, so that none of it is ever swapped out. What the kernel refuses is a \
                warning.",
         value: |s| &mut s.lock,
+    },
+    Setting {
+        path: "store.evict",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Items are evicted to make room for others. Without it a store that is full refuses what does not fit, \
+               until items end or are deleted.",
+        value: |s| &mut s.evict,
     },
     Setting {
         path: "threads.workers",

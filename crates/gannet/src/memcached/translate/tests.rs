@@ -53,6 +53,7 @@ fn each_flag_changes_one_setting_and_nothing_else() {
         ("-I 4K", "store.item_max 4KiB"),
         ("-I 1500", "store.item_max 1500B"),
         ("-F", "commands.flush_all false"),
+        ("-M", "store.evict false"),
         ("-Y /etc/users", "listen.auth_file /etc/users"),
         ("-Y users -B ascii", "listen.auth_file users"),
         ("-X", "commands.dump false"),

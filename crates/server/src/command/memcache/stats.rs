@@ -332,7 +332,7 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
         _ => lines.text("inter", "NULL"),
     }
     lines.number("verbosity", 0);
-    lines.text("evictions", "on");
+    lines.text("evictions", if config.evict { "on" } else { "off" });
     let unix = config.memcached.iter().find_map(|addr| match addr {
         ListenAddr::Unix { path, mode } => Some((path.to_str()?, *mode)),
         ListenAddr::Tcp(_) => None,

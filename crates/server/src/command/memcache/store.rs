@@ -201,6 +201,9 @@ impl<'c> Call<'c, '_> {
     }
 
     fn store_planned(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
+        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value_len.into()) {
+            return self.store_full(&plan, key, value_len, consumed);
+        }
         if u64::from(value_len) > self.turn.large_threshold() {
             return self.large_begin(plan, key, value_len, consumed);
         }
@@ -224,6 +227,16 @@ impl<'c> Call<'c, '_> {
             Err(error) => self.not_stored(&plan, key.bytes(), error)?,
         }
         self.at += whole;
+        self.done(plan.command);
+        Ok(())
+    }
+
+    /// A value that does not fit, in a store that evicts nothing: it is not looked at.
+    #[cold]
+    fn store_full(&mut self, plan: &Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
+        self.not_stored(plan, key, OpError::OutOfMemory)?;
+        self.at += consumed;
+        self.session.swallow = u64::from(value_len) + 2;
         self.done(plan.command);
         Ok(())
     }
