@@ -6,10 +6,10 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench replay policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench bench-gate replay policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 run: ## build the release server and start it on its defaults; it says where it listens and how to try it
 	$(CARGO) build --release --bin gannet
@@ -27,6 +27,10 @@ check: ## format, lints as errors, tidy, unit tests
 bench: ## CPU a request and bytes an item beside a null server and Debian's memcached
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) bench $(ARGS)
+
+bench-gate: ## instructions a request beside those that are kept; ARGS=--with-peer counts memcached too
+	$(CARGO) build --release --bin gannet
+	$(XTASK_RELEASE) gate $(ARGS)
 
 replay: ## 20 million requests drawn from production caches, on Gannet and on Debian's memcached
 	$(CARGO) build --release --bin gannet

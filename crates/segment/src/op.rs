@@ -238,9 +238,17 @@ pub struct Item<'t> {
 impl Item<'_> {
     /// The value's length as a client sees it, in bytes.
     pub fn value_len(&self) -> u64 {
-        match self.value {
+        self.value.client_bytes()
+    }
+}
+
+impl Value<'_> {
+    /// The length as a client sees it, in bytes.
+    #[inline]
+    pub fn client_bytes(&self) -> u64 {
+        match self {
             Value::Bytes(bytes) => bytes.len() as u64,
-            Value::Integer(number) => decimal_len(number),
+            Value::Integer(number) => decimal_len(*number),
             Value::Large(large) => large.bytes,
         }
     }

@@ -38,6 +38,8 @@ pub struct Hit<'t> {
     pub value: Value<'t>,
     /// What the client stored with it.
     pub client_flags: u32,
+    /// The item is stale, or somebody has won the right to refill it: see [`Turn::fetch`].
+    pub is_leased: bool,
 }
 
 impl Store {
@@ -66,7 +68,8 @@ impl Store {
     #[inline(always)]
     fn hit<'s>(&'s self, seen: &Seen<'_>) -> Hit<'s> {
         let client_flags = seen.layout.client_flags(&self.segments.heap, seen.address);
-        Hit { value: self.value(seen), client_flags }
+        let is_leased = self.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+        Hit { value: self.value(seen), client_flags, is_leased }
     }
 
     /// Counts an access: in the slot, and in META where there is one.
@@ -140,7 +143,7 @@ impl<'l> Turn<'l> {
         self.sample(key, Asked::Read);
         let store = self.store;
         if let Some(value) = ahead.0.and_then(|word| store.bare_at(key, word)) {
-            return Some(Hit { value: Value::Bytes(value), client_flags: 0 });
+            return Some(Hit { value: Value::Bytes(value), client_flags: 0, is_leased: false });
         }
         let seen = self.find_live(key)?;
         store.note_access(&seen, self.now);

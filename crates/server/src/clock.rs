@@ -11,11 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(pub u64);
 
+/// A number of ticks that is a power of two, and long enough to know its length in ns to ten digits.
+const SPAN_TICKS: u64 = 1 << 32;
+
 /// Where a worker's time comes from.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's.
-    Machine(quanta::Clock),
+    Machine {
+        /// The counter.
+        counter: quanta::Clock,
+        /// Nanoseconds in [`SPAN_TICKS`] ticks of it: one multiplication makes ns of a difference.
+        span_ns: u64,
+    },
     /// Nanoseconds since 1970 that a test moves.
     Simulated(Arc<AtomicU64>),
 }
@@ -23,14 +31,16 @@ pub enum Clock {
 impl Clock {
     /// The machine's clocks. The first call of a process calibrates the counter, for up to 200 ms.
     pub fn machine() -> Self {
-        Self::Machine(quanta::Clock::new())
+        let counter = quanta::Clock::new();
+        let span_ns = counter.delta_as_nanos(0, SPAN_TICKS).max(1);
+        Self::Machine { counter, span_ns }
     }
 
     /// The counter now.
     #[inline]
     pub fn ticks(&self) -> Ticks {
         match self {
-            Self::Machine(clock) => Ticks(clock.raw()),
+            Self::Machine { counter, .. } => Ticks(counter.raw()),
             Self::Simulated(ns) => Ticks(ns.load(Relaxed)),
         }
     }
@@ -38,23 +48,28 @@ impl Clock {
     /// Nanoseconds from `earlier` to `later`; 0 if they are the other way round.
     #[inline]
     pub fn ns_between(&self, earlier: Ticks, later: Ticks) -> u64 {
+        let ticks = later.0.saturating_sub(earlier.0);
         match self {
-            Self::Machine(clock) => clock.delta_as_nanos(earlier.0, later.0),
-            Self::Simulated(_) => later.0.saturating_sub(earlier.0),
+            Self::Machine { span_ns, .. } => (u128::from(ticks) * u128::from(*span_ns) / u128::from(SPAN_TICKS)) as u64,
+            Self::Simulated(_) => ticks,
         }
     }
 
     /// About how many ticks `ns` nanoseconds are, within a millionth. Saturates.
     pub fn ticks_in(&self, ns: u64) -> u64 {
-        const SPAN: u64 = 1 << 32;
-        let span_ns = self.ns_between(Ticks(0), Ticks(SPAN)).max(1);
-        u64::try_from(u128::from(ns) * u128::from(SPAN) / u128::from(span_ns)).unwrap_or(u64::MAX)
+        match self {
+            Self::Machine { span_ns, .. } => {
+                let ticks = u128::from(ns) * u128::from(SPAN_TICKS) / u128::from(*span_ns);
+                u64::try_from(ticks).unwrap_or(u64::MAX)
+            }
+            Self::Simulated(_) => ns,
+        }
     }
 
     /// The wall clock now.
     pub fn unix(&self) -> UnixMillis {
         match self {
-            Self::Machine(_) => UnixMillis::now(),
+            Self::Machine { .. } => UnixMillis::now(),
             Self::Simulated(ns) => UnixMillis(ns.load(Relaxed) / 1_000_000),
         }
     }

@@ -71,13 +71,15 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     }
     for case in &failed {
         eprintln!(
-            "{}: {} instructions, {} are kept. If that is meant, say why in the commit and run `make bench-gate ARGS=--keep`.",
+            "{}: {} instructions, {} are kept. If that is meant, say why in the commit and run \
+             `make bench-gate ARGS=--keep`.",
             case.name,
             ours[case.name],
             kept.get(case.name).map_or("none".into(), u64::to_string)
         );
     }
-    println!("{} passed, {} failed", cases::ALL.len() - failed.len(), failed.len());
+    let word = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!("test result: {word}. {} passed; {} failed;", cases::ALL.len() - failed.len(), failed.len());
     Ok(failed.is_empty())
 }
 

@@ -107,6 +107,12 @@ pub fn all(root: &Path) -> Vec<Runner> {
             step: Step::new(root, format!("{xtask} replay --short")).with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
+        Runner {
+            name: "bench gate",
+            prepare: vec![build.clone()],
+            step: Step::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),
+            format: Format::Cargo,
+        },
     ]
 }
 

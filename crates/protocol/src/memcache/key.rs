@@ -13,8 +13,9 @@ pub const KEY_BYTES_MAX: usize = 250;
 /// The longest key in base64: 4 characters for each 3 bytes begun.
 pub const KEY_BASE64_BYTES_MAX: usize = KEY_BYTES_MAX.div_ceil(3) * 4;
 
-/// Room for the decoded bytes of one key.
-pub type KeyScratch = [u8; KEY_BYTES_MAX];
+/// Room for the decoded bytes of one key, taken only when a key has to be decoded.
+#[derive(Debug, Default)]
+pub struct KeyScratch(Option<[u8; KEY_BYTES_MAX]>);
 
 /// `key` if it has 1 to [`KEY_BYTES_MAX`] bytes.
 pub(super) fn plain(key: &[u8]) -> Result<&[u8], Error> {
@@ -113,16 +114,17 @@ impl<'b> MetaKey<'b> {
         if !self.encoded {
             return self.token;
         }
-        let len = decode(self.token, scratch).expect("the key's encoding was checked when it was parsed");
-        &scratch[..len]
+        let room = scratch.0.insert([0; KEY_BYTES_MAX]);
+        let len = decode(self.token, room).expect("the key's encoding was checked when it was parsed");
+        &room[..len]
     }
 }
 
-fn decode(token: &[u8], scratch: &mut KeyScratch) -> Option<usize> {
+fn decode(token: &[u8], room: &mut [u8; KEY_BYTES_MAX]) -> Option<usize> {
     // The crate wants room for the estimate, which is up to two bytes more than what comes out.
     let mut wide = [0; KEY_BASE64_BYTES_MAX / 4 * 3];
     let len = STANDARD.decode_slice(token, &mut wide).ok()?;
-    scratch.get_mut(..len).filter(|room| !room.is_empty())?.copy_from_slice(&wide[..len]);
+    room.get_mut(..len).filter(|room| !room.is_empty())?.copy_from_slice(&wide[..len]);
     Some(len)
 }
 
@@ -143,7 +145,7 @@ mod tests {
         let len = encode(&bytes[..KEY_BYTES_MAX], &mut out);
         assert_eq!(len, KEY_BASE64_BYTES_MAX);
         let key = MetaKey::new(&out, true).unwrap();
-        assert_eq!(key.bytes(&mut [0; KEY_BYTES_MAX]), &bytes[..KEY_BYTES_MAX]);
+        assert_eq!(key.bytes(&mut KeyScratch::default()), &bytes[..KEY_BYTES_MAX]);
         let mut long = [0; KEY_BASE64_BYTES_MAX];
         assert_eq!(STANDARD.encode_slice(&bytes, &mut long), Ok(KEY_BASE64_BYTES_MAX));
         assert_eq!(MetaKey::new(&long, true), Err(Error::KeyEncoding));

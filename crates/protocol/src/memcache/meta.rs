@@ -73,6 +73,22 @@ impl<'b> Meta<'b> {
         self.seen.has(letter)
     }
 
+    /// As an `mg`, asks for no more than the value, its length, the client's flags and what the request itself says,
+    /// and changes nothing.
+    #[inline]
+    pub const fn is_plain_read(&self) -> bool {
+        const PLAIN: u64 = Seen::bit(b'v')
+            | Seen::bit(b'k')
+            | Seen::bit(b'O')
+            | Seen::bit(b'f')
+            | Seen::bit(b's')
+            | Seen::bit(b'q')
+            | Seen::bit(b'b')
+            | Seen::bit(b'P')
+            | Seen::bit(b'L');
+        self.seen.0 & !PLAIN == 0
+    }
+
     /// The flags as the client wrote them, in its order, each with its token.
     pub const fn in_order(&self) -> Words<'b> {
         self.words

@@ -25,7 +25,7 @@ pub mod request;
 mod text;
 
 pub use error::Error;
-pub use key::{KEY_BYTES_MAX, Keys, MetaKey};
+pub use key::{KEY_BYTES_MAX, KeyScratch, Keys, MetaKey};
 pub use request::{Body, Parsed, Request, VALUE_BYTES_MAX};
 
 use line::{Line, Words};

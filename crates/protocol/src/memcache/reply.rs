@@ -153,56 +153,54 @@ pub fn stat_class(sink: &mut impl Sink, prefix: &str, class: u64, name: &str, va
     sink.put(CRLF);
 }
 
-/// One meta reply line, put together on the stack: a code, a value's length if one follows, and flags.
+/// One meta reply line, put part by part: a code, a value's length if one follows, and flags. All of it is at most
+/// [`META_LINE_BYTES_MAX`]; [`MetaLine::finish`] ends it.
 #[derive(Debug)]
-pub struct MetaLine {
-    line: Fixed<META_LINE_BYTES_MAX>,
+#[must_use]
+pub struct MetaLine<'s, S> {
+    sink: &'s mut S,
 }
 
-impl MetaLine {
+impl<'s, S: Sink> MetaLine<'s, S> {
     /// A line with the two letters of `code`.
-    pub fn new(code: &[u8; 2]) -> Self {
-        let mut line = Fixed::new();
-        line.put(code);
-        Self { line }
+    pub fn new(sink: &'s mut S, code: &[u8; 2]) -> Self {
+        sink.put(code);
+        Self { sink }
     }
 
     /// A line that a value of `len` bytes follows.
-    pub fn with_value(len: u64) -> Self {
-        let mut line = Fixed::new();
-        line.put(b"VA ");
-        put_u64(&mut line, len);
-        Self { line }
+    pub fn with_value(sink: &'s mut S, len: u64) -> Self {
+        sink.put(b"VA ");
+        put_u64(sink, len);
+        Self { sink }
     }
 
     /// A flag without a token.
     pub fn mark(&mut self, letter: u8) {
-        self.line.push(b' ');
-        self.line.push(letter);
+        self.sink.put(&[b' ', letter]);
     }
 
     /// A flag with a number.
     pub fn number(&mut self, letter: u8, value: u64) {
         self.mark(letter);
-        put_u64(&mut self.line, value);
+        put_u64(self.sink, value);
     }
 
     /// A flag with a number that may be negative.
     pub fn signed(&mut self, letter: u8, value: i64) {
         self.mark(letter);
-        put_i64(&mut self.line, value);
+        put_i64(self.sink, value);
     }
 
     /// A flag with a token of at most [`OPAQUE_BYTES_MAX`] bytes; for `k`, [`KEY_BASE64_BYTES_MAX`].
     pub fn token(&mut self, letter: u8, token: &[u8]) {
         self.mark(letter);
-        self.line.put(token);
+        self.sink.put(token);
     }
 
     /// `k` and, where the client sent its key in base64, `b`.
     pub fn key(&mut self, key: MetaKey<'_>) {
-        self.mark(b'k');
-        self.line.put(key.token());
+        self.token(b'k', key.token());
         if key.is_encoded() {
             self.mark(b'b');
         }
@@ -219,10 +217,9 @@ impl MetaLine {
         }
     }
 
-    /// Ends the line and puts it: at most [`META_LINE_BYTES_MAX`].
-    pub fn finish(mut self, sink: &mut impl Sink) {
-        self.line.put(CRLF);
-        sink.put(self.line.as_slice());
+    /// Ends the line.
+    pub fn finish(self) {
+        self.sink.put(CRLF);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What each hazard of the two protocols comes to.
 
 use super::key::KEY_BASE64_BYTES_MAX;
+use super::key::KeyScratch;
 use super::line::LINE_BYTES_MAX;
 use super::meta::MetaStoreMode;
 use super::reply::{self, MetaLine};
@@ -297,7 +298,7 @@ fn every_meta_flag_is_read() {
     assert_eq!((get.compare(), get.token(), get.vivify(), get.recache()), (Some(7), Some(8), Some(30), Some(-1)));
     assert_eq!(get.expire(), Some(0));
     assert!(b"bcfhklqstuv".iter().all(|letter| get.has(*letter)));
-    assert_eq!(get.key.bytes(&mut [0; KEY_BYTES_MAX]), b"a");
+    assert_eq!(get.key.bytes(&mut KeyScratch::default()), b"a");
     let Request::MetaStore(set, 2) = one("ms a 2 F4294967295 I MA T60 N5 q\r\n") else { panic!() };
     assert_eq!((set.client_flags(), set.store_mode(), set.expire()), (u32::MAX, MetaStoreMode::Append, Some(60)));
     for (mode, expected) in [
@@ -355,7 +356,8 @@ fn reply_lines_stay_within_their_stated_maxima() {
     let key = [b'A'; KEY_BASE64_BYTES_MAX - 4];
     let line = format!("mg {}AA== k b O{}\r\n", std::str::from_utf8(&key).unwrap(), "o".repeat(meta::OPAQUE_BYTES_MAX));
     let Request::MetaGet(meta) = one(&line) else { panic!() };
-    let mut reply = MetaLine::with_value(u64::MAX);
+    let mut out = Vec::new();
+    let mut reply = MetaLine::with_value(&mut out, u64::MAX);
     reply.reflect(&meta);
     for letter in *b"cfhlst" {
         reply.number(letter, u64::MAX);
@@ -363,8 +365,7 @@ fn reply_lines_stay_within_their_stated_maxima() {
     for mark in *b"WXZ" {
         reply.mark(mark);
     }
-    let mut out = Vec::new();
-    reply.finish(&mut out);
+    reply.finish();
     assert!(out.len() <= reply::META_LINE_BYTES_MAX, "{}", out.len());
     assert!(out.starts_with(b"VA 18446744073709551615 kAAAA"));
     let facts = reply::ItemFacts {

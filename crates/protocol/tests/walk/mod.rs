@@ -1,6 +1,8 @@
 //! Drives the parsers over a byte stream as a session does, and notes what comes out. Shared by tests and fuzz targets.
 
-use gannet_protocol::memcache::{Body, KEY_BYTES_MAX, MetaKey, Parsed, Request, VALUE_BYTES_MAX, body, parse};
+use gannet_protocol::memcache::{
+    Body, KEY_BYTES_MAX, KeyScratch, MetaKey, Parsed, Request, VALUE_BYTES_MAX, body, parse,
+};
 
 /// A session's reading side: a buffer, and what of the stream it still has to discard.
 #[derive(Default)]
@@ -81,7 +83,7 @@ fn note(request: &Request<'_>) -> String {
     // A key sent in base64 may have any bytes.
     let meta_fits = |key: MetaKey<'_>| {
         let check: &dyn Fn(&[u8]) = if key.is_encoded() { &bounded } else { &fits };
-        check(key.bytes(&mut [0; KEY_BYTES_MAX]));
+        check(key.bytes(&mut KeyScratch::default()));
         fits(&key.token()[..key.token().len().min(KEY_BYTES_MAX)]);
     };
     match request {
@@ -109,10 +111,10 @@ fn note(request: &Request<'_>) -> String {
                 assert!(meta.has(word[0]) && !seen.contains(&word[0]), "{meta:?}");
                 seen.push(word[0]);
             }
-            let mut line = gannet_protocol::memcache::reply::MetaLine::new(b"HD");
-            line.reflect(meta);
             let mut out = Vec::new();
-            line.finish(&mut out);
+            let mut line = gannet_protocol::memcache::reply::MetaLine::new(&mut out, b"HD");
+            line.reflect(meta);
+            line.finish();
             format!("{request:?} {out:?}")
         }
         Request::MetaDebug(key) => {

@@ -43,6 +43,12 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
+        let Some(seen) = self.find_live(key) else { return Ok(None) };
+        if self.store.expire(&seen) == expire {
+            // It ends then already.
+            self.store.note_access(&seen, self.now);
+            return Ok(Some(self.store.item(&seen)));
+        }
         let found = self.retry(|turn| turn.try_touch(key, expire))?;
         let Some(seen) = self.store.find(key).filter(|_| found) else { return Ok(None) };
         self.store.note_access(&seen, self.now);

@@ -6,13 +6,15 @@ use super::watch::Seen;
 use super::{Call, NAMESPACE, Step};
 use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
+use crate::out::OutBuffer;
 use base::clock::UnixMillis;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
-use protocol::memcache::{Error, KEY_BYTES_MAX};
+use protocol::memcache::{Error, KeyScratch};
 use protocol::number::Decimal;
 use segment::{
-    Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, Key, Lease, Value, decimal_len,
+    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Item, Key, Lease, Pinned, Value,
+    decimal_len,
 };
 
 /// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and
@@ -44,6 +46,44 @@ impl FirstFetch {
 
 impl<'c> Call<'c, '_> {
     pub(super) fn meta_get(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        if meta.is_plain_read() && !self.watched() {
+            self.meta_read(meta, consumed)
+        } else {
+            self.meta_fetch(meta, consumed)
+        }
+    }
+
+    /// An `mg` that only reads, which nearly every one does: [`Call::meta_fetch`] would answer it alike, and does where
+    /// the item has a lease.
+    fn meta_read(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        let mut scratch = KeyScratch::default();
+        let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let mark = self.out.mark();
+        let found = match self.turn.read(&key, Ahead::default()) {
+            // The right to refill it is to be given or told of.
+            Some(hit) if hit.is_leased => return self.meta_fetch(meta, consumed),
+            Some(hit) => write_read(self.out, self.ctx, meta, hit)?,
+            None => Found::Miss,
+        };
+        let hit = self.finish_item(&key, found, mark, None)?;
+        self.meta_got(meta, hit, consumed)
+    }
+
+    /// The end of every `mg`.
+    fn meta_got(&mut self, meta: &Meta<'c>, hit: bool, consumed: usize) -> Step {
+        if !hit && !meta.has(b'q') {
+            let mut line = MetaLine::new(self.out, b"EN");
+            line.reflect(meta);
+            line.finish();
+        }
+        self.count_fetch(meta, hit);
+        self.at += consumed;
+        self.done(Command::MetaGet);
+        Ok(())
+    }
+
+    /// An `mg` of any kind.
+    fn meta_fetch(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         let now = self.ctx.now;
         let touch = meta.expire().map(|exptime| exptime::expire(exptime, now));
         // A time that is past ends the item, but after it was told.
@@ -61,7 +101,7 @@ impl<'c> Call<'c, '_> {
             want_access: meta.has(b'h') || meta.has(b'l'),
             no_bump: meta.has(b'u'),
         };
-        let mut scratch = [0; KEY_BYTES_MAX];
+        let mut scratch = KeyScratch::default();
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
         // Flags act in their order: `t` before `T` or `N` tells the time that was.
         let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
@@ -90,17 +130,9 @@ impl<'c> Call<'c, '_> {
             }
         };
         let hit = self.finish_item(&key, found, mark, end_it)?;
-        if !hit && !meta.has(b'q') {
-            let mut line = MetaLine::new(b"EN");
-            line.reflect(meta);
-            line.finish(self.out);
-        }
         self.session.fetched = None;
         self.tell_get(key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
-        self.count_fetch(meta, hit);
-        self.at += consumed;
-        self.done(Command::MetaGet);
-        Ok(())
+        self.meta_got(meta, hit, consumed)
     }
 
     fn count_fetch(&self, meta: &Meta<'_>, hit: bool) {
@@ -127,7 +159,7 @@ impl<'c> Call<'c, '_> {
             drop_value: meta.has(b'x'),
             token: meta.token(),
         };
-        let mut scratch = [0; KEY_BYTES_MAX];
+        let mut scratch = KeyScratch::default();
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
         match self.turn.delete(&key, &delete) {
@@ -150,9 +182,9 @@ impl<'c> Call<'c, '_> {
                     DeleteOutcome::Exists => b"EX",
                 };
                 if !(meta.has(b'q') && code != b"EX") {
-                    let mut line = MetaLine::new(code);
+                    let mut line = MetaLine::new(self.out, code);
                     line.reflect(meta);
-                    line.finish(self.out);
+                    line.finish();
                 }
             }
             Err(error) => self.op_error(error, false)?,
@@ -177,7 +209,7 @@ impl<'c> Call<'c, '_> {
             token: meta.token(),
             want_token: meta.has(b'c'),
         };
-        let mut scratch = [0; KEY_BYTES_MAX];
+        let mut scratch = KeyScratch::default();
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
         match self.turn.arith(&key, &arith) {
@@ -224,17 +256,20 @@ impl<'c> Call<'c, '_> {
             ArithOutcome::NotFound => b"NF",
             ArithOutcome::Exists => b"EX",
         };
-        let mut line = MetaLine::new(code);
+        let mut line = MetaLine::new(self.out, code);
         line.reflect(meta);
-        line.finish(self.out);
+        line.finish();
     }
 }
 
 /// `HD` or `VA` with the number after an `ma`.
-fn number_answer(out: &mut crate::out::OutBuffer, meta: &Meta<'_>, value: u64, token: u64, seconds_left: i64) {
+fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, seconds_left: i64) {
     let digits = Decimal::new(value);
     let with_value = meta.has(b'v');
-    let mut line = if with_value { MetaLine::with_value(digits.as_slice().len() as u64) } else { MetaLine::new(b"HD") };
+    let mut line = match with_value {
+        true => MetaLine::with_value(out, digits.as_slice().len() as u64),
+        false => MetaLine::new(out, b"HD"),
+    };
     for word in meta.in_order() {
         match word[0] {
             b't' => line.signed(b't', seconds_left),
@@ -244,16 +279,54 @@ fn number_answer(out: &mut crate::out::OutBuffer, meta: &Meta<'_>, value: u64, t
             _ => {}
         }
     }
-    line.finish(out);
+    line.finish();
     if with_value {
         out.push(digits.as_slice());
         out.push(reply::CRLF);
     }
 }
 
+/// Writes the answer to a plain read that found something, unless its value is to be sent from the store.
+#[inline(always)]
+fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, State> {
+    let with_value = meta.has(b'v');
+    let pinned = match hit.value {
+        Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
+        _ => None,
+    };
+    let value_len = hit.value.client_bytes();
+    let mut line = match with_value {
+        true => MetaLine::with_value(out, value_len),
+        false => MetaLine::new(out, b"HD"),
+    };
+    for word in meta.in_order() {
+        match word[0] {
+            b'k' => line.key(meta.key),
+            b'O' => line.token(b'O', &word[1..]),
+            b'f' => line.number(b'f', hit.client_flags.into()),
+            b's' => line.number(b's', value_len),
+            _ => {}
+        }
+    }
+    line.finish();
+    if with_value { Ok(write_value_bytes(out, hit.value, pinned)) } else { Ok(Found::Hit) }
+}
+
+/// Writes a value behind its line, unless it is to be sent from the store.
+fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinned>) -> Found {
+    match (value, pinned) {
+        (_, Some(pinned)) => return Found::Pinned(pinned),
+        (Value::Large(large), None) => return Found::Large(large),
+        (Value::Bytes(bytes), None) => out.push(bytes),
+        (Value::Integer(number), None) => out.push(Decimal::new(number).as_slice()),
+    }
+    out.push(reply::CRLF);
+    Found::Hit
+}
+
 /// Writes the answer to a fetch that found something, unless its value is to be sent from the store.
 fn write_fetched(
-    out: &mut crate::out::OutBuffer,
+    out: &mut OutBuffer,
     ctx: &WorkerContext,
     meta: &Meta<'_>,
     fetched: &Fetched<'_>,
@@ -263,31 +336,12 @@ fn write_fetched(
     // With `C` a client that has the value already is spared it.
     let has_value_already = meta.compare() == Some(item.token);
     let with_value = meta.has(b'v') && !has_value_already;
-    let line = fetched_line(meta, fetched, ended, with_value, ctx.now);
-    if !with_value {
-        line.finish(out);
-        return Ok(Found::Hit);
-    }
-    match item.value {
-        Value::Bytes(bytes) => {
-            let pinned = pin_or_room(out, ctx, bytes)?;
-            line.finish(out);
-            if let Some(pinned) = pinned {
-                return Ok(Found::Pinned(pinned));
-            }
-            out.push(bytes);
-        }
-        Value::Integer(number) => {
-            line.finish(out);
-            out.push(Decimal::new(number).as_slice());
-        }
-        Value::Large(large) => {
-            line.finish(out);
-            return Ok(Found::Large(large));
-        }
-    }
-    out.push(reply::CRLF);
-    Ok(Found::Hit)
+    let pinned = match item.value {
+        Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
+        _ => None,
+    };
+    put_fetched_line(out, meta, fetched, ended, with_value, ctx.now);
+    if with_value { Ok(write_value_bytes(out, item.value, pinned)) } else { Ok(Found::Hit) }
 }
 
 /// The flag `letter` stands before all of `others`.
@@ -295,15 +349,19 @@ fn stands_first(meta: &Meta<'_>, letter: u8, others: &[u8]) -> bool {
     meta.in_order().map(|word| word[0]).find(|flag| *flag == letter || others.contains(flag)) == Some(letter)
 }
 
-fn fetched_line(
+fn put_fetched_line(
+    out: &mut OutBuffer,
     meta: &Meta<'_>,
     fetched: &Fetched<'_>,
     ended: Option<Expire>,
     with_value: bool,
     now: UnixMillis,
-) -> MetaLine {
+) {
     let item = &fetched.item;
-    let mut line = if with_value { MetaLine::with_value(item.value_len()) } else { MetaLine::new(b"HD") };
+    let mut line = match with_value {
+        true => MetaLine::with_value(out, item.value_len()),
+        false => MetaLine::new(out, b"HD"),
+    };
     for word in meta.in_order() {
         match word[0] {
             b'k' => line.key(meta.key),
@@ -326,5 +384,5 @@ fn fetched_line(
     if fetched.lease == Lease::Won {
         line.mark(b'W');
     }
-    line
+    line.finish();
 }

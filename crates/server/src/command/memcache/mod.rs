@@ -157,7 +157,7 @@ pub(crate) fn serve(
     let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops };
     let mut step = match head {
         _ if call.is_stranger() => call.admit(),
-        Some(head) => call.get_head(head),
+        Some(head) => call.head_run(head),
         None => Ok(()),
     };
     let state = loop {
@@ -210,7 +210,7 @@ impl<'c> Call<'c, '_> {
             return Err(State::NeedInput { want: 0 });
         }
         if let Some((key, consumed)) = lone_get(self.rest()) {
-            return self.get_lone(key, consumed);
+            return self.lone_run(key, consumed);
         }
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
@@ -235,6 +235,7 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    #[inline(always)]
     fn execute(&mut self, request: Request<'c>, consumed: usize) -> Step {
         match request {
             Request::Get(get) if get.touch.is_none() => self.get(get, consumed),

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each stage's waits for memory overlap, since none needs what another key's brings. The first two stages are gone
-//! through for the first requests of all sessions of a batch before any of them is served: see [`Head`]. A request is consumed with its
-//! last key; one that is answered in part is remembered as a [`Retrieval`].
+//! through for the first requests of all sessions of a batch before any of them is served: see [`Head`]. A request is
+//! consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
 
 use super::get::{Found, write_value};
 use super::watch::Seen;
@@ -97,7 +97,7 @@ type Run<'b> = ArrayVec<Probe<'b>, PROBES_MAX>;
 impl<'c> Call<'c, '_> {
     /// A `get` of one key in its plainest form, whose line has `consumed` bytes, and those that follow.
     #[inline]
-    pub(super) fn get_lone(&mut self, key: &'c [u8], consumed: usize) -> Step {
+    pub(super) fn lone_run(&mut self, key: &'c [u8], consumed: usize) -> Step {
         let mut run = Run::new();
         self.add_lone(&mut run, self.at, self.turn.key(NAMESPACE, key));
         self.follow(&mut run, self.at + consumed);
@@ -106,7 +106,7 @@ impl<'c> Call<'c, '_> {
 
     /// The request that a head was made of, and those that follow.
     #[inline]
-    pub(super) fn get_head(&mut self, head: Head<'_>) -> Step {
+    pub(super) fn head_run(&mut self, head: Head<'_>) -> Step {
         let mut run = Run::new();
         let key = head.key.key(&self.rest()[LONE_VERB_BYTES..][..head.key_len]);
         self.add_lone(&mut run, self.at, key);
@@ -279,7 +279,7 @@ impl<'c> Call<'c, '_> {
     fn answer_plain(&mut self, probe: &Probe<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
         let key = probe.key.bytes();
         match self.turn.read(&probe.key, ahead) {
-            Some(Hit { value: Value::Bytes(bytes), client_flags }) if bytes.len() < PINNED_BYTES_MIN => {
+            Some(Hit { value: Value::Bytes(bytes), client_flags, .. }) if bytes.len() < PINNED_BYTES_MIN => {
                 let want = LINE_ROOM + bytes.len();
                 if self.out.room() < want {
                     return Err(State::OutputFull { want });
@@ -295,7 +295,7 @@ impl<'c> Call<'c, '_> {
                 }
                 Ok(false)
             }
-            Some(Hit { value, client_flags }) => {
+            Some(Hit { value, client_flags, .. }) => {
                 if self.out.room() < LINE_ROOM {
                     return Err(State::OutputFull { want: LINE_ROOM });
                 }

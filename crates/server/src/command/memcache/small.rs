@@ -6,7 +6,7 @@ use crate::context::State;
 use crate::metrics::Command;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
-use protocol::memcache::{Error, KEY_BYTES_MAX, MetaKey};
+use protocol::memcache::{Error, KeyScratch, MetaKey};
 use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 
 impl<'c> Call<'c, '_> {
@@ -122,7 +122,7 @@ impl<'c> Call<'c, '_> {
     }
 
     pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
-        let mut scratch = [0; KEY_BYTES_MAX];
+        let mut scratch = KeyScratch::default();
         let key = self.turn.key(NAMESPACE, token.bytes(&mut scratch));
         let seen = self.seen(&key);
         match self.turn.peek(&key) {

@@ -7,7 +7,7 @@ use crate::metrics::Command;
 use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
 use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
-use protocol::memcache::{Body, Error, KEY_BYTES_MAX, body, reply};
+use protocol::memcache::{Body, Error, KeyScratch, body, reply};
 use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
 
 /// What a storage command asks for apart from its value: kept beside a large value while that arrives.
@@ -66,7 +66,7 @@ impl MetaAnswer {
     }
 
     fn write(&self, out: &mut crate::out::OutBuffer, code: &[u8; 2], key: &[u8], token: u64, value_len: u64) {
-        let mut line = reply::MetaLine::new(code);
+        let mut line = reply::MetaLine::new(out, code);
         for letter in self.order.into_iter().take_while(|letter| *letter != 0) {
             match letter {
                 b'O' => line.token(b'O', &self.opaque[..usize::from(self.opaque_len)]),
@@ -81,7 +81,7 @@ impl MetaAnswer {
                 _ => line.token(b'k', key),
             }
         }
-        line.finish(out);
+        line.finish();
     }
 }
 
@@ -196,7 +196,7 @@ impl<'c> Call<'c, '_> {
     /// `ms`.
     pub(super) fn meta_store(&mut self, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
         let plan = Plan::meta(meta, self.ctx.now);
-        let mut scratch = [0; KEY_BYTES_MAX];
+        let mut scratch = KeyScratch::default();
         self.store_planned(plan, meta.key.bytes(&mut scratch), value_len, consumed)
     }
 
