@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::host;
 use crate::server::Kind;
-use rounds::{LOADS, Load, Outcome, Plan, median_min_max};
+use rounds::{LOAD_OF_MANY, LOADS, Load, Outcome, Plan, median_min_max};
 
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
@@ -54,7 +54,8 @@ pub fn run(options: &Options) -> Result<bool, String> {
             options.connections.is_none_or(|connections| connections == load.connections)
                 && options.depth.is_none_or(|depth| depth == load.depth)
         };
-        let loads: Vec<Load> = LOADS.into_iter().filter(is_asked).collect();
+        let many = options.kinds.contains(&Kind::GannetUring).then_some(LOAD_OF_MANY);
+        let loads: Vec<Load> = LOADS.into_iter().chain(many).filter(is_asked).collect();
         print_rates(&rounds::run(&options.kinds, &loads, plan)?, plan);
     }
     if options.memory {

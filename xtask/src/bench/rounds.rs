@@ -24,6 +24,9 @@ pub const LOADS: [Load; 5] = [
     Load { connections: 1000, depth: 1 },
 ];
 
+/// One more, where the two ways of waiting for sockets are compared.
+pub const LOAD_OF_MANY: Load = Load { connections: 10_000, depth: 1 };
+
 /// How long, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -75,7 +78,9 @@ pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, S
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Err("two CPUs are needed: one for the server, one for the generator".into());
     }
-    let options = Options { cpu: Some(SERVER_CPU), null_reply_bytes: REPLY_BYTES, ..Options::memory(512) };
+    let connections_max = LOAD_OF_MANY.connections + 100;
+    let options =
+        Options { cpu: Some(SERVER_CPU), null_reply_bytes: REPLY_BYTES, connections_max, ..Options::memory(512) };
     let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
     for server in servers.iter().filter(|server| server.kind != Kind::Null) {
         store_keys(server.address)?;
