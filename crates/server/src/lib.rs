@@ -26,6 +26,7 @@ mod listener;
 pub mod log;
 pub mod metrics;
 pub mod out;
+pub mod prefixes;
 mod reactor;
 pub mod roster;
 mod session;

@@ -5,6 +5,7 @@ use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
 use crate::metrics::Recorder;
+use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::start::ServerConfig;
 use crate::survey::Survey;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub delayed_flush: DelayedFlush,
     /// Who may use the server; without it, everyone.
     pub auth: Option<Auth>,
+    /// What is counted by key prefix, while it is.
+    pub prefixes: Prefixes,
     /// Who watches what.
     pub watch: Arc<Hub>,
     /// When the server was started.

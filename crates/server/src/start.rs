@@ -8,6 +8,7 @@ use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::metrics::Recorder;
+use crate::prefixes::Prefixes;
 use crate::reactor;
 use crate::roster::Roster;
 use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
@@ -81,6 +82,10 @@ pub struct ServerConfig {
     pub auth_file: Option<std::path::PathBuf>,
     /// Items are evicted to make room; else what does not fit is refused.
     pub evict: bool,
+    /// Requests are counted by key prefix from the start.
+    pub prefix_stats: bool,
+    /// What ends a prefix.
+    pub prefix_delimiter: u8,
     /// Items have CAS tokens; else they are told as 0 and match nothing.
     pub cas: bool,
     /// The `flush_all` command is obeyed.
@@ -116,6 +121,8 @@ impl Default for ServerConfig {
             requests_a_visit: crate::context::OPS_A_BATCH,
             auth_file: None,
             evict: true,
+            prefix_stats: false,
+            prefix_delimiter: b':',
             cas: true,
             flush_command: true,
             dump_command: true,
@@ -284,6 +291,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         pins: PinBudget::new(config.memory_bytes),
         delayed_flush: DelayedFlush::default(),
         auth: load_users(&config)?,
+        prefixes: Prefixes::new(config.prefix_delimiter),
         watch: Arc::new(Hub::default()),
         started,
         stop: StopSwitch::default(),
@@ -291,6 +299,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         store,
         config,
     };
+    shared.watch.count_prefixes(shared.config.prefix_stats);
     Ok((Arc::new(shared), background))
 }
 

@@ -114,7 +114,13 @@ pub static FLAGS: [Flag; 37] = [
         Nothing,
         "Nothing is evicted: what does not fit is refused, until items end or are deleted.",
     ),
-    flag('D', "", Needed("char"), "Refused: this build keeps no statistics by key prefix."),
+    flag(
+        'D',
+        "",
+        Needed("char"),
+        "Count requests by key prefix, which ends before this character. Without it the character is a colon, and \
+         clients turn the counting on with stats detail on.",
+    ),
     flag(
         'Y',
         "auth-file",

@@ -183,6 +183,7 @@ impl Reading {
             'F' => self.set(letter, "commands.flush_all", &["false"]),
             'X' => self.set(letter, "commands.dump", &["false"]),
             'W' => self.set(letter, "commands.watch", &["false"]),
+            'D' => self.prefixes(&value),
             'Y' => self.set(letter, "listen.auth_file", &[&value]),
             'o' => self.suboptions(&value),
             'U' | 'L' => {}
@@ -231,6 +232,15 @@ impl Reading {
         }
         let requests = if (1..=most).contains(&wanted) { wanted } else { most };
         self.set('R', "limits.requests_a_visit", &[&requests.to_string()]);
+    }
+
+    /// Of a longer text the first character counts.
+    fn prefixes(&mut self, text: &str) {
+        let Some(first) = text.chars().next() else {
+            return self.refuse(code::FAILED, "-D: there is no character; write one, as in -D :");
+        };
+        self.set('D', "commands.prefix_delimiter", &[first.encode_utf8(&mut [0; 4])]);
+        self.set('D', "commands.prefix_stats", &["true"]);
     }
 
     fn backlog(&mut self, text: &str) {

@@ -49,8 +49,6 @@ pub enum Error {
     BadClass,
     /// An adjustment of slab classes or of an LRU: the store has neither.
     NoSlabs,
-    /// `stats detail on`: nothing is counted by key prefix.
-    DetailUnavailable,
     /// `watch` of what the server cannot report.
     WatchUnavailable,
     /// `flush_all` while the server was told to refuse it.
@@ -85,7 +83,7 @@ pub enum Error {
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 38] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -109,7 +107,6 @@ impl Error {
         Self::ShutdownDisabled,
         Self::BadClass,
         Self::NoSlabs,
-        Self::DetailUnavailable,
         Self::WatchUnavailable,
         Self::FlushDisabled,
         Self::CachedumpDisabled,
@@ -153,7 +150,6 @@ impl Error {
             Self::ShutdownDisabled => b"ERROR: shutdown not enabled\r\n",
             Self::BadClass => b"BADCLASS invalid class id\r\n",
             Self::NoSlabs => b"CLIENT_ERROR the store has no slab classes and no LRU to adjust\r\n",
-            Self::DetailUnavailable => b"CLIENT_ERROR statistics by key prefix are not kept\r\n",
             Self::WatchUnavailable => {
                 b"CLIENT_ERROR only fetchers, mutations, evictions and deletions can be watched\r\n"
             }

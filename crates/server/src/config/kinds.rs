@@ -375,6 +375,32 @@ impl Value for FilePath {
     }
 }
 
+/// What ends a key's prefix: one character of ASCII that a key can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delimiter(pub u8);
+
+impl Value for Delimiter {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = match text.as_bytes() {
+            [byte] if byte.is_ascii_graphic() => Self(*byte),
+            _ => return Err(Wrong::new(format!("{text:?} is not one character"), "write one, as in \":\"")),
+        };
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        char::from(self.0).to_string()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "CHAR"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use base::units::{ByteSize, TimeSpan};
 
-use super::kinds::{AdminAddress, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
+use super::kinds::{AdminAddress, Delimiter, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
 use super::table::SETTINGS;
 use super::value::Auto;
 
@@ -36,6 +36,8 @@ pub struct Settings {
     pub flush_all: bool,
     pub dump: bool,
     pub watch: bool,
+    pub prefix_stats: bool,
+    pub prefix_delimiter: Delimiter,
     pub log_level: LogLevel,
     pub slow_request: TimeSpan,
 }
@@ -70,6 +72,8 @@ impl Settings {
             flush_all: false,
             dump: false,
             watch: false,
+            prefix_stats: false,
+            prefix_delimiter: Delimiter(b':'),
             log_level: LogLevel::Off,
             slow_request: TimeSpan(0),
         }

@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 28] = [
+pub static SETTINGS: [Setting; 30] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -352,6 +352,25 @@ pub static SETTINGS: [Setting; 28] = [
         reload: Reload::Restart,
         help: "Clients may watch what happens to items.",
         value: |s| &mut s.watch,
+    },
+    Setting {
+        path: "commands.prefix_stats",
+        flag: None,
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Requests are counted by key prefix from the start, at the cost of a lock for each; clients turn it on \
+               and off with stats detail, and read it with stats detail dump.",
+        value: |s| &mut s.prefix_stats,
+    },
+    Setting {
+        path: "commands.prefix_delimiter",
+        flag: None,
+        default: &[":"],
+        range: None,
+        reload: Reload::Restart,
+        help: "The character that ends a key's prefix.",
+        value: |s| &mut s.prefix_delimiter,
     },
     Setting {
         path: "log.level",

@@ -69,10 +69,15 @@ impl Kind {
 ///    31       24 23       16 15        8 7         0
 ///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
+/// Bit 31 is not needed for that. It says that requests are counted by key prefix, which is one more reason for a
+/// request to be looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched(u32);
 
-const _: () = assert!(WATCHERS_MAX <= u8::MAX as usize);
+const _: () = assert!(WATCHERS_MAX < 0x80);
+
+/// Requests are counted by key prefix.
+const PREFIXES: u32 = 1 << 31;
 
 impl Watched {
     /// This and one watcher of `kind`.
@@ -89,7 +94,13 @@ impl Watched {
     /// Somebody watches `kind`.
     #[inline]
     pub(crate) const fn has(self, kind: Kind) -> bool {
-        (self.0 >> kind.shift()) & 0xff != 0
+        (self.0 >> kind.shift()) & 0x7f != 0
+    }
+
+    /// Requests are counted by key prefix.
+    #[inline]
+    pub(crate) const fn counts_prefixes(self) -> bool {
+        self.0 & PREFIXES != 0
     }
 }
 
@@ -151,6 +162,15 @@ impl Hub {
     #[inline]
     pub(crate) fn watched(&self) -> Watched {
         Watched(self.watched.load(Relaxed))
+    }
+
+    /// Says whether requests are counted by key prefix, from each worker's next batch on.
+    pub(crate) fn count_prefixes(&self, on: bool) {
+        if on {
+            self.watched.fetch_or(PREFIXES, Relaxed);
+        } else {
+            self.watched.fetch_and(!PREFIXES, Relaxed);
+        }
     }
 
     /// Connections that watch.

@@ -66,6 +66,11 @@ fn each_flag_changes_one_setting_and_nothing_else() {
         let changed = changes(line);
         assert!(changed.len() == 1 && changed[0] == change, "{line}: {changed:?}");
     }
+    let prefixes = ["commands.prefix_stats true", "commands.prefix_delimiter #"];
+    assert_eq!(
+        (changes("-D #"), changes("-D #more")),
+        (prefixes.map(str::to_owned).into(), prefixes.map(str::to_owned).into())
+    );
     for line in ["", "-B auto", "-B ascii", "-U 0", "-L", "-o modern,maxconns_fast", "-d", "-u x", "-P /p", "-r"] {
         let translation = served(line);
         assert!(changes(line).is_empty() && translation.warnings.is_empty(), "{line}: {:?}", translation.warnings);

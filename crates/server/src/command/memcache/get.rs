@@ -6,6 +6,7 @@ use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::{OutBuffer, PINNED_BYTES_MIN};
+use crate::prefixes::Count;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;
@@ -118,6 +119,7 @@ impl<'c> Call<'c, '_> {
             };
             let hit = self.finish_item(&key, found, mark, end_it)?;
             self.tell_get(bytes, seen, hit);
+            self.count_prefix(bytes, Count::Get { hit });
             let counters = self.counters();
             counters.cmd_touch.add(1);
             counters.cmd_get.add(1);

@@ -17,6 +17,7 @@ use super::{Call, LINE_ROOM, NAMESPACE, SessionState, Step};
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
 use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
+use crate::prefixes::Count;
 use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply};
@@ -333,6 +334,7 @@ impl<'c> Call<'c, '_> {
         };
         let hit = self.finish_item(&probe.key, found, mark, None)?;
         self.tell_get(probe.key.bytes(), seen, hit);
+        self.count_prefix(probe.key.bytes(), Count::Get { hit });
         Ok(hit)
     }
 

@@ -4,6 +4,7 @@
 use super::{Call, NAMESPACE, Step, VERSION, exptime};
 use crate::context::State;
 use crate::metrics::Command;
+use crate::prefixes::Count;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
 use protocol::memcache::{Error, KeyScratch, MetaKey};
@@ -15,6 +16,7 @@ impl<'c> Call<'c, '_> {
         let seen = self.seen(&key);
         match self.turn.delete(&key, &Delete::default()) {
             Ok(outcome) => {
+                self.count_prefix(key.bytes(), Count::Delete);
                 let deleted = outcome == DeleteOutcome::Deleted;
                 self.tell_get(key.bytes(), seen, deleted);
                 if deleted {

@@ -100,8 +100,11 @@ impl Call<'_, '_> {
                 self.reset();
                 self.out.push(reply::RESET);
             }
-            Stats::Detail(true) => reply::error(self.out, Error::DetailUnavailable),
-            Stats::Detail(false) => self.out.push(reply::OK),
+            Stats::Detail(on) => {
+                self.ctx.shared.watch.count_prefixes(on);
+                self.ctx.watch.watched = self.ctx.shared.watch.watched();
+                self.out.push(reply::OK);
+            }
             _ => self.table(topic)?,
         }
         self.at += consumed;
@@ -119,8 +122,9 @@ impl Call<'_, '_> {
             Stats::Settings => settings(&mut lines, &self.ctx.shared),
             Stats::Sizes => lines.text("sizes_status", "disabled"),
             Stats::Conns => conns(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
-            // No prefixes are collected, and other classes are empty.
-            Stats::DetailDump | Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
+            Stats::DetailDump => prefixes(&mut lines, &self.ctx.shared),
+            // Other classes are empty.
+            Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
         }
         if lines.full {
             self.session.lines_done = lines.next;
@@ -135,7 +139,30 @@ impl Call<'_, '_> {
     fn reset(&mut self) {
         let totals = command_totals(&self.ctx.shared);
         *self.ctx.shared.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
+        self.ctx.shared.prefixes.clear();
     }
+}
+
+/// What was counted by key prefix. A line is longer than those of the other tables.
+fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
+    lines.next = lines.skip;
+    shared.prefixes.each(lines.skip, |name, entry| {
+        lines.full = lines.out.room() < LINE_ROOM;
+        if lines.full {
+            return false;
+        }
+        lines.out.push(b"PREFIX ");
+        lines.out.push(name);
+        for (word, value) in
+            [(" get ", entry.gets), (" hit ", entry.hits), (" set ", entry.sets), (" del ", entry.deletes)]
+        {
+            lines.out.push(word.as_bytes());
+            put_u64(lines.out, value);
+        }
+        lines.out.push(reply::CRLF);
+        lines.next += 1;
+        true
+    });
 }
 
 /// What the commands of all workers have counted since start.
@@ -346,8 +373,8 @@ fn settings(lines: &mut Lines<'_>, shared: &Shared) {
     });
     lines.switch("shutdown_command", config.shutdown_command);
     lines.number("num_threads", config.workers as u64);
-    lines.text("stat_key_prefix", ":");
-    lines.switch("detail_enabled", false);
+    lines.text("stat_key_prefix", char::from(config.prefix_delimiter).encode_utf8(&mut [0; 4]));
+    lines.switch("detail_enabled", shared.watch.watched().counts_prefixes());
     lines.number("reqs_per_event", config.requests_a_visit as u64);
     lines.switch("cas_enabled", config.cas);
     lines.number("tcp_backlog", config.backlog as u64);

@@ -4,6 +4,7 @@ use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
 use crate::context::State;
 use crate::metrics::Command;
+use crate::prefixes::Count;
 use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
 use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
@@ -186,6 +187,7 @@ impl Plan {
 impl<'c> Call<'c, '_> {
     /// A text storage command.
     pub(super) fn store(&mut self, header: Store<'c>, consumed: usize) -> Step {
+        self.count_prefix(header.key, Count::Set);
         let mut plan = Plan::text(&header, self.ctx.now);
         if plan.compare.is_some() && !self.ctx.shared.config.cas {
             plan.compare = Some(u64::MAX);

@@ -8,6 +8,7 @@ use super::exptime;
 use super::store::Plan;
 use super::{Call, NAMESPACE, Step};
 use crate::context::State;
+use crate::prefixes::Count;
 use crate::watch::{Head, Hub, Kind, StoreEvent, Watched};
 use protocol::memcache::request::Watch;
 use protocol::memcache::{Error, reply};
@@ -65,6 +66,14 @@ impl Call<'_, '_> {
     #[inline]
     pub(super) fn watched(&self) -> bool {
         self.ctx.watch.watched.any()
+    }
+
+    /// Counts a request of `key` by its prefix, if that is done.
+    #[inline]
+    pub(super) fn count_prefix(&self, key: &[u8], count: Count) {
+        if self.ctx.watch.watched.counts_prefixes() {
+            self.ctx.shared.prefixes.count(key, count);
+        }
     }
 
     /// What a command is about to find, if somebody watches.

@@ -1,0 +1,191 @@
+//! Counters by key prefix: what stands before the first delimiter of a key.
+//!
+//! ```text
+//!   user:17 ──> "user" ──> places (open addressing) ──> entries: gets, hits, sets, deletes ──> names
+//! ```
+//! They are for looking into a server that runs, and cost a lock a request while they are on. All their room is taken
+//! at start and touched with its first use; prefixes beyond it are not counted.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Prefixes at most.
+pub const PREFIXES_MAX: usize = 1 << 16;
+/// Bytes of all prefixes together at most.
+pub const NAME_BYTES_MAX: usize = 2 << 20;
+/// Places for entries: at most half of them are taken.
+const PLACES: usize = PREFIXES_MAX * 2;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// A lookup, and whether there was something.
+    Get {
+        /// There was.
+        hit: bool,
+    },
+    /// A storage command, whatever became of it.
+    Set,
+    /// A deletion, whatever became of it.
+    Delete,
+}
+
+/// One prefix and what was counted of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    name_at: u32,
+    name_len: u32,
+    /// Lookups.
+    pub gets: u64,
+    /// Lookups that found something.
+    pub hits: u64,
+    /// Storage commands.
+    pub sets: u64,
+    /// Deletions.
+    pub deletes: u64,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// The number of an entry, from 1; 0 is free.
+    places: Vec<u32>,
+    entries: Vec<Entry>,
+    names: Vec<u8>,
+    hasher: RandomState,
+}
+
+impl Table {
+    fn name(&self, entry: &Entry) -> &[u8] {
+        &self.names[entry.name_at as usize..][..entry.name_len as usize]
+    }
+
+    fn entry(&mut self, prefix: &[u8]) -> Option<&mut Entry> {
+        let mut place = self.hasher.hash_one(prefix) as usize % PLACES;
+        while self.places[place] != 0 {
+            let number = self.places[place] as usize - 1;
+            if self.name(&self.entries[number]) == prefix {
+                return Some(&mut self.entries[number]);
+            }
+            place = (place + 1) % PLACES;
+        }
+        if self.entries.len() == PREFIXES_MAX || self.names.len() + prefix.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let (name_at, name_len) = (self.names.len() as u32, prefix.len() as u32);
+        self.names.extend_from_slice(prefix);
+        self.entries.push(Entry { name_at, name_len, ..Entry::default() });
+        self.places[place] = self.entries.len() as u32;
+        self.entries.last_mut()
+    }
+}
+
+/// The counters of a server.
+#[derive(Debug)]
+pub struct Prefixes {
+    delimiter: u8,
+    table: Mutex<Table>,
+}
+
+impl Prefixes {
+    /// Prefixes end before the first `delimiter`.
+    pub fn new(delimiter: u8) -> Self {
+        let table = Table {
+            places: vec![0; PLACES],
+            entries: Vec::with_capacity(PREFIXES_MAX),
+            names: Vec::with_capacity(NAME_BYTES_MAX),
+            hasher: RandomState::new(),
+        };
+        Self { delimiter, table: Mutex::new(table) }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request of `key`; a key without a delimiter has no prefix.
+    pub fn count(&self, key: &[u8], count: Count) {
+        let Some(len) = key.iter().position(|byte| *byte == self.delimiter) else { return };
+        let mut table = self.table();
+        let Some(entry) = table.entry(&key[..len]) else { return };
+        match count {
+            Count::Get { hit } => {
+                entry.gets += 1;
+                entry.hits += u64::from(hit);
+            }
+            Count::Set => entry.sets += 1,
+            Count::Delete => entry.deletes += 1,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        let mut table = self.table();
+        table.places.fill(0);
+        table.entries.clear();
+        table.names.clear();
+    }
+
+    /// Each prefix from number `first` on, in the order in which they were first seen, until `tell` says no.
+    pub fn each(&self, first: usize, mut tell: impl FnMut(&[u8], &Entry) -> bool) {
+        let table = self.table();
+        let _ = table.entries.iter().skip(first).all(|entry| tell(table.name(entry), entry));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(prefixes: &Prefixes) -> Vec<String> {
+        let mut told = Vec::new();
+        prefixes.each(0, |name, e| {
+            told.push(format!("{} {} {} {} {}", String::from_utf8_lossy(name), e.gets, e.hits, e.sets, e.deletes));
+            true
+        });
+        told
+    }
+
+    #[test]
+    fn what_stands_before_the_first_delimiter_is_counted() {
+        let prefixes = Prefixes::new(b':');
+        for (key, count) in [
+            ("a:1", Count::Get { hit: true }),
+            ("a:2:3", Count::Get { hit: false }),
+            ("b:", Count::Set),
+            ("a:", Count::Delete),
+            ("none", Count::Set),
+            (":x", Count::Set),
+            ("ab:1", Count::Set),
+        ] {
+            prefixes.count(key.as_bytes(), count);
+        }
+        assert_eq!(told(&prefixes), ["a 2 1 0 1", "b 0 0 1 0", " 0 0 1 0", "ab 0 0 1 0"]);
+        prefixes.clear();
+        assert!(told(&prefixes).is_empty());
+        prefixes.count(b"b:1", Count::Set);
+        assert_eq!(told(&prefixes), ["b 0 0 1 0"]);
+    }
+
+    #[test]
+    fn prefixes_beyond_the_maximum_are_not_counted_and_take_no_memory() {
+        let prefixes = Prefixes::new(b':');
+        for number in 0..PREFIXES_MAX + 100 {
+            prefixes.count(format!("{number}:k").as_bytes(), Count::Set);
+        }
+        prefixes.count(b"0:k", Count::Set);
+        let (mut count, mut first_sets) = (0, 0);
+        prefixes.each(0, |name, entry| {
+            if name == b"0" {
+                first_sets = entry.sets;
+            }
+            count += 1;
+            true
+        });
+        assert_eq!((count, first_sets), (PREFIXES_MAX, 2));
+        let long = Prefixes::new(b':');
+        for number in 0..20_000 {
+            long.count(format!("{number:0>240}:k").as_bytes(), Count::Set);
+        }
+        assert!(told(&long).len() == NAME_BYTES_MAX / 240 && long.table().names.capacity() == NAME_BYTES_MAX);
+    }
+}
