@@ -49,8 +49,9 @@ use queues::Queues;
 use resize::Shrinking;
 use shadow::Shadows;
 
-/// Reads that carry an item from the small queue to the main one.
-pub(crate) const PROMOTE_FREQ: u64 = 2;
+/// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
+/// as much as the two of the published policy.
+pub(crate) const PROMOTE_FREQ: u64 = 1;
 /// Headers that one slice looks at for segments that are past, flushed or half dead.
 const SCAN_HEADERS: usize = 256;
 

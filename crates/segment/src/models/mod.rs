@@ -96,7 +96,7 @@ fn slots(store: &Store) -> usize {
 enum Drained {
     /// As compaction does: everything alive moves.
     Moved,
-    /// As eviction from the small queue does: what was read twice moves, the rest goes.
+    /// As eviction from the small queue does: what was read moves, the rest goes.
     Evicted,
 }
 

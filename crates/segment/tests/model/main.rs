@@ -348,6 +348,14 @@ impl Bench {
         }
     }
 
+    /// A key that the model does not know and nobody reads: what is evicted unread leaves a ghost.
+    fn noise(&mut self) {
+        let name = format!("noise-{}", self.prng.below(1000));
+        let mut turn = self.lane.turn(self.now);
+        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+        let _ = turn.put(&key, &Put::set(&[b'n'; 200]));
+    }
+
     /// A roomy store keeps the memory that it began with at least, so that nothing has to go.
     fn resize(&mut self) {
         let least = if self.tight { self.memory_bytes * 3 / 4 } else { self.memory_bytes };
@@ -361,6 +369,9 @@ impl Bench {
                 self.flush();
             }
             self.step();
+            if self.tight && self.prng.chance(1, 3) {
+                self.noise();
+            }
             let slices = self.prng.below(4) as usize + 8 * usize::from(self.store.needs_background());
             self.slices(slices);
         }
