@@ -138,7 +138,7 @@ impl<'l> Turn<'l> {
     fn begin_arrival(&mut self, key: &Key<'_>, plan: &Plan<'_>, bytes: usize) -> Result<Arriving, OpError> {
         let counters = self.counters();
         let draft = self.store.draft(&mut self.own.open, key, plan, self.now);
-        let draft = draft.inspect_err(|_| counters.parked.add(1))?;
+        let draft = draft.inspect_err(|error| counters.parked.add(u64::from(*error == OpError::Parked)))?;
         self.store.segments.header_of(draft.address()).arrivals.fetch_add(1, Relaxed);
         Ok(Arriving { draft: Some(draft), bytes, received: 0 })
     }
@@ -240,7 +240,8 @@ impl<'l> Turn<'l> {
             }
             Err(draft) => {
                 arriving.draft = Some(draft);
-                Err((arriving, self.parked()))
+                let full = store.keeps_all() && !store.index_can_grow();
+                Err((arriving, if full { OpError::OutOfMemory } else { self.parked() }))
             }
         }
     }
