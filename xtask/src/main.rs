@@ -98,7 +98,7 @@ enum Command {
     /// Compare misses with those of published eviction policies.
     Policy {
         /// Accesses of each stream.
-        #[arg(long, default_value_t = 5_000_000)]
+        #[arg(long, default_value_t = 1_500_000)]
         accesses: usize,
         /// Only the streams whose name contains this.
         #[arg(long, default_value = "")]
@@ -109,6 +109,9 @@ enum Command {
         /// Gannet alone.
         #[arg(long)]
         without_peers: bool,
+        /// Only draw the curves of docs/policy.md as docs/policy.svg.
+        #[arg(long)]
+        plot: bool,
     },
     /// Run the store's concurrency models under shuttle.
     Loom,
@@ -167,7 +170,8 @@ fn run(command: Command) -> Result<bool, String> {
             options.without_gannet = without_gannet;
             replay::run(&root(), options)
         }
-        Command::Policy { accesses, only, small_percent, without_peers } => {
+        Command::Policy { plot: true, .. } => policy::plot::run(&root()),
+        Command::Policy { accesses, only, small_percent, without_peers, .. } => {
             policy::run(&target_folder(&root()), &policy::Options { accesses, only, small_percent, without_peers })
         }
         Command::Loom => machines::models(&root(), &target_folder(&root())),

@@ -1,7 +1,7 @@
 //! The store itself, driven by one thread: accesses, and a slice of background work between them.
 
 use base::clock::UnixMillis;
-use segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig};
+use segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, StoreStats};
 
 use super::Access;
 
@@ -17,6 +17,8 @@ const OVERHEAD_BYTES: u64 = 15;
 const EXPIRY_BYTES: u64 = 4;
 /// Accesses between two slices.
 const SLICE_EVERY: usize = 32;
+/// Looks at the counters in a stream.
+const SAMPLES: usize = 512;
 
 /// What an access's item costs, in bytes.
 pub fn cost_bytes(access: &Access) -> u64 {
@@ -24,11 +26,48 @@ pub fn cost_bytes(access: &Access) -> u64 {
     u64::from(access.value_bytes) + KEY_BYTES as u64 + OVERHEAD_BYTES + expiry
 }
 
-/// How many of the accesses miss in a store of `memory_bytes`.
+/// Where the memory is, each in percent of it, on the mean of the second half of a stream: by the store's own counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    /// Items that are there, with headers and padding.
+    pub live: f64,
+    /// Items that are not, fillers and the ends of sealed segments.
+    pub dead: f64,
+    /// Segments of which nothing is used.
+    pub free: f64,
+    /// What is not written of open segments.
+    pub open: f64,
+    /// The index.
+    pub index: f64,
+    /// The share of its slots that items have, in percent of the slots.
+    pub load: f64,
+    samples: f64,
+}
+
+impl Account {
+    fn add(&mut self, stats: &StoreStats) {
+        let percent = |bytes: u64| bytes as f64 * 100.0 / stats.memory_bytes as f64;
+        let open_bytes = stats.heap_bytes.saturating_sub(stats.item_bytes + stats.dead_bytes);
+        self.samples += 1.0;
+        let weight = 1.0 / self.samples;
+        for (mean, now) in [
+            (&mut self.live, percent(stats.item_bytes)),
+            (&mut self.dead, percent(stats.dead_bytes)),
+            (&mut self.free, percent(stats.segments[0] * stats.segment_bytes)),
+            (&mut self.open, percent(open_bytes)),
+            (&mut self.index, percent(stats.index_bytes)),
+            (&mut self.load, stats.items as f64 * 100.0 / stats.index_slots as f64),
+        ] {
+            *mean += (now - *mean) * weight;
+        }
+    }
+}
+
+/// How many of the accesses miss in a store of `memory_bytes`, and where the memory is.
 ///
 /// # Errors
 /// When a store of that memory cannot be made.
-pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>) -> Result<u64, String> {
+pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>) -> Result<(u64, Account), String> {
     let config = StoreConfig {
         memory_bytes,
         memory_bytes_max: 0,
@@ -44,7 +83,7 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
     }
     let mut lane = store.lane().map_err(|error| error.to_string())?;
     let value = vec![0; 64 << 10];
-    let mut misses = 0;
+    let (mut misses, mut account) = (0, Account::default());
     for (number, access) in accesses.iter().enumerate() {
         let now = START.plus_ms(access.at_ms);
         if !hit(&mut lane, access, now) {
@@ -54,8 +93,11 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
         if number % SLICE_EVERY == 0 {
             slice(&mut background, now);
         }
+        if number * 2 > accesses.len() && number.is_multiple_of(accesses.len() / SAMPLES + 1) {
+            account.add(&store.stats());
+        }
     }
-    Ok(misses)
+    Ok((misses, account))
 }
 
 fn key_text(access: &Access) -> [u8; KEY_BYTES] {

@@ -13,6 +13,7 @@
 
 mod gannet;
 mod peers;
+pub mod plot;
 mod streams;
 
 use std::path::Path;
@@ -47,7 +48,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     print!("| stream | memory, MB | gannet |");
     names.iter().for_each(|name| print!(" {name} |"));
     println!(" gannet / best |\n|---|---|---|{}---|", "---|".repeat(names.len()));
-    let mut ratios = Vec::new();
+    let (mut ratios, mut accounts) = (Vec::new(), String::new());
     for stream in streams::all().into_iter().filter(|stream| stream.name.contains(&options.only)) {
         let accesses = stream.draw(options.accesses);
         let footprint = footprint(&accesses);
@@ -58,7 +59,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
             None => vec![Vec::new(); sizes.len()],
         };
         for (memory, row) in sizes.into_iter().zip(table) {
-            let ours = gannet::misses(&accesses, memory, options.small_percent)?;
+            let (ours, account) = gannet::misses(&accesses, memory, options.small_percent)?;
             let percent = |misses: u64| misses as f64 * 100.0 / accesses.len() as f64;
             print!("| {} | {:.0} | {:.2} |", stream.name, memory as f64 / 1e6, percent(ours));
             row.iter().for_each(|misses| print!(" {:.2} |", percent(*misses)));
@@ -70,6 +71,12 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
                 }
                 None => println!(" |"),
             }
+            let gannet::Account { live, dead, free, open, index, load, .. } = account;
+            accounts += &format!(
+                "| {} | {:.0} | {live:.1} | {dead:.1} | {free:.1} | {open:.1} | {index:.1} | {load:.0} |\n",
+                stream.name,
+                memory as f64 / 1e6
+            );
         }
     }
     if !ratios.is_empty() {
@@ -77,6 +84,9 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
         let worst = ratios.iter().copied().fold(0.0, f64::max);
         println!("\nGeometric mean of gannet / best: {mean:.3}; the worst: {worst:.3}.");
     }
+    println!("\nWhere Gannet's memory is, in percent of it, on the mean of each stream's second half:\n");
+    println!("| stream | memory, MB | live items | dead | free | open, not written | index | index load |");
+    println!("|---|---|---|---|---|---|---|---|\n{}", accounts.trim_end());
     Ok(true)
 }
 
