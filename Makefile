@@ -36,6 +36,10 @@ replay: ## 20 million requests drawn from production caches, on Gannet and on De
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) replay $(ARGS)
 
+soak: ## 300 million requests of every kind, every answer checked; ARGS=--short is part of `make test`
+	$(CARGO) build --release --bin gannet
+	$(XTASK_RELEASE) soak $(ARGS)
+
 policy: ## Misses beside LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC (libCacheSim) at equal bytes, over twenty streams
 	$(XTASK_RELEASE) policy $(ARGS)
 

@@ -11,6 +11,7 @@ mod null_server;
 mod policy;
 mod replay;
 mod server;
+mod soak;
 mod test_run;
 mod tidy;
 
@@ -113,6 +114,27 @@ enum Command {
         #[arg(long)]
         plot: bool,
     },
+    /// Load the server with every kind of request for a long time, and check every answer.
+    Soak {
+        /// A million and a half requests: shows that all works.
+        #[arg(long)]
+        short: bool,
+        /// Requests of the main load.
+        #[arg(long, conflicts_with = "short")]
+        requests: Option<u64>,
+        /// End after so many seconds at the latest.
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// What all requests are drawn from.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Threads of the server that serve clients; one is pinned.
+        #[arg(long, default_value_t = 1)]
+        workers: usize,
+        /// io_uring under the server's workers.
+        #[arg(long)]
+        uring: bool,
+    },
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -173,6 +195,12 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
         Command::Policy { accesses, only, small_percent, without_peers, .. } => {
             policy::run(&target_folder(&root()), &policy::Options { accesses, only, small_percent, without_peers })
+        }
+        Command::Soak { short, requests, seconds, seed, workers, uring } => {
+            let whole = if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE };
+            let requests = requests.unwrap_or(whole);
+            let options = soak::Options { requests, seconds, seed, workers, uring, as_test: short };
+            soak::run(&target_folder(&root()), &options)
         }
         Command::Loom => machines::models(&root(), &target_folder(&root())),
         Command::Asan => machines::asan(&root(), &target_folder(&root())),

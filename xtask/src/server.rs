@@ -47,6 +47,8 @@ pub struct Options {
     pub connections_max: usize,
     /// The CPU that it may use; any if absent.
     pub cpu: Option<usize>,
+    /// Threads that serve clients.
+    pub workers: usize,
     /// Length of the null server's reply to a get, in bytes.
     pub null_reply_bytes: usize,
 }
@@ -54,7 +56,14 @@ pub struct Options {
 impl Options {
     /// A server with this limit and memcached's default item size, on any CPU.
     pub fn memory(memory_mib: u64) -> Self {
-        Self { memory_mib, item_bytes_max: 1024 * 1024, connections_max: 4096, cpu: None, null_reply_bytes: 245 }
+        Self {
+            memory_mib,
+            item_bytes_max: 1024 * 1024,
+            connections_max: 4096,
+            cpu: None,
+            workers: 1,
+            null_reply_bytes: 245,
+        }
     }
 }
 
@@ -221,7 +230,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         }
         Kind::Gannet | Kind::GannetUring => {
             let mut command = Command::new(gannet_binary()?);
-            command.args(["serve", "--workers", "1", "--log", "warn"]);
+            command.args(["serve", "--workers", &options.workers.to_string(), "--log", "warn"]);
             command.args(["--maxconns", &options.connections_max.to_string()]);
             if kind == Kind::GannetUring {
                 command.args(["--io", "uring"]);
@@ -233,7 +242,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         }
         Kind::Memcached => {
             let mut command = Command::new("memcached");
-            command.args(["-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port]);
+            command.args(["-l", "127.0.0.1", "-U", "0", "-t", &options.workers.to_string(), "-p", &port]);
             command.args(["-c", &options.connections_max.to_string()]);
             command.args(["-m", &options.memory_mib.to_string(), "-I", &options.item_bytes_max.to_string()]);
             if rustix::process::geteuid().is_root() {

@@ -108,6 +108,13 @@ pub fn all(root: &Path) -> Vec<Runner> {
             format: Format::Cargo,
         },
         Runner {
+            name: "soak",
+            prepare: vec![build.clone()],
+            step: Step::new(root, "cargo run --quiet --release --package xtask -- soak --short")
+                .with("GANNET_BIN", &server),
+            format: Format::Cargo,
+        },
+        Runner {
             name: "bench gate",
             prepare: vec![build.clone()],
             step: Step::new(root, format!("{xtask} gate")).with("GANNET_BIN", &server),

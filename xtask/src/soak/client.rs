@@ -1,0 +1,315 @@
+//! The main load: one thread, a few dozen connections, each with a pipeline of 1 to 200 requests in flight.
+//!
+//! ```text
+//!   begin   draws a batch and writes it into the connection's output          requests.rs
+//!   epoll   sends what can be sent, reads what is there
+//!   check   compares each reply with the model, in order; the model moves on  replies.rs
+//! ```
+//!
+//! A key belongs to one connection, so that the order of its requests is the order in which the server did them: when
+//! a reply is checked, the model holds what all earlier requests for the key left behind. Between two runs no request
+//! is in flight.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use base::prng::Prng;
+use rustix::event::{Timespec, epoll};
+
+use super::clock::Clock;
+use super::model::{Item, Span, Values};
+
+/// Open connections of the main load.
+pub const CONNECTIONS: u32 = 32;
+
+/// Missed keys that are stored with the next batch.
+pub(super) const REFILLS_MAX: usize = 50;
+const INPUT_BYTES: usize = 128 << 10;
+const REPLY_WAIT_MAX: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+/// What the replies said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Requests that were answered, or that ask for no answer.
+    pub requests: u64,
+    /// Keys that were read and there; each was compared.
+    pub hits: u64,
+    /// Keys that were asked for and not there.
+    pub misses: u64,
+    /// Items that were missed although they had neither ended nor been deleted or flushed.
+    pub lost: u64,
+    /// Items that were stored.
+    pub stored: u64,
+    /// Reads of items that had ended or been deleted or flushed, and rightly missed.
+    pub gone: u64,
+    /// Swaps that were refused because of an old token.
+    pub refused: u64,
+    /// Bytes of values that were compared.
+    pub value_bytes: u64,
+}
+
+/// How a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In any case.
+    Set,
+    /// If nothing is there.
+    Add,
+    /// If something is there.
+    Replace,
+    /// Behind what is there.
+    Append,
+    /// In front of what is there.
+    Prepend,
+    /// If what is there has this token.
+    Swap(u64),
+}
+
+/// A request to store.
+#[derive(Clone, Copy, Debug)]
+pub struct Store {
+    /// The key.
+    pub key: u32,
+    /// The version of the value; the number of the piece for `Append` and `Prepend`.
+    pub version: u32,
+    /// Length of the value in bytes.
+    pub bytes: u32,
+    /// The value of a key that holds a number.
+    pub number: u64,
+    /// Seconds to live; 0 has no end, below 0 ends at once.
+    pub ttl_s: i64,
+    /// How.
+    pub mode: Mode,
+    /// By `ms`, which tells the new token.
+    pub meta: bool,
+}
+
+/// What a reply is compared with.
+#[derive(Clone, Copy, Debug)]
+pub enum Expect {
+    /// `VALUE` for some of the next keys of the connection, and `END`.
+    Values { count: u32, ttl_s: Option<i64> },
+    /// `VA` for some of the next keys, and `MN`.
+    Group { count: u32 },
+    /// The answer to `mg` with all its flags.
+    Meta { key: u32 },
+    /// The answer to a store; none if silent.
+    Store { store: Store, silent: bool },
+    /// The answer to `delete` or `md`.
+    Delete { key: u32, meta: bool, silent: bool },
+    /// The answer to `incr`, `decr` or `ma`.
+    Count { key: u32, delta: u64, up: bool, meta: bool },
+    /// The answer to `touch`.
+    Touch { key: u32, ttl_s: i64 },
+    /// The answer to `me`.
+    Known { key: u32 },
+    /// A line that begins so.
+    Line(&'static str),
+}
+
+/// One connection of the main load.
+pub struct Connection {
+    stream: TcpStream,
+    pub(super) out: Vec<u8>,
+    sent: usize,
+    pub(super) input: Vec<u8>,
+    pub(super) read: usize,
+    filled: usize,
+    pub(super) expects: VecDeque<Expect>,
+    pub(super) keys: VecDeque<u32>,
+    /// Keys that were missed, to be stored with the next batch.
+    pub(super) refills: Vec<u32>,
+    begun_ms: u64,
+}
+
+/// The main load's client.
+pub struct Client {
+    /// The server's clock.
+    pub clock: Clock,
+    /// What came of it until now.
+    pub tally: Tally,
+    pub(super) values: Values,
+    pub(super) items: Vec<Item>,
+    pub(super) prng: Prng,
+    pub(super) connections: Vec<Connection>,
+    pub(super) version: u32,
+    pub(super) scratch: Vec<u8>,
+    poll: rustix::fd::OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl Client {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// When a connection is refused.
+    pub fn connect(address: SocketAddr, clock: Clock, keys: u32, seed: u64) -> std::io::Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut connections = Vec::new();
+        for index in 0..CONNECTIONS {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+            epoll::add(&poll, &stream, epoll::EventData::new_u64(u64::from(index)), flags)?;
+            connections.push(Connection {
+                stream,
+                out: Vec::with_capacity(INPUT_BYTES),
+                sent: 0,
+                input: vec![0; INPUT_BYTES],
+                read: 0,
+                filled: 0,
+                expects: VecDeque::with_capacity(256),
+                keys: VecDeque::with_capacity(4096),
+                refills: Vec::with_capacity(REFILLS_MAX),
+                begun_ms: 0,
+            });
+        }
+        Ok(Self {
+            clock,
+            tally: Tally::default(),
+            values: Values::new(seed),
+            items: vec![Item::default(); keys as usize],
+            prng: Prng::new(seed),
+            connections,
+            version: 0,
+            scratch: Vec::new(),
+            poll,
+            events: Vec::with_capacity(CONNECTIONS as usize),
+        })
+    }
+
+    /// Loads the server until `requests` have been answered or `over` is set, and waits for the last replies.
+    ///
+    /// # Errors
+    /// The first reply that is not what it has to be.
+    pub fn run(&mut self, requests: u64, over: &AtomicBool) -> Result<(), String> {
+        let mut waiting = 0;
+        for index in 0..self.connections.len() {
+            self.start_batch(index)?;
+            waiting += 1;
+        }
+        while waiting > 0 {
+            self.events.clear();
+            let room = rustix::buffer::spare_capacity(&mut self.events);
+            match epoll::wait(&self.poll, room, Some(&REPLY_WAIT_MAX)) {
+                Ok(0) => return Err(self.describe_silence()),
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.to_string()),
+            }
+            for event in 0..self.events.len() {
+                let index = self.events[event].data.u64() as usize;
+                if self.connections[index].expects.is_empty() {
+                    continue;
+                }
+                self.connections[index].send().map_err(|error| format!("connection {index}: {error}"))?;
+                self.receive(index).map_err(|error| format!("connection {index}: {error}"))?;
+                if self.connections[index].expects.is_empty() {
+                    match self.tally.requests < requests && !over.load(Relaxed) {
+                        true => self.start_batch(index)?,
+                        false => waiting -= 1,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All items were flushed.
+    pub fn flushed(&mut self) {
+        self.items.iter_mut().for_each(|item| item.present = false);
+    }
+
+    fn start_batch(&mut self, index: usize) -> Result<(), String> {
+        let connection = &mut self.connections[index];
+        connection.out.clear();
+        connection.sent = 0;
+        connection.begun_ms = self.clock.now_ms();
+        self.draw_batch(index);
+        self.connections[index].send().map_err(|error| format!("connection {index}: {error}"))
+    }
+
+    /// Reads and checks until nothing more is there.
+    fn receive(&mut self, index: usize) -> Result<(), String> {
+        loop {
+            let more = self.connections[index].fill()?;
+            let span = Span { sent_ms: self.connections[index].begun_ms, answered_ms: self.clock.now_ms() };
+            self.check_replies(index, span)?;
+            let connection = &mut self.connections[index];
+            if connection.expects.is_empty() && connection.read < connection.filled {
+                let rest = String::from_utf8_lossy(&connection.input[connection.read..connection.filled]);
+                return Err(format!("more was answered than asked: '{:.200}'", rest));
+            }
+            connection.compact();
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn describe_silence(&self) -> String {
+        let silent = self.connections.iter().enumerate().filter(|(_, connection)| !connection.expects.is_empty());
+        let list: Vec<String> = silent
+            .map(|(index, connection)| {
+                let unsent = connection.out.len() - connection.sent;
+                format!("connection {index} waits for {:?}, {unsent} bytes unsent", connection.expects.front())
+            })
+            .collect();
+        format!("no answer in {} s: {}", REPLY_WAIT_MAX.tv_sec, list.join("; "))
+    }
+}
+
+impl Connection {
+    /// What has come and is not checked.
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.input[self.read..self.filled]
+    }
+
+    fn send(&mut self) -> std::io::Result<()> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once; false if there was less than there is room for.
+    fn fill(&mut self) -> Result<bool, String> {
+        if self.filled == self.input.len() {
+            self.input.resize(2 * self.filled, 0);
+        }
+        match self.stream.read(&mut self.input[self.filled..]) {
+            Ok(0) => Err("the server closed it".into()),
+            Ok(n) => {
+                self.filled += n;
+                Ok(self.filled == self.input.len())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Puts an answer where it would have been received.
+    #[cfg(test)]
+    pub(super) fn receive_from(&mut self, answer: &[u8]) {
+        self.input[..answer.len()].copy_from_slice(answer);
+        (self.read, self.filled) = (0, answer.len());
+    }
+
+    /// Moves what is not checked to the front.
+    fn compact(&mut self) {
+        if self.read > 0 {
+            self.input.copy_within(self.read..self.filled, 0);
+            self.filled -= self.read;
+            self.read = 0;
+        }
+    }
+}

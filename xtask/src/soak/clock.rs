@@ -1,0 +1,85 @@
+//! A wall clock that the soak moves: the server's is the machine's plus an offset, which only ever grows.
+//!
+//! The server is the release binary as it is; a library in `LD_PRELOAD` (`clock.c`) adds the offset to what
+//! `clock_gettime` tells it. Time passes in between as it does everywhere.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+const LIBRARY: &str = include_str!("clock.c");
+
+/// The server's wall clock, as the soak knows it.
+#[derive(Debug)]
+pub struct Clock {
+    begun: Instant,
+    begun_unix_ms: u64,
+    offset_ms: u64,
+    file: File,
+    library: PathBuf,
+    path: PathBuf,
+}
+
+impl Clock {
+    /// Builds the library in `folder`, with an offset of 0.
+    ///
+    /// # Errors
+    /// When the C compiler fails or the folder cannot be written.
+    pub fn build(folder: &Path) -> Result<Self, String> {
+        let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
+        std::fs::create_dir_all(folder).map_err(describe)?;
+        let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
+        std::fs::write(&source, LIBRARY).map_err(describe)?;
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-Wall", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl");
+        match cc.status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => return Err(format!("cc {}: {status}", source.display())),
+            Err(error) => return Err(format!("cc: {error}; a C compiler is needed for the server's clock")),
+        }
+        let path = folder.join(format!("clock-{}", std::process::id()));
+        let file = File::create(&path).map_err(describe)?;
+        file.write_all_at(&0i64.to_le_bytes(), 0).map_err(describe)?;
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let begun_unix_ms = unix.as_millis() as u64;
+        Ok(Self { begun: Instant::now(), begun_unix_ms, offset_ms: 0, file, library, path })
+    }
+
+    /// The command before the server's own, which gives it this clock.
+    pub fn prefix(&self) -> Vec<String> {
+        vec![
+            "env".into(),
+            format!("LD_PRELOAD={}", self.library.display()),
+            format!("SOAK_CLOCK={}", self.path.display()),
+        ]
+    }
+
+    /// Milliseconds that have passed on the server's clock since the soak began.
+    pub fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64 + self.offset_ms
+    }
+
+    /// The server's wall clock in whole seconds since 1970.
+    pub fn unix_s(&self) -> u64 {
+        (self.begun_unix_ms + self.now_ms()) / 1000
+    }
+
+    /// Puts the server's clock forward.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn step(&mut self, seconds: u64) -> Result<(), String> {
+        self.offset_ms += seconds * 1000;
+        let ns = (self.offset_ms * 1_000_000) as i64;
+        self.file.write_all_at(&ns.to_le_bytes(), 0).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        // It is a few bytes in the target folder if this fails.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,161 @@
+//! The soak: hundreds of millions of requests of every kind against the release binary, every answer checked.
+//!
+//! ```text
+//!   client.rs   the main load: its own keys, every read compared with the model (requests.rs, replies.rs, model.rs)
+//!   rough*.rs   clients that hang up, half close, dawdle, storm in, or talk nonsense; keys of their own
+//!   probe.rs    one get a millisecond: is the last tenth of the run as quick as the first?
+//!   stages.rs   memory up and down, the clock put forward, everything flushed, RSS and lost items compared
+//! ```
+//!
+//! One seed gives the same requests on every connection; what the server is doing meanwhile is up to the machine.
+
+mod client;
+mod clock;
+mod model;
+mod probe;
+mod replies;
+mod requests;
+mod rough;
+mod rough_client;
+mod stages;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::host;
+use crate::server::{Kind, Options as ServerOptions, Server, pin};
+use client::Client;
+use clock::Clock;
+use probe::{PARTS, Probe};
+use rough::Rough;
+use stages::{Stages, memory_mib_max};
+
+/// How much.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Requests of the main load.
+    pub requests: u64,
+    /// The run ends after so many seconds at the latest.
+    pub seconds: Option<u64>,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// The server's threads that serve clients. With one, it has CPU 0 and the clients CPU 1.
+    pub workers: usize,
+    /// With io_uring under the server's workers.
+    pub uring: bool,
+    /// Count as a test: the tail's latency is told and not judged, since a short run has too few samples.
+    pub as_test: bool,
+}
+
+/// Requests of a short run.
+pub const REQUESTS_SHORT: u64 = 1_500_000;
+/// Requests of the whole soak.
+pub const REQUESTS_WHOLE: u64 = 300_000_000;
+
+/// Keys of the main load: their items take some 200 MiB.
+const KEYS: u32 = 600_000;
+const ITEM_BYTES_MAX: u64 = 11 << 20;
+const ROUGH_CLIENTS: u64 = 3;
+const SERVER_CPU: usize = 0;
+const CLIENT_CPU: usize = 1;
+/// How much slower the last tenth's p999 may be than the first's, beside what the echo was slower. A tenth of the whole
+/// soak has some 15,000 samples, so that 15 are above its p999: one part in four of that is chance.
+const TAIL_FACTOR_MAX: f64 = 1.5;
+/// What a wake-up on a shared machine takes now and then.
+const TAIL_NOISE_US: f64 = 1000.0;
+
+/// Soaks and prints what came of it; false if the tail grew.
+///
+/// # Errors
+/// The first wrong answer, with the seed.
+pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+    println!("{}\n", host::facts());
+    println!("seed {}, {} requests, {} workers", options.seed, options.requests, options.workers);
+    let passed = soak(target, options).map_err(|error| format!("soak with seed {}: {error}", options.seed));
+    if options.as_test {
+        let failed = usize::from(!matches!(passed, Ok(true)));
+        println!("test result: {}. {} passed; {failed} failed;", if failed == 0 { "ok" } else { "FAILED" }, 1 - failed);
+    }
+    passed
+}
+
+fn soak(target: &Path, options: &Options) -> Result<bool, String> {
+    let clock = Clock::build(&target.join("soak"))?;
+    let pinned = options.workers == 1 && std::thread::available_parallelism().map_or(1, usize::from) > 1;
+    let kind = if options.uring { Kind::GannetUring } else { Kind::Gannet };
+    let server_options = ServerOptions {
+        item_bytes_max: ITEM_BYTES_MAX,
+        cpu: pinned.then_some(SERVER_CPU),
+        workers: options.workers,
+        ..ServerOptions::memory(memory_mib_max(options))
+    };
+    let server = Server::start_under(&clock.prefix(), kind, &server_options)?;
+    if pinned {
+        pin(Some(CLIENT_CPU))?;
+    }
+    let probe = Probe::new();
+    let over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let (over, probe, server) = (&over, &probe, &server);
+        let run = |work: &mut dyn FnMut() -> Result<String, String>| {
+            let result = work();
+            if result.is_err() {
+                over.store(true, Relaxed);
+            }
+            result
+        };
+        let cpu = pinned.then_some(SERVER_CPU);
+        let mut threads =
+            vec![scope.spawn(move || run(&mut || probe.run(server.address, cpu, over).map(|()| String::new())))];
+        for number in 0..ROUGH_CLIENTS {
+            let mut rough = Rough::new(server.address, options.seed, number);
+            threads.push(scope.spawn(move || run(&mut || rough.run(over).map(|()| rough.summary()))));
+        }
+        let main = main_load(server, clock, options, probe, over);
+        over.store(true, Relaxed);
+        let mut failure = main.err();
+        for thread in threads {
+            match thread.join() {
+                Ok(Ok(summary)) => print!("{summary}"),
+                Ok(Err(error)) => failure = failure.or(Some(error)),
+                Err(_) => failure = failure.or(Some("a client thread panicked".into())),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    });
+    pin(None)?;
+    outcome?;
+    Ok(judge_tail(&probe) || options.as_test)
+}
+
+fn main_load(server: &Server, clock: Clock, options: &Options, probe: &Probe, over: &AtomicBool) -> Result<(), String> {
+    let mut client = Client::connect(server.address, clock, KEYS, options.seed).map_err(|error| error.to_string())?;
+    let mut stages = Stages::new(server, options);
+    let begun = Instant::now();
+    let late = |begun: Instant| options.seconds.is_some_and(|seconds| begun.elapsed() > Duration::from_secs(seconds));
+    while client.tally.requests < options.requests && !over.load(Relaxed) && !late(begun) {
+        probe.part.store((client.tally.requests * PARTS as u64 / options.requests) as usize, Relaxed);
+        let target = stages.next_stop(client.tally.requests);
+        client.run(target.min(options.requests), over)?;
+        stages.check(server, &client)?;
+        if !over.load(Relaxed) {
+            stages.advance(server, &mut client)?;
+        }
+    }
+    stages.finish(&client, begun.elapsed())
+}
+
+/// Whether the last tenth's p999 is no worse than the first's.
+fn judge_tail(probe: &Probe) -> bool {
+    println!("\n| tenth | samples | p50, us | p999, us | echo's p999, us |\n|---|---|---|---|---|");
+    let rows: Vec<_> = (0..PARTS).map(|part| probe.row(part)).collect();
+    for (part, (samples, p50, p999, echo)) in rows.iter().enumerate() {
+        println!("| {} | {samples} | {p50} | {p999} | {echo} |", part + 1);
+    }
+    let ((_, _, first, echo_first), (samples, _, last, echo_last)) = (rows[0], rows[PARTS - 1]);
+    let most = f64::from(first) * TAIL_FACTOR_MAX + f64::from(echo_last.saturating_sub(echo_first)) + TAIL_NOISE_US;
+    let passed = samples > 0 && f64::from(last) <= most;
+    println!("\np999 of the last tenth: {last} us; at most {most:.0} us: {}", if passed { "ok" } else { "WORSE" });
+    passed
+}

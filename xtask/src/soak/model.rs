@@ -1,0 +1,283 @@
+//! What the server must answer: the last acknowledged state of every key, and the bytes that belong to it.
+//!
+//! A value tells what it is: its first eight bytes follow from the key and its version, the rest is a stretch of one
+//! block that begins where those eight bytes say. What `append` and `prepend` add are eight bytes each.
+//!
+//! ```text
+//!   | prepended, the latest first, 8 B each | mixed 8 B | block[mixed % period ..], again from its start | appended |
+//! ```
+
+use base::prng::{Prng, split_mix};
+
+/// Pieces that a value takes by `append` and `prepend`.
+pub const PIECES_MAX: usize = 4;
+/// Bytes of one of them.
+pub const PIECE_BYTES: usize = 8;
+/// No end.
+pub const NEVER: u64 = u64::MAX;
+/// The longest value in bytes.
+pub const VALUE_BYTES_MAX: u64 = 10 << 20;
+
+/// A read that was sent so long after an item's end must not find it: the server reads its clock once a turn, and
+/// keeps ends above some weeks in whole seconds.
+const LATE_MS: u64 = 2000;
+/// An item may end so much before the end that it was given, by rounding to seconds.
+const EARLY_MS: u64 = 1100;
+/// A prime, so that no length of a piece or segment is a multiple of it.
+const PERIOD: usize = 60_013;
+const HEAD_BYTES: usize = 8;
+
+/// The last acknowledged state of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Item {
+    /// Something was stored, and neither deleted nor seen missing since.
+    pub present: bool,
+    /// An `append` or `prepend` is on its way.
+    pub piece_in_flight: bool,
+    /// Which value of the key it is.
+    pub version: u32,
+    /// Length of the value without its pieces.
+    pub bytes: u32,
+    /// The value of a key that holds a number.
+    pub number: u64,
+    /// The CAS token, if it is known; 0 if not.
+    pub token: u64,
+    /// It ends at this time or later, in ms of the soak.
+    pub ends_from_ms: u64,
+    /// It ends at this time or before.
+    pub ends_by_ms: u64,
+    /// The pieces, in the order of their adding.
+    pieces: [u8; PIECES_MAX],
+    piece_count: u8,
+    /// Bit n: piece n stands in front.
+    fronts: u8,
+}
+
+/// When something was asked for and when it was answered, in ms of the soak.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Before the request was sent.
+    pub sent_ms: u64,
+    /// After the answer came.
+    pub answered_ms: u64,
+}
+
+impl Item {
+    /// A new value was stored.
+    pub fn store(&mut self, version: u32, bytes: u32, number: u64, ttl_s: i64, span: Span) {
+        *self =
+            Self { present: true, piece_in_flight: self.piece_in_flight, version, bytes, number, ..Self::default() };
+        self.ends_after(ttl_s, span);
+    }
+
+    /// It was given a time to live: 0 has no end, below 0 ends at once.
+    pub fn ends_after(&mut self, ttl_s: i64, span: Span) {
+        match ttl_s {
+            0 => (self.ends_from_ms, self.ends_by_ms) = (NEVER, NEVER),
+            1.. => {
+                let ms = ttl_s as u64 * 1000;
+                (self.ends_from_ms, self.ends_by_ms) = (span.sent_ms + ms, span.answered_ms + ms);
+            }
+            _ => self.present = false,
+        }
+    }
+
+    /// Whether a read must not find it.
+    pub fn is_gone(&self, span: Span) -> bool {
+        !self.present || span.sent_ms > self.ends_by_ms.saturating_add(LATE_MS)
+    }
+
+    /// Notes that it was not found; true if that is explained by nothing but an eviction.
+    pub fn was_missed(&mut self, span: Span) -> bool {
+        let lost = self.present && span.answered_ms < self.ends_from_ms.saturating_sub(EARLY_MS);
+        self.present = false;
+        lost
+    }
+
+    /// Whether another piece may be added.
+    pub fn takes_a_piece(&self) -> bool {
+        !self.piece_in_flight && usize::from(self.piece_count) < PIECES_MAX
+    }
+
+    /// A piece was added.
+    pub fn add_piece(&mut self, piece: u8, front: bool) {
+        let at = usize::from(self.piece_count);
+        self.pieces[at] = piece;
+        self.fronts |= u8::from(front) << at;
+        self.piece_count += 1;
+        self.token = 0;
+    }
+
+    /// Length of the value with its pieces.
+    pub fn value_bytes(&self) -> usize {
+        self.bytes as usize + usize::from(self.piece_count) * PIECE_BYTES
+    }
+}
+
+/// The bytes that all values are made of.
+#[derive(Debug)]
+pub struct Values {
+    block: Vec<u8>,
+}
+
+impl Values {
+    /// The block, drawn from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let mut block = vec![0; PERIOD];
+        Prng::new(seed ^ 0xB10C).fill(&mut block);
+        Self { block }
+    }
+
+    /// Appends the value of `key` in `version`.
+    pub fn write(&self, key: u32, version: u32, bytes: usize, out: &mut Vec<u8>) {
+        let mixed = mixed(key, version);
+        out.extend_from_slice(&mixed.to_le_bytes()[..bytes.min(HEAD_BYTES)]);
+        let mut left = bytes.saturating_sub(HEAD_BYTES);
+        let mut at = mixed as usize % PERIOD;
+        while left > 0 {
+            let part = left.min(PERIOD - at);
+            out.extend_from_slice(&self.block[at..at + part]);
+            left -= part;
+            at = 0;
+        }
+    }
+
+    /// Whether `value` is the whole value of `key` in `version`.
+    pub fn is_value(&self, key: u32, version: u32, value: &[u8]) -> bool {
+        let mixed = mixed(key, version);
+        let (head, mut rest) = value.split_at(value.len().min(HEAD_BYTES));
+        if head != &mixed.to_le_bytes()[..head.len()] {
+            return false;
+        }
+        let mut at = mixed as usize % PERIOD;
+        while !rest.is_empty() {
+            let part = rest.len().min(PERIOD - at);
+            if rest[..part] != self.block[at..at + part] {
+                return false;
+            }
+            rest = &rest[part..];
+            at = 0;
+        }
+        true
+    }
+
+    /// Whether `value` is what `item` says, pieces and all.
+    pub fn is_item(&self, key: u32, item: &Item, value: &[u8]) -> bool {
+        if value.len() != item.value_bytes() {
+            return false;
+        }
+        let mut rest = value;
+        for at in (0..usize::from(item.piece_count)).rev() {
+            let (front, behind) = match item.fronts >> at & 1 {
+                1 => rest.split_at(PIECE_BYTES),
+                _ => {
+                    let (before, piece) = rest.split_at(rest.len() - PIECE_BYTES);
+                    (piece, before)
+                }
+            };
+            if front != piece(key, item.pieces[at]) {
+                return false;
+            }
+            rest = behind;
+        }
+        self.is_value(key, item.version, rest)
+    }
+}
+
+/// The bytes of a piece.
+pub fn piece(key: u32, piece: u8) -> [u8; PIECE_BYTES] {
+    split_mix(u64::from(key) << 8 | u64::from(piece)).to_le_bytes()
+}
+
+/// The client flags that a value is stored with.
+pub fn client_flags(key: u32, version: u32) -> u32 {
+    (mixed(key, version) >> 32) as u32
+}
+
+fn mixed(key: u32, version: u32) -> u64 {
+    split_mix(u64::from(key) << 32 | u64::from(version))
+}
+
+/// Appends the text of a key: nine bytes, and padding that follows from the key, up to 250 bytes in all.
+pub fn write_key(key: u32, out: &mut Vec<u8>) {
+    const PADDING: [u8; 241] = [b'.'; 241];
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = *b"k........";
+    for (at, byte) in text[1..].iter_mut().enumerate() {
+        *byte = DIGITS[(key >> (28 - 4 * at) & 15) as usize];
+    }
+    out.extend_from_slice(&text);
+    let mix = split_mix(u64::from(key)) as usize;
+    let padding = if mix.is_multiple_of(64) { mix / 64 % 242 } else { mix % 24 };
+    out.extend_from_slice(&PADDING[..padding]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Span = Span { sent_ms: 1000, answered_ms: 1500 };
+
+    fn at(ms: u64) -> Span {
+        Span { sent_ms: ms, answered_ms: ms + 1 }
+    }
+
+    #[test]
+    fn a_value_with_pieces_is_known_and_every_changed_byte_of_it_found() {
+        let values = Values::new(1);
+        let mut item = Item::default();
+        item.store(7, 100, 0, 0, AT);
+        item.add_piece(1, true);
+        item.add_piece(2, false);
+        item.add_piece(3, true);
+        let mut value = [piece(5, 3), piece(5, 1)].concat();
+        values.write(5, 7, 100, &mut value);
+        value.extend_from_slice(&piece(5, 2));
+        assert!(values.is_item(5, &item, &value));
+        for at in 0..value.len() {
+            let mut bad = value.clone();
+            bad[at] ^= 1;
+            assert!(!values.is_item(5, &item, &bad), "byte {at}");
+        }
+        assert!(!values.is_item(6, &item, &value), "another key");
+        assert!(!values.is_item(5, &Item { version: 6, ..item }, &value), "another version");
+        assert!(!values.is_item(5, &item, &value[..value.len() - 1]), "a byte short");
+    }
+
+    #[test]
+    fn swapped_pieces_of_a_long_value_are_found() {
+        let values = Values::new(1);
+        let mut value = Vec::new();
+        values.write(1, 1, 1 << 20, &mut value);
+        assert!(values.is_value(1, 1, &value));
+        let (left, right) = value.split_at_mut(512 << 10);
+        left[128 << 10..256 << 10].swap_with_slice(&mut right[128 << 10..256 << 10]);
+        assert!(!values.is_value(1, 1, &value));
+    }
+
+    #[test]
+    fn a_miss_is_lost_before_the_end_and_a_hit_wrong_after_it() {
+        let mut item = Item::default();
+        item.store(1, 10, 0, 60, AT);
+        assert!(!item.is_gone(at(61_400)) && !item.is_gone(at(63_500)), "a hit about the end is right");
+        assert!(item.is_gone(at(63_501)), "a hit long after the end is wrong");
+        for (ms, lost) in [(59_000, true), (60_000, false), (70_000, false)] {
+            assert_eq!({ item }.was_missed(at(ms)), lost, "{ms} ms");
+        }
+        item.ends_after(-1, AT);
+        assert!(item.is_gone(at(1600)), "ended at once");
+    }
+
+    #[test]
+    fn keys_differ_and_have_at_most_250_bytes() {
+        let text = |key| {
+            let mut out = Vec::new();
+            write_key(key, &mut out);
+            out
+        };
+        let keys: std::collections::HashSet<Vec<u8>> = (0..100_000).map(text).collect();
+        assert_eq!(keys.len(), 100_000);
+        assert!(keys.iter().all(|key| (9..=250).contains(&key.len())));
+        assert!(keys.iter().any(|key| key.len() > 240));
+    }
+}

@@ -1,0 +1,128 @@
+//! Latency beside the load: one get a millisecond on a connection of its own, and as many echoes of a plain thread.
+//!
+//! The echo thread runs on the server's CPU and does nothing but send back what it reads: what its answers take is the
+//! machine's part, whatever the server does.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::server::pin;
+
+/// Parts of the run whose latencies are kept apart.
+pub const PARTS: usize = 10;
+const PACE: Duration = Duration::from_millis(1);
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(30);
+const SET: &[u8] = b"set probe 0 0 5\r\nvalue\r\n";
+const GET: &[u8] = b"get probe\r\n";
+const HIT: &[u8] = b"VALUE probe 0 5\r\nvalue\r\nEND\r\n";
+const MISS: &[u8] = b"END\r\n";
+
+/// Latencies of one part, in microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    server_us: Vec<u32>,
+    echo_us: Vec<u32>,
+}
+
+/// What the probe shares with the run.
+#[derive(Debug)]
+pub struct Probe {
+    /// The part of the run that it is in.
+    pub part: AtomicUsize,
+    parts: [Mutex<Latencies>; PARTS],
+}
+
+impl Probe {
+    /// Nothing measured.
+    pub fn new() -> Self {
+        Self { part: AtomicUsize::new(0), parts: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    /// Measures until `over`.
+    ///
+    /// # Errors
+    /// A wrong answer, or none.
+    pub fn run(&self, server: SocketAddr, server_cpu: Option<usize>, over: &AtomicBool) -> Result<(), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let echo = listener.local_addr().map_err(|error| error.to_string())?;
+        std::thread::scope(|scope| {
+            scope.spawn(|| echo_back(&listener, server_cpu));
+            let measured = self.measure(server, echo, over);
+            // The echo thread ends with its connection; a connection that was never made is made up for here.
+            drop(TcpStream::connect(echo));
+            measured.map_err(|error| format!("probe: {error}"))
+        })
+    }
+
+    fn measure(&self, server: SocketAddr, echo: SocketAddr, over: &AtomicBool) -> std::io::Result<()> {
+        let connect = |address| -> std::io::Result<TcpStream> {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(REPLY_WAIT_MAX))?;
+            Ok(stream)
+        };
+        let (mut server, mut echo) = (connect(server)?, connect(echo)?);
+        while !over.load(Relaxed) {
+            let part = self.part.load(Relaxed).min(PARTS - 1);
+            std::thread::sleep(PACE);
+            let begun = Instant::now();
+            server.write_all(GET)?;
+            let hit = read_answer(&mut server)?;
+            let server_us = begun.elapsed().as_micros() as u32;
+            if !hit {
+                server.write_all(SET)?;
+                server.read_exact(&mut [0; b"STORED\r\n".len()])?;
+            }
+            std::thread::sleep(PACE);
+            let begun = Instant::now();
+            echo.write_all(GET)?;
+            echo.read_exact(&mut [0; GET.len()])?;
+            let echo_us = begun.elapsed().as_micros() as u32;
+            let mut latencies = self.parts[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            latencies.server_us.push(server_us);
+            latencies.echo_us.push(echo_us);
+        }
+        Ok(())
+    }
+
+    /// Samples, p50 and p999 of the server and p999 of the echo in one part, in microseconds.
+    pub fn row(&self, part: usize) -> (usize, u32, u32, u32) {
+        let mut latencies = self.parts[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        latencies.server_us.sort_unstable();
+        latencies.echo_us.sort_unstable();
+        let at = |sorted: &[u32], share: f64| {
+            sorted.get((sorted.len() as f64 * share) as usize).or(sorted.last()).copied().unwrap_or(0)
+        };
+        let server = &latencies.server_us;
+        (server.len(), at(server, 0.5), at(server, 0.999), at(&latencies.echo_us, 0.999))
+    }
+}
+
+fn read_answer(stream: &mut TcpStream) -> std::io::Result<bool> {
+    let mut answer = [0; HIT.len()];
+    stream.read_exact(&mut answer[..MISS.len()])?;
+    if &answer[..MISS.len()] == MISS {
+        return Ok(false);
+    }
+    stream.read_exact(&mut answer[MISS.len()..])?;
+    match answer == *HIT {
+        true => Ok(true),
+        false => Err(std::io::Error::other(format!("answered '{}'", String::from_utf8_lossy(&answer)))),
+    }
+}
+
+fn echo_back(listener: &TcpListener, cpu: Option<usize>) {
+    if cpu.is_some() && pin(cpu).is_err() {
+        eprintln!("soak: the echo thread is not on the server's CPU");
+    }
+    let Ok((mut stream, _)) = listener.accept() else { return };
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = stream.read(&mut buffer) {
+        if stream.write_all(&buffer[..read]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,572 @@
+//! What was answered, compared with what had to be: every value byte by byte, every line whole.
+//!
+//! A miss needs no reason: the item may have been evicted. It is counted as lost if nothing else explains it, and the
+//! run compares that count with the server's own. A hit has to be exactly what the model holds.
+
+use memchr::memchr;
+
+use super::client::{CONNECTIONS, Client, Expect, Mode, REFILLS_MAX, Store};
+use super::model::{Item, NEVER, Span, client_flags, write_key};
+use super::requests::{digits, is_number};
+
+/// Bytes of an answer that were used; none if it is not there as a whole.
+type Checked = Result<Option<usize>, String>;
+
+/// How much of a wrong answer is shown.
+const SHOWN_BYTES: usize = 160;
+
+impl Client {
+    /// Checks all answers of a connection that are there as a whole.
+    pub(super) fn check_replies(&mut self, index: usize, span: Span) -> Result<(), String> {
+        while let Some(expect) = self.connections[index].expects.front().copied() {
+            // What has no answer was done when the next answer comes, so there has to be one.
+            if self.connections[index].unread().is_empty() {
+                return Ok(());
+            }
+            let checked = match expect {
+                Expect::Values { count, ttl_s } => self.check_values(index, count, ttl_s, span),
+                Expect::Group { count } => self.check_group(index, count, span),
+                Expect::Meta { key } => self.check_meta(index, key, span),
+                Expect::Store { store, silent: true } => self.stored(&store, 0, span).map(|()| Some(0)),
+                Expect::Store { store, silent: false } => self.check_store(index, &store, span),
+                Expect::Delete { key, silent: true, .. } => {
+                    self.items[key as usize].present = false;
+                    Ok(Some(0))
+                }
+                Expect::Delete { key, meta, silent: false } => self.check_delete(index, key, meta, span),
+                Expect::Count { key, delta, up, meta } => self.check_count(index, key, delta, up, meta, span),
+                Expect::Touch { key, ttl_s } => self.check_touch(index, key, ttl_s, span),
+                Expect::Known { key } => self.check_known(index, key, span),
+                Expect::Line(begin) => self.check_line(index, begin),
+            };
+            let checked = checked.map_err(|error| {
+                let found = self.connections[index].unread();
+                let found = String::from_utf8_lossy(&found[..found.len().min(SHOWN_BYTES)]).into_owned();
+                format!("{error}; request {expect:?}; {span:?}; the answer begins {found:?}")
+            })?;
+            let Some(used) = checked else { return Ok(()) };
+            let connection = &mut self.connections[index];
+            connection.read += used;
+            connection.expects.pop_front();
+            self.tally.requests += 1;
+        }
+        Ok(())
+    }
+
+    fn check_line(&self, index: usize, begin: &str) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        match line.starts_with(begin.as_bytes()) {
+            true => Ok(Some(line.len() + 2)),
+            false => Err(format!("a line '{begin}' was due")),
+        }
+    }
+
+    /// `VALUE KEY FLAGS BYTES [TOKEN]`, each checked once and taken off, and `END`.
+    fn check_values(&mut self, index: usize, count: u32, ttl_s: Option<i64>, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let head_bytes = line.len() + 2;
+        let Some(told) = line.strip_prefix(b"VALUE ") else {
+            if line != b"END" {
+                return Err("VALUE or END was due".into());
+            }
+            self.missed(index, count, span);
+            return Ok(Some(head_bytes));
+        };
+        let mut words = told.split(|byte| *byte == b' ');
+        let text = words.next().unwrap_or_default();
+        let (text_bytes, flags) = (text.len(), words.next().and_then(number));
+        let (bytes, token) = (words.next().and_then(number), words.next().and_then(number));
+        let (Some(flags), Some(bytes)) = (flags, bytes) else { return Err("a VALUE line was due".into()) };
+        let whole_bytes = head_bytes + bytes as usize + 2;
+        if self.connections[index].unread().len() < whole_bytes {
+            return Ok(None);
+        }
+        let (key, left) = self.key_of(index, count, b"VALUE ".len(), text_bytes, span)?;
+        let item = self.items[key as usize];
+        self.check_item(index, key, head_bytes, bytes as usize, span)?;
+        if flags != u64::from(client_flags(key, item.version)) {
+            return Err(format!("key {key}: flags {} were due", client_flags(key, item.version)));
+        }
+        let item = &mut self.items[key as usize];
+        if let Some(token) = token {
+            learn_token(key, item, token)?;
+        }
+        if let Some(ttl_s) = ttl_s {
+            item.ends_after(ttl_s, span);
+        }
+        let connection = &mut self.connections[index];
+        connection.read += whole_bytes;
+        connection.expects[0] = Expect::Values { count: left, ttl_s };
+        self.check_values(index, left, ttl_s, span)
+    }
+
+    /// The next of the connection's keys whose text stands at `begin` of the input; those before it were missed.
+    fn key_of(
+        &mut self,
+        index: usize,
+        count: u32,
+        begin: usize,
+        bytes: usize,
+        span: Span,
+    ) -> Result<(u32, u32), String> {
+        for passed in 0..count {
+            let key = self.connections[index].keys[passed as usize];
+            self.scratch.clear();
+            write_key(key, &mut self.scratch);
+            if self.scratch == self.connections[index].unread()[begin..begin + bytes] {
+                self.missed(index, passed, span);
+                self.connections[index].keys.pop_front();
+                return Ok((key, count - passed - 1));
+            }
+        }
+        Err("a key was told that was not asked for".into())
+    }
+
+    /// The next `count` keys of the connection were not there.
+    fn missed(&mut self, index: usize, count: u32, span: Span) {
+        for _ in 0..count {
+            if let Some(key) = self.connections[index].keys.pop_front() {
+                self.missed_key(key, span);
+            }
+        }
+    }
+
+    fn missed_key(&mut self, key: u32, span: Span) {
+        let item = &mut self.items[key as usize];
+        let lost = item.was_missed(span);
+        self.tally.misses += 1;
+        self.tally.lost += u64::from(lost);
+        self.tally.gone += u64::from(item.version > 0 && !lost);
+        let refills = &mut self.connections[(key % CONNECTIONS) as usize].refills;
+        if refills.len() < REFILLS_MAX {
+            refills.push(key);
+        }
+    }
+
+    /// The value that stands at `begin` of the input, with its line end.
+    fn check_item(&mut self, index: usize, key: u32, begin: usize, bytes: usize, span: Span) -> Result<(), String> {
+        let item = &self.items[key as usize];
+        if item.is_gone(span) {
+            return Err(format!("key {key} came back: {item:?}"));
+        }
+        let end = begin + bytes;
+        let input = self.connections[index].unread();
+        let value = &input[begin..end];
+        let right = match is_number(key) {
+            true => number(value) == Some(item.number) && bytes as u32 == digits(item.number),
+            false => self.values.is_item(key, item, value),
+        };
+        if !right {
+            let known = self.versions_of(key, item.version, value);
+            return Err(format!("key {key}: wrong value of {bytes} bytes ({known}); due is {item:?}"));
+        }
+        if &input[end..end + 2] != b"\r\n" {
+            return Err(format!("key {key}: no line end behind the value"));
+        }
+        self.tally.hits += 1;
+        self.tally.value_bytes += bytes as u64;
+        Ok(())
+    }
+
+    /// What a wrong value is, if it is an earlier or later version of the key, whole.
+    fn versions_of(&self, key: u32, version: u32, value: &[u8]) -> String {
+        const NEAR: u32 = 5_000_000;
+        let near = version.saturating_sub(NEAR)..version.saturating_add(NEAR).min(self.version + 1);
+        match near.into_iter().find(|version| self.values.is_value(key, *version, value)) {
+            Some(found) => format!("it is version {found}"),
+            None => "it is no version near".into(),
+        }
+    }
+
+    /// `VA BYTES k<key>` for the keys that are there, and `MN`.
+    fn check_group(&mut self, index: usize, count: u32, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let head_bytes = line.len() + 2;
+        if line == b"MN" {
+            self.missed(index, count, span);
+            return Ok(Some(head_bytes));
+        }
+        let told = line.strip_prefix(b"VA ").and_then(|told| {
+            let end = memchr(b' ', told)?;
+            Some((number(&told[..end])? as usize, told[end..].strip_prefix(b" k")?.len()))
+        });
+        let Some((bytes, text_bytes)) = told else { return Err("VA with a key, or MN, was due".into()) };
+        let whole_bytes = head_bytes + bytes + 2;
+        if self.connections[index].unread().len() < whole_bytes {
+            return Ok(None);
+        }
+        let (key, left) = self.key_of(index, count, head_bytes - 2 - text_bytes, text_bytes, span)?;
+        self.check_item(index, key, head_bytes, bytes, span)?;
+        let connection = &mut self.connections[index];
+        connection.read += whole_bytes;
+        connection.expects[0] = Expect::Group { count: left };
+        self.check_group(index, left, span)
+    }
+
+    /// `VA BYTES s f c t k O`, or `EN k O`.
+    fn check_meta(&mut self, index: usize, key: u32, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let head_bytes = line.len() + 2;
+        self.scratch.clear();
+        write_key(key, &mut self.scratch);
+        let mut told = Told::default();
+        for word in line.split(|byte| *byte == b' ').skip(1) {
+            told.take(word, &self.scratch)?;
+        }
+        if !told.key || !told.opaque {
+            return Err("the key and the opaque were due".into());
+        }
+        if line.starts_with(b"EN ") {
+            self.missed_key(key, span);
+            return Ok(Some(head_bytes));
+        }
+        let bytes = line.strip_prefix(b"VA ").and_then(|line| number(&line[..memchr(b' ', line)?]));
+        let Some(bytes) = bytes else { return Err("VA or EN was due".into()) };
+        if self.connections[index].unread().len() < head_bytes + bytes as usize + 2 {
+            return Ok(None);
+        }
+        self.check_item(index, key, head_bytes, bytes as usize, span)?;
+        let item = &mut self.items[key as usize];
+        if told.flags != Some(u64::from(client_flags(key, item.version))) || told.bytes != Some(bytes) {
+            return Err(format!("key {key}: wrong flags or size; due is {item:?}"));
+        }
+        learn_token(key, item, told.token.ok_or("a token was due")?)?;
+        if !told.left_s.is_some_and(|left_s| item.may_have_left(left_s, span)) {
+            return Err(format!("key {key}: wrong time left; due is {item:?}"));
+        }
+        Ok(Some(head_bytes + bytes as usize + 2))
+    }
+
+    fn check_store(&mut self, index: usize, store: &Store, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let used = line.len() + 2;
+        let (outcome, token) = Outcome::of(line, store)?;
+        let item = self.items[store.key as usize];
+        let may_be_there = !item.is_gone(span);
+        let due = match (outcome, store.mode) {
+            (Outcome::Stored, Mode::Set | Mode::Add) => true,
+            (Outcome::Stored, Mode::Swap(token)) => may_be_there && item.token == token,
+            (Outcome::Exists, Mode::Swap(token)) => may_be_there && item.token != token,
+            (Outcome::Stored, _) | (Outcome::NotStored, Mode::Add) => may_be_there,
+            (Outcome::NotStored, Mode::Replace | Mode::Append | Mode::Prepend) => true,
+            (Outcome::NotFound, Mode::Swap(_)) => true,
+            _ => false,
+        };
+        if !due {
+            return Err(format!("key {}: the model has {item:?}", store.key));
+        }
+        match (outcome, store.mode) {
+            (Outcome::Stored, Mode::Add) | (Outcome::NotFound, _) => self.missed_key(store.key, span),
+            (Outcome::NotStored, mode) if mode != Mode::Add => self.missed_key(store.key, span),
+            _ => {}
+        }
+        match outcome {
+            Outcome::Stored => self.stored(store, token, span)?,
+            Outcome::Exists => self.tally.refused += 1,
+            _ => self.items[store.key as usize].piece_in_flight &= !store.mode.is_piece(),
+        }
+        Ok(Some(used))
+    }
+
+    /// Something was stored: the model moves on.
+    fn stored(&mut self, store: &Store, token: u64, span: Span) -> Result<(), String> {
+        let item = &mut self.items[store.key as usize];
+        self.tally.stored += 1;
+        if store.mode.is_piece() {
+            item.piece_in_flight = false;
+            item.add_piece(store.version as u8, store.mode == Mode::Prepend);
+        } else {
+            item.store(store.version, store.bytes, store.number, store.ttl_s, span);
+        }
+        item.token = token;
+        Ok(())
+    }
+
+    fn check_delete(&mut self, index: usize, key: u32, meta: bool, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let used = line.len() + 2;
+        let (done, not) = if meta { (&b"HD"[..], &b"NF"[..]) } else { (&b"DELETED"[..], &b"NOT_FOUND"[..]) };
+        match line {
+            line if line == done && !self.items[key as usize].is_gone(span) => self.items[key as usize].present = false,
+            line if line == not => self.missed_key(key, span),
+            _ => return Err(format!("key {key}: the model has {:?}", self.items[key as usize])),
+        }
+        Ok(Some(used))
+    }
+
+    fn check_touch(&mut self, index: usize, key: u32, ttl_s: i64, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let used = line.len() + 2;
+        match line {
+            b"TOUCHED" if !self.items[key as usize].is_gone(span) => self.items[key as usize].ends_after(ttl_s, span),
+            b"NOT_FOUND" => self.missed_key(key, span),
+            _ => return Err(format!("key {key}: the model has {:?}", self.items[key as usize])),
+        }
+        Ok(Some(used))
+    }
+
+    /// The new number: a line of it, or `VA` and the number as a value.
+    fn check_count(&mut self, index: usize, key: u32, delta: u64, up: bool, meta: bool, span: Span) -> Checked {
+        let unread = self.connections[index].unread();
+        let Some(head) = line(unread) else { return Ok(None) };
+        let mut used = head.len() + 2;
+        if head == b"NOT_FOUND" || head == b"NF" {
+            self.missed_key(key, span);
+            return Ok(Some(used));
+        }
+        let text = match (meta, head.strip_prefix(b"VA ").and_then(number)) {
+            (true, Some(bytes)) => {
+                let Some(text) = line(&unread[used..]) else { return Ok(None) };
+                used += text.len() + 2;
+                if text.len() != bytes as usize {
+                    return Err(format!("key {key}: the number has another length than told"));
+                }
+                text
+            }
+            _ => head,
+        };
+        let (text, item) = (number(text), self.items[key as usize]);
+        let due = if up { item.number.wrapping_add(delta) } else { item.number.saturating_sub(delta) };
+        if item.is_gone(span) || text != Some(due) {
+            return Err(format!("key {key}: {due} was due, if anything; the model has {item:?}"));
+        }
+        let item = &mut self.items[key as usize];
+        item.number = due;
+        item.bytes = digits(due);
+        item.token = 0;
+        Ok(Some(used))
+    }
+
+    fn check_known(&mut self, index: usize, key: u32, span: Span) -> Checked {
+        let Some(line) = line(self.connections[index].unread()) else { return Ok(None) };
+        let used = line.len() + 2;
+        match line {
+            b"EN" => self.missed_key(key, span),
+            line if line.starts_with(b"ME ") && !self.items[key as usize].is_gone(span) => {}
+            _ => return Err(format!("key {key}: the model has {:?}", self.items[key as usize])),
+        }
+        Ok(Some(used))
+    }
+}
+
+/// The answer to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Stored,
+    NotStored,
+    Exists,
+    NotFound,
+}
+
+impl Outcome {
+    /// With the new token, which `ms` tells.
+    fn of(line: &[u8], store: &Store) -> Result<(Self, u64), String> {
+        if let Some(token) = line.strip_prefix(b"HD c").filter(|_| store.meta) {
+            return match number(token) {
+                Some(token @ 1..) => Ok((Self::Stored, token)),
+                _ => Err("a token was due".into()),
+            };
+        }
+        let code = match memchr(b' ', line) {
+            Some(end) if store.meta => &line[..end],
+            _ => line,
+        };
+        match code {
+            b"STORED" if !store.meta => Ok((Self::Stored, 0)),
+            b"NOT_STORED" | b"NS" => Ok((Self::NotStored, 0)),
+            b"EXISTS" => Ok((Self::Exists, 0)),
+            b"NOT_FOUND" => Ok((Self::NotFound, 0)),
+            _ => Err("the answer to a store was due".into()),
+        }
+    }
+}
+
+impl Mode {
+    fn is_piece(self) -> bool {
+        matches!(self, Self::Append | Self::Prepend)
+    }
+}
+
+impl Item {
+    /// Whether `t` may tell so many seconds, -1 for no end.
+    fn may_have_left(&self, left_s: i64, span: Span) -> bool {
+        match self.ends_by_ms {
+            NEVER => left_s == -1,
+            by_ms => {
+                let least = self.ends_from_ms.saturating_sub(span.answered_ms) as i64 / 1000 - 1;
+                let most = by_ms.saturating_sub(span.sent_ms) as i64 / 1000 + 2;
+                (least..=most).contains(&left_s)
+            }
+        }
+    }
+}
+
+/// The flags of an answer to `mg`.
+#[derive(Default)]
+struct Told {
+    bytes: Option<u64>,
+    flags: Option<u64>,
+    token: Option<u64>,
+    left_s: Option<i64>,
+    key: bool,
+    opaque: bool,
+}
+
+impl Told {
+    fn take(&mut self, word: &[u8], key: &[u8]) -> Result<(), String> {
+        match word.split_first() {
+            Some((b's', rest)) => self.bytes = number(rest),
+            Some((b'f', rest)) => self.flags = number(rest),
+            Some((b'c', rest)) => self.token = number(rest),
+            Some((b't', b"-1")) => self.left_s = Some(-1),
+            Some((b't', rest)) => self.left_s = number(rest).map(|left_s| left_s as i64),
+            Some((b'k', rest)) => self.key = rest == key,
+            Some((b'O', rest)) => self.opaque = rest == b"q7",
+            Some((b'0'..=b'9', _)) => {}
+            _ => return Err("a flag was told that was not asked for".into()),
+        }
+        Ok(())
+    }
+}
+
+/// A token was told: the one that is known, if one is.
+fn learn_token(key: u32, item: &mut Item, token: u64) -> Result<(), String> {
+    if token == 0 || (item.token != 0 && item.token != token) {
+        return Err(format!("key {key}: token {token} of an item that did not change; the model has {item:?}"));
+    }
+    item.token = token;
+    Ok(())
+}
+
+/// The first line, if it is there as a whole, without its end.
+fn line(input: &[u8]) -> Option<&[u8]> {
+    let end = memchr(b'\n', input)?;
+    input[..end].strip_suffix(b"\r")
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::super::clock::Clock;
+    use super::super::model::piece;
+    use super::*;
+
+    const KEY: u32 = 32 * 800 + 3;
+    const INDEX: usize = 3;
+    const SPAN: Span = Span { sent_ms: 10_000, answered_ms: 10_001 };
+
+    /// A client of a server that never answers: the test does.
+    fn client() -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let folder = std::env::temp_dir().join(format!("gannet-soak-{}", std::process::id()));
+        let clock = Clock::build(&folder).expect("a C compiler");
+        let mut client = Client::connect(address, clock, KEY + 32, 1).expect("the kernel accepts");
+        client.version = 10;
+        client.items[KEY as usize].store(7, 20, 0, 60, Span { sent_ms: 0, answered_ms: 1 });
+        client
+    }
+
+    fn answer(client: &mut Client, expect: Expect, answer: &[u8], span: Span) -> Result<(), String> {
+        client.connections[INDEX].expects.push_back(expect);
+        if let Expect::Values { count, .. } | Expect::Group { count } = expect {
+            client.connections[INDEX].keys.extend((0..count).map(|_| KEY));
+        }
+        client.connections[INDEX].receive_from(answer);
+        client.check_replies(INDEX, span)
+    }
+
+    fn hit(client: &Client, version: u32) -> Vec<u8> {
+        let mut reply = b"VALUE ".to_vec();
+        write_key(KEY, &mut reply);
+        reply.extend_from_slice(format!(" {} 20\r\n", client_flags(KEY, version)).as_bytes());
+        client.values.write(KEY, version, 20, &mut reply);
+        reply.extend_from_slice(b"\r\nEND\r\n");
+        reply
+    }
+
+    const GET: Expect = Expect::Values { count: 1, ttl_s: None };
+
+    #[test]
+    fn an_old_value_a_changed_byte_and_a_value_that_had_ended_are_found() {
+        let mut client = client();
+        let (right, old) = (hit(&client, 7), hit(&client, 6));
+        assert_eq!(answer(&mut client, GET, &right, SPAN), Ok(()));
+        assert_eq!(client.tally.hits, 1);
+        for at in 0..right.len() {
+            let mut bad = right.clone();
+            bad[at] ^= 1;
+            // A line end that is gone, or a longer value, is an answer that is not over.
+            let wrong = answer(&mut client, GET, &bad, SPAN).is_err() || !client.connections[INDEX].expects.is_empty();
+            assert!(wrong, "byte {at}");
+            client.connections[INDEX].expects.clear();
+            client.connections[INDEX].keys.clear();
+        }
+        let error = answer(&mut self::client(), GET, &old, SPAN).expect_err("an old version");
+        assert!(error.contains("it is version 6"), "{error}");
+        let late = Span { sent_ms: 65_000, answered_ms: 65_001 };
+        let error = answer(&mut self::client(), GET, &right, late).expect_err("it had ended");
+        assert!(error.contains("came back"), "{error}");
+        client.flushed();
+        assert!(answer(&mut client, GET, &right, SPAN).is_err_and(|error| error.contains("came back")));
+    }
+
+    #[test]
+    fn a_miss_is_counted_as_lost_unless_the_item_had_ended() {
+        let mut client = client();
+        assert_eq!(answer(&mut client, GET, b"END\r\n", SPAN), Ok(()));
+        assert_eq!((client.tally.misses, client.tally.lost), (1, 1));
+        let late = Span { sent_ms: 65_000, answered_ms: 65_001 };
+        let mut client = self::client();
+        assert_eq!(answer(&mut client, GET, b"END\r\n", late), Ok(()));
+        assert_eq!((client.tally.misses, client.tally.lost, client.tally.gone), (1, 0, 1));
+    }
+
+    #[test]
+    fn a_swap_with_an_old_token_that_is_stored_is_found() {
+        let swap = |token| {
+            let mode = Mode::Swap(token);
+            let store = Store { key: KEY, version: 8, bytes: 1, number: 0, ttl_s: 0, mode, meta: false };
+            Expect::Store { store, silent: false }
+        };
+        for (token, reply, right) in
+            [(5, "STORED", true), (4, "STORED", false), (5, "EXISTS", false), (4, "EXISTS", true)]
+        {
+            let mut client = client();
+            client.items[KEY as usize].token = 5;
+            let outcome = answer(&mut client, swap(token), format!("{reply}\r\n").as_bytes(), SPAN);
+            assert_eq!(outcome.is_ok(), right, "{token} {reply}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_appended_is_part_of_the_value_and_an_error_line_is_refused() {
+        let mut client = client();
+        let store = Store { key: KEY, version: 9, bytes: 8, number: 0, ttl_s: 0, mode: Mode::Append, meta: false };
+        let append = Expect::Store { store, silent: false };
+        assert_eq!(answer(&mut client, append, b"STORED\r\n", SPAN), Ok(()));
+        let mut longer = hit(&client, 7);
+        let without = longer.clone();
+        longer.truncate(longer.len() - 7);
+        longer.extend_from_slice(&piece(KEY, 9));
+        longer.extend_from_slice(b"\r\nEND\r\n");
+        let text = String::from_utf8_lossy(&longer).into_owned();
+        assert!(text.contains(" 20"), "the length that has to change: {text}");
+        let at = longer.windows(5).position(|bytes| bytes == b" 20\r\n").expect("the length");
+        longer[at..at + 3].copy_from_slice(b" 28");
+        assert_eq!(answer(&mut client, GET, &longer, SPAN), Ok(()));
+        assert!(answer(&mut client, GET, &without, SPAN).is_err());
+        assert!(answer(&mut self::client(), append, b"SERVER_ERROR out of memory storing object\r\n", SPAN).is_err());
+    }
+}

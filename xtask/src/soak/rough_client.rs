@@ -1,0 +1,192 @@
+//! One connection of a rough client: blocking, with a buffer of its own.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use memchr::memchr;
+
+use super::model::{Values, write_key};
+use super::rough::Stored;
+
+const READ_BYTES: usize = 64 << 10;
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A connection.
+pub struct RoughClient {
+    /// Its socket.
+    pub stream: TcpStream,
+    input: Vec<u8>,
+    at: usize,
+    over: bool,
+}
+
+impl RoughClient {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn connect(address: SocketAddr) -> Result<Self, String> {
+        let connect = || -> std::io::Result<TcpStream> {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(WAIT_MAX))?;
+            stream.set_write_timeout(Some(WAIT_MAX))?;
+            Ok(stream)
+        };
+        let stream = connect().map_err(|error| format!("connecting: {error}"))?;
+        Ok(Self { stream, input: Vec::new(), at: 0, over: false })
+    }
+
+    /// Whether the server has closed it.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Sends all of it.
+    ///
+    /// # Errors
+    /// When it is not taken.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.write_all(bytes).map_err(|error| format!("sending: {error}"))
+    }
+
+    /// Closes it so that the server is told of an error.
+    ///
+    /// # Errors
+    /// When the socket cannot be told so.
+    pub fn reset(&mut self) -> Result<(), String> {
+        let none = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&self.stream, none).map_err(|error| error.to_string())
+    }
+
+    /// Takes a line that has to be `due`.
+    ///
+    /// # Errors
+    /// When it is another.
+    pub fn line(&mut self, due: &str) -> Result<(), String> {
+        self.one_of(&[due])
+    }
+
+    /// Takes a line that has to be one of these.
+    ///
+    /// # Errors
+    /// When it is another.
+    pub fn one_of(&mut self, due: &[&str]) -> Result<(), String> {
+        let line = self.take_line()?;
+        match due.iter().any(|due| due.as_bytes() == line) {
+            true => Ok(()),
+            false => Err(format!("{due:?} was due, '{}' came", String::from_utf8_lossy(&line))),
+        }
+    }
+
+    /// Takes the answer to a get: true for a hit.
+    ///
+    /// # Errors
+    /// When it is no whole value of those that are allowed.
+    pub fn value(&mut self, key: u32, allowed: &[Stored], values: &Values) -> Result<bool, String> {
+        let line = self.take_line()?;
+        if line == b"END" {
+            return Ok(false);
+        }
+        let mut head = b"VALUE ".to_vec();
+        write_key(key, &mut head);
+        head.extend_from_slice(b" 5 ");
+        let told = line.strip_prefix(head.as_slice()).and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok());
+        let Some(bytes) = told else {
+            return Err(format!("key {key} was answered '{}'", String::from_utf8_lossy(&line)));
+        };
+        let end: usize = bytes;
+        self.fill(end + 2)?;
+        let value = &self.input[self.at..self.at + end];
+        let is_right = |stored: &Stored| stored.bytes == bytes && values.is_value(key, stored.version, value);
+        if !allowed.iter().any(is_right) {
+            return Err(format!("key {key}: a wrong value of {bytes} bytes; one of {allowed:?} was due"));
+        }
+        self.at += end;
+        self.line("")?;
+        self.line("END")?;
+        Ok(true)
+    }
+
+    /// Reads so many bytes, each by a call of its own, or up to the end of the connection.
+    ///
+    /// # Errors
+    /// When nothing comes.
+    pub fn read_singly(&mut self, count: usize) -> Result<(), String> {
+        for _ in 0..count {
+            // A whole answer may be shorter: what is there is taken, and no more is waited for.
+            let mut byte = [0];
+            self.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
+            match self.stream.read(&mut byte) {
+                Ok(0) => self.over = true,
+                Ok(_) => self.input.push(byte[0]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => self.over = true,
+            }
+        }
+        self.stream.set_nonblocking(false).map_err(|error| error.to_string())
+    }
+
+    /// Takes what a watcher is told, for a moment.
+    ///
+    /// # Errors
+    /// When the server ends it.
+    pub fn watched(&mut self) -> Result<(), String> {
+        self.stream.set_read_timeout(Some(Duration::from_millis(20))).map_err(|error| error.to_string())?;
+        match self.stream.read(&mut [0; READ_BYTES]) {
+            Ok(0) => Err("a watcher was closed".into()),
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Takes the end of the connection.
+    ///
+    /// # Errors
+    /// When something else comes.
+    pub fn end(&mut self) -> Result<(), String> {
+        match self.fill(1) {
+            Err(_) if self.over => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Err("more was answered than asked".into()),
+        }
+    }
+
+    fn take_line(&mut self) -> Result<Vec<u8>, String> {
+        loop {
+            if let Some(end) = memchr(b'\n', &self.input[self.at..]) {
+                let line = self.input[self.at..self.at + end].strip_suffix(b"\r").map(<[u8]>::to_vec);
+                self.at += end + 1;
+                return line.ok_or_else(|| "a line without its end".to_owned());
+            }
+            self.fill(self.input.len() - self.at + 1)?;
+        }
+    }
+
+    /// Reads until so many bytes are there.
+    fn fill(&mut self, bytes: usize) -> Result<(), String> {
+        while self.input.len() - self.at < bytes {
+            self.input.drain(..self.at);
+            self.at = 0;
+            let end = self.input.len();
+            self.input.resize(end + READ_BYTES, 0);
+            let read = self.stream.read(&mut self.input[end..]);
+            self.input.truncate(end + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => {
+                    self.over = true;
+                    return Err("the server closed the connection".into());
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.over = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                    return Err(format!("reading: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

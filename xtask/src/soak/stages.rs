@@ -1,0 +1,264 @@
+//! What happens to the server between two stretches of the main load, when none of its requests is in flight.
+//!
+//! ```text
+//!   cycle:  512 MiB, nothing evicted ─> clock ─> 192 MiB ─> flush_all by the clock ─> 96 MiB ─> clock ─> 160 MiB
+//!           ─> flush_all ─> clock                                        (a short run: 160, 60, 30 and 50 MiB)
+//! ```
+//!
+//! After each stretch the resident memory is compared with the promise, and what was lost with what the server says
+//! that it evicted.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+
+use super::Options;
+use super::client::{Client, Tally};
+use crate::server::Server;
+
+/// The server's memory at the start, and the most that it is given, in MiB.
+const MEMORY_MIB_WHOLE: u64 = 512;
+const MEMORY_MIB_SHORT: u64 = 160;
+/// The parts that [`Stage::Memory`] counts.
+const MEMORY_PARTS: u64 = 32;
+
+const MIB: u64 = 1 << 20;
+/// What the process may take beside its memory: 16 MiB for the program, and 17 MiB a worker, 8 MiB more with io_uring.
+const PROGRAM_MIB: u64 = 16;
+const WORKER_MIB: u64 = 17;
+const WORKER_URING_MIB: u64 = 25;
+/// A watcher costs so much more: 5 MiB, and 128 KiB a worker.
+const WATCHER_BYTES: u64 = 5 * MIB;
+const WATCHER_WORKER_BYTES: u64 = 128 << 10;
+/// How long the memory may take to come down to a new limit.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+const CYCLES_WHOLE: u64 = 20;
+const CYCLES_SHORT: u64 = 2;
+const REQUESTS_A_CYCLE_MIN: u64 = 1_000_000;
+const STEP_S_MAX: f64 = 2_592_000.0;
+
+/// What is done at the end of a stretch.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The memory becomes so many 32nds of the most.
+    Memory(u64),
+    Clock,
+    Flush,
+    FlushLater,
+    Quiet,
+}
+
+/// One cycle, in stretches of the same length.
+const CYCLE: [Stage; 10] = [
+    Stage::Memory(32),
+    Stage::Clock,
+    Stage::Memory(12),
+    Stage::FlushLater,
+    Stage::Memory(6),
+    Stage::Clock,
+    Stage::Quiet,
+    Stage::Memory(10),
+    Stage::Flush,
+    Stage::Clock,
+];
+
+/// The server's memory at the start, and the most that it is given, in MiB.
+pub fn memory_mib_max(options: &Options) -> u64 {
+    if is_whole(options) { MEMORY_MIB_WHOLE } else { MEMORY_MIB_SHORT }
+}
+
+fn is_whole(options: &Options) -> bool {
+    options.requests / CYCLES_WHOLE >= REQUESTS_A_CYCLE_MIN
+}
+
+/// Where the run is.
+pub struct Stages {
+    prng: Prng,
+    requests: u64,
+    stretch: u64,
+    done: usize,
+    limit_mib: u64,
+    memory_mib_max: u64,
+    constant_bytes: u64,
+    evictions: u64,
+    rss_bytes_max: u64,
+    rss_over_limit_max: i64,
+    steps_s: u64,
+    begun: Instant,
+    last: (Instant, u64),
+}
+
+impl Stages {
+    /// The first stretch comes.
+    pub fn new(server: &Server, options: &Options) -> Self {
+        let cycles = if is_whole(options) { CYCLES_WHOLE } else { CYCLES_SHORT };
+        let worker_mib = if options.uring { WORKER_URING_MIB } else { WORKER_MIB };
+        let workers = options.workers as u64;
+        let constant_bytes =
+            (PROGRAM_MIB + worker_mib * workers) * MIB + WATCHER_BYTES + workers * WATCHER_WORKER_BYTES;
+        println!("RSS has to stay under the memory limit of the moment and {:.1} MiB.\n", mib(constant_bytes));
+        Self {
+            prng: Prng::new(options.seed ^ 0x57A6),
+            requests: options.requests,
+            stretch: (options.requests / (cycles * CYCLE.len() as u64)).max(1),
+            done: 0,
+            limit_mib: memory_mib_max(options),
+            memory_mib_max: memory_mib_max(options),
+            constant_bytes,
+            evictions: 0,
+            rss_bytes_max: server.rss_bytes(),
+            rss_over_limit_max: i64::MIN,
+            steps_s: 0,
+            begun: Instant::now(),
+            last: (Instant::now(), 0),
+        }
+    }
+
+    /// The number of requests at which the stretch ends that begins now.
+    pub fn next_stop(&self, requests: u64) -> u64 {
+        (requests / self.stretch + 1) * self.stretch
+    }
+
+    /// Compares what the server holds and has lost with what it may.
+    ///
+    /// # Errors
+    /// A broken promise.
+    pub fn check(&mut self, server: &Server, client: &Client) -> Result<(), String> {
+        let rss = server.rss_bytes();
+        let most = self.limit_mib * MIB + self.constant_bytes;
+        self.rss_bytes_max = self.rss_bytes_max.max(rss);
+        self.rss_over_limit_max = self.rss_over_limit_max.max(rss as i64 - (self.limit_mib * MIB) as i64);
+        if rss > most {
+            return Err(format!("RSS is {:.1} MiB, {:.1} are promised", mib(rss), mib(most)));
+        }
+        self.evictions = server.stat("evictions")?;
+        if client.tally.lost > self.evictions {
+            let (lost, evictions) = (client.tally.lost, self.evictions);
+            return Err(format!("{lost} items were lost, and the server says that it evicted {evictions}"));
+        }
+        self.print_progress(&client.tally, rss);
+        Ok(())
+    }
+
+    /// Does what comes between two stretches.
+    ///
+    /// # Errors
+    /// When the server refuses it, or what is flushed is still there.
+    pub fn advance(&mut self, server: &Server, client: &mut Client) -> Result<(), String> {
+        let stage = CYCLE[self.done % CYCLE.len()];
+        self.done += 1;
+        match stage {
+            Stage::Memory(parts) => self.resize(server, self.memory_mib_max * parts / MEMORY_PARTS),
+            Stage::Clock => self.step(client),
+            Stage::Flush => {
+                ask(server, "flush_all\r\n", "OK\r\n")?;
+                client.flushed();
+                Ok(())
+            }
+            Stage::FlushLater => {
+                let delay_s = 10 + self.prng.below(3600);
+                ask(server, &format!("flush_all {delay_s}\r\n"), "OK\r\n")?;
+                // The server's clock may be read a second early.
+                client.clock.step(delay_s + 1)?;
+                client.flushed();
+                Ok(())
+            }
+            Stage::Quiet => Ok(()),
+        }
+    }
+
+    fn resize(&mut self, server: &Server, limit_mib: u64) -> Result<(), String> {
+        ask(server, &format!("cache_memlimit {limit_mib}\r\n"), "OK\r\n")?;
+        self.limit_mib = self.limit_mib.max(limit_mib);
+        let begun = Instant::now();
+        while limit_mib < self.limit_mib && server.stat("memory_held_bytes")? > limit_mib * MIB {
+            if begun.elapsed() > SETTLE_MAX {
+                return Err(format!("the memory does not come down to {limit_mib} MiB"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.limit_mib = limit_mib;
+        Ok(())
+    }
+
+    /// Puts the clock forward, by a second to 30 days.
+    fn step(&mut self, client: &mut Client) -> Result<(), String> {
+        let seconds = (self.prng.unit() * STEP_S_MAX.log2()).exp2() as u64;
+        self.steps_s += seconds;
+        client.clock.step(seconds)
+    }
+
+    fn print_progress(&mut self, tally: &Tally, rss: u64) {
+        let (then, requests) = self.last;
+        let rate = (tally.requests - requests) as f64 / then.elapsed().as_secs_f64();
+        self.last = (Instant::now(), tally.requests);
+        println!(
+            "{:>6.0} s  {:>9} k requests  {:>5.0} k/s  {:>8} k hits  {:>8} k evicted  {:>6} k lost  RSS {:>3.0} of \
+             {:>3} MiB",
+            self.begun.elapsed().as_secs_f64(),
+            tally.requests / 1000,
+            rate / 1000.0,
+            tally.hits / 1000,
+            self.evictions / 1000,
+            tally.lost / 1000,
+            mib(rss),
+            self.limit_mib
+        );
+    }
+
+    /// Prints the sums, and refuses a run that did not reach what it is for.
+    ///
+    /// # Errors
+    /// What was not reached.
+    pub fn finish(&self, client: &Client, took: Duration) -> Result<(), String> {
+        let tally = &client.tally;
+        println!(
+            "\n{} requests in {:.0} s, {:.0} a second; {} reads were hits, {:.1} GB compared; {} missed, of them {} \
+             ended, deleted or flushed and {} lost to eviction; {} stored, {} swaps refused",
+            tally.requests,
+            took.as_secs_f64(),
+            tally.requests as f64 / took.as_secs_f64(),
+            tally.hits,
+            tally.value_bytes as f64 / 1e9,
+            tally.misses,
+            tally.gone,
+            tally.lost,
+            tally.stored,
+            tally.refused
+        );
+        println!(
+            "RSS at most {:.0} MiB, at most {:.1} MiB above the limit of the moment; the clock was put forward by {} \
+             days in all",
+            mib(self.rss_bytes_max),
+            self.rss_over_limit_max as f64 / MIB as f64,
+            self.steps_s / 86_400
+        );
+        let whole = tally.requests >= self.requests;
+        let reached = [tally.hits, tally.lost, tally.gone, tally.refused, self.steps_s, self.evictions];
+        match !whole || reached.iter().all(|count| *count > 0) {
+            true => Ok(()),
+            false => Err(format!("the run did not reach hits, evictions, ends and swaps: {tally:?}")),
+        }
+    }
+}
+
+fn ask(server: &Server, request: &str, reply: &str) -> Result<(), String> {
+    let exchange = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(server.address)?;
+        stream.set_read_timeout(Some(SETTLE_MAX))?;
+        stream.write_all(format!("{request}quit\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    match exchange().map_err(|error| format!("{}: {error}", request.trim_end()))? {
+        answer if answer == reply => Ok(()),
+        answer => Err(format!("'{}' was answered '{}'", request.trim_end(), answer.trim_end())),
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
