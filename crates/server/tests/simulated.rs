@@ -536,6 +536,28 @@ fn slow_readers_take_half_of_the_long_blocks_and_lose_nothing_when_they_get_none
     assert_eq!(world.worker.buffers_lent(), 0);
 }
 
+/// The first requests of a batch are looked ahead for together, before it is asked who sent them.
+#[test]
+fn a_stranger_in_a_batch_of_known_clients_is_told_nothing() {
+    let path = std::env::temp_dir().join(format!("gannet-users-{}", std::process::id()));
+    std::fs::write(&path, "user:secret\n").expect("a file of users");
+    let mut world = World::new(5, Faults::NONE, ServerConfig { auth_file: Some(path.clone()), ..config(8) });
+    std::fs::remove_file(path).expect("it is read at the start");
+    let clients: Vec<SimClient> = (0..6).map(|_| world.connect()).collect();
+    for known in clients.iter().step_by(2) {
+        known.send(b"set auth 0 0 11\r\nuser secret\r\nset key 0 0 5\r\nvalue\r\n");
+    }
+    world.turns(4);
+    clients.iter().for_each(|client| drop(client.take(usize::MAX)));
+    clients.iter().for_each(|client| client.send(b"get key\r\n"));
+    world.turns(4);
+    for (number, client) in clients.iter().enumerate() {
+        let expected =
+            if number % 2 == 0 { value("key", b"value") } else { b"CLIENT_ERROR unauthenticated\r\n".to_vec() };
+        assert_eq!(client.take(usize::MAX), expected, "client {number}");
+    }
+}
+
 #[test]
 fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
     let mut world = World::new(3, Faults::NONE, config(4));

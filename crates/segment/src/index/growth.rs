@@ -187,7 +187,8 @@ impl Index {
         hashed.1 = if hashed.0.is_item() { keys.group_hash(hashed.0) } else { 0 };
     }
 
-    /// Splits the next group; true when the growth is complete. `None`: a lock was not had; nothing was done, try again.
+    /// Splits the next group; true when the growth is complete. `None`: a lock was not had and nothing was done; try
+    /// again.
     pub(crate) fn split_next(&self, scratch: &mut SplitScratch, keys: &impl Keys) -> Option<bool> {
         let growth = Growth(self.growth.load(Acquire));
         debug_assert!(growth.is_changing() && !growth.is_shrinking());
