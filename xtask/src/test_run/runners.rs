@@ -110,8 +110,7 @@ pub fn all(root: &Path) -> Vec<Runner> {
         Runner {
             name: "soak",
             prepare: vec![build.clone()],
-            step: Step::new(root, "cargo run --quiet --release --package xtask -- soak --short")
-                .with("GANNET_BIN", &server),
+            step: Step::new(root, format!("{xtask} soak --short")).with("GANNET_BIN", &server),
             format: Format::Cargo,
         },
         Runner {
