@@ -33,7 +33,7 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
         (b"get small mid none\r\n".to_vec(), two),
         (hundred, hundred_replies),
     ];
-    let lines: [(&str, &str); 12] = [
+    let lines: [(&str, &str); 15] = [
         ("set n 0 0 2\r\n41\r\n", "STORED\r\n"),
         ("incr n 1\r\n", "42\r\n"),
         ("decr n 2\r\n", "40\r\n"),
@@ -46,6 +46,9 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
         ("append n 0 0 1\r\n7\r\n", "STORED\r\n"),
         ("delete n\r\n", "DELETED\r\n"),
         ("nonsense\r\n", "ERROR\r\n"),
+        ("stats detail on\r\n", "OK\r\n"),
+        ("get prefix:1\r\n", "END\r\n"),
+        ("stats detail off\r\n", "OK\r\n"),
     ];
     exchanges.extend(lines.map(|(ask, reply)| (ask.into(), reply.into())));
     exchanges

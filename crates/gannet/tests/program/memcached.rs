@@ -345,7 +345,8 @@ fn alike<T: PartialEq + std::fmt::Debug>(flags: &str, ours: impl Fn() -> T, thei
 
 #[test]
 fn each_flag_shows_what_it_shows_with_memcached() {
-    for (number, case) in CASES.iter().enumerate() {
+    let ipv6 = std::net::TcpListener::bind(("::1", 0)).is_ok();
+    for (number, case) in CASES.iter().enumerate().filter(|(_, case)| ipv6 || !case.flags.contains("::")) {
         let flags = format!("{} -u nobody", case.flags);
         let (theirs, ours) = both(&format!("flag{number}"), &flags);
         assert!(theirs.pid.is_some() && ours.pid.is_some(), "{flags}: {} {}", theirs.stderr(), ours.stderr());
