@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+/// How long the background rests when it was in a flush's way.
+const FLUSH_ROOM: Duration = Duration::from_millis(3);
 /// How long it sleeps when nothing is waiting and no worker wakes it.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
@@ -99,7 +101,10 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         let report = background.slice(clock.unix(), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(|worker| shared.workers[worker].waker.wake());
-        if report.more {
+        if shared.delayed_flush.take_refused() {
+            // A worker tries again in a millisecond, and must not meet the next slice each time.
+            std::thread::sleep(FLUSH_ROOM);
+        } else if report.more {
             // A worker may share this CPU, and it goes first.
             std::thread::yield_now();
         } else {

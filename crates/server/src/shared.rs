@@ -218,6 +218,7 @@ impl PinBudget {
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
     at_ms: AtomicU64,
+    refused: AtomicBool,
 }
 
 impl DelayedFlush {
@@ -246,7 +247,18 @@ impl DelayedFlush {
 
     /// A due flush could not be done now: it is due again, unless another one was scheduled meanwhile.
     pub(crate) fn put_back(&self, now: UnixMillis) {
+        self.note_refused();
         let _ = self.at_ms.compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
+    }
+
+    /// A flush, delayed or not, found the background at work and is tried again soon.
+    pub(crate) fn note_refused(&self) {
+        self.refused.store(true, Relaxed);
+    }
+
+    /// Whether a flush was refused since the last call.
+    pub(crate) fn take_refused(&self) -> bool {
+        self.refused.load(Relaxed) && self.refused.swap(false, Relaxed)
     }
 }
 

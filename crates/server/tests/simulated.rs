@@ -572,6 +572,39 @@ fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
 }
 
 #[test]
+fn nothing_is_read_past_a_delayed_flush_that_meets_the_background_at_work() {
+    let mut world = World::new(3, Faults::NONE, config(4));
+    let client = world.connect();
+    client.send(&[set("k", &pattern(100)), b"flush_all 1000\r\n".to_vec()].concat());
+    world.turns(10);
+    assert_eq!(client.take(100), b"STORED\r\nOK\r\n");
+    // Segments whose items have ended are work for the background, which looks at its time every few items.
+    for batch in 0..60 {
+        let set = |number| format!("set short{batch}-{number} 0 1 500\r\n{}\r\n", "x".repeat(500));
+        client.send((0..50).map(set).collect::<String>().as_bytes());
+        (0..4).for_each(|_| assert!(world.worker.turn()));
+    }
+    assert_eq!(client.take(100_000).len(), 3000 * b"STORED\r\n".len());
+    world.clock_ns.fetch_add(3_600_000_000_000, Relaxed);
+    let World { worker, background, shared, .. } = &mut world;
+    let (mut met, parked) = (false, shared.workers[0].counters.parked.value());
+    for _ in 0..100 {
+        background.slice(UnixMillis(START_NS / 1_000_000 + 3_600_000), &mut || {
+            if !std::mem::replace(&mut met, true) {
+                client.send(b"get k\r\nset later 0 0 1\r\nx\r\n");
+                (0..3).for_each(|_| assert!(worker.turn()));
+                assert_eq!(client.take(1000), b"", "an answer before the flush");
+            }
+            false
+        });
+    }
+    assert!(met && shared.workers[0].counters.parked.value() > parked, "the background was at work");
+    client.send(b"get later\r\n");
+    world.turns(10);
+    assert_eq!(client.take(1000), [b"END\r\nSTORED\r\n".to_vec(), value("later", b"x")].concat());
+}
+
+#[test]
 fn a_store_without_free_segments_delays_writes_and_loses_none() {
     let mut world = World::new(4, Faults::NONE, ServerConfig { segment_bytes: None, ..config(8) });
     let clients: Vec<SimClient> = (0..4).map(|_| world.connect()).collect();

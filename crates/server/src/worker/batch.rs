@@ -170,11 +170,25 @@ impl<B: Backend> Core<B> {
         heads.iter_mut().flatten().for_each(|head| head.look(turn));
     }
 
-    /// A delayed flush whose time has come, before this turn's operations.
-    pub(super) fn flush_if_due(&mut self, turn: &mut Turn<'_>) {
+    /// A delayed flush whose time has come, before this turn's operations. False if it cannot be done now, since the
+    /// background is at work: no operation may come before it.
+    pub(super) fn flush_if_due(&mut self, turn: &mut Turn<'_>) -> bool {
         let (flush, now) = (&self.ctx.shared.delayed_flush, self.ctx.now);
         if flush.due(now) && flush.take(now) && turn.flush(Namespace::DEFAULT).is_err() {
             flush.put_back(now);
+            return false;
+        }
+        true
+    }
+
+    /// Serves nothing: the batch's sessions are served once the store can do what comes first.
+    pub(super) fn hold(&mut self) {
+        for index in &self.batch {
+            let session = self.sessions.at(*index);
+            if session.servable {
+                session.pause = Pause::Store;
+                self.ctx.counters().parked.add(1);
+            }
         }
     }
 }

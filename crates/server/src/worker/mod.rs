@@ -210,8 +210,12 @@ impl<B: Backend> Worker<B> {
         core.gather();
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
-        core.flush_if_due(&mut turn);
-        let bytes = core.serve(&mut turn) + core.arrivals.take_bytes();
+        let mut bytes = core.arrivals.take_bytes();
+        if core.flush_if_due(&mut turn) {
+            bytes += core.serve(&mut turn);
+        } else {
+            core.hold();
+        }
         drop(turn);
         core.settle();
         if core.ctx.watch.watched.any() {

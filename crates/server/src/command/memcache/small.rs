@@ -110,7 +110,10 @@ impl<'c> Call<'c, '_> {
         match exptime::expire(delay, now) {
             Expire::At(at) if at > now => self.ctx.shared.delayed_flush.schedule(at),
             Expire::At(_) | Expire::Never => {
-                self.turn.flush(NAMESPACE).map_err(|_| State::Parked)?;
+                if self.turn.flush(NAMESPACE).is_err() {
+                    self.ctx.shared.delayed_flush.note_refused();
+                    return Err(State::Parked);
+                }
                 self.ctx.shared.delayed_flush.cancel();
             }
         }
