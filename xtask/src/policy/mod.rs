@@ -62,8 +62,13 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
             let (ours, account) = gannet::misses(&accesses, memory, options.small_percent)?;
             let percent = |misses: u64| misses as f64 * 100.0 / accesses.len() as f64;
             print!("| {} | {:.0} | {:.2} |", stream.name, memory as f64 / 1e6, percent(ours));
-            row.iter().for_each(|misses| print!(" {:.2} |", percent(*misses)));
-            match row.iter().min() {
+            for misses in &row {
+                match misses {
+                    Some(misses) => print!(" {:.2} |", percent(*misses)),
+                    None => print!(" - |"),
+                }
+            }
+            match row.iter().flatten().min() {
                 Some(best) => {
                     let ratio = ours as f64 / (*best).max(1) as f64;
                     ratios.push(ratio);

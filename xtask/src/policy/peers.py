@@ -3,7 +3,8 @@
 usage: peers.py lifetimes|for-ever TRACE SIZE...
 
 for-ever: TRACE is libCacheSim's own oracleGeneral format, and is replayed in its C code.
-lifetimes: TRACE is little-endian records `key u64 | at ms u64 | ttl ms u64 | bytes u64`.
+lifetimes: TRACE is little-endian records `key u64 | at ms u64 | ttl ms u64 | bytes u64`. The library's W-TinyLFU cannot
+remove an object (it crashes), so its place holds null.
 """
 
 import json
@@ -48,7 +49,9 @@ def main():
     kind, path, sizes = sys.argv[1], sys.argv[2], [int(size) for size in sys.argv[3:]]
     if kind == "lifetimes":
         trace = accesses(path)
-        table = [[misses(policy(size), trace) for policy in POLICIES] for size in sizes]
+        table = [
+            [None if policy is lcs.WTinyLFU else misses(policy(size), trace) for policy in POLICIES] for size in sizes
+        ]
     else:
         count = os.path.getsize(path) // ORACLE_BYTES
         table = [[misses_for_ever(policy(size), path, count) for policy in POLICIES] for size in sizes]

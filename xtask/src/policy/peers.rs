@@ -37,11 +37,11 @@ impl Peers {
         self.folder.join("bin/python")
     }
 
-    /// Misses of each policy at each size.
+    /// Misses of each policy at each size; `None` where the library cannot tell.
     ///
     /// # Errors
     /// When the script fails; its last words.
-    pub fn misses(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
+    pub fn misses(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<Option<u64>>>, String> {
         let lifetimes = accesses.iter().any(|access| access.ttl_ms > 0);
         let trace = self.folder.join(format!("{}.trace", stream.name));
         let write = || -> std::io::Result<()> {

@@ -22,7 +22,7 @@ const PANEL_HEIGHT: f64 = 190.0;
 const MARGIN: f64 = 34.0;
 const LEGEND_HEIGHT: f64 = 30.0;
 
-/// A point of a stream: memory in MB, and misses in percent for each line.
+/// A point of a stream: memory in MB, and misses in percent for each line; not a number where the table has none.
 type Point = (f64, [f64; LINES.len()]);
 
 /// Reads `docs/policy.md` and writes `docs/policy.svg`.
@@ -49,7 +49,10 @@ fn read(text: &str) -> BTreeMap<String, Vec<Point>> {
         if cells.len() != LINES.len() + 3 {
             continue;
         }
-        let numbers: Vec<f64> = cells[1..].iter().filter_map(|cell| cell.parse().ok()).collect();
+        let numbers: Vec<f64> = cells[1..]
+            .iter()
+            .filter_map(|cell| if *cell == "-" { Some(f64::NAN) } else { cell.parse().ok() })
+            .collect();
         if let [memory, misses @ .., _] = numbers.as_slice()
             && let Ok(misses) = misses.try_into()
         {
@@ -107,7 +110,8 @@ fn panel(svg: &mut String, left: f64, top: f64, name: &str, points: &[Point]) {
     }
     // Gannet last, on top of the others.
     for (line, (_, colour)) in LINES.iter().enumerate().rev() {
-        let places: Vec<(f64, f64)> = points.iter().map(|(memory, m)| (x_of(*memory), y_of(m[line]))).collect();
+        let drawn = points.iter().filter(|(_, misses)| misses[line].is_finite());
+        let places: Vec<(f64, f64)> = drawn.map(|(memory, m)| (x_of(*memory), y_of(m[line]))).collect();
         let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             svg,
