@@ -6,7 +6,7 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench bench-gate replay policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench bench-gate replay soak policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -24,7 +24,7 @@ check: ## format, lints as errors, tidy, unit tests
 	$(XTASK) tidy
 	$(CARGO) test --workspace --quiet --lib --bins
 
-bench: ## CPU a request and bytes an item beside a null server and Debian's memcached
+bench: ## CPU a request and bytes an item beside a null server, Debian's memcached and Valkey, and what is aimed at
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) bench $(ARGS)
 

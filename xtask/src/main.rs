@@ -14,6 +14,7 @@ mod server;
 mod soak;
 mod test_run;
 mod tidy;
+mod valkey;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +48,9 @@ enum Command {
         /// Leave Gannet out: checks the method with the other two.
         #[arg(long)]
         without_gannet: bool,
+        /// Leave Valkey out, which PyPI brings.
+        #[arg(long)]
+        without_valkey: bool,
         /// CPU a get only.
         #[arg(long, conflicts_with = "only_memory")]
         only_rates: bool,
@@ -167,6 +171,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Bench {
             quick,
             without_gannet,
+            without_valkey,
             only_rates,
             only_memory,
             only_io,
@@ -181,8 +186,19 @@ fn run(command: Command) -> Result<bool, String> {
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
             let other = only_growth || only_large || only_storm;
             let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
-            let (growth, large, storm) = (only_growth, only_large, only_storm);
-            bench::run(&bench::Options { quick, kinds, rates, memory, growth, large, storm, connections, depth })
+            let (growth, large, storm, valkey) = (only_growth, only_large, only_storm, !without_valkey);
+            bench::run(&bench::Options {
+                quick,
+                kinds,
+                rates,
+                memory,
+                valkey,
+                growth,
+                large,
+                storm,
+                connections,
+                depth,
+            })
         }
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {

@@ -22,6 +22,8 @@ pub enum Kind {
     GannetUring,
     /// `memcached` from the path.
     Memcached,
+    /// Valkey, which is spoken to in RESP.
+    Valkey,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
             Self::Gannet => "gannet",
             Self::GannetUring => "gannet, io_uring",
             Self::Memcached => "memcached",
+            Self::Valkey => "valkey",
         }
     }
 }
@@ -200,7 +203,7 @@ impl Server {
         }
     }
 
-    /// One counter of the memcached protocol's `stats`; 0 if the server does not have it.
+    /// One counter of the memcached protocol's `stats`, or its likeness in Valkey; 0 if the server does not have it.
     ///
     /// # Errors
     /// When the server does not answer.
@@ -208,13 +211,19 @@ impl Server {
         let fetch = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.write_all(b"stats\r\nquit\r\n")?;
+            stream.write_all(if self.kind == Kind::Valkey { b"INFO\r\nQUIT\r\n" } else { b"stats\r\nquit\r\n" })?;
             let mut reply = String::new();
             stream.read_to_string(&mut reply)?;
             Ok(reply)
         };
         let reply = fetch().map_err(|error| format!("{}: stats: {error}", self.kind.name()))?;
-        let value = reply.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
+        let told = |line| match self.kind {
+            Kind::Valkey => {
+                str::strip_prefix(line, if name == "evictions" { "evicted_keys" } else { name })?.strip_prefix(':')
+            }
+            _ => str::strip_prefix(line, "STAT ")?.strip_prefix(name)?.strip_prefix(' '),
+        };
+        let value = reply.lines().find_map(told);
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
     }
 }
@@ -248,6 +257,14 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             if rustix::process::geteuid().is_root() {
                 command.args(["-u", "root"]);
             }
+            command
+        }
+        Kind::Valkey => {
+            let mut command = Command::new(crate::valkey::binary(&crate::target_folder(&crate::root()))?);
+            command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
+            command.args(["--io-threads", &options.workers.to_string()]);
+            command.args(["--maxclients", &options.connections_max.to_string()]);
+            command.args(["--maxmemory", &format!("{}mb", options.memory_mib), "--maxmemory-policy", "allkeys-lru"]);
             command
         }
     })

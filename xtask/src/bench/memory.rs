@@ -94,13 +94,15 @@ pub fn fill(kind: Kind, shape: Shape, memory_mib: u64) -> Result<Fill, String> {
 pub(super) struct Client {
     reader: BufReader<TcpStream>,
     batch: Vec<u8>,
+    /// RESP, in place of the memcached protocol.
+    resp: bool,
 }
 
 impl Client {
     pub(super) fn connect(server: &Server) -> Result<Self, String> {
         let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
         stream.set_read_timeout(Some(REPLY_WAIT_MAX)).map_err(|error| error.to_string())?;
-        Ok(Self { reader: BufReader::new(stream), batch: Vec::new() })
+        Ok(Self { reader: BufReader::new(stream), batch: Vec::new(), resp: server.kind == Kind::Valkey })
     }
 
     /// Stores items `first` to `first + count`.
@@ -112,16 +114,25 @@ impl Client {
             let begin = sent;
             while sent < count && (sent == begin || self.batch.len() < BATCH_BYTES_MAX) {
                 let key = key(shape, first + sent);
-                let head = format!("set {key} 0 {} {}\r\n", shape.ttl_s, shape.value_bytes);
-                self.batch.extend_from_slice(head.as_bytes());
-                self.batch.extend_from_slice(&value);
-                self.batch.extend_from_slice(b"\r\n");
+                match (self.resp, shape.ttl_s) {
+                    (false, ttl_s) => {
+                        let head = format!("set {key} 0 {ttl_s} {}\r\n", shape.value_bytes);
+                        self.batch.extend_from_slice(head.as_bytes());
+                        self.batch.extend_from_slice(&value);
+                        self.batch.extend_from_slice(b"\r\n");
+                    }
+                    (true, 0) => write_resp(&[b"SET", key.as_bytes(), &value], &mut self.batch),
+                    (true, ttl_s) => {
+                        let ttl_s = ttl_s.to_string();
+                        write_resp(&[b"SET", key.as_bytes(), &value, b"EX", ttl_s.as_bytes()], &mut self.batch);
+                    }
+                }
                 sent += 1;
             }
             self.send()?;
             for _ in begin..sent {
                 let line = self.line()?;
-                if line != "STORED" {
+                if line != if self.resp { "+OK" } else { "STORED" } {
                     return Err(format!("a set was answered with '{line}'"));
                 }
             }
@@ -136,14 +147,19 @@ impl Client {
             let end = (first + 500).min(count);
             self.batch.clear();
             for index in first..end {
-                self.batch.extend_from_slice(format!("mg {} s\r\n", key(shape, index)).as_bytes());
+                let key = key(shape, index);
+                match self.resp {
+                    false => self.batch.extend_from_slice(format!("mg {key} s\r\n").as_bytes()),
+                    true => write_resp(&[b"STRLEN", key.as_bytes()], &mut self.batch),
+                }
             }
             self.send()?;
             for _ in first..end {
                 let line = self.line()?;
                 match line.as_str() {
-                    "EN" => {}
+                    "EN" | ":0" => {}
                     hit if hit == format!("HD s{}", shape.value_bytes) => readable += 1,
+                    hit if hit == format!(":{}", shape.value_bytes) => readable += 1,
                     other => return Err(format!("a meta get was answered with '{other}'")),
                 }
             }
@@ -162,6 +178,16 @@ impl Client {
     }
 }
 
+/// Appends a RESP request: an array of its words.
+fn write_resp(words: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 pub(super) fn key(shape: Shape, index: u64) -> String {
     format!("{index:0width$}", width = shape.key_bytes)
 }
@@ -175,6 +201,13 @@ mod tests {
         let fill = fill(Kind::Memcached, SHAPES[2], 8).expect("memcached is installed");
         assert!(fill.items > 1000 && fill.items * 224 < fill.memory_bytes, "{} items", fill.items);
         assert!(fill.overhead_of_limit() > 0.0 && fill.rss_bytes > fill.rss_empty_bytes);
+    }
+
+    #[test]
+    fn a_resp_request_tells_its_lengths() {
+        let mut out = Vec::new();
+        write_resp(&[b"SET", b"key", b""], &mut out);
+        assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$0\r\n\r\n");
     }
 
     #[test]

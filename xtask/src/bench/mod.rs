@@ -9,11 +9,13 @@ mod large;
 mod memory;
 mod rounds;
 mod storm;
+mod summary;
 
 use std::time::Duration;
 
 use crate::host;
 use crate::server::Kind;
+use memory::Fill;
 use rounds::{LOAD_OF_MANY, LOADS, Load, Outcome, Plan, median_min_max};
 
 /// What to measure, and how long.
@@ -27,6 +29,8 @@ pub struct Options {
     pub rates: bool,
     /// Measure bytes an item.
     pub memory: bool,
+    /// Valkey too, where it is bytes an item.
+    pub valkey: bool,
     /// Measure the background's slices while index and memory grow.
     pub growth: bool,
     /// Measure values of 1 MiB and 100 MiB.
@@ -45,6 +49,7 @@ pub struct Options {
 /// When a server does not start or gives a wrong reply.
 pub fn run(options: &Options) -> Result<bool, String> {
     println!("{}\n", host::facts());
+    let (mut outcomes, mut fills) = (Vec::new(), Vec::new());
     if options.rates {
         let plan = match options.quick {
             true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(500) },
@@ -56,10 +61,13 @@ pub fn run(options: &Options) -> Result<bool, String> {
         };
         let many = options.kinds.contains(&Kind::GannetUring).then_some(LOAD_OF_MANY);
         let loads: Vec<Load> = LOADS.into_iter().chain(many).filter(is_asked).collect();
-        print_rates(&rounds::run(&options.kinds, &loads, plan)?, plan);
+        outcomes = rounds::run(&options.kinds, &loads, plan)?;
+        print_rates(&outcomes, plan);
     }
     if options.memory {
-        print_memory(&options.kinds, if options.quick { 64 } else { 512 })?;
+        let mut kinds = options.kinds.clone();
+        kinds.extend(options.valkey.then_some(Kind::Valkey));
+        fills = print_memory(&kinds, if options.quick { 64 } else { 512 })?;
     }
     if options.growth {
         growth::run(if options.quick { 512 } else { 8192 })?;
@@ -69,6 +77,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.large {
         large::run(options.quick)?;
+    }
+    if options.rates || options.memory {
+        summary::print(&outcomes, &fills, options.quick);
     }
     Ok(true)
 }
@@ -110,13 +121,13 @@ fn print_rates(outcomes: &[Outcome], plan: Plan) {
     println!();
 }
 
-fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<(), String> {
+fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<Vec<(Kind, Fill)>, String> {
     println!("Filled to the first eviction under {memory_mib} MiB.\n");
     println!(
         "| key + value, bytes | TTL | server | items | limit/items - payload | RSS/items - payload | RSS, MiB (empty) |"
     );
     println!("|---|---|---|---|---|---|---|");
-    let mut accounts = Vec::new();
+    let (mut accounts, mut fills) = (Vec::new(), Vec::new());
     for shape in memory::SHAPES {
         for kind in kinds.iter().filter(|kind| **kind != Kind::Null) {
             let fill = memory::fill(*kind, shape, memory_mib)?;
@@ -132,7 +143,8 @@ fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<(), String> {
                 mib(fill.rss_bytes),
                 mib(fill.rss_empty_bytes)
             );
-            accounts.extend(fill.stats.map(|stats| (shape, fill.items, stats)));
+            accounts.extend(fill.stats.clone().map(|stats| (shape, fill.items, stats)));
+            fills.push((*kind, fill));
         }
     }
     println!();
@@ -140,7 +152,8 @@ fn print_memory(kinds: &[Kind], memory_mib: u64) -> Result<(), String> {
         let store = stats.get("store").unwrap_or(&stats);
         println!("gannet at {} + {} B, {items} items: {store}", shape.key_bytes, shape.value_bytes);
     }
-    Ok(())
+    println!();
+    Ok(fills)
 }
 
 fn mib(bytes: u64) -> f64 {

