@@ -21,7 +21,7 @@ mod stages;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::host;
 use crate::server::{Kind, Options as ServerOptions, Server, pin};
@@ -133,9 +133,14 @@ fn main_load(server: &Server, clock: Clock, options: &Options, probe: &Probe, ov
     let mut client = Client::connect(server.address, clock, KEYS, options.seed).map_err(|error| error.to_string())?;
     let mut stages = Stages::new(server, options);
     let begun = Instant::now();
-    let late = |begun: Instant| options.seconds.is_some_and(|seconds| begun.elapsed() > Duration::from_secs(seconds));
-    while client.tally.requests < options.requests && !over.load(Relaxed) && !late(begun) {
-        probe.part.store((client.tally.requests * PARTS as u64 / options.requests) as usize, Relaxed);
+    let seconds_max = options.seconds.map_or(f64::INFINITY, |seconds| seconds as f64);
+    while client.tally.requests < options.requests && !over.load(Relaxed) {
+        let done = client.tally.requests as f64 / options.requests as f64;
+        let done = done.max(begun.elapsed().as_secs_f64() / seconds_max);
+        if done >= 1.0 {
+            break;
+        }
+        probe.part.store((done * PARTS as f64) as usize, Relaxed);
         let target = stages.next_stop(client.tally.requests);
         client.run(target.min(options.requests), over)?;
         stages.check(server, &client)?;
