@@ -210,12 +210,13 @@ impl<B: Backend> Worker<B> {
         core.gather();
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
-        let mut bytes = core.arrivals.take_bytes();
-        if core.flush_if_due(&mut turn) {
-            bytes += core.serve(&mut turn);
+        let served = if core.flush_if_due(&mut turn) {
+            core.serve(&mut turn)
         } else {
             core.hold();
-        }
+            0
+        };
+        let bytes = served + core.arrivals.take_bytes();
         drop(turn);
         core.settle();
         if core.ctx.watch.watched.any() {
