@@ -96,7 +96,16 @@ impl Map {
     pub fn release(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let from = offset.next_multiple_of(PAGE_BYTES);
         let to = (offset + bytes) / PAGE_BYTES * PAGE_BYTES;
-        if from >= to { Ok(()) } else { self.advise(from, to - from, Advice::LinuxDontNeed) }
+        if from >= to {
+            return Ok(());
+        }
+        // Kernels before 5.18 do not know the advice that takes locked pages too.
+        match self.advise(from, to - from, Advice::LinuxDontneedLocked) {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                self.advise(from, to - from, Advice::LinuxDontNeed)
+            }
+            done => done,
+        }
     }
 
     fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> io::Result<()> {

@@ -80,10 +80,11 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Memory that the kernel does not lock is swapped out as any other: no reason not to serve.
+/// Locks each page when it is first used: far more address space is reserved than will ever be. Memory that the kernel
+/// does not lock is swapped out as any other: no reason not to serve.
 fn lock_memory(plan: &Plan) {
     if plan.resolved.lock
-        && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+        && let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
     {
         tracing::warn!("memory can not be locked ({error}); raise `ulimit -l`, or grant CAP_IPC_LOCK");
     }
