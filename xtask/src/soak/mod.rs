@@ -125,6 +125,10 @@ fn soak(target: &Path, options: &Options) -> Result<bool, String> {
         failure.map_or(Ok(()), Err)
     });
     pin(None)?;
+    if outcome.is_err() {
+        // What the server waited for, or dropped, is often the reason.
+        println!("\nThe server's counters:\n{}", server.admin_page("/metrics").unwrap_or_else(|error| error));
+    }
     outcome?;
     Ok(judge_tail(&probe) || options.as_test)
 }
