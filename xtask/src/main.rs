@@ -181,8 +181,10 @@ fn run(command: Command) -> Result<bool, String> {
             connections,
             depth,
         } => {
-            let third = if only_io { Kind::GannetUring } else { Kind::Memcached };
-            let mut kinds = vec![Kind::Null, Kind::Gannet, third];
+            let mut kinds = match only_io {
+                true => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],
+                false => vec![Kind::Null, Kind::Gannet, Kind::Memcached],
+            };
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
             let other = only_growth || only_large || only_storm;
             let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);

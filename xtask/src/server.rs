@@ -18,6 +18,8 @@ pub enum Kind {
     Null,
     /// The server of this repository, release build.
     Gannet,
+    /// The same with epoll under its workers.
+    GannetEpoll,
     /// The same with io_uring under its workers.
     GannetUring,
     /// `memcached` from the path.
@@ -32,6 +34,7 @@ impl Kind {
         match self {
             Self::Null => "null",
             Self::Gannet => "gannet",
+            Self::GannetEpoll => "gannet, epoll",
             Self::GannetUring => "gannet, io_uring",
             Self::Memcached => "memcached",
             Self::Valkey => "valkey",
@@ -129,7 +132,7 @@ impl Server {
     /// Why it did not start, in a sentence.
     pub fn start_under(under: &[String], kind: Kind, options: &Options) -> Result<Self, String> {
         let address = free_address()?;
-        let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetUring);
+        let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring);
         let admin = if is_gannet { Some(free_address()?) } else { None };
         let mut command = command(kind, options, address, admin)?;
         if let [program, arguments @ ..] = under {
@@ -237,12 +240,14 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             command.args(["--reply-bytes", &options.null_reply_bytes.to_string()]);
             command
         }
-        Kind::Gannet | Kind::GannetUring => {
+        Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring => {
             let mut command = Command::new(gannet_binary()?);
             command.args(["serve", "--workers", &options.workers.to_string(), "--log", "warn"]);
             command.args(["--maxconns", &options.connections_max.to_string()]);
-            if kind == Kind::GannetUring {
-                command.args(["--io", "uring"]);
+            match kind {
+                Kind::GannetEpoll => drop(command.args(["--io", "epoll"])),
+                Kind::GannetUring => drop(command.args(["--io", "uring"])),
+                _ => {}
             }
             command.args(["--memcached", &address.to_string(), "--memory", &format!("{}MiB", options.memory_mib)]);
             command.args(["--item-max", &format!("{}KiB", options.item_bytes_max / 1024)]);

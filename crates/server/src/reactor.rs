@@ -18,18 +18,30 @@ pub(crate) enum Opened {
     Uring(Box<uring::Opened>),
 }
 
-/// A reactor for each of `wakers`, all of one kind. Where io_uring is asked for and not to be had, a warning says why
-/// and what helps, and they are epoll's.
+/// With room for so many connections or more, `auto` is io_uring: fewer than this many cost it more than they save
+/// (docs/decisions/0003-io-uring.md).
+const AUTO_URING_SESSIONS_MIN: usize = 16;
+
+/// A reactor for each of `wakers`, all of one kind. Where io_uring is not to be had, the log says why and what helps,
+/// as a warning if it was asked for, and they are epoll's.
 ///
 /// # Errors
 /// When the process has no descriptor left.
 pub(crate) fn open(choice: IoChoice, wakers: &[&Waker], sessions_max: usize) -> Result<Vec<Opened>> {
-    if choice == IoChoice::Uring {
+    let wanted = match choice {
+        IoChoice::Auto => sessions_max >= AUTO_URING_SESSIONS_MIN,
+        IoChoice::Epoll => false,
+        IoChoice::Uring => true,
+    };
+    if wanted {
         let open = |waker: &&Waker| uring::Opened::open(waker, sessions_max).map(|it| Opened::Uring(Box::new(it)));
         match wakers.iter().map(open).collect() {
             Ok(reactors) => return Ok(reactors),
-            Err(uring::Unavailable { step, error, remedy }) => {
+            Err(uring::Unavailable { step, error, remedy }) if choice == IoChoice::Uring => {
                 tracing::warn!(step, %error, remedy, "io_uring is not to be had; the workers use epoll");
+            }
+            Err(uring::Unavailable { step, error, .. }) => {
+                tracing::info!(step, %error, "io_uring is not to be had; the workers use epoll");
             }
         }
     }

@@ -47,7 +47,7 @@ struct Row {
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn_mib) = if quick { (3, 200) } else { (7, 1000) };
     let mut peers = vec![plain()?];
-    for kind in [Kind::Gannet, Kind::GannetUring] {
+    for kind in [Kind::GannetEpoll, Kind::GannetUring] {
         let item_bytes_max = 128 * MIB as u64;
         let server = Server::start(kind, &Options { cpu: Some(SERVER_CPU), item_bytes_max, ..Options::memory(1024) })?;
         let stream = connect(server.address)?;

@@ -43,7 +43,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn) = if quick { (3, Duration::from_secs(2)) } else { (7, Duration::from_secs(5)) };
     let options =
         Options { cpu: Some(SERVER_CPU), null_reply_bytes: REPLY_BYTES, connections_max: 8000, ..Options::memory(512) };
-    let kinds = [Kind::Null, Kind::Gannet, Kind::GannetUring, Kind::Memcached];
+    let kinds = [Kind::Null, Kind::GannetEpoll, Kind::GannetUring, Kind::Memcached];
     let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
     for server in servers.iter().filter(|server| server.kind != Kind::Null) {
         store_keys(server.address)?;

@@ -41,7 +41,7 @@ pub struct Options {
 /// # Errors
 /// When a server or valgrind does not do what it should, in a sentence.
 pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
-    let ours = count(Kind::Gannet)?;
+    let ours = count(Kind::GannetEpoll)?;
     let peer = if options.with_peer { Some(count(Kind::Memcached)?) } else { None };
     let path = root.join(KEPT);
     if options.keep {

@@ -83,7 +83,7 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
 fn soak(target: &Path, options: &Options) -> Result<bool, String> {
     let clock = Clock::build(&target.join("soak"))?;
     let pinned = options.workers == 1 && std::thread::available_parallelism().map_or(1, usize::from) > 1;
-    let kind = if options.uring { Kind::GannetUring } else { Kind::Gannet };
+    let kind = if options.uring { Kind::GannetUring } else { Kind::GannetEpoll };
     let server_options = ServerOptions {
         item_bytes_max: ITEM_BYTES_MAX,
         cpu: pinned.then_some(SERVER_CPU),

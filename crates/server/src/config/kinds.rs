@@ -186,7 +186,7 @@ const LOG_LEVELS: [(&str, LogLevel); 6] = [
 /// How workers wait for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// The one that measured better: epoll (docs/decisions/0003-io-uring.md).
+    /// The one that measured better for so many connections (docs/decisions/0003-io-uring.md).
     #[default]
     Auto,
     /// epoll.

@@ -236,8 +236,8 @@ pub static SETTINGS: [Setting; 30] = [
         range: None,
         reload: Reload::Restart,
         help: "How workers wait for their sockets: epoll, or uring (io_uring, from kernel 6.1 on, with at most 6MiB of \
-               buffers a worker). Where the kernel refuses io_uring, a warning says why and epoll is taken. \"auto\" \
-               is epoll.",
+               buffers a worker). Where the kernel refuses io_uring, the log says why and epoll is taken. \"auto\" is \
+               io_uring where it is to be had, and epoll with a maxconns below 16.",
         value: |s| &mut s.io,
     },
     Setting {
