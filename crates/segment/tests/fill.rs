@@ -8,7 +8,7 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
     Background, Delete, Evicted, EvictionObserver, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome, Store,
-    StoreConfig, StoreStats,
+    StoreConfig, StoreStats, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -158,6 +158,38 @@ fn a_large_put_in_a_tight_store_is_not_parked_for_ever() {
 }
 
 /// Appends to large values in a store so small that they lose pieces all the time: the append joins, or finds nothing.
+/// A reader that never comes back may keep segments from being reused, but nobody waits for him: who has a value pinned
+/// may himself be waiting for the one who waits for memory.
+#[test]
+fn writers_do_not_wait_for_evicted_segments_that_are_pinned() {
+    let (store, mut background) = store(4 << 20, 1);
+    let mut lane = store.lane().expect("lane");
+    let value = |n: usize| [&n.to_le_bytes()[..], &[b'v'; 992]].concat();
+    let name = |n: usize| format!("key-{n}");
+    for n in 0..2000 {
+        put(&mut lane, &mut background, NOW, name(n).as_bytes(), &value(n), Expire::Never);
+    }
+    let turn = lane.turn(NOW);
+    let mut pins = Vec::new();
+    for n in (0..1200).step_by(50) {
+        let key = name(n);
+        let item = turn.get(&turn.key(Namespace::DEFAULT, key.as_bytes())).expect("nothing was evicted yet");
+        let Value::Bytes(bytes) = item.value else { panic!("it is stored whole") };
+        pins.push((n, store.pin(bytes)));
+    }
+    drop(turn);
+    for n in 2000..20_000 {
+        put(&mut lane, &mut background, NOW, name(n).as_bytes(), &value(n), Expire::Never);
+    }
+    let stats = store.stats();
+    let limbo = stats.segments[gannet_segment::SEGMENT_STATES.iter().position(|state| *state == "limbo").expect("one")];
+    assert!(stats.evicted > 10_000 && limbo >= 12, "no pinned segment was evicted: {stats:?}");
+    for (n, pin) in pins {
+        assert_eq!(store.pinned_bytes(&pin, 0), value(n), "what is pinned stays");
+        store.unpin(pin);
+    }
+}
+
 #[test]
 fn an_append_to_a_large_value_that_lost_a_piece_ends() {
     let (store, mut background) = store(4 << 20, 1);

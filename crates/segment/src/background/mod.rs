@@ -91,6 +91,9 @@ pub struct Background {
     queues: Queues,
     /// Drained segments and the epoch in which their last slot was cleared.
     limbo: Vec<(SegmentId, u64)>,
+    /// How many of those pins alone held up when they were looked at last. Whoever waits for memory must not wait for
+    /// the reader who has them pinned, who may wait for him.
+    held_up: usize,
     drain: Option<Drain>,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
@@ -117,6 +120,7 @@ impl Background {
             open: OpenTable::new(Whose::Background),
             queues: Queues::new(count, store.geometry.segments_max),
             limbo: Vec::with_capacity(count),
+            held_up: 0,
             drain: None,
             growing: None,
             shrinking: None,
@@ -212,7 +216,8 @@ impl Background {
         // A growth is in a hurry and takes what it gets; a smaller memory is not, and pays for each pause.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
         let over = self.segments_over(store).min(ahead);
-        store.segments.free_count() + self.limbo.len() < store.free_low() + over
+        let soon_free = self.limbo.len() - self.held_up;
+        store.segments.free_count() + soon_free < store.free_low() + over
     }
 
     /// Picks the next segment to drain, if any.
@@ -275,14 +280,18 @@ impl Background {
 
     /// Steps the epoch and frees what nobody can read any more.
     fn reclaim(&mut self, store: &Store) {
+        self.held_up = 0;
         if self.limbo.is_empty() {
             return;
         }
         store.epochs.try_advance();
         let epoch = store.epochs.now();
+        let held_up = &mut self.held_up;
         self.limbo.retain(|(id, unlinked)| {
             let header = store.segments.header(*id);
-            let readable = unlinked + 2 > epoch || header.pins.load(std::sync::atomic::Ordering::Acquire) != 0;
+            let pinned = header.pins.load(std::sync::atomic::Ordering::Acquire) != 0;
+            let readable = unlinked + 2 > epoch || pinned;
+            *held_up += usize::from(pinned);
             if !readable {
                 header.free();
                 store.segments.push_free(*id);
