@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Keys that are stored before the first case, each of 24 bytes; the values are of 200 bytes.
 const KEYS: usize = 4096;
 const VALUE_BYTES: usize = 200;
+/// Counters that are stored. Many, since where a key lies in the index differs from start to start, and what it costs
+/// with it.
+const COUNTERS: usize = 1024;
 /// Requests before those that are counted.
 const WARM_REQUESTS: usize = 2048;
 /// A reply that has not come by then does not come: callgrind makes a server fifty times slower, not more.
@@ -102,8 +105,8 @@ pub const ALL: &[Case] = &[
     },
     Case {
         name: "incr",
-        what: "incr of one counter",
-        request: |out, _| out.extend(b"incr counter 1\r\n"),
+        what: "incr",
+        request: |out, n| out.extend(format!("incr counter-{} 1\r\n", n % COUNTERS).bytes()),
         reply_bytes: |_| 21,
         ..PLAIN
     },
@@ -173,7 +176,11 @@ impl Client {
         if matches!(case.name, "get" | "touch" | "set-delete") {
             self.run(&stores, 0..KEYS / stores.depth)?;
             // As many digits from now on, whatever the cases count.
-            self.exchange(b"set counter 0 0 19\r\n1000000000000000000\r\n", 8)?;
+            let counter = |out: &mut Vec<u8>, n: usize| {
+                out.extend(format!("set counter-{n} 0 0 19\r\n1000000000000000000\r\n").bytes());
+            };
+            let counters = Case { name: "prepare", request: counter, reply_bytes: |_| 8, ..PLAIN };
+            self.run(&counters, 0..COUNTERS / counters.depth)?;
         }
         Ok(())
     }
