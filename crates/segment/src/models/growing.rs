@@ -135,31 +135,29 @@ fn while_shrinking(work: impl Fn(&Index, &[Hash]) + Send + Sync + Copy + 'static
     });
 }
 
+fn find_the_first_eight(index: &Index, hashes: &[Hash]) {
+    for round in 0..2 {
+        for i in 0..8 {
+            assert!(found(index, hashes[i], i), "key {i} in round {round}");
+        }
+    }
+}
+
+fn insert_four_more(index: &Index, hashes: &[Hash]) {
+    for i in 8..12 {
+        insert(index, hashes[i], i);
+        assert!(found(index, hashes[i], i), "key {i} right after its insert");
+    }
+}
+
 #[test]
 fn a_reader_finds_every_key_while_the_index_shrinks() {
-    while_shrinking(
-        |index, hashes| {
-            for round in 0..2 {
-                for i in 0..8 {
-                    assert!(found(index, hashes[i], i), "key {i} in round {round}");
-                }
-            }
-        },
-        8,
-    );
+    while_shrinking(find_the_first_eight, 8);
 }
 
 #[test]
 fn an_insert_while_the_index_shrinks_is_found_afterwards() {
-    while_shrinking(
-        |index, hashes| {
-            for i in 8..12 {
-                insert(index, hashes[i], i);
-                assert!(found(index, hashes[i], i), "key {i} right after its insert");
-            }
-        },
-        12,
-    );
+    while_shrinking(insert_four_more, 12);
 }
 
 /// Keys that share an index bucket, so that merging two groups displaces what was merged before: a reader that looks at
@@ -187,27 +185,10 @@ fn a_reader_finds_a_key_that_is_displaced_while_the_index_shrinks() {
 
 #[test]
 fn a_reader_finds_every_key_while_the_index_grows() {
-    while_growing(
-        |index, hashes| {
-            for round in 0..2 {
-                for i in 0..8 {
-                    assert!(found(index, hashes[i], i), "key {i} in round {round}");
-                }
-            }
-        },
-        8,
-    );
+    while_growing(find_the_first_eight, 8);
 }
 
 #[test]
 fn an_insert_while_the_index_grows_is_found_afterwards() {
-    while_growing(
-        |index, hashes| {
-            for i in 8..12 {
-                insert(index, hashes[i], i);
-                assert!(found(index, hashes[i], i), "key {i} right after its insert");
-            }
-        },
-        12,
-    );
+    while_growing(insert_four_more, 12);
 }
