@@ -1,0 +1,19 @@
+//! The load generator: what is asked, when it is asked, what the answers took, and the highest rate that keeps an SLO.
+//!
+//! ```text
+//!   workload  what to ask: verbs, keys, sizes, TTLs      schedule  when: constant, Poisson, bursts, ramp, a trace
+//!        \                                              /
+//!         engine    threads, connections, bytes out and in; knows of a request only what [`traffic`] says
+//!            |
+//!         measure   response time from the intended instant, service time from the send; what the host did meanwhile
+//!            |
+//!         search    trials at rising rates, bisection, confirmation          result  what is kept of a run (JSON)
+//!            |
+//!         report    terminal, HTML, CSV, HDR logs, Prometheus
+//! ```
+//!
+//! Invariants: a request's response time counts from the instant at which it was meant to be sent, whatever held it up;
+//! nothing that was due is left out of the figures; a run that the generator itself limited says so.
+#![forbid(unsafe_code)]
+
+pub mod traffic;

@@ -1,0 +1,70 @@
+//! The line between what is asked and how it is carried.
+//!
+//! The engine moves bytes and reads clocks; a [`Traffic`] draws requests and reads answers. One of them belongs to one
+//! thread of the engine and serves all of its connections, which answer in the order of their requests.
+//!
+//! ```text
+//!   engine: a request is due      -> Traffic::next(connection, out)       bytes to send, Pending to keep
+//!   engine: bytes have come       -> Traffic::answer(pending, bytes)      so many consumed; done, or more is wanted
+//!   engine: the connection is new -> Traffic::greet(connection, out)      authentication, selection, HELLO
+//! ```
+
+/// A request on its way: what its answer is read and filed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Which of [`Traffic::verbs`] it is; answers are filed by it.
+    pub verb: u8,
+    /// How an answer's bytes are read: the traffic's own business.
+    pub state: u32,
+    /// Number of the key asked for, or whatever the traffic wants to know again.
+    pub key: u64,
+    /// Of an answer that has come in part: the bytes still to come, or whatever the traffic wants to know again.
+    pub rest: u64,
+    /// Bytes of value sent with the request; 0 for a read.
+    pub value_bytes: u64,
+}
+
+/// How an answer is filed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Outcome {
+    /// A read that found its key, or a write that was done.
+    Hit,
+    /// A read that did not find its key, or a write whose condition did not hold.
+    Miss,
+    /// The server answered with an error.
+    Error,
+    /// The value was not the one that its key and version say.
+    Wrong,
+}
+
+/// How far an answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The answer is whole. `value_bytes` of value came with it.
+    Done {
+        /// How it is filed.
+        outcome: Outcome,
+        /// Bytes of value that came with it.
+        value_bytes: u64,
+    },
+    /// More bytes are wanted.
+    More,
+    /// These bytes are no answer to this request; the connection can not be used further.
+    Garbage(&'static str),
+}
+
+/// Draws requests and reads their answers, for one thread.
+pub trait Traffic {
+    /// The names of the verbs, in the order of [`Pending::verb`]; at most 64.
+    fn verbs(&self) -> &[String];
+
+    /// Appends the next request to `out`. `connection` is the connection's number within the thread.
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending;
+
+    /// Reads the answer to `pending` from the front of `bytes`: how many of them are used up, and how far it is now.
+    /// With [`Progress::More`] the rest is shown again with more behind it.
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress);
+
+    /// Appends what a new connection says first to `out`, and returns a request to be answered for each part of it.
+    fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending>;
+}
