@@ -4,13 +4,14 @@
 //! thread of the engine and serves all of its connections, which answer in the order of their requests.
 //!
 //! ```text
-//!   engine: a request is due      -> Traffic::next(connection, out)       bytes to send, Pending to keep
+//!   engine: a request is due      -> Traffic::target()                    which target it goes to
+//!                                    Traffic::next(connection, out)       bytes to send, Pending to keep
 //!   engine: bytes have come       -> Traffic::answer(pending, bytes)      so many consumed; done, or more is wanted
 //!   engine: the connection is new -> Traffic::greet(connection, out)      authentication, selection, HELLO
 //! ```
 
 /// A request on its way: what its answer is read and filed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     /// Which of [`Traffic::verbs`] it is; answers are filed by it.
     pub verb: u8,
@@ -22,6 +23,8 @@ pub struct Pending {
     pub rest: u64,
     /// Bytes of value sent with the request; 0 for a read.
     pub value_bytes: u64,
+    /// Bytes of value that have come with the answer so far; 0 when it is sent.
+    pub read_bytes: u64,
 }
 
 /// How an answer is filed.
@@ -57,6 +60,23 @@ pub enum Progress {
 pub trait Traffic {
     /// The names of the verbs, in the order of [`Pending::verb`]; at most 64.
     fn verbs(&self) -> &[String];
+
+    /// Which target the next request goes to; [`Traffic::next`] is then called for a connection to that target. Where
+    /// every target may be asked for anything it is not called, and the engine spreads requests evenly.
+    fn target(&mut self) -> usize {
+        0
+    }
+
+    /// A request that an answer called for (a fill after a miss, the swap after a `gets`) waits: it is what the next
+    /// [`Traffic::next`] gives, and it is due at once, besides what the schedule asks for.
+    fn has_follow_up(&self) -> bool {
+        false
+    }
+
+    /// There is nothing more to ask for, as at the end of a prefill: [`Traffic::next`] must not be called again.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 
     /// Appends the next request to `out`. `connection` is the connection's number within the thread.
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending;
