@@ -19,8 +19,16 @@ pub trait Sink {
 pub const FILL_BYTES_MAX: usize = 512;
 
 impl Sink for Vec<u8> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
+        let from = self.len();
+        self.resize(from + len, 0);
+        write(&mut self[from..]);
     }
 }
 

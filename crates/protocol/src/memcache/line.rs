@@ -70,6 +70,21 @@ pub(super) fn first_blank(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| eight.wrapping_sub(ONES * 0x21) & !eight)
 }
 
+/// The first byte below a space, line ends included.
+#[inline(always)]
+pub(super) fn first_control(text: &[u8]) -> Option<usize> {
+    first_where(text, |eight| eight.wrapping_sub(ONES * 0x20) & !eight)
+}
+
+/// The first byte that is a space or below it, or a delete (0x7f): what a key in text never has.
+#[inline(always)]
+pub(super) fn first_blank_or_delete(text: &[u8]) -> Option<usize> {
+    first_where(text, |eight| {
+        let differs = eight ^ (ONES * 0x7f);
+        (eight.wrapping_sub(ONES * 0x21) & !eight) | (differs.wrapping_sub(ONES) & !differs)
+    })
+}
+
 #[inline(always)]
 fn first_space(text: &[u8]) -> Option<usize> {
     first_where(text, |eight| {
@@ -162,6 +177,10 @@ mod tests {
             let text = &text[..prng.below(28) as usize];
             let space = text.iter().position(|byte| *byte == b' ');
             let blank = text.iter().position(|byte| *byte <= b' ');
+            let unfit = text.iter().position(|byte| *byte <= b' ' || *byte == 0x7f);
+            let control = text.iter().position(|byte| *byte < b' ');
+            assert_eq!(first_control(text), control, "{text:?}");
+            assert_eq!(first_blank_or_delete(text), unfit, "{text:?}");
             assert_eq!((first_space(text), first_blank(text)), (space, blank), "{text:?}");
             spaces += u32::from(space.is_some());
             blanks += u32::from(blank.is_some());

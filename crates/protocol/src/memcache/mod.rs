@@ -16,6 +16,7 @@
 //!   executed as commands.
 //! - Keys have 1 to 250 bytes, anything but space and newline. Control characters are accepted, as memcached does.
 
+pub mod client;
 pub mod error;
 pub mod key;
 pub mod line;

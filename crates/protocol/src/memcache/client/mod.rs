@@ -1,0 +1,41 @@
+//! The client's side of the memcached text and meta protocols: requests out, replies in.
+//!
+//! ```text
+//! caller                      encode                     server
+//!  get(sink, b"a")      ->   "get a\r\n"            ->
+//!                             decode
+//!  Reply(Value a, 3)    <-   "VALUE a 0 3\r\n"      <-   a header; the value's bytes follow
+//!  Piece(b"x"), ...     <-   "x" "yz"               <-   in whatever pieces they come
+//!  ValueEnd             <-   "\r\n"                 <-
+//!  Reply(End), last     <-   "END\r\n"              <-   the answer is whole
+//! ```
+//!
+//! Invariants:
+//! - Nothing is copied or allocated: replies borrow from the receive buffer;
+//!   a value never has to be in memory whole.
+//! - All that a decoder keeps between two steps is [`Decoder::expect`] and [`Decoder::rest`], 9 bytes: a caller with a
+//!   million requests under way can keep it wherever it likes.
+//! - What is returned depends on the bytes alone; the pieces of a value join to the same value however they were cut.
+//! - What is no answer to the request that was sent ends in a [`Garbage`] with a name, never in a guess.
+
+mod decode;
+mod dump;
+mod encode;
+mod expect;
+mod garbage;
+mod meta;
+mod reply;
+
+pub use decode::{Decoder, Event, Hit, Step, lone_hit};
+pub use dump::{Facts, MgdumpKey, uri_decoded};
+pub use encode::{
+    arith, authenticate, cache_memlimit, delete, flush_all, gat, gats, get, metadump, mgdump, multi_get, multi_gets,
+    quit, set, stats, store, touch, value, verbosity, version,
+};
+pub use expect::{Expect, Place};
+pub use garbage::Garbage;
+pub use meta::{MetaRequest, is_text_key, meta_noop};
+pub use reply::{MetaCode, MetaFlags, Parsed, REPLY_LINE_BYTES_MAX, Reply, ServerError, ValueHeader, reply};
+
+#[cfg(test)]
+mod tests;
