@@ -1,0 +1,111 @@
+//! The kinds of ends that are told apart.
+
+use crate::traffic::Outcome;
+use serde::{Deserialize, Serialize};
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// A read that found its key, or a write that was done.
+    Hit,
+    /// A read that did not find its key, or a write whose condition did not hold.
+    Miss,
+    /// The server answered with an error.
+    Error,
+    /// The value was not the one that its key and version say.
+    Wrong,
+    /// It was sent and not answered: timeout, a closed connection, garbage, the end of the run.
+    Lost,
+    /// It was due and never sent: no connection had room until the end of the run.
+    Unsent,
+}
+
+impl Fate {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 6] = [Self::Hit, Self::Miss, Self::Error, Self::Wrong, Self::Lost, Self::Unsent];
+
+    /// The name that is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Error => "error",
+            Self::Wrong => "wrong",
+            Self::Lost => "lost",
+            Self::Unsent => "unsent",
+        }
+    }
+
+    /// Whether an objective on errors counts it.
+    pub const fn is_failure(self) -> bool {
+        !matches!(self, Self::Hit | Self::Miss)
+    }
+}
+
+impl From<Outcome> for Fate {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Hit => Self::Hit,
+            Outcome::Miss => Self::Miss,
+            Outcome::Error => Self::Error,
+            Outcome::Wrong => Self::Wrong,
+        }
+    }
+}
+
+/// The size of the value that went with a request or its answer, in few classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SizeClass {
+    /// No value: misses, deletes.
+    #[serde(rename = "none")]
+    None,
+    /// 1 to 128 bytes.
+    #[serde(rename = "<=128B")]
+    To128,
+    /// 129 bytes to 1 KiB.
+    #[serde(rename = "<=1KiB")]
+    To1Ki,
+    /// Up to 8 KiB.
+    #[serde(rename = "<=8KiB")]
+    To8Ki,
+    /// Up to 64 KiB.
+    #[serde(rename = "<=64KiB")]
+    To64Ki,
+    /// More than 64 KiB.
+    #[serde(rename = ">64KiB")]
+    Larger,
+    /// Any size: there were more kinds of answers than are kept apart.
+    #[serde(rename = "any")]
+    Any,
+}
+
+impl SizeClass {
+    /// How many classes there are.
+    pub const COUNT: usize = 7;
+
+    /// The class of `bytes` of value.
+    pub const fn of(bytes: u64) -> Self {
+        match bytes {
+            0 => Self::None,
+            1..=128 => Self::To128,
+            129..=1024 => Self::To1Ki,
+            1025..=8192 => Self::To8Ki,
+            8193..=65_536 => Self::To64Ki,
+            _ => Self::Larger,
+        }
+    }
+
+    /// The name that is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::To128 => "<=128B",
+            Self::To1Ki => "<=1KiB",
+            Self::To8Ki => "<=8KiB",
+            Self::To64Ki => "<=64KiB",
+            Self::Larger => ">64KiB",
+            Self::Any => "any",
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What one thread files into.
+
+use super::timeline::RawSlice;
+use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, Totals};
+
+/// Cells that are kept apart by size; beyond them sizes of a verb and fate share one.
+const SIZED_CELLS_MAX: usize = 96;
+const VERBS_MAX: usize = 64;
+/// Kinds of faults that are told apart; a further one is filed as `other`.
+const FAULTS_MAX: usize = 32;
+
+/// Histograms of one verb, fate and size class.
+#[derive(Debug)]
+struct Times {
+    response: Histogram,
+    service: Histogram,
+}
+
+/// A request that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its verb's number.
+    pub verb: u8,
+    /// What became of it.
+    pub fate: Fate,
+    /// Bytes of value that came with the answer.
+    pub read_bytes: u64,
+    /// Bytes of value that went with the request.
+    pub written_bytes: u64,
+    /// When it was due, in nanoseconds.
+    pub intended_ns: u64,
+    /// When it was sent.
+    pub sent_ns: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+}
+
+/// One thread's figures. Instants are nanoseconds of the run's clock.
+#[derive(Debug)]
+pub struct Recorder {
+    verbs: Vec<String>,
+    /// Requests that are due in this window belong to the figures.
+    begin_ns: u64,
+    end_ns: u64,
+    /// Index into `times` plus one, by verb, fate and size class.
+    places: Vec<u16>,
+    times: Vec<(u8, Fate, SizeClass, Times)>,
+    unsent: Histogram,
+    lateness: Histogram,
+    held_up: Histogram,
+    connect: Histogram,
+    totals: Totals,
+    faults: Vec<Fault>,
+    /// The slice under way.
+    pub slice: RawSlice,
+}
+
+impl Recorder {
+    /// An empty one for at most 64 verbs, of requests that are due from `begin_ns` and before `end_ns`.
+    pub fn new(verbs: &[String], begin_ns: u64, end_ns: u64) -> Self {
+        assert!(verbs.len() <= VERBS_MAX, "{} verbs", verbs.len());
+        Self {
+            verbs: verbs.to_vec(),
+            begin_ns,
+            end_ns,
+            places: vec![0; verbs.len().max(1) * Fate::ALL.len() * SizeClass::COUNT],
+            times: Vec::with_capacity(SIZED_CELLS_MAX),
+            unsent: Histogram::new(),
+            lateness: Histogram::new(),
+            held_up: Histogram::new(),
+            connect: Histogram::new(),
+            totals: Totals::default(),
+            faults: Vec::new(),
+            slice: RawSlice::default(),
+        }
+    }
+
+    /// Sets the window of the figures, before anything is due.
+    pub const fn set_window(&mut self, begin_ns: u64, end_ns: u64) {
+        (self.begin_ns, self.end_ns) = (begin_ns, end_ns);
+    }
+
+    /// Ends the window at `end_ns`, because the run was stopped.
+    pub fn cut(&mut self, end_ns: u64) {
+        self.end_ns = self.end_ns.min(end_ns).max(self.begin_ns);
+    }
+
+    /// The window of the figures.
+    pub const fn window(&self) -> (u64, u64) {
+        (self.begin_ns, self.end_ns)
+    }
+
+    /// Counts so far.
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    const fn is_measured(&self, at_ns: u64) -> bool {
+        self.begin_ns <= at_ns && at_ns < self.end_ns
+    }
+
+    /// A request goes out at `now_ns`. `room_ns` is since when there has been room for it.
+    pub fn send(&mut self, intended_ns: u64, room_ns: u64, now_ns: u64) {
+        self.slice.sent += 1;
+        if !self.is_measured(intended_ns) {
+            self.totals.warm_up += u64::from(intended_ns < self.begin_ns);
+            return;
+        }
+        self.totals.due += 1;
+        self.totals.sent += 1;
+        let held_up_ns = room_ns.saturating_sub(intended_ns);
+        let late_ns = now_ns.saturating_sub(intended_ns.max(room_ns));
+        self.lateness.record(late_ns);
+        self.held_up.record(held_up_ns);
+        if late_ns > LATE_NS {
+            self.totals.late_by_generator += 1;
+            self.slice.late += 1;
+        } else if held_up_ns > LATE_NS {
+            self.totals.late_for_room += 1;
+            self.slice.late += 1;
+        }
+    }
+
+    /// A request that was sent has ended.
+    pub fn end(&mut self, ended: &Ended) {
+        let response_ns = ended.ended_ns.saturating_sub(ended.intended_ns);
+        self.slice.end(ended.fate, response_ns);
+        // The first of its kind takes its memory here, perhaps while nothing is measured yet.
+        let place = self.place(ended);
+        if !self.is_measured(ended.intended_ns) {
+            return;
+        }
+        let totals = &mut self.totals;
+        let kind = match ended.fate {
+            Fate::Hit => &mut totals.hits,
+            Fate::Miss => &mut totals.misses,
+            Fate::Error => &mut totals.errors,
+            Fate::Wrong => &mut totals.wrong,
+            Fate::Lost | Fate::Unsent => &mut totals.lost,
+        };
+        *kind += 1;
+        if ended.fate != Fate::Lost {
+            totals.answered += 1;
+            totals.value_bytes_read += ended.read_bytes;
+            totals.value_bytes_written += ended.written_bytes;
+        }
+        let times = &mut self.times[place].3;
+        times.response.record(response_ns);
+        times.service.record(ended.ended_ns.saturating_sub(ended.sent_ns));
+    }
+
+    /// A request that was due at `intended_ns` was given up at `now_ns` without having been sent.
+    pub fn give_up(&mut self, intended_ns: u64, now_ns: u64) {
+        if self.is_measured(intended_ns) {
+            self.totals.due += 1;
+            self.totals.unsent += 1;
+            self.unsent.record(now_ns.saturating_sub(intended_ns));
+        }
+    }
+
+    /// Bytes went out at `now_ns`.
+    pub const fn bytes_out(&mut self, now_ns: u64, bytes: u64) {
+        self.slice.bytes_sent += bytes;
+        if self.is_measured(now_ns) {
+            self.totals.bytes_sent += bytes;
+        }
+    }
+
+    /// Bytes came in at `now_ns`.
+    pub const fn bytes_in(&mut self, now_ns: u64, bytes: u64) {
+        self.slice.bytes_received += bytes;
+        if self.is_measured(now_ns) {
+            self.totals.bytes_received += bytes;
+        }
+    }
+
+    /// A connection was made and greeted in `took_ns`.
+    pub fn connected(&mut self, took_ns: u64) {
+        self.totals.connects += 1;
+        self.slice.connects += 1;
+        self.connect.record(took_ns);
+    }
+
+    /// Something went wrong; `first` is asked for its words when it is the first of its name.
+    pub fn fault(&mut self, name: &str, first: impl FnOnce() -> String) {
+        self.slice.faults += 1;
+        if let Some(fault) = self.faults.iter_mut().find(|fault| fault.name == name) {
+            fault.count += 1;
+        } else if self.faults.len() < FAULTS_MAX {
+            self.faults.push(Fault { name: name.to_owned(), count: 1, first: first() });
+        } else if let Some(fault) = self.faults.last_mut() {
+            "other".clone_into(&mut fault.name);
+            fault.count += 1;
+        }
+    }
+
+    /// What went wrong so far.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// Index of the histograms of an ended request, which are made if they are not there.
+    fn place(&mut self, ended: &Ended) -> usize {
+        let size = SizeClass::of(ended.read_bytes.max(ended.written_bytes));
+        let index = |size: SizeClass| {
+            (usize::from(ended.verb) * Fate::ALL.len() + ended.fate as usize) * SizeClass::COUNT + size as usize
+        };
+        match self.places[index(size)] {
+            0 => {}
+            place => return usize::from(place - 1),
+        }
+        let size = if self.times.len() < SIZED_CELLS_MAX { size } else { SizeClass::Any };
+        let place = &mut self.places[index(size)];
+        if *place == 0 {
+            let times = Times { response: Histogram::new(), service: Histogram::new() };
+            self.times.push((ended.verb, ended.fate, size, times));
+            *place = self.times.len() as u16;
+        }
+        usize::from(*place - 1)
+    }
+
+    /// The figures of this thread, without a timeline.
+    pub fn finish(self) -> Snapshot {
+        let mut snapshot = Snapshot {
+            verbs: self.verbs,
+            measured_ns: self.end_ns.saturating_sub(self.begin_ns),
+            totals: self.totals,
+            lateness: self.lateness,
+            held_up: self.held_up,
+            connect: self.connect,
+            faults: self.faults,
+            ..Snapshot::default()
+        };
+        for (verb, fate, size, times) in self.times {
+            if times.response.count() > 0 {
+                snapshot.response.merge(&times.response);
+                snapshot.service.merge(&times.service);
+                let Times { response, service } = times;
+                snapshot.cells.push(Cell { verb: usize::from(verb), fate, size, response, service });
+            }
+        }
+        snapshot.response.merge(&self.unsent);
+        snapshot.cells.sort_by_key(|cell| (cell.verb, cell.fate, cell.size));
+        snapshot
+    }
+}

@@ -1,0 +1,199 @@
+//! One thread's share of a plan, as a sequence of intended instants.
+
+use super::{Plan, Shape};
+use crate::schedule::Pace;
+use base::prng::Prng;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Rate changes that are kept for instants that have not been drawn yet; a further one takes the last one's place.
+const CHANGES_MAX: usize = 64;
+
+/// A rate from an instant on.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    at_ns: u64,
+    rate_per_ns: f64,
+}
+
+/// The intended instants of one thread, in nanoseconds from the start of the run.
+#[derive(Debug)]
+pub struct Intents {
+    source: Source,
+    /// The next instant; `u64::MAX`: none, unless the rate changes.
+    next_ns: u64,
+}
+
+#[derive(Debug)]
+enum Source {
+    Rate(Box<Rate>),
+    Trace { offsets_ns: Arc<[u64]>, speed: f64, index: usize, step: usize },
+}
+
+#[derive(Debug)]
+struct Rate {
+    pace: Pace,
+    shape: Shape,
+    share: f64,
+    prng: Prng,
+    /// Requests a nanosecond of this thread where the last instant lies.
+    rate_per_ns: f64,
+    changes: VecDeque<Change>,
+    /// The last instant: whole nanoseconds, and the fraction that keeps roundings from adding up.
+    last_ns: u64,
+    last_fraction: f64,
+    /// Mass of the next request.
+    mass: f64,
+    /// Where the next request lies.
+    found: Found,
+}
+
+/// An instant as whole nanoseconds and fraction, and how many changes lie before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    at_ns: u64,
+    fraction: f64,
+    passed: usize,
+}
+
+impl Intents {
+    /// The share of thread `thread` of `threads` in `plan`, at `rate_per_s` requests a second over all threads.
+    /// A plan by trace knows no rate.
+    pub fn new(plan: &Plan, rate_per_s: f64, thread: usize, threads: usize, seed: u64) -> Self {
+        assert!(thread < threads, "thread {thread} of {threads}");
+        let source = match plan {
+            Plan::Trace { offsets_ns, speed } => {
+                Source::Trace { offsets_ns: offsets_ns.clone(), speed: *speed, index: thread, step: threads }
+            }
+            Plan::Rate { pace, shape } => {
+                let share = 1.0 / threads as f64;
+                let mut rate = Rate {
+                    pace: *pace,
+                    shape: *shape,
+                    share,
+                    prng: Prng::new(seed ^ (thread as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+                    rate_per_ns: per_ns(rate_per_s, share),
+                    changes: VecDeque::with_capacity(CHANGES_MAX),
+                    last_ns: 0,
+                    last_fraction: 0.0,
+                    mass: 0.0,
+                    found: Found::default(),
+                };
+                rate.mass = match pace {
+                    // The first requests of the threads lie between one another as all later ones do.
+                    Pace::Even => thread as f64 * share,
+                    Pace::Poisson => rate.draw_mass(),
+                };
+                Source::Rate(Box::new(rate))
+            }
+        };
+        let mut intents = Self { source, next_ns: 0 };
+        intents.next_ns = intents.look();
+        intents
+    }
+
+    /// The next intended instant in nanoseconds from the start; `u64::MAX` when there is none.
+    pub const fn peek_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Takes the next intended instant. It must not be asked for while there is none.
+    pub fn take_ns(&mut self) -> u64 {
+        let taken = self.next_ns;
+        assert_ne!(taken, u64::MAX, "there is an instant to take");
+        match &mut self.source {
+            Source::Rate(rate) => rate.advance(),
+            Source::Trace { index, step, .. } => *index += *step,
+        }
+        self.next_ns = self.look();
+        taken
+    }
+
+    /// From `at_ns` on, all threads together send `rate_per_s` requests a second. Instants that have been taken stay;
+    /// a change for the time before them holds from the last of them on. A plan by trace knows no rate.
+    pub fn change_rate(&mut self, at_ns: u64, rate_per_s: f64) {
+        let Source::Rate(rate) = &mut self.source else { return };
+        let change = Change { at_ns: at_ns.max(rate.last_ns), rate_per_ns: per_ns(rate_per_s, rate.share) };
+        match rate.changes.back_mut() {
+            Some(last) if rate.changes.len() == CHANGES_MAX => *last = Change { at_ns: last.at_ns, ..change },
+            Some(last) if last.at_ns >= change.at_ns => *last = Change { at_ns: last.at_ns, ..change },
+            _ => rate.changes.push_back(change),
+        }
+        self.next_ns = self.look();
+    }
+
+    /// The rate of all threads, in requests a second, at the last instant taken; 0 for a plan by trace.
+    pub fn rate_per_s(&self) -> f64 {
+        match &self.source {
+            Source::Rate(rate) => rate.rate_per_ns * 1e9 / rate.share,
+            Source::Trace { .. } => 0.0,
+        }
+    }
+
+    fn look(&mut self) -> u64 {
+        match &mut self.source {
+            Source::Rate(rate) => {
+                rate.found = rate.find();
+                rate.found.at_ns
+            }
+            Source::Trace { offsets_ns, speed, index, .. } => {
+                offsets_ns.get(*index).map_or(u64::MAX, |offset| (*offset as f64 / speed) as u64)
+            }
+        }
+    }
+}
+
+impl Rate {
+    fn draw_mass(&mut self) -> f64 {
+        match self.pace {
+            Pace::Even => 1.0,
+            Pace::Poisson => -(1.0 - self.prng.unit()).ln(),
+        }
+    }
+
+    /// Where the next request's mass is worked off.
+    fn find(&self) -> Found {
+        let (mut at_ns, mut fraction, mut mass, mut rate) =
+            (self.last_ns, self.last_fraction, self.mass, self.rate_per_ns);
+        let mut passed = 0;
+        for change in &self.changes {
+            let ends = change.at_ns as f64;
+            let begins = at_ns as f64 + fraction;
+            let here = if ends > begins { rate * self.shape.mass(begins, ends) } else { 0.0 };
+            if here >= mass {
+                break;
+            }
+            mass -= here;
+            passed += 1;
+            rate = change.rate_per_ns;
+            if ends > begins {
+                (at_ns, fraction) = (change.at_ns, 0.0);
+            }
+        }
+        if rate <= 0.0 {
+            return Found { at_ns: u64::MAX, fraction: 0.0, passed };
+        }
+        let span = self.shape.span_of(at_ns as f64 + fraction, mass / rate) + fraction;
+        if !span.is_finite() || span >= (u64::MAX - at_ns) as f64 {
+            return Found { at_ns: u64::MAX, fraction: 0.0, passed };
+        }
+        Found { at_ns: at_ns + span as u64, fraction: span.fract(), passed }
+    }
+
+    /// Moves to the next request.
+    fn advance(&mut self) {
+        let Found { at_ns, fraction, passed } = self.found;
+        debug_assert_ne!(at_ns, u64::MAX, "there is a next request");
+        if passed > 0 {
+            self.rate_per_ns = self.changes[passed - 1].rate_per_ns;
+            self.changes.drain(..passed);
+        }
+        (self.last_ns, self.last_fraction) = (at_ns, fraction);
+        self.mass = self.draw_mass();
+    }
+}
+
+fn per_ns(rate_per_s: f64, share: f64) -> f64 {
+    let held = if rate_per_s.is_finite() { rate_per_s.clamp(0.0, super::RATE_PER_S_MAX) } else { 0.0 };
+    held * share / 1e9
+}

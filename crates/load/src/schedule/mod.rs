@@ -1,0 +1,103 @@
+//! When requests are meant to be sent: the intended instants of an open loop.
+//!
+//! A [`Plan`] is a rate, the [`Shape`] that the rate has over time, and the [`Pace`] of single requests within it.
+//! Each thread draws its share as [`Intents`], in ascending order, from a seed.
+//!
+//! ```text
+//!   mass m of each request      Even: 1            Poisson: exponential with mean 1
+//!   rate(t)                     share of the total, times the shape's factor at t, as it is changed live
+//!   next instant                the t' at which the integral of rate from t to t' comes to m
+//!
+//!   rate |        ______              a change at c does not move what lies before c, and what is left of m behind c
+//!        |_______|                    is worked off at the new rate: no request is lost, none is sent twice or early
+//!        +-------c--------> t
+//! ```
+//!
+//! Invariants: no clock is read here; one seed gives one sequence; instants never descend.
+
+mod intents;
+mod shape;
+
+pub use intents::Intents;
+pub use shape::Shape;
+
+use std::sync::Arc;
+
+/// The highest rate that can be asked for, in requests a second over all threads.
+pub const RATE_PER_S_MAX: f64 = 1e9;
+
+/// How single requests lie within the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// At equal distances; the threads' requests lie between one another.
+    Even,
+    /// Independent of one another, as those of many users are: exponential distances.
+    Poisson,
+}
+
+/// When requests are sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// By a rate. The rate itself is live: it is the engine's `Control` that holds it.
+    Rate {
+        /// How single requests lie within the rate.
+        pace: Pace,
+        /// How the rate moves over time.
+        shape: Shape,
+    },
+    /// At given instants, such as those of a recorded trace. Thread `i` of `n` takes the offsets `i`, `i + n` ...
+    Trace {
+        /// Nanoseconds from the start, ascending.
+        offsets_ns: Arc<[u64]>,
+        /// The offsets are divided by it: 2 is twice as fast.
+        speed: f64,
+    },
+}
+
+/// What is wrong with a plan, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError(pub String);
+
+impl std::fmt::Display for PlanError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+impl Plan {
+    /// A constant rate.
+    pub const fn constant() -> Self {
+        Self::Rate { pace: Pace::Even, shape: Shape::Flat }
+    }
+
+    /// A constant rate of independent requests.
+    pub const fn poisson() -> Self {
+        Self::Rate { pace: Pace::Poisson, shape: Shape::Flat }
+    }
+
+    /// Checks what the types do not hold.
+    ///
+    /// # Errors
+    /// When a number is out of its range or offsets descend; the message names the remedy.
+    pub fn check(&self) -> Result<(), PlanError> {
+        match self {
+            Self::Rate { shape, .. } => shape.check(),
+            Self::Trace { offsets_ns, speed } => {
+                if !(speed.is_finite() && *speed > 0.0) {
+                    return Err(PlanError(format!("the speed of a trace is {speed}; it is a number above 0, as in 2")));
+                }
+                if let Some(at) = offsets_ns.windows(2).position(|pair| pair[0] > pair[1]) {
+                    let number = at + 2;
+                    return Err(PlanError(format!("offset {number} of the trace is before the one before it; sort them")));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
