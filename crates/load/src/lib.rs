@@ -16,4 +16,8 @@
 //! nothing that was due is left out of the figures; a run that the generator itself limited says so.
 #![forbid(unsafe_code)]
 
+pub mod engine;
+pub mod fake;
+pub mod measure;
+pub mod schedule;
 pub mod traffic;

@@ -62,7 +62,8 @@ pub trait Traffic {
     fn verbs(&self) -> &[String];
 
     /// Which target the next request goes to; [`Traffic::next`] is then called for a connection to that target. Where
-    /// every target may be asked for anything it is not called, and the engine spreads requests evenly.
+    /// every target may be asked for anything it is not called, and the engine spreads requests evenly. It may be asked
+    /// several times before that target has room, and answers the same until a follow-up comes in between.
     fn target(&mut self) -> usize {
         0
     }
@@ -87,4 +88,34 @@ pub trait Traffic {
 
     /// Appends what a new connection says first to `out`, and returns a request to be answered for each part of it.
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending>;
+}
+
+impl<T: Traffic + ?Sized> Traffic for Box<T> {
+    fn verbs(&self) -> &[String] {
+        (**self).verbs()
+    }
+
+    fn target(&mut self) -> usize {
+        (**self).target()
+    }
+
+    fn has_follow_up(&self) -> bool {
+        (**self).has_follow_up()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        (**self).is_exhausted()
+    }
+
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending {
+        (**self).next(connection, out)
+    }
+
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+        (**self).answer(pending, bytes)
+    }
+
+    fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
+        (**self).greet(connection, out)
+    }
 }

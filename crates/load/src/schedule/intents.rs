@@ -56,6 +56,13 @@ struct Found {
     passed: usize,
 }
 
+impl Found {
+    /// To the nearest nanosecond: what falls on a boundary by arithmetic must not lie before it by a rounding.
+    fn instant_ns(&self) -> u64 {
+        self.at_ns.saturating_add(u64::from(self.fraction >= 0.5))
+    }
+}
+
 impl Intents {
     /// The share of thread `thread` of `threads` in `plan`, at `rate_per_s` requests a second over all threads.
     /// A plan by trace knows no rate.
@@ -114,9 +121,9 @@ impl Intents {
     pub fn change_rate(&mut self, at_ns: u64, rate_per_s: f64) {
         let Source::Rate(rate) = &mut self.source else { return };
         let change = Change { at_ns: at_ns.max(rate.last_ns), rate_per_ns: per_ns(rate_per_s, rate.share) };
+        let full = rate.changes.len() == CHANGES_MAX;
         match rate.changes.back_mut() {
-            Some(last) if rate.changes.len() == CHANGES_MAX => *last = Change { at_ns: last.at_ns, ..change },
-            Some(last) if last.at_ns >= change.at_ns => *last = Change { at_ns: last.at_ns, ..change },
+            Some(last) if full || last.at_ns >= change.at_ns => last.rate_per_ns = change.rate_per_ns,
             _ => rate.changes.push_back(change),
         }
         self.next_ns = self.look();
@@ -134,10 +141,10 @@ impl Intents {
         match &mut self.source {
             Source::Rate(rate) => {
                 rate.found = rate.find();
-                rate.found.at_ns
+                rate.found.instant_ns()
             }
             Source::Trace { offsets_ns, speed, index, .. } => {
-                offsets_ns.get(*index).map_or(u64::MAX, |offset| (*offset as f64 / speed) as u64)
+                offsets_ns.get(*index).map_or(u64::MAX, |offset| (*offset as f64 / *speed) as u64)
             }
         }
     }

@@ -91,7 +91,9 @@ impl Plan {
                 }
                 if let Some(at) = offsets_ns.windows(2).position(|pair| pair[0] > pair[1]) {
                     let number = at + 2;
-                    return Err(PlanError(format!("offset {number} of the trace is before the one before it; sort them")));
+                    return Err(PlanError(format!(
+                        "offset {number} of the trace is before the one before it; sort them"
+                    )));
                 }
                 Ok(())
             }

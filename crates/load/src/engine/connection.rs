@@ -1,0 +1,108 @@
+//! One connection: what is in flight on it, and in which order.
+//!
+//! ```text
+//!   Waiting --> Connecting --> Greeting --> Up --> Waiting        any state --> Waiting when it breaks
+//!                     \____________________/                      (no greeting to be answered)
+//! ```
+//! Only a connection that is Up takes requests. There is no edge from Waiting to Up.
+
+use crate::traffic::Pending;
+use std::collections::VecDeque;
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is to be made when its turn comes.
+    Waiting,
+    /// The other end has not taken it yet.
+    Connecting,
+    /// What it said first is being answered.
+    Greeting,
+    /// It takes requests.
+    Up,
+}
+
+/// A request that was handed to a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InFlight {
+    pub pending: Pending,
+    pub intended_ns: u64,
+    /// Since when there was room for it.
+    pub room_ns: u64,
+    pub sent_ns: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub target: usize,
+    pub state: State,
+    /// Bytes to send; those before `out_begin` are sent.
+    pub out: Vec<u8>,
+    pub out_begin: usize,
+    /// Bytes received that are not the whole of an answer.
+    pub kept: Vec<u8>,
+    /// Requests without an answer, the oldest first; the first `stamped` of them know when they were sent.
+    pub in_flight: VecDeque<InFlight>,
+    pub stamped: usize,
+    /// It stands in its list of connections with room.
+    pub queued: bool,
+    /// It stands in the list of those with something to send.
+    pub dirty: bool,
+    /// The socket takes no more bytes now.
+    pub blocked: bool,
+    /// It is closed on purpose when nothing is in flight.
+    pub closing: bool,
+    /// When the attempt to make it began.
+    pub since_ns: u64,
+}
+
+impl Connection {
+    pub const fn new(target: usize) -> Self {
+        Self {
+            target,
+            state: State::Waiting,
+            out: Vec::new(),
+            out_begin: 0,
+            kept: Vec::new(),
+            in_flight: VecDeque::new(),
+            stamped: 0,
+            queued: false,
+            dirty: false,
+            blocked: false,
+            closing: false,
+            since_ns: 0,
+        }
+    }
+
+    /// Whether it takes another request.
+    pub fn has_room(&self, depth: usize) -> bool {
+        self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() < depth
+    }
+
+    /// Bytes that are not sent.
+    pub const fn unsent_bytes(&self) -> usize {
+        self.out.len() - self.out_begin
+    }
+
+    /// So many bytes were sent.
+    pub fn sent(&mut self, bytes: usize) {
+        self.out_begin += bytes;
+        debug_assert!(self.out_begin <= self.out.len(), "no more than there was");
+        if self.out_begin == self.out.len() {
+            self.out.clear();
+            self.out_begin = 0;
+        }
+    }
+
+    /// Forgets what it carried; what was in flight has been taken by then.
+    pub fn reset(&mut self) {
+        debug_assert!(self.in_flight.is_empty(), "requests that nobody would hear of again");
+        self.state = State::Waiting;
+        self.out.clear();
+        self.out_begin = 0;
+        self.kept.clear();
+        self.stamped = 0;
+        self.blocked = false;
+        self.closing = false;
+    }
+}

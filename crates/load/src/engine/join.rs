@@ -1,0 +1,462 @@
+//! Starts the threads of a run, gives them one start, follows them, and joins what they measured.
+
+use super::config::{Config, Load, Sampler, Wait};
+use super::control::{Control, Phase, RECENT_MAX};
+use super::core::{Core, Pacing, Settings};
+use super::sockets::Sockets;
+use super::target::{Resolved, Target};
+use super::watch::{Watch, Watchee, limits};
+use super::{Ending, Error, LoopKind, Place, Run, Stream};
+use crate::measure::{RawSlice, Snapshot, Timeline, Totals};
+use crate::schedule::{Intents, Plan};
+use crate::traffic::Traffic;
+use base::clock::{MonoClock, UnixMillis};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+/// Slices that wait to be joined, for each thread.
+const SLICES_WAITING_MAX: usize = 16;
+/// From the last thread's readiness to the start.
+const HEAD_START_NS: u64 = 2_000_000;
+/// How often the run is looked at when no slice comes.
+const LOOK_NS_MAX: u64 = 100_000_000;
+/// Mixed into the seed of the sampler's schedule, so that it does not follow the bulk's.
+const SAMPLER_SEED: u64 = 0x5A4D_504C_4552_0001;
+
+/// One thread to start.
+struct Job {
+    place: Place,
+    cpu: Option<usize>,
+    targets: Vec<Resolved>,
+    settings: Settings,
+    load: Load,
+    rate_per_s: f64,
+    seed: u64,
+    wait: Wait,
+    slices: SyncSender<RawSlice>,
+    polled_ns: Arc<AtomicU64>,
+}
+
+/// A thread has made its connections, or could not.
+struct Ready {
+    job: usize,
+    thread_id: i32,
+    up: usize,
+    faults: Vec<String>,
+    error: Option<Error>,
+    /// Where it waits for the start; nothing comes when there is none.
+    start: Sender<u64>,
+}
+
+/// What a thread leaves behind.
+struct Left {
+    stream: Stream,
+    snapshot: Snapshot,
+    up: usize,
+    exhausted: bool,
+}
+
+type Handle<'scope> = ScopedJoinHandle<'scope, Result<Left, Error>>;
+
+pub(super) fn run<T: Traffic>(
+    config: &Config,
+    make_traffic: &(impl Fn(Place) -> T + Sync),
+    control: &Control,
+) -> Result<Run, Error> {
+    let clock = MonoClock::start();
+    let (bulk_out, bulk_in) = sync_channel(SLICES_WAITING_MAX * config.threads);
+    let (sampler_out, sampler_in) = sync_channel(SLICES_WAITING_MAX);
+    let mut jobs = bulk_jobs(config, control, &bulk_out)?;
+    if let Some(sampler) = &config.sampler {
+        jobs.push(sampler_job(config, sampler, &sampler_out)?);
+    }
+    drop((bulk_out, sampler_out));
+    let polled: Vec<Arc<AtomicU64>> = jobs.iter().map(|job| job.polled_ns.clone()).collect();
+    let (ready_out, ready_in) = channel();
+    std::thread::scope(|scope| {
+        let mut handles: Vec<Handle<'_>> = Vec::with_capacity(jobs.len());
+        let mut names = Vec::with_capacity(jobs.len());
+        for (number, job) in jobs.into_iter().enumerate() {
+            let ready = ready_out.clone();
+            let name = match job.place.stream {
+                Stream::Bulk => format!("load-{}", job.place.thread),
+                Stream::Sampler => format!("sampler-{}", job.place.thread),
+            };
+            let builder = std::thread::Builder::new().name(name.clone());
+            let body = move || work(number, job, clock, make_traffic, control, &ready);
+            match builder.spawn_scoped(scope, body) {
+                Ok(handle) => handles.push(handle),
+                Err(error) => return Err(Error::System { doing: "starting a thread", error }),
+            }
+            names.push(name);
+        }
+        drop(ready_out);
+        let readies = gather(&ready_in, names.len())?;
+        let watchees = readies.iter().zip(names).zip(polled).map(|((ready, name), polled_ns)| Watchee {
+            name,
+            thread_id: ready.thread_id,
+            polled_ns,
+        });
+        let mut follower = Follower::new(config, clock, control, Watch::new(watchees.collect()));
+        for ready in &readies {
+            // A thread that has ended in the meantime says why when it is joined.
+            let _ = ready.start.send(follower.start_ns);
+        }
+        follower.follow(&bulk_in, &sampler_in, &handles);
+        let mut left = Vec::with_capacity(handles.len());
+        for handle in handles {
+            match handle.join() {
+                Ok(result) => left.push(result?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        follower.drain(&bulk_in, &sampler_in);
+        Ok(follower.finish(left))
+    })
+}
+
+/// Waits until all threads are ready. An error drops what they wait on, so that they end.
+fn gather(ready_in: &Receiver<Ready>, threads: usize) -> Result<Vec<Ready>, Error> {
+    let mut readies: Vec<Ready> = ready_in.iter().take(threads).collect();
+    readies.sort_by_key(|ready| ready.job);
+    if let Some(error) = readies.iter_mut().find_map(|ready| ready.error.take()) {
+        return Err(error);
+    }
+    if readies.iter().all(|ready| ready.up == 0) {
+        let mut faults: Vec<String> = readies.into_iter().flat_map(|ready| ready.faults).collect();
+        faults.sort();
+        faults.dedup();
+        return Err(Error::Connect { faults });
+    }
+    Ok(readies)
+}
+
+// --- what each thread gets ---
+
+fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) -> Result<Vec<Job>, Error> {
+    let resolved = config.targets.iter().map(resolve).collect::<Result<Vec<Resolved>, Error>>()?;
+    let names: Vec<String> = config.targets.iter().map(Target::to_string).collect();
+    let share = |whole: u64, thread: usize| {
+        whole / config.threads as u64 + u64::from((thread as u64) < whole % config.threads as u64)
+    };
+    let jobs = (0..config.threads).map(|thread| {
+        let connections = share(config.connections as u64, thread) as usize;
+        let mut settings = settings(config, names.clone());
+        // Each thread's connections begin with another target, so that few of them reach all targets too.
+        settings.targets = (0..connections).map(|connection| (connection + thread) % names.len()).collect();
+        settings.requests_max = config.requests_max.map_or(u64::MAX, |whole| share(whole, thread));
+        settings.reconnect_every_ns = match config.reconnect.per_s {
+            0.0 => u64::MAX,
+            per_s => (1e9 * config.threads as f64 / per_s) as u64,
+        };
+        settings.reconnect_every_ns = settings.reconnect_every_ns.max(1);
+        Job {
+            place: Place { stream: Stream::Bulk, thread, threads: config.threads, connections },
+            cpu: (!config.cpus.is_empty()).then(|| config.cpus[thread % config.cpus.len()]),
+            targets: resolved.clone(),
+            settings,
+            load: config.load.clone(),
+            rate_per_s: control.rate_per_s(),
+            seed: config.seed,
+            wait: config.wait,
+            slices: slices.clone(),
+            polled_ns: Arc::default(),
+        }
+    });
+    Ok(jobs.collect())
+}
+
+fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>) -> Result<Job, Error> {
+    let settings = Settings {
+        targets: vec![0; sampler.connections],
+        routed: false,
+        depth: 1,
+        reconnect_every_ns: u64::MAX,
+        storm_every_ns: u64::MAX,
+        follows_control: false,
+        ..settings(config, vec![sampler.target.to_string()])
+    };
+    Ok(Job {
+        place: Place { stream: Stream::Sampler, thread: 0, threads: 1, connections: sampler.connections },
+        cpu: sampler.cpu,
+        targets: vec![resolve(&sampler.target)?],
+        settings,
+        load: Load::Open(Plan::poisson()),
+        rate_per_s: sampler.rate_per_s,
+        seed: config.seed ^ SAMPLER_SEED,
+        wait: config.wait,
+        slices: slices.clone(),
+        polled_ns: Arc::default(),
+    })
+}
+
+fn resolve(target: &Target) -> Result<Resolved, Error> {
+    target.resolve().map_err(|error| Error::Name { target: target.to_string(), error })
+}
+
+fn settings(config: &Config, names: Vec<String>) -> Settings {
+    let storm_every_ns = config.reconnect.storm_every_ns;
+    Settings {
+        targets: Vec::new(),
+        names,
+        routed: config.routed,
+        depth: config.depth,
+        warm_up_ns: config.warm_up_ns,
+        duration_ns: config.duration_ns,
+        drain_ns: config.drain_ns,
+        requests_max: u64::MAX,
+        timeout_ns: config.timeout_ns,
+        connect_timeout_ns: config.connect_timeout_ns,
+        pause_ns: config.reconnect.pause_ns,
+        reconnect_every_ns: u64::MAX,
+        storm_every_ns: if storm_every_ns == 0 { u64::MAX } else { storm_every_ns },
+        connects_at_once_max: config.connects_at_once_max,
+        slice_ns: config.slice_ns,
+        follows_control: true,
+    }
+}
+
+// --- a thread ---
+
+fn work<T: Traffic>(
+    number: usize,
+    job: Job,
+    clock: MonoClock,
+    make_traffic: &(impl Fn(Place) -> T + Sync),
+    control: &Control,
+    ready_out: &Sender<Ready>,
+) -> Result<Left, Error> {
+    let stream = job.place.stream;
+    let (start_out, start_in) = channel();
+    let mut ready = Ready {
+        job: number,
+        thread_id: rustix::thread::gettid().as_raw_nonzero().get(),
+        up: 0,
+        faults: Vec::new(),
+        error: None,
+        start: start_out,
+    };
+    let going_on = |error| Error::System { doing: "waiting for events", error };
+    let connected = prepare(job, clock, make_traffic, control).and_then(|mut core| {
+        ready.up = core.connect_all().map_err(going_on)?;
+        Ok(core)
+    });
+    let mut core = match connected {
+        Ok(core) => core,
+        Err(error) => {
+            ready.error = Some(error);
+            let _ = ready_out.send(ready);
+            return Err(no_start());
+        }
+    };
+    ready.faults = core.recorder.faults().iter().map(|fault| fault.first.clone()).collect();
+    let _ = ready_out.send(ready);
+    let Ok(start_ns) = start_in.recv() else { return Err(no_start()) };
+    core.begin(start_ns);
+    core.run().map_err(going_on)?;
+    let (up, exhausted) = (core.up(), core.is_exhausted());
+    let (snapshot, _, _) = core.finish();
+    Ok(Left { stream, snapshot, up, exhausted })
+}
+
+/// Of a thread that was not told to start, because another one could not.
+fn no_start() -> Error {
+    Error::System { doing: "waiting for the start", error: std::io::ErrorKind::Interrupted.into() }
+}
+
+fn prepare<'c, T: Traffic>(
+    job: Job,
+    clock: MonoClock,
+    make_traffic: &(impl Fn(Place) -> T + Sync),
+    control: &'c Control,
+) -> Result<Core<'c, Sockets, T>, Error> {
+    if let Some(cpu) = job.cpu {
+        io::affinity::pin_this_thread(cpu)
+            .map_err(|error| Error::System { doing: "pinning a thread to its CPU", error })?;
+    }
+    sharpen_timers();
+    let connections = job.settings.targets.len();
+    let net = Sockets::new(clock, job.targets, connections, job.wait, job.polled_ns)
+        .map_err(|error| Error::System { doing: "making an epoll instance", error })?;
+    let Place { thread, threads, .. } = job.place;
+    let intents = |plan: &Plan| Intents::new(plan, job.rate_per_s, thread, threads, job.seed);
+    let pacing = match &job.load {
+        Load::Open(plan) => Pacing::Open(intents(plan)),
+        Load::Closed => Pacing::Closed,
+        Load::Blind(plan) => Pacing::Blind(plan.as_ref().map(intents)),
+    };
+    Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
+}
+
+/// The kernel may end a thread's sleeps 50 us late to save wakes; this thread asks for 1 ns (proc(5), timerslack_ns).
+fn sharpen_timers() {
+    let thread_id = rustix::thread::gettid().as_raw_nonzero();
+    // Without it the margin of the wait grows; nothing is wrong.
+    let _ = std::fs::write(format!("/proc/{thread_id}/timerslack_ns"), "1");
+}
+
+// --- the run as it goes ---
+
+struct Follower<'a> {
+    config: &'a Config,
+    clock: MonoClock,
+    control: &'a Control,
+    watch: Watch,
+    start_ns: u64,
+    started_unix_ms: u64,
+    bulk: Timeline,
+    sampler: Timeline,
+    phase: Phase,
+    slices_seen: usize,
+    totals: Totals,
+}
+
+impl<'a> Follower<'a> {
+    fn new(config: &'a Config, clock: MonoClock, control: &'a Control, watch: Watch) -> Self {
+        let (begin_ns, end_ns) = (config.warm_up_ns, config.warm_up_ns.saturating_add(config.duration_ns));
+        let timeline = |threads| Timeline::new(threads, config.slice_ns, begin_ns, end_ns);
+        Self {
+            config,
+            clock,
+            control,
+            watch,
+            start_ns: clock.now().0 + HEAD_START_NS,
+            started_unix_ms: UnixMillis::now().0 + HEAD_START_NS / 1_000_000,
+            bulk: timeline(config.threads),
+            sampler: timeline(1),
+            phase: Phase::Connecting,
+            slices_seen: 0,
+            totals: Totals::default(),
+        }
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        self.clock.now().0.saturating_sub(self.start_ns)
+    }
+
+    fn follow(&mut self, bulk: &Receiver<RawSlice>, sampler: &Receiver<RawSlice>, handles: &[Handle<'_>]) {
+        while !handles.iter().all(ScopedJoinHandle::is_finished) {
+            self.change_phase();
+            match bulk.recv_timeout(Duration::from_nanos(self.next_look_ns())) {
+                Ok(raw) => self.add(raw),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(1)),
+            }
+            for raw in sampler.try_iter() {
+                self.sampler.add(raw);
+            }
+        }
+    }
+
+    /// Takes up what the threads left behind when they ended.
+    fn drain(&mut self, bulk: &Receiver<RawSlice>, sampler: &Receiver<RawSlice>) {
+        for raw in bulk.try_iter() {
+            self.add(raw);
+        }
+        for raw in sampler.try_iter() {
+            self.sampler.add(raw);
+        }
+    }
+
+    /// Until the next instant at which the phase changes, or a little while.
+    fn next_look_ns(&self) -> u64 {
+        let elapsed_ns = self.elapsed_ns();
+        let (begin_ns, end_ns) = (self.config.warm_up_ns, self.config.warm_up_ns + self.config.duration_ns);
+        let next = [begin_ns, end_ns].into_iter().find(|at_ns| *at_ns > elapsed_ns).unwrap_or(u64::MAX);
+        (next - elapsed_ns).clamp(100_000, LOOK_NS_MAX)
+    }
+
+    fn change_phase(&mut self) {
+        let elapsed_ns = self.elapsed_ns();
+        let end_ns = self.config.warm_up_ns.saturating_add(self.config.duration_ns);
+        let phase = match elapsed_ns {
+            0 => Phase::Connecting,
+            now if now < self.config.warm_up_ns => Phase::WarmUp,
+            now if now < end_ns && !self.control.is_stopped() => Phase::Measuring,
+            _ => Phase::Draining,
+        };
+        if phase == self.phase {
+            return;
+        }
+        match phase {
+            Phase::Measuring => self.watch.begin(elapsed_ns),
+            Phase::Draining => self.watch.end(elapsed_ns),
+            _ => {}
+        }
+        self.phase = phase;
+        self.control.show(|live| {
+            live.phase = phase;
+            live.elapsed_ns = elapsed_ns;
+        });
+    }
+
+    fn add(&mut self, raw: RawSlice) {
+        add_totals(&mut self.totals, &raw);
+        self.bulk.add(raw);
+        let slices = self.bulk.slices();
+        if slices.len() == self.slices_seen {
+            return;
+        }
+        self.slices_seen = slices.len();
+        let elapsed_ns = self.elapsed_ns();
+        self.watch.slice(elapsed_ns);
+        let recent = &slices[slices.len().saturating_sub(RECENT_MAX)..];
+        self.control.show(|live| {
+            live.elapsed_ns = elapsed_ns;
+            live.totals = self.totals;
+            live.response.clone_from(self.bulk.response());
+            live.recent = recent.to_vec();
+        });
+    }
+
+    fn finish(self, left: Vec<Left>) -> Run {
+        let elapsed_ns = self.elapsed_ns();
+        let watched = self.watch.finish(elapsed_ns);
+        let mut bulk = Snapshot { timeline: self.bulk.finish(), ..Snapshot::default() };
+        let mut sampler =
+            self.config.sampler.as_ref().map(|_| Snapshot { timeline: self.sampler.finish(), ..Snapshot::default() });
+        let (mut up, mut exhausted) = (0, true);
+        for one in left {
+            match one.stream {
+                Stream::Bulk => {
+                    up += one.up;
+                    exhausted &= one.exhausted;
+                    bulk.merge(&one.snapshot);
+                }
+                Stream::Sampler => sampler.iter_mut().for_each(|sampler| sampler.merge(&one.snapshot)),
+            }
+        }
+        let ending = match () {
+            () if self.control.is_stopped() => Ending::Stopped,
+            () if up == 0 => Ending::Deserted,
+            () if exhausted => Ending::Exhausted,
+            () => Ending::Complete,
+        };
+        self.control.show(|live| live.phase = Phase::Over);
+        let kind = match self.config.load {
+            Load::Open(_) => LoopKind::Open,
+            Load::Closed => LoopKind::Closed,
+            Load::Blind(_) => LoopKind::Blind,
+        };
+        let limits = limits(&watched, &bulk, self.config.lateness_ns_max);
+        Run { kind, ending, started_unix_ms: self.started_unix_ms, bulk, sampler, watched, limits }
+    }
+}
+
+fn add_totals(totals: &mut Totals, raw: &RawSlice) {
+    let [hits, misses, errors, wrong, lost, _] = raw.ended;
+    totals.due += raw.sent;
+    totals.sent += raw.sent;
+    totals.answered += hits + misses + errors + wrong;
+    totals.hits += hits;
+    totals.misses += misses;
+    totals.errors += errors;
+    totals.wrong += wrong;
+    totals.lost += lost;
+    totals.bytes_sent += raw.bytes_sent;
+    totals.bytes_received += raw.bytes_received;
+    totals.connects += raw.connects;
+}

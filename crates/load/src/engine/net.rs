@@ -1,0 +1,67 @@
+//! What the core of a thread stands on: a clock and connections.
+
+/// What happened on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The connection's number.
+    pub connection: usize,
+    /// There may be bytes, or the end of the stream.
+    pub readable: bool,
+    /// It was made, or can take bytes again.
+    pub writable: bool,
+}
+
+/// How a connection attempt stands.
+#[derive(Debug)]
+pub enum Connecting {
+    /// It is made.
+    Done,
+    /// A writable event will tell.
+    UnderWay,
+    /// It can not be made.
+    Failed(std::io::Error),
+}
+
+/// How a send or receive ended.
+#[derive(Debug)]
+pub enum Moved {
+    /// So many bytes, at least 1.
+    Bytes(usize),
+    /// None now; an event will tell.
+    Blocked,
+    /// The peer closed in order.
+    Closed,
+    /// The connection broke.
+    Broken(std::io::Error),
+}
+
+/// A clock and numbered connections, for one thread.
+///
+/// Events are edges: a connection is told readable once for each time that something arrives, so that its bytes are
+/// received until a receive is shorter than its buffer. It is told writable when it is made, and after a blocked send.
+pub trait Net {
+    /// Nanoseconds since the run's clock began.
+    fn now_ns(&mut self) -> u64;
+
+    /// Begins to connect `connection` to target number `target`.
+    fn connect(&mut self, connection: usize, target: usize) -> Connecting;
+
+    /// After a writable event for an attempt under way: how it ended.
+    fn finish_connect(&mut self, connection: usize) -> Connecting;
+
+    /// Sends from the front of `bytes`, which is not empty.
+    fn send(&mut self, connection: usize, bytes: &[u8]) -> Moved;
+
+    /// Receives into `into`, which is not empty.
+    fn receive(&mut self, connection: usize, into: &mut [u8]) -> Moved;
+
+    /// Closes, whatever state it is in.
+    fn close(&mut self, connection: usize);
+
+    /// Waits until something happens or `until_ns` is reached, and fills `events`, which it clears first. With an
+    /// instant that is past it only looks.
+    ///
+    /// # Errors
+    /// When the system can not wait: the run ends.
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()>;
+}

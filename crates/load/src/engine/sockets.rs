@@ -1,0 +1,223 @@
+//! Sockets through epoll, and a wait that ends close to its instant.
+//!
+//! ```text
+//!   now                                    instant
+//!    |------ epoll sleeps ------|-- polls --|      it sleeps until `margin` before the instant, then only looks
+//! ```
+//! The margin follows how late the kernel woke the thread before: a late wake widens it at once, and it narrows slowly.
+//! Answers end the sleep as they come, so that only the instants of the schedule pay for the polling.
+
+use super::config::Wait;
+use super::net::{Connecting, Event, Moved, Net};
+use super::target::Resolved;
+use base::clock::MonoClock;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const EVENTS_MAX: usize = 256;
+/// The margin is never narrower: about the time from the timer to the first instruction.
+const MARGIN_NS_MIN: u64 = 5_000;
+/// The margin is never wider: more polling than this is the kernel's fault, and shows as lateness.
+const MARGIN_NS_MAX: u64 = 150_000;
+/// A sleep shorter than this is not worth its system call.
+const SLEEP_NS_MIN: u64 = 5_000;
+
+const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
+const BOTH: epoll::EventFlags = INPUT.union(epoll::EventFlags::OUT);
+
+/// Connections of one thread.
+pub(crate) struct Sockets {
+    clock: MonoClock,
+    poll: OwnedFd,
+    targets: Vec<Resolved>,
+    streams: Vec<Option<OwnedFd>>,
+    raw: Vec<epoll::Event>,
+    wait: Wait,
+    margin_ns: u64,
+    polled_ns: Arc<AtomicU64>,
+}
+
+impl Sockets {
+    /// For connections numbered below `connections`. `polled_ns` grows by the time that was spent polling.
+    pub fn new(
+        clock: MonoClock,
+        targets: Vec<Resolved>,
+        connections: usize,
+        wait: Wait,
+        polled_ns: Arc<AtomicU64>,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
+            clock,
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            targets,
+            streams: (0..connections).map(|_| None).collect(),
+            raw: Vec::with_capacity(EVENTS_MAX),
+            wait,
+            margin_ns: 50_000,
+            polled_ns,
+        })
+    }
+
+    fn open(&mut self, connection: usize, target: usize) -> std::io::Result<Connecting> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (stream, went) = match &self.targets[target] {
+            Resolved::Tcp(address) => {
+                let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let stream = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+                sockopt::set_tcp_nodelay(&stream, true)?;
+                let went = rustix::net::connect(&stream, address);
+                (stream, went)
+            }
+            Resolved::Unix(path) => {
+                let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                let went = rustix::net::connect(&stream, &SocketAddrUnix::new(path.as_path())?);
+                (stream, went)
+            }
+        };
+        let (made, interest) = match went {
+            Ok(()) => (Connecting::Done, INPUT),
+            Err(Errno::INPROGRESS) => (Connecting::UnderWay, BOTH),
+            Err(error) => return Err(error.into()),
+        };
+        epoll::add(&self.poll, &stream, epoll::EventData::new_u64(connection as u64), interest)?;
+        self.streams[connection] = Some(stream);
+        Ok(made)
+    }
+
+    fn interest(&self, connection: usize, flags: epoll::EventFlags) {
+        if let Some(stream) = &self.streams[connection] {
+            // It fails when the kernel has no memory for it; the timeout then ends the connection.
+            let _ = epoll::modify(&self.poll, stream, epoll::EventData::new_u64(connection as u64), flags);
+        }
+    }
+
+    /// One look or sleep; 0: it only looks.
+    fn look(&mut self, sleep_ns: u64) -> std::io::Result<usize> {
+        let timeout =
+            Timespec { tv_sec: (sleep_ns / 1_000_000_000) as i64, tv_nsec: (sleep_ns % 1_000_000_000) as i64 };
+        self.raw.clear();
+        match epoll::wait(&self.poll, spare_capacity(&mut self.raw), Some(&timeout)) {
+            Ok(count) => Ok(count),
+            Err(Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sleeps until something happens or shortly before `until_ns`. How many events there are.
+    fn sleep(&mut self, now_ns: u64, until_ns: u64) -> std::io::Result<usize> {
+        let left_ns = until_ns.saturating_sub(now_ns);
+        if self.wait == Wait::Poll || left_ns < self.margin_ns + SLEEP_NS_MIN {
+            return self.look(0);
+        }
+        let count = self.look(left_ns - self.margin_ns)?;
+        if count == 0 {
+            let overslept_ns = self.now_ns().saturating_sub(until_ns - self.margin_ns);
+            let wanted_ns = (overslept_ns + overslept_ns / 4).clamp(MARGIN_NS_MIN, MARGIN_NS_MAX);
+            self.margin_ns =
+                if wanted_ns > self.margin_ns { wanted_ns } else { self.margin_ns - (self.margin_ns - wanted_ns) / 64 };
+        }
+        Ok(count)
+    }
+}
+
+impl Net for Sockets {
+    fn now_ns(&mut self) -> u64 {
+        self.clock.now().0
+    }
+
+    fn connect(&mut self, connection: usize, target: usize) -> Connecting {
+        self.open(connection, target).unwrap_or_else(Connecting::Failed)
+    }
+
+    fn finish_connect(&mut self, connection: usize) -> Connecting {
+        let Some(stream) = &self.streams[connection] else {
+            return Connecting::Failed(std::io::ErrorKind::NotConnected.into());
+        };
+        match sockopt::socket_error(stream) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) | Err(error) => return Connecting::Failed(error.into()),
+        }
+        if rustix::net::getpeername(stream).is_err() {
+            return Connecting::UnderWay;
+        }
+        self.interest(connection, INPUT);
+        Connecting::Done
+    }
+
+    fn send(&mut self, connection: usize, bytes: &[u8]) -> Moved {
+        let Some(stream) = &self.streams[connection] else { return Moved::Closed };
+        loop {
+            return match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    if sent < bytes.len() {
+                        self.interest(connection, BOTH);
+                    }
+                    Moved::Bytes(sent)
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    self.interest(connection, BOTH);
+                    Moved::Blocked
+                }
+                Err(error) => Moved::Broken(error.into()),
+            };
+        }
+    }
+
+    fn receive(&mut self, connection: usize, into: &mut [u8]) -> Moved {
+        let Some(stream) = &self.streams[connection] else { return Moved::Closed };
+        loop {
+            return match rustix::net::recv(stream.as_fd(), &mut *into, RecvFlags::empty()) {
+                Ok((0, _)) => Moved::Closed,
+                Ok((received, _)) => Moved::Bytes(received),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Moved::Blocked,
+                Err(error) => Moved::Broken(error.into()),
+            };
+        }
+    }
+
+    fn close(&mut self, connection: usize) {
+        // The last descriptor of a socket takes its registration with it.
+        self.streams[connection] = None;
+    }
+
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()> {
+        events.clear();
+        let now_ns = self.now_ns();
+        let mut count = self.sleep(now_ns, until_ns)?;
+        if count == 0 {
+            let begin_ns = self.now_ns();
+            let mut now_ns = begin_ns;
+            while count == 0 && now_ns < until_ns {
+                if self.wait == Wait::Sleep && until_ns - now_ns > MARGIN_NS_MAX + SLEEP_NS_MIN {
+                    // A signal ended the sleep early.
+                    break;
+                }
+                count = self.look(0)?;
+                now_ns = self.now_ns();
+            }
+            let polled_ns = self.polled_ns.load(Ordering::Relaxed) + (now_ns - begin_ns);
+            self.polled_ns.store(polled_ns, Ordering::Relaxed);
+        }
+        for raw in &self.raw[..count] {
+            let flags = raw.flags;
+            let broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            events.push(Event {
+                connection: raw.data.u64() as usize,
+                readable: broken || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+                writable: broken || flags.contains(epoll::EventFlags::OUT),
+            });
+        }
+        for event in events.iter().filter(|event| event.writable) {
+            // Told once; a send that is blocked again asks again.
+            self.interest(event.connection, INPUT);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The generator watches itself: whether its own CPU, its place on a CPU or its timer was the limit of a run.
+
+use crate::measure::Snapshot;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Share of the time that a thread works from which on it is the limit.
+pub const BUSY_SHARE_MAX: f64 = 0.95;
+/// Share of the time that a thread waits for a CPU from which on that is the limit.
+pub const PREEMPTED_SHARE_MAX: f64 = 0.10;
+/// Share of the machine's CPU time that the hypervisor gave to others from which on that is the limit.
+pub const STEAL_SHARE_MAX: f64 = 0.10;
+
+/// What one thread of the generator used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadUse {
+    /// Its name: `load-0`, `sampler-0`.
+    pub name: String,
+    /// The measured part, in nanoseconds.
+    pub wall_ns: u64,
+    /// CPU time.
+    pub run_ns: u64,
+    /// Of this: time in which it only looked for the next instant to come.
+    pub polled_ns: u64,
+    /// Time in which it could have run and had no CPU.
+    pub preempted_ns: u64,
+    /// Times that the kernel took the CPU away from it.
+    pub involuntary_switches: u64,
+}
+
+impl ThreadUse {
+    /// Share of the time that it worked, from 0 to 1.
+    pub fn busy_share(&self) -> f64 {
+        share(self.run_ns.saturating_sub(self.polled_ns), self.wall_ns)
+    }
+
+    /// Share of the time that it waited for a CPU, from 0 to 1.
+    pub fn preempted_share(&self) -> f64 {
+        share(self.preempted_ns, self.wall_ns)
+    }
+}
+
+/// What the generator used in one slice of the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UseSlice {
+    /// When it ended, in nanoseconds from the start of the run.
+    pub end_ns: u64,
+    /// The largest share of the time that one of its threads worked, from 0 to 1.
+    pub busy_share: f64,
+    /// The largest share of the time that one of its threads waited for a CPU, from 0 to 1.
+    pub preempted_share: f64,
+    /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1.
+    pub steal_share: f64,
+    /// Share of the machine's CPU time that was used, from 0 to 1.
+    pub machine_share: f64,
+}
+
+/// What the generator used in the measured part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// Each thread.
+    pub threads: Vec<ThreadUse>,
+    /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1.
+    pub steal_share: f64,
+    /// Over time, warm-up included.
+    pub timeline: Vec<UseSlice>,
+}
+
+/// Why the generator, and not the server, was the limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "cause")]
+pub enum Limit {
+    /// A thread worked all the time.
+    Cpu {
+        /// Its name.
+        thread: String,
+        /// From 0 to 1.
+        busy_share: f64,
+    },
+    /// Requests went out late although there was room for them.
+    Late {
+        /// Lateness at the 99th percentile, in nanoseconds.
+        p99_ns: u64,
+        /// What was allowed.
+        max_ns: u64,
+    },
+    /// Other work had the CPU of a thread.
+    Preempted {
+        /// Its name.
+        thread: String,
+        /// From 0 to 1.
+        preempted_share: f64,
+    },
+    /// The hypervisor gave the CPUs to other machines.
+    Steal {
+        /// From 0 to 1.
+        steal_share: f64,
+    },
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu { thread, busy_share } => write!(
+                f,
+                "thread {thread} worked {:.0} % of the time; add threads, or spread the load over several hosts",
+                busy_share * 100.0
+            ),
+            Self::Late { p99_ns, max_ns } => write!(
+                f,
+                "one request in a hundred went out {} us late or more, and {} us are allowed; pin the threads to CPUs \
+                 that nothing else uses, or let them poll",
+                p99_ns / 1000,
+                max_ns / 1000
+            ),
+            Self::Preempted { thread, preempted_share } => write!(
+                f,
+                "thread {thread} waited for a CPU {:.0} % of the time; pin it to one that nothing else uses",
+                preempted_share * 100.0
+            ),
+            Self::Steal { steal_share } => write!(
+                f,
+                "the hypervisor took {:.0} % of the CPU time away; use a machine that is not shared",
+                steal_share * 100.0
+            ),
+        }
+    }
+}
+
+/// Every reason for which the generator was the limit; none: it was not. `lateness_ns_max` is what is allowed at the
+/// 99th percentile.
+pub fn limits(watched: &Watched, bulk: &Snapshot, lateness_ns_max: u64) -> Vec<Limit> {
+    let mut limits = Vec::new();
+    for thread in &watched.threads {
+        if thread.busy_share() >= BUSY_SHARE_MAX {
+            limits.push(Limit::Cpu { thread: thread.name.clone(), busy_share: thread.busy_share() });
+        }
+        if thread.preempted_share() >= PREEMPTED_SHARE_MAX {
+            let preempted_share = thread.preempted_share();
+            limits.push(Limit::Preempted { thread: thread.name.clone(), preempted_share });
+        }
+    }
+    if watched.steal_share >= STEAL_SHARE_MAX {
+        limits.push(Limit::Steal { steal_share: watched.steal_share });
+    }
+    let p99_ns = bulk.lateness.quantile_ns(0.99);
+    if p99_ns > lateness_ns_max {
+        limits.push(Limit::Late { p99_ns, max_ns: lateness_ns_max });
+    }
+    limits
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A thread that is watched.
+#[derive(Clone, Debug)]
+pub(super) struct Watchee {
+    pub name: String,
+    pub thread_id: i32,
+    pub polled_ns: Arc<AtomicU64>,
+}
+
+/// Counters at one instant.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    at_ns: u64,
+    threads: Vec<ThreadUse>,
+    machine: Machine,
+}
+
+/// `/proc/stat`: ticks of all CPUs together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Machine {
+    all: u64,
+    idle: u64,
+    steal: u64,
+}
+
+/// Reads the kernel's counters as the run goes.
+#[derive(Debug)]
+pub(super) struct Watch {
+    watchees: Vec<Watchee>,
+    last: Counters,
+    begin: Counters,
+    end: Option<Counters>,
+    timeline: Vec<UseSlice>,
+}
+
+impl Watch {
+    pub fn new(watchees: Vec<Watchee>) -> Self {
+        let mut watch =
+            Self { watchees, last: Counters::default(), begin: Counters::default(), end: None, timeline: Vec::new() };
+        watch.begin(0);
+        watch
+    }
+
+    /// The measured part begins, at `at_ns` of the run.
+    pub fn begin(&mut self, at_ns: u64) {
+        self.begin = self.read(at_ns);
+        self.last = self.begin.clone();
+    }
+
+    /// The measured part ends. Counted once.
+    pub fn end(&mut self, at_ns: u64) {
+        if self.end.is_none() {
+            self.end = Some(self.read(at_ns));
+        }
+    }
+
+    /// A slice has ended.
+    pub fn slice(&mut self, at_ns: u64) {
+        let now = self.read(at_ns);
+        let used = difference(&self.last, &now);
+        let machine = (now.machine.all - self.last.machine.all.min(now.machine.all)).max(1);
+        let idle = now.machine.idle.saturating_sub(self.last.machine.idle);
+        let most = |part: fn(&ThreadUse) -> f64| used.threads.iter().map(part).fold(0.0, f64::max);
+        self.timeline.push(UseSlice {
+            end_ns: at_ns,
+            busy_share: most(ThreadUse::busy_share),
+            preempted_share: most(ThreadUse::preempted_share),
+            steal_share: used.steal_share,
+            machine_share: 1.0 - (idle as f64 / machine as f64).min(1.0),
+        });
+        self.last = now;
+    }
+
+    pub fn finish(mut self, at_ns: u64) -> Watched {
+        self.end(at_ns);
+        let end = self.end.take().unwrap_or_default();
+        Watched { timeline: self.timeline, ..difference(&self.begin, &end) }
+    }
+
+    fn read(&self, at_ns: u64) -> Counters {
+        let threads = self.watchees.iter().map(|watchee| read_thread(watchee, at_ns)).collect();
+        Counters { at_ns, threads, machine: read_machine() }
+    }
+}
+
+fn difference(begin: &Counters, end: &Counters) -> Watched {
+    let threads = begin.threads.iter().zip(&end.threads).map(|(before, after)| ThreadUse {
+        name: after.name.clone(),
+        wall_ns: end.at_ns.saturating_sub(begin.at_ns),
+        run_ns: after.run_ns.saturating_sub(before.run_ns),
+        polled_ns: after.polled_ns.saturating_sub(before.polled_ns),
+        preempted_ns: after.preempted_ns.saturating_sub(before.preempted_ns),
+        involuntary_switches: after.involuntary_switches.saturating_sub(before.involuntary_switches),
+    });
+    let all = end.machine.all.saturating_sub(begin.machine.all);
+    let steal = end.machine.steal.saturating_sub(begin.machine.steal);
+    Watched { threads: threads.collect(), steal_share: share(steal, all), timeline: Vec::new() }
+}
+
+fn read_thread(watchee: &Watchee, at_ns: u64) -> ThreadUse {
+    let folder = format!("/proc/self/task/{}", watchee.thread_id);
+    let schedstat = std::fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
+    let mut numbers = schedstat.split_whitespace().map(|number| number.parse().unwrap_or(0));
+    let status = std::fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+    let involuntary = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    ThreadUse {
+        name: watchee.name.clone(),
+        wall_ns: at_ns,
+        run_ns: numbers.next().unwrap_or(0),
+        preempted_ns: numbers.next().unwrap_or(0),
+        polled_ns: watchee.polled_ns.load(Ordering::Relaxed),
+        involuntary_switches: involuntary.and_then(|text| text.trim().parse().ok()).unwrap_or(0),
+    }
+}
+
+/// The first line: `cpu user nice system idle iowait irq softirq steal ...` (proc(5)).
+fn read_machine() -> Machine {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).map(|tick| tick.parse().unwrap_or(0)).collect();
+    let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
+    Machine { all: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
+}

@@ -1,0 +1,59 @@
+//! A traffic of equal lines with equal answers.
+
+use crate::traffic::{Outcome, Pending, Progress, Traffic};
+
+/// Asks for one key for ever, by memcached's text protocol, and takes the answer that [`Lines::answer_of`] makes.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    verbs: Vec<String>,
+    answer: Vec<u8>,
+    value_bytes: u64,
+}
+
+/// What is sent.
+const LINE: &[u8] = b"get key-00000000000000000000\r\n";
+
+impl Lines {
+    /// With values of `value_bytes` bytes.
+    pub fn new(value_bytes: usize) -> Self {
+        Self { verbs: vec!["get".to_owned()], answer: Self::answer_of(value_bytes), value_bytes: value_bytes as u64 }
+    }
+
+    /// The answer to a line: a hit with a value of `value_bytes` bytes.
+    pub fn answer_of(value_bytes: usize) -> Vec<u8> {
+        let mut answer = format!("VALUE key-00000000000000000000 0 {value_bytes}\r\n").into_bytes();
+        answer.resize(answer.len() + value_bytes, b'x');
+        answer.extend_from_slice(b"\r\nEND\r\n");
+        answer
+    }
+}
+
+impl Traffic for Lines {
+    fn verbs(&self) -> &[String] {
+        &self.verbs
+    }
+
+    fn next(&mut self, _connection: usize, out: &mut Vec<u8>) -> Pending {
+        out.extend_from_slice(LINE);
+        Pending::default()
+    }
+
+    fn answer(&mut self, _pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+        let length = self.answer.len();
+        if bytes.len() >= length {
+            // The ends tell a shifted answer; the generator's speed is not to be that of a comparison.
+            if bytes.first() != self.answer.first() || bytes[length - 5..length] != self.answer[length - 5..] {
+                return (0, Progress::Garbage("another answer than the server's own"));
+            }
+            return (length, Progress::Done { outcome: Outcome::Hit, value_bytes: self.value_bytes });
+        }
+        if bytes.first() != self.answer.first() {
+            return (0, Progress::Garbage("another answer than the server's own"));
+        }
+        (0, Progress::More)
+    }
+
+    fn greet(&mut self, _connection: usize, _out: &mut Vec<u8>) -> Vec<Pending> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,78 @@
+//! When answers are due.
+
+use base::prng::split_mix;
+
+/// How long an answer takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delay {
+    /// Always so many nanoseconds.
+    Fixed(u64),
+    /// One or the other, by a draw that follows from the request's number.
+    Bimodal {
+        /// Nanoseconds of most answers.
+        fast_ns: u64,
+        /// Nanoseconds of the others.
+        slow_ns: u64,
+        /// How many of 10000 answers are slow.
+        slow_per_10k: u64,
+    },
+}
+
+/// A time in which nothing is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// When it begins, in nanoseconds from the server's first request.
+    pub begin_ns: u64,
+    /// How long it takes.
+    pub length_ns: u64,
+}
+
+/// A server's behaviour.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// From the arrival, or from the request's turn in the queue, to the answer.
+    pub delay: Delay,
+    /// One request after another: each has its delay to itself, so that the capacity is 1 / delay. Otherwise any
+    /// number of requests are answered at once.
+    pub one_by_one: bool,
+    /// Nothing is answered within it; what falls into it is answered at its end.
+    pub stall: Option<Stall>,
+}
+
+impl Script {
+    /// Answers `delay_ns` after the arrival.
+    pub const fn fixed(delay_ns: u64) -> Self {
+        Self { delay: Delay::Fixed(delay_ns), one_by_one: false, stall: None }
+    }
+
+    /// Answers one request after another, each in `service_ns`.
+    pub const fn queue(service_ns: u64) -> Self {
+        Self { delay: Delay::Fixed(service_ns), one_by_one: true, stall: None }
+    }
+
+    /// How long request number `number` takes.
+    pub const fn delay_ns(&self, number: u64) -> u64 {
+        match self.delay {
+            Delay::Fixed(ns) => ns,
+            Delay::Bimodal { fast_ns, slow_ns, slow_per_10k } => {
+                if split_mix(number) % 10_000 < slow_per_10k {
+                    slow_ns
+                } else {
+                    fast_ns
+                }
+            }
+        }
+    }
+
+    /// When request number `number` that came at `arrival_ns` is answered, if the server was free from `free_ns` on.
+    pub fn answer_ns(&self, arrival_ns: u64, free_ns: u64, number: u64) -> u64 {
+        let begin_ns = if self.one_by_one { arrival_ns.max(free_ns) } else { arrival_ns };
+        let answer_ns = begin_ns + self.delay_ns(number);
+        match self.stall {
+            Some(stall) if (stall.begin_ns..stall.begin_ns + stall.length_ns).contains(&answer_ns) => {
+                stall.begin_ns + stall.length_ns
+            }
+            _ => answer_ns,
+        }
+    }
+}

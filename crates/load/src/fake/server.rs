@@ -1,0 +1,247 @@
+//! A fake server on sockets: one thread, epoll, every line answered by the script.
+
+use super::{Lines, Script};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+const READ_BYTES: usize = 64 * 1024;
+/// Answers that lie ready behind each other.
+const ANSWERS_READY: usize = 1024;
+const CONNECTIONS_MAX: usize = 16_384;
+const LISTENER: u64 = u64::MAX;
+/// How often the thread looks whether it shall end.
+const LOOK_NS: u64 = 20_000_000;
+/// Shorter than this before an answer is due, the thread polls.
+const POLL_NS: u64 = 100_000;
+
+/// A running fake server; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    thread: Option<std::thread::JoinHandle<std::io::Result<()>>>,
+}
+
+impl Server {
+    /// Starts one on a free port of 127.0.0.1. With `None` it answers at once, as fast as it can: the null server.
+    /// `cpu` is the CPU that its thread stays on.
+    ///
+    /// # Errors
+    /// When there is no port or no epoll instance.
+    pub fn start(script: Option<Script>, value_bytes: usize, cpu: Option<usize>) -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+        let answer = Lines::answer_of(value_bytes);
+        let mut body = Body {
+            listener,
+            poll,
+            script,
+            answers: answer.repeat(ANSWERS_READY),
+            answer_bytes: answer.len(),
+            connections: Vec::new(),
+            begin: None,
+            number: 0,
+            free_ns: 0,
+            answered: answered.clone(),
+        };
+        let stopped = stop.clone();
+        let thread = std::thread::Builder::new().name("fake-server".to_owned()).spawn(move || {
+            if let Some(cpu) = cpu {
+                io::affinity::pin_this_thread(cpu)?;
+            }
+            body.serve(&stopped)
+        })?;
+        Ok(Self { address, stop, answered, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it, and says how many requests it answered.
+    pub fn stop(mut self) -> u64 {
+        self.join();
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    fn join(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// When the answers are due that are not, the oldest first; in nanoseconds from the first request.
+    due_ns: VecDeque<u64>,
+    /// Bytes of answers that are due and not sent.
+    owed_bytes: usize,
+    waits_for_room: bool,
+}
+
+struct Body {
+    listener: TcpListener,
+    poll: rustix::fd::OwnedFd,
+    script: Option<Script>,
+    answers: Vec<u8>,
+    answer_bytes: usize,
+    connections: Vec<Option<Connection>>,
+    begin: Option<Instant>,
+    number: u64,
+    free_ns: u64,
+    answered: Arc<AtomicU64>,
+}
+
+impl Body {
+    fn serve(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
+        let mut buffer = vec![0; READ_BYTES];
+        while !stop.load(Ordering::Relaxed) {
+            let next_ns = self.answer_what_is_due();
+            let timeout = Timespec { tv_sec: 0, tv_nsec: self.sleep_ns(next_ns) as i64 };
+            events.clear();
+            match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                match event.data.u64() {
+                    LISTENER => self.accept()?,
+                    index => self.turn(index as usize, &mut buffer)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.begin.map_or(0, |begin| begin.elapsed().as_nanos() as u64)
+    }
+
+    fn sleep_ns(&self, next_ns: u64) -> u64 {
+        let left_ns = next_ns.saturating_sub(self.now_ns());
+        if left_ns < POLL_NS { 0 } else { (left_ns - POLL_NS).min(LOOK_NS) }
+    }
+
+    fn accept(&mut self) -> std::io::Result<()> {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let index = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
+            if index == CONNECTIONS_MAX {
+                continue;
+            }
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            epoll::add(&self.poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+            let connection = Connection { stream, due_ns: VecDeque::new(), owed_bytes: 0, waits_for_room: false };
+            match self.connections.get_mut(index) {
+                Some(place) => *place = Some(connection),
+                None => self.connections.push(Some(connection)),
+            }
+        }
+    }
+
+    /// One receive, and a send of what is due.
+    fn turn(&mut self, index: usize, buffer: &mut [u8]) -> std::io::Result<()> {
+        let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+        let read = if connection.waits_for_room { Ok(None) } else { connection.stream.read(buffer).map(Some) };
+        let lines = match read {
+            Ok(Some(0)) => return self.end(index),
+            Ok(Some(bytes)) => buffer[..bytes].iter().filter(|byte| **byte == b'\n').count(),
+            Ok(None) => 0,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(_) => return self.end(index),
+        };
+        match &self.script {
+            None => connection.owed_bytes += lines * self.answer_bytes,
+            Some(script) => {
+                let begin = *self.begin.get_or_insert_with(Instant::now);
+                let now_ns = begin.elapsed().as_nanos() as u64;
+                for _ in 0..lines {
+                    self.free_ns = script.answer_ns(now_ns, self.free_ns, self.number);
+                    self.number += 1;
+                    // Answers keep the order of their requests.
+                    let due_ns = connection.due_ns.back().map_or(self.free_ns, |last| self.free_ns.max(*last));
+                    connection.due_ns.push_back(due_ns);
+                }
+            }
+        }
+        self.send(index)
+    }
+
+    /// Sends what is due by now, and says when the next answer is.
+    fn answer_what_is_due(&mut self) -> u64 {
+        let mut next_ns = u64::MAX;
+        if self.script.is_none() {
+            return next_ns;
+        }
+        let now_ns = self.now_ns();
+        for index in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[index] else { continue };
+            let due = connection.due_ns.iter().take_while(|due_ns| **due_ns <= now_ns).count();
+            connection.due_ns.drain(..due);
+            connection.owed_bytes += due * self.answer_bytes;
+            next_ns = next_ns.min(connection.due_ns.front().copied().unwrap_or(u64::MAX));
+            if due > 0 && self.send(index).is_err() {
+                self.connections[index] = None;
+            }
+        }
+        next_ns
+    }
+
+    fn send(&mut self, index: usize) -> std::io::Result<()> {
+        let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+        let mut answered = 0;
+        while connection.owed_bytes > 0 {
+            // A send that begins inside an answer ends at an answer's end, so the bytes line up.
+            let inside = (self.answer_bytes - connection.owed_bytes % self.answer_bytes) % self.answer_bytes;
+            let end = self.answers.len().min(inside + connection.owed_bytes);
+            match connection.stream.write(&self.answers[inside..end]) {
+                Ok(sent) => {
+                    answered += (inside + sent) / self.answer_bytes;
+                    connection.owed_bytes -= sent;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return self.end(index),
+            }
+        }
+        self.answered.fetch_add(answered as u64, Ordering::Relaxed);
+        let waits = connection.owed_bytes > 0;
+        if waits != connection.waits_for_room {
+            connection.waits_for_room = waits;
+            let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+            epoll::modify(&self.poll, &connection.stream, epoll::EventData::new_u64(index as u64), flags)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, index: usize) -> std::io::Result<()> {
+        self.connections[index] = None;
+        Ok(())
+    }
+}
