@@ -69,6 +69,9 @@ enum Command {
         /// 5,000 connects a second beside half of the highest load.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_storm: bool,
+        /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
+        #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]
+        with_other: bool,
         /// Only the load with so many connections.
         #[arg(long)]
         connections: Option<usize>,
@@ -178,12 +181,14 @@ fn run(command: Command) -> Result<bool, String> {
             only_growth,
             only_large,
             only_storm,
+            with_other,
             connections,
             depth,
         } => {
-            let mut kinds = match only_io {
-                true => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],
-                false => vec![Kind::Null, Kind::Gannet, Kind::Memcached],
+            let mut kinds = match (only_io, with_other) {
+                (true, _) => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],
+                (_, true) => vec![Kind::Null, Kind::Gannet, Kind::GannetOther],
+                _ => vec![Kind::Null, Kind::Gannet, Kind::Memcached],
             };
             kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
             let other = only_growth || only_large || only_storm;

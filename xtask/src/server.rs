@@ -22,6 +22,8 @@ pub enum Kind {
     GannetEpoll,
     /// The same with io_uring under its workers.
     GannetUring,
+    /// Another release build of it: `GANNET_OTHER_BIN`.
+    GannetOther,
     /// `memcached` from the path.
     Memcached,
     /// Valkey, which is spoken to in RESP.
@@ -36,6 +38,7 @@ impl Kind {
             Self::Gannet => "gannet",
             Self::GannetEpoll => "gannet, epoll",
             Self::GannetUring => "gannet, io_uring",
+            Self::GannetOther => "gannet, other build",
             Self::Memcached => "memcached",
             Self::Valkey => "valkey",
         }
@@ -132,7 +135,7 @@ impl Server {
     /// Why it did not start, in a sentence.
     pub fn start_under(under: &[String], kind: Kind, options: &Options) -> Result<Self, String> {
         let address = free_address()?;
-        let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring);
+        let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther);
         let admin = if is_gannet { Some(free_address()?) } else { None };
         let mut command = command(kind, options, address, admin)?;
         if let [program, arguments @ ..] = under {
@@ -240,8 +243,13 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             command.args(["--reply-bytes", &options.null_reply_bytes.to_string()]);
             command
         }
-        Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring => {
-            let mut command = Command::new(gannet_binary()?);
+        Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther => {
+            let mut command = Command::new(match kind {
+                Kind::GannetOther => std::env::var_os("GANNET_OTHER_BIN")
+                    .ok_or("GANNET_OTHER_BIN does not name the other build; set it to a path")?
+                    .into(),
+                _ => gannet_binary()?,
+            });
             command.args(["serve", "--workers", &options.workers.to_string(), "--log", "warn"]);
             command.args(["--maxconns", &options.connections_max.to_string()]);
             match kind {

@@ -111,7 +111,12 @@ fn run_load(servers: &[Server], load: Load, plan: Plan) -> Result<Outcome, Strin
     if noisy {
         clean.append(&mut others);
     }
-    Ok(outcome(servers.iter().map(|server| server.kind).collect(), load, &clean, dropped, noisy))
+    let outcome = outcome(servers.iter().map(|server| server.kind).collect(), load, &clean, dropped, noisy);
+    for (kind, ratios) in &outcome.ratios {
+        let (median, lowest, highest) = median_min_max(ratios);
+        eprintln!("  {}: R {median:.3} ({lowest:.3} to {highest:.3})", kind.name());
+    }
+    Ok(outcome)
 }
 
 fn outcome(kinds: Vec<Kind>, load: Load, rounds: &[Vec<Turn>], dropped: usize, noisy: bool) -> Outcome {
