@@ -21,3 +21,4 @@ pub mod fake;
 pub mod measure;
 pub mod schedule;
 pub mod traffic;
+pub mod workload;

@@ -1,0 +1,89 @@
+//! Lengths drawn from [`Sizes`].
+
+use base::prng::split_mix;
+
+use super::super::model::Sizes;
+use super::alias::Alias;
+
+/// A distribution of lengths, ready to be drawn from.
+#[derive(Clone, Debug)]
+pub struct Lengths(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Fixed(u64),
+    Range { from: u64, count: u64 },
+    Steps { alias: Alias, steps: Box<[(u64, u64)]> },
+}
+
+impl Lengths {
+    /// As `sizes` says, which has been validated.
+    pub fn new(sizes: &Sizes) -> Self {
+        Self(match sizes {
+            Sizes::Fixed(bytes) => Kind::Fixed(*bytes),
+            Sizes::Range(from, to) if from == to => Kind::Fixed(*from),
+            Sizes::Range(from, to) => Kind::Range { from: *from, count: to - from + 1 },
+            Sizes::Steps(steps) => Kind::Steps {
+                alias: Alias::new(&steps.iter().map(|step| step.weight).collect::<Vec<_>>()),
+                steps: steps.iter().map(|step| (step.from, step.to - step.from + 1)).collect(),
+            },
+        })
+    }
+
+    /// The length, in bytes, that 64 random bits fall on.
+    #[inline]
+    pub fn pick(&self, word: u64) -> u64 {
+        match &self.0 {
+            Kind::Fixed(bytes) => *bytes,
+            Kind::Range { from, count } => from + below(word, *count),
+            Kind::Steps { alias, steps } => {
+                let (from, count) = steps[alias.pick(word)];
+                if count == 1 { from } else { from + below(split_mix(word), count) }
+            }
+        }
+    }
+
+    /// The same for every word.
+    pub fn fixed(&self) -> Option<u64> {
+        if let Kind::Fixed(bytes) = self.0 { Some(bytes) } else { None }
+    }
+}
+
+fn below(word: u64, bound: u64) -> u64 {
+    ((u128::from(word) * u128::from(bound)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chi_square::assert_fits;
+    use super::*;
+    use crate::workload::model::Step;
+    use base::prng::Prng;
+
+    fn counts(sizes: &Sizes, cells: usize) -> Vec<u64> {
+        let lengths = Lengths::new(sizes);
+        let mut prng = Prng::new(11);
+        let mut counts = vec![0; cells];
+        for _ in 0..300_000 {
+            counts[lengths.pick(prng.next_u64()) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn lengths_come_as_often_as_their_definition_says() {
+        assert_fits(&counts(&Sizes::Fixed(7), 8), &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]);
+        let even: Vec<f64> = (0..300).map(|bytes| f64::from(u8::from((100..=250).contains(&bytes)))).collect();
+        assert_fits(&counts(&Sizes::Range(100, 250), 300), &even);
+        let steps = vec![
+            Step { from: 0, to: 0, weight: 3.0 },
+            Step { from: 10, to: 19, weight: 5.0 },
+            Step { from: 15, to: 15, weight: 0.0 },
+            Step { from: 29, to: 29, weight: 2.0 },
+        ];
+        let mut weights = vec![0.0; 30];
+        (weights[0], weights[29]) = (3.0, 2.0);
+        weights[10..20].fill(0.5);
+        assert_fits(&counts(&Sizes::Steps(steps), 30), &weights);
+    }
+}

@@ -1,0 +1,61 @@
+//! What is wrong with a workload: where, what, and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Faults that are listed at most; a file with more is not a workload.
+pub const FAULTS_MAX: usize = 100;
+
+/// Where the value at fault stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A line of a file, counted from 1.
+    File {
+        /// The file as the user named it.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// No file: a flag or a program set it.
+    Given,
+}
+
+/// One fault. Shows as `load.toml:12: keys[0].count: what is wrong; what to do`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// Where the value stands.
+    pub place: Place,
+    /// The field's path, such as `keys[0].verbs[1].weight`; empty if the fault belongs to no field.
+    pub name: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl Fault {
+    /// A fault of the field `name` that no file is known for.
+    pub fn new(name: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { place: Place::Given, name: name.into(), what: what.into(), remedy: remedy.into() }
+    }
+
+    /// The same fault at `place`.
+    #[must_use]
+    pub fn at(self, place: Place) -> Self {
+        Self { place, ..self }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Place::File { path, line } = &self.place {
+            write!(f, "{}:{line}: ", path.display())?;
+        }
+        if !self.name.is_empty() {
+            write!(f, "{}: ", self.name)?;
+        }
+        write!(f, "{}; {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,144 @@
+//! Which of several targets a key belongs to.
+
+use md5::{Digest as _, Md5};
+
+use super::model::{Placement, Target};
+
+/// Hash slots of a Redis Cluster.
+pub const SLOTS: u16 = 16_384;
+/// Points that a target of mean weight has on the ring.
+const POINTS: usize = 160;
+/// Points that one digest gives.
+const POINTS_A_DIGEST: usize = 4;
+
+/// The targets' shares of all keys, ready to be asked.
+#[derive(Clone, Debug)]
+pub enum Ring {
+    /// A key belongs to every target.
+    Any,
+    /// Points on the ring with their targets, in order.
+    Ketama(Box<[(u32, u32)]>),
+    /// So many targets with equal runs of slots.
+    Slots(u32),
+}
+
+impl Ring {
+    /// Of `targets`, which have been validated. With fewer than two there is nothing to choose.
+    pub fn new(placement: Placement, targets: &[Target]) -> Self {
+        match placement {
+            _ if targets.len() < 2 => Self::Any,
+            Placement::Any => Self::Any,
+            Placement::Slots => Self::Slots(targets.len() as u32),
+            Placement::Ketama => Self::Ketama(points(targets)),
+        }
+    }
+
+    /// The target of `key`; 0 where every target will do.
+    pub fn target(&self, key: &[u8]) -> usize {
+        match self {
+            Self::Any => 0,
+            Self::Ketama(points) => {
+                let digest: [u8; 16] = Md5::digest(key).into();
+                let hash = u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]);
+                let at = points.partition_point(|(point, _)| *point < hash);
+                points[at % points.len()].1 as usize
+            }
+            Self::Slots(targets) => usize::from(slot(key)) * *targets as usize / usize::from(SLOTS),
+        }
+    }
+}
+
+/// libketama's ring: 40 digests of `ADDRESS-N` a target of mean weight, four points each.
+fn points(targets: &[Target]) -> Box<[(u32, u32)]> {
+    let sum: f64 = targets.iter().map(|target| f64::from(target.weight)).sum();
+    let mut points = Vec::new();
+    for (at, target) in targets.iter().enumerate() {
+        let part = f64::from(target.weight) / sum;
+        let digests = (part * (POINTS / POINTS_A_DIGEST * targets.len()) as f64).floor() as usize;
+        for number in 0..digests.max(1) {
+            let digest: [u8; 16] = Md5::digest(format!("{}-{number}", target.address)).into();
+            for word in digest.chunks_exact(4) {
+                points.push((u32::from_le_bytes([word[0], word[1], word[2], word[3]]), at as u32));
+            }
+        }
+    }
+    points.sort_unstable();
+    points.into()
+}
+
+/// The hash slot of `key`: of what stands between its first braces if anything does, else of all of it.
+pub fn slot(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|byte| *byte == b'}').map(|close| &rest[..close])
+    });
+    crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % SLOTS
+}
+
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// CRC-16 with the polynomial 0x1021 from 0 (XMODEM), as the Redis Cluster specification says.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC16[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets(weights: &[u32]) -> Vec<Target> {
+        let target = |(at, weight): (usize, &u32)| Target { address: format!("10.0.1.{at}:11211"), weight: *weight };
+        weights.iter().enumerate().map(target).collect()
+    }
+
+    #[test]
+    fn slots_are_the_specifications() {
+        // The specification's own check value, and slots that servers report.
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        assert_eq!(slot(b"foo"), 12_182);
+        assert_eq!(slot(b"{user1000}.following"), slot(b"user1000"));
+        assert_eq!(slot(b"foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
+        assert_eq!(slot(b"foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+    }
+
+    #[test]
+    fn targets_get_keys_by_their_weights_and_keep_most_when_one_goes() {
+        let share = |ring: &Ring, count: usize| {
+            let mut keys = vec![0; count];
+            for number in 0..40_000 {
+                keys[ring.target(format!("key-{number}").as_bytes())] += 1;
+            }
+            keys
+        };
+        let even = share(&Ring::new(Placement::Slots, &targets(&[1, 1, 1])), 3);
+        assert!(even.iter().all(|keys| (12_500..14_200).contains(keys)), "{even:?}");
+        let ring = Ring::new(Placement::Ketama, &targets(&[1, 1, 2]));
+        let weighted = share(&ring, 3);
+        assert!((8_000..12_500).contains(&weighted[0]) && (17_000..23_000).contains(&weighted[2]), "{weighted:?}");
+        let all = Ring::new(Placement::Ketama, &targets(&[1, 1, 1, 1]));
+        let fewer = Ring::new(Placement::Ketama, &targets(&[1, 1, 1]));
+        let moved = (0..10_000).filter(|number| {
+            let key = format!("key-{number}");
+            all.target(key.as_bytes()) != 3 && all.target(key.as_bytes()) != fewer.target(key.as_bytes())
+        });
+        assert_eq!(moved.count(), 0, "a key that did not live on the target that went stays where it is");
+    }
+
+    #[test]
+    fn one_target_has_every_key() {
+        assert_eq!(Ring::new(Placement::Ketama, &targets(&[1])).target(b"a"), 0);
+    }
+}
