@@ -1,8 +1,9 @@
-//! What every other crate shares: units with their text forms, the two clocks, a seedable PRNG.
+//! What every other crate shares: units with their text forms, the two clocks, a seedable PRNG, the nearest name.
 //!
 //! Nothing here does I/O apart from reading a clock, and nothing allocates.
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod nearest;
 pub mod prng;
 pub mod units;

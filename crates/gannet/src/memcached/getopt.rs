@@ -1,7 +1,7 @@
 //! Reads a command line by the conventions of `getopt_long`: letters joined (`-dv`), values joined or apart (`-p1`,
 //! `-p 1`, `--port=1`, `--port 1`), long names cut short as long as they are unique, operands anywhere, `--` the end.
 
-use server::config::nearest::nearest;
+use base::nearest::nearest;
 
 use super::flags::{Argument, FLAGS, Flag, by_letter};
 

@@ -1,6 +1,6 @@
 //! The options of `-o`, one object each.
 
-use server::config::nearest::nearest;
+use base::nearest::nearest;
 
 /// What values an option takes.
 #[derive(Clone, Copy, Debug)]

@@ -129,7 +129,9 @@ impl KeyText {
     /// The number whose text `text` is; `None` if it is none of this space's.
     pub fn number(&self, text: &[u8]) -> Option<u64> {
         let zeros_end = text.len().checked_sub(self.digits)?;
-        if zeros_end < self.prefix_bytes || text.len() > self.blank.len() || text[..zeros_end] != self.blank[..zeros_end]
+        if zeros_end < self.prefix_bytes
+            || text.len() > self.blank.len()
+            || text[..zeros_end] != self.blank[..zeros_end]
         {
             return None;
         }

@@ -11,8 +11,13 @@
 
 pub mod draw;
 pub mod fault;
+pub mod file;
 pub mod key;
 pub mod model;
 pub mod place;
 pub mod units;
+mod validate;
 pub mod value;
+
+pub use fault::{Fault, Place};
+pub use model::{Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Verb, Workload};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use base::units::TimeSpan;
 
-use super::units::{Rate, Share};
+use super::units::Share;
 
 /// Connections of one run at most.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -54,8 +54,8 @@ pub struct Workload {
     pub depth: u32,
     /// Requests that are due at the same instant and sent together.
     pub batch: u32,
-    /// Connections that are closed and opened anew.
-    pub reconnect: Rate,
+    /// Connections that are closed and opened anew, a second.
+    pub reconnect_per_s: f64,
     /// Answers are thrown away unread, as long as they come: nothing is timed or checked.
     pub blind: bool,
     /// When requests are due.
@@ -86,7 +86,7 @@ impl Default for Workload {
             threads: 1,
             depth: 1,
             batch: 1,
-            reconnect: Rate(0.0),
+            reconnect_per_s: 0.0,
             blind: false,
             pace: Pace::Closed,
             keys: vec![KeySpace::default()],
@@ -187,8 +187,8 @@ pub enum Pace {
     Closed,
     /// At instants that do not wait for answers: open loop.
     Open {
-        /// Requests in a second, over all threads; with [`Arrivals::Ramp`] at its beginning.
-        rate: Rate,
+        /// Requests a second, over all threads; with [`Arrivals::Ramp`] at its beginning.
+        rate_per_s: f64,
         /// How the instants lie.
         arrivals: Arrivals,
     },
@@ -202,7 +202,7 @@ pub enum Arrivals {
     /// With exponential gaps: what many independent users do.
     #[default]
     Poisson,
-    /// Poisson for a while, then none for a while. The rate is that of the time with requests.
+    /// Poisson for a while, then none for a while. The rate is the mean over both.
     OnOff {
         /// The time with requests.
         on: TimeSpan,
@@ -211,8 +211,8 @@ pub enum Arrivals {
     },
     /// Poisson at a rate that goes evenly to another.
     Ramp {
-        /// The rate at the end.
-        to: Rate,
+        /// Requests a second at the end.
+        to_per_s: f64,
         /// How long it takes; the rate stays there afterwards.
         over: TimeSpan,
     },
@@ -492,10 +492,7 @@ impl Verb {
 
     /// Is done to a hash.
     pub const fn is_hash(self) -> bool {
-        matches!(
-            self,
-            Self::HashSet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll | Self::HashDelete
-        )
+        matches!(self, Self::HashSet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll | Self::HashDelete)
     }
 
     /// Leaves something else in the store than the value which belongs to the key: a longer one, or a number.
@@ -505,10 +502,7 @@ impl Verb {
 
     /// Reads a value that can be filled in after a miss.
     pub const fn reads(self) -> bool {
-        matches!(
-            self,
-            Self::Get | Self::Gets | Self::MetaGet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll
-        )
+        matches!(self, Self::Get | Self::Gets | Self::MetaGet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll)
     }
 
     /// Stores the key's whole value.

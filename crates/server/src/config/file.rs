@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use base::nearest::nearest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Origin};
-use super::nearest::nearest;
 use super::settings::Settings;
 use super::table::{ABSENT, SETTINGS, Setting, TABLES, setting};
 use super::value::{Shape, Value, Wrong};

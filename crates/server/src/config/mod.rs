@@ -12,7 +12,6 @@ pub mod file;
 pub mod host;
 pub mod kinds;
 pub mod live;
-pub mod nearest;
 pub mod plan;
 pub mod remedy;
 pub mod settings;

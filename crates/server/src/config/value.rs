@@ -244,7 +244,7 @@ pub fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, Wrong> {
         return Ok(*value);
     }
     let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-    let remedy = match super::nearest::nearest(text, names.iter().copied()) {
+    let remedy = match base::nearest::nearest(text, names.iter().copied()) {
         Some(name) => format!("did you mean {name:?}? The words are {}", names.join(", ")),
         None => format!("write one of {}", names.join(", ")),
     };

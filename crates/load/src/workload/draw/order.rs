@@ -332,7 +332,8 @@ mod tests {
         assert_fits(&counts, &weights);
         let mut walk = Chooser::new(&Order::Sequential, 10, 0, 1);
         let bases: Vec<u64> = (0..3).map(|_| walk.draw_many(&mut prng, 4)).collect();
-        let keys: Vec<u64> = bases.iter().flat_map(|base| (0..4).map(|i| walk.nth(*base, i)).collect::<Vec<_>>()).collect();
+        let keys: Vec<u64> =
+            bases.iter().flat_map(|base| (0..4).map(|i| walk.nth(*base, i)).collect::<Vec<_>>()).collect();
         assert_eq!(keys, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]);
     }
 }

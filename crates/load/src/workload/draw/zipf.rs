@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn ranks_come_as_often_as_the_definition_says_at_every_exponent() {
-        for (at, exponent) in [0.0, 0.2, 0.5, 0.9, 0.99, 0.9995, 1.0, 1.0005, 1.01, 1.2, 2.0, 3.5].into_iter().enumerate()
+        for (at, exponent) in
+            [0.0, 0.2, 0.5, 0.9, 0.99, 0.9995, 1.0, 1.0005, 1.01, 1.2, 2.0, 3.5].into_iter().enumerate()
         {
             for (count, draws) in [(1, 10), (2, 50_000), (10, 50_000), (1000, 300_000), (1_000_000, 300_000)] {
                 check(count, exponent, draws, 40 + at as u64);

@@ -1,0 +1,284 @@
+//! Workload files: TOML, read strictly, every fault at once with its line and remedy.
+//!
+//! ```text
+//! name, about, protocol, seed, prefill, fill_on_miss, verify
+//! [targets]      addresses, weights, placement           [auth]  user, password, database
+//! [connections]  count, threads, depth, batch, reconnect, blind
+//! [pace]         kind, and what the kind takes: rate, on, off, to, over, swing, period, file, speed
+//! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
+//!                verbs = [{ verb, weight, keys, delta, fields, flags, command }, ...]
+//! ```
+//!
+//! What is left away has its default. Sizes, durations, rates and shares carry their unit; a bare number is refused.
+
+mod distribution;
+mod reader;
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+use std::io::Read as _;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::fault::{Fault, Place};
+use super::model::{Arrivals, Auth, Command, KeySpace, Pace, Placement, Protocol, Target, Verb, Workload};
+use reader::{Reader, Section};
+
+/// A workload file is not larger than this.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+impl Workload {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// Every fault of the file and of the workload that it describes, in the order of lines.
+    pub fn read_file(path: &Path) -> Result<Self, Vec<Fault>> {
+        let text = text_of(path, FILE_BYTES_MAX).map_err(|(what, remedy)| {
+            vec![Fault::new("", what, remedy).at(Place::File { path: path.to_owned(), line: 1 })]
+        })?;
+        Self::read_text(path, &text)
+    }
+
+    /// Reads `text`, which is what the file at `path` holds. Files that it names are looked for beside that one.
+    ///
+    /// # Errors
+    /// As [`Workload::read_file`].
+    pub fn read_text(path: &Path, text: &str) -> Result<Self, Vec<Fault>> {
+        let mut reader = Reader::new(path, text);
+        let (document, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            reader.syntax(error);
+        }
+        let mut workload = Self::default();
+        root(&mut reader, document.get_ref(), &mut workload);
+        if let Err(faults) = workload.validate() {
+            // A field that could not be read has its default, which may not fit the others: nothing new is said of it.
+            let unsaid = !reader.has_faults();
+            if unsaid {
+                reader.located(faults);
+            }
+        }
+        let faults = reader.into_faults();
+        if faults.is_empty() { Ok(workload) } else { Err(faults) }
+    }
+}
+
+/// What the file at `path` holds, or what is wrong with it and what to do.
+fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'static str)> {
+    let remedy = "name a file that is there and may be read";
+    let file = std::fs::File::open(path).map_err(|error| (format!("the file can not be opened ({error})"), remedy))?;
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max + 1).read_to_end(&mut bytes);
+    read.map_err(|error| (format!("the file can not be read ({error})"), remedy))?;
+    if bytes.len() as u64 > bytes_max {
+        return Err((format!("the file is larger than {} MiB", bytes_max >> 20), "name a smaller file"));
+    }
+    String::from_utf8(bytes).map_err(|_| ("the file is not UTF-8 text".to_owned(), "name a text file"))
+}
+
+/// Puts `read`, if it is there, in `place`.
+fn put<T>(place: &mut T, read: Option<T>) {
+    if let Some(value) = read {
+        *place = value;
+    }
+}
+
+fn root<'t>(reader: &mut Reader<'t>, table: &DeTable<'t>, workload: &mut Workload) {
+    let mut root = Section::new("", table);
+    put(&mut workload.name, reader.text(&mut root, "name"));
+    put(&mut workload.about, reader.text(&mut root, "about"));
+    put(&mut workload.protocol, reader.word(&mut root, "protocol", &Protocol::NAMES));
+    put(&mut workload.seed, reader.count(&mut root, "seed"));
+    put(&mut workload.prefill, reader.switch(&mut root, "prefill"));
+    put(&mut workload.fill_on_miss, reader.switch(&mut root, "fill_on_miss"));
+    put(&mut workload.verify, reader.switch(&mut root, "verify"));
+    if let Some(section) = reader.table(&mut root, "targets") {
+        targets(reader, section, workload);
+    }
+    if let Some(section) = reader.table(&mut root, "auth") {
+        auth(reader, section, workload);
+    }
+    if let Some(section) = reader.table(&mut root, "connections") {
+        connections(reader, section, workload);
+    }
+    if let Some(section) = reader.table(&mut root, "pace") {
+        put(&mut workload.pace, pace(reader, section));
+    }
+    let spaces = reader.list(&mut root, "keys", "write [[keys]] above each key space");
+    for (at, (path, value)) in spaces.iter().flatten().enumerate() {
+        if at == 0 {
+            workload.keys.clear();
+        }
+        match value.get_ref().as_table() {
+            Some(table) => workload.keys.push(space(reader, Section::new(path.clone(), table), workload.protocol)),
+            None => reader.misshapen(path, value, "a table", "write [[keys]] above each key space"),
+        }
+    }
+    if !root.has("keys") && workload.protocol == Protocol::Ping {
+        workload.keys = vec![KeySpace { verbs: vec![Command::new(Verb::Ping)], ..KeySpace::default() }];
+    }
+    reader.end(root);
+}
+
+fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
+    let remedy = "write [\"127.0.0.1:11211\"]";
+    for (path, value) in reader.list(&mut section, "addresses", remedy).unwrap_or_default() {
+        match value.get_ref() {
+            DeValue::String(address) => workload.targets.push(Target { address: address.to_string(), weight: 1 }),
+            _ => reader.misshapen(&path, value, "an address", "put it in double quotes, as in \"127.0.0.1:11211\""),
+        }
+    }
+    let weights = reader.list(&mut section, "weights", "write one number for each address, as in [1, 2]");
+    if let Some(weights) = &weights
+        && weights.len() != workload.targets.len()
+    {
+        let at = weights.first().map_or(0, |(_, value)| value.span().start);
+        let what = format!("{} weights for {} addresses", weights.len(), workload.targets.len());
+        reader.fault(at, &section.field("weights"), what, "write one number for each address");
+    }
+    for ((path, value), target) in weights.iter().flatten().zip(&mut workload.targets) {
+        put(&mut target.weight, reader.as_number(path, value).map(|weight| weight as u32));
+    }
+    put(&mut workload.placement, reader.word(&mut section, "placement", &Placement::NAMES));
+    reader.end(section);
+}
+
+fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
+    let user = reader.text(&mut section, "user");
+    let password = reader.text(&mut section, "password");
+    if user.is_some() || password.is_some() {
+        workload.auth = Some(Auth { user: user.unwrap_or_default(), password: password.unwrap_or_default() });
+    }
+    put(&mut workload.database, reader.small(&mut section, "database"));
+    reader.end(section);
+}
+
+fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
+    put(&mut workload.connections, reader.small(&mut section, "count"));
+    put(&mut workload.threads, reader.small(&mut section, "threads"));
+    put(&mut workload.batch, reader.small(&mut section, "batch"));
+    workload.depth = workload.batch;
+    put(&mut workload.depth, reader.small(&mut section, "depth"));
+    put(&mut workload.reconnect_per_s, reader.rate(&mut section, "reconnect"));
+    put(&mut workload.blind, reader.switch(&mut section, "blind"));
+    reader.end(section);
+}
+
+/// A kind of pace.
+#[derive(Clone, Copy)]
+enum Kind {
+    Closed,
+    Constant,
+    Poisson,
+    OnOff,
+    Ramp,
+    Sine,
+    Trace,
+}
+
+const KINDS: [(&str, Kind); 7] = [
+    ("closed", Kind::Closed),
+    ("constant", Kind::Constant),
+    ("poisson", Kind::Poisson),
+    ("on-off", Kind::OnOff),
+    ("ramp", Kind::Ramp),
+    ("sine", Kind::Sine),
+    ("trace", Kind::Trace),
+];
+
+fn pace<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Pace> {
+    let kind = reader.word(&mut section, "kind", &KINDS);
+    let Some(kind) = kind else {
+        if !section.has("kind") {
+            let what = "the kind of pace is missing";
+            reader.located(vec![Fault::new("pace", what, "write kind = \"poisson\" and rate = \"50k/s\"")]);
+        }
+        return None;
+    };
+    if matches!(kind, Kind::Closed) {
+        reader.end(section);
+        return Some(Pace::Closed);
+    }
+    let rate = if matches!(kind, Kind::Trace) { None } else { reader.rate(&mut section, "rate") };
+    let arrivals = match kind {
+        Kind::Closed | Kind::Poisson => Arrivals::Poisson,
+        Kind::Constant => Arrivals::Constant,
+        Kind::OnOff => Arrivals::OnOff {
+            on: reader.span(&mut section, "on").unwrap_or_default(),
+            off: reader.span(&mut section, "off").unwrap_or_default(),
+        },
+        Kind::Ramp => Arrivals::Ramp {
+            to_per_s: reader.rate(&mut section, "to").unwrap_or_default(),
+            over: reader.span(&mut section, "over").unwrap_or_default(),
+        },
+        Kind::Sine => Arrivals::Sine {
+            swing: reader.share(&mut section, "swing").unwrap_or_default(),
+            period: reader.span(&mut section, "period").unwrap_or_default(),
+        },
+        Kind::Trace => Arrivals::Trace {
+            path: reader.text(&mut section, "file").map(|file| reader.folder().join(file)).unwrap_or_default(),
+            speed: reader.number(&mut section, "speed").unwrap_or(1.0),
+        },
+    };
+    reader.end(section);
+    Some(Pace::Open { rate_per_s: rate.unwrap_or(0.0), arrivals })
+}
+
+fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, protocol: Protocol) -> KeySpace {
+    let mut space = KeySpace::default();
+    put(&mut space.weight, reader.number(&mut section, "weight"));
+    put(&mut space.count, reader.count(&mut section, "count"));
+    put(&mut space.prefix, reader.text(&mut section, "prefix"));
+    put(&mut space.key_bytes, shapes::sizes(reader, &mut section, "key_bytes"));
+    put(&mut space.order, shapes::order(reader, &mut section, "order"));
+    put(&mut space.once, reader.share(&mut section, "once"));
+    put(&mut space.value_bytes, shapes::sizes(reader, &mut section, "value_bytes"));
+    put(&mut space.compressible, reader.share(&mut section, "compressible"));
+    put(&mut space.ttl, shapes::ttl(reader, &mut section, "ttl"));
+    put(&mut space.fields, reader.small(&mut section, "fields"));
+    let remedy = "write verbs = [{ verb = \"get\", weight = 9 }, { verb = \"set\", weight = 1 }]";
+    let verbs = reader.list(&mut section, "verbs", remedy);
+    for (at, (path, value)) in verbs.iter().flatten().enumerate() {
+        if at == 0 {
+            space.verbs.clear();
+        }
+        match value.get_ref().as_table() {
+            Some(table) => space.verbs.extend(command(reader, Section::new(path.clone(), table))),
+            None => reader.misshapen(path, value, "a table", remedy),
+        }
+    }
+    if !section.has("verbs") && protocol == Protocol::Ping {
+        space.verbs = vec![Command::new(Verb::Ping)];
+    }
+    reader.end(section);
+    space
+}
+
+fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<Command> {
+    let verb = reader.word(&mut section, "verb", &Verb::NAMES);
+    let Some(verb) = verb else {
+        if !section.has("verb") {
+            let name = section.path.clone();
+            reader.located(vec![Fault::new(name, "the verb is missing", "write { verb = \"get\", weight = 1 }")]);
+        }
+        return None;
+    };
+    let mut command = Command::new(verb);
+    put(&mut command.weight, reader.number(&mut section, "weight"));
+    match verb {
+        Verb::Get | Verb::Gets => put(&mut command.keys, reader.small(&mut section, "keys")),
+        Verb::Incr | Verb::Decr => put(&mut command.delta, reader.count(&mut section, "delta")),
+        Verb::HashSet | Verb::HashMultiGet | Verb::HashDelete => {
+            put(&mut command.fields, reader.small(&mut section, "fields"));
+        }
+        Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArith => {
+            put(&mut command.text, reader.text(&mut section, "flags"));
+        }
+        Verb::Raw => put(&mut command.text, reader.text(&mut section, "command")),
+        _ => {}
+    }
+    reader.end(section);
+    Some(command)
+}

@@ -1,0 +1,347 @@
+//! Reads tables of a TOML document: every fault at once, each with its line, what is wrong and what to do.
+//!
+//! A [`Section`] notes which keys were asked for; [`Reader::end`] then finds those that nobody asked for. The place of
+//! every value is kept under its path, so that faults which are found later get their line too.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base::nearest::nearest;
+use base::units::{ByteSize, TimeSpan};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::workload::fault::{FAULTS_MAX, Fault, Place};
+use crate::workload::units::{Rate, Share};
+
+/// One pass over a document.
+pub struct Reader<'t> {
+    path: &'t Path,
+    text: &'t str,
+    faults: Vec<Fault>,
+    /// The line of each field's path.
+    places: Vec<(String, usize)>,
+}
+
+/// A table that is being read.
+pub struct Section<'d, 't> {
+    /// Its path; empty for the document's root.
+    pub path: String,
+    table: &'d DeTable<'t>,
+    asked: Vec<&'static str>,
+}
+
+impl<'d, 't> Section<'d, 't> {
+    /// The table at `path`.
+    pub fn new(path: impl Into<String>, table: &'d DeTable<'t>) -> Self {
+        Self { path: path.into(), table, asked: Vec::new() }
+    }
+
+    /// The path of its field `key`.
+    pub fn field(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Whether it has `key`, which is thereby asked for.
+    pub fn has(&mut self, key: &'static str) -> bool {
+        self.asked.push(key);
+        self.table.get(key).is_some()
+    }
+}
+
+impl<'t> Reader<'t> {
+    /// Over `text`, which is what the file at `path` holds.
+    pub fn new(path: &'t Path, text: &'t str) -> Self {
+        Self { path, text, faults: Vec::new(), places: Vec::new() }
+    }
+
+    /// Notes what is wrong at byte `at`.
+    pub fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        let place = self.place(self.line(at));
+        self.faults.push(Fault::new(name, what, remedy).at(place));
+    }
+
+    fn line(&self, at: usize) -> usize {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    fn place(&self, line: usize) -> Place {
+        Place::File { path: self.path.to_owned(), line }
+    }
+
+    /// Notes where the value of the field `name` is.
+    pub fn found(&mut self, name: &str, at: usize) {
+        let line = self.line(at);
+        self.places.push((name.to_owned(), line));
+    }
+
+    /// Notes what the grammar finds wrong.
+    pub fn syntax(&mut self, error: &toml::de::Error) {
+        let message = error.message().lines().collect::<Vec<_>>().join(", ");
+        let remedy = if message.contains("duplicate key") {
+            "keep one of them"
+        } else {
+            "write it as TOML: [table] lines, and key = value lines with text in double quotes"
+        };
+        self.fault(error.span().map_or(0, |span| span.start), "", message, remedy);
+    }
+
+    /// Notes faults of fields, each at the line of its field or of the nearest one around it.
+    pub fn located(&mut self, faults: Vec<Fault>) {
+        for fault in faults {
+            let around = |name: &str| {
+                let rest = fault.name.strip_prefix(name)?;
+                (rest.is_empty() || rest.starts_with(['.', '['])).then_some(name.len())
+            };
+            let near = self.places.iter().filter_map(|(name, line)| Some((around(name)?, *line)));
+            let line = near.max_by_key(|(shared, _)| *shared).map_or(1, |(_, line)| line);
+            let place = self.place(line);
+            self.faults.push(fault.at(place));
+        }
+    }
+
+    /// All faults, in the order of their lines.
+    pub fn into_faults(self) -> Vec<Fault> {
+        let mut faults = self.faults;
+        faults.sort();
+        faults.dedup();
+        // Of a line that is not TOML, what its field wants says more than what the grammar wants.
+        let named: Vec<Place> = faults.iter().filter(|f| !f.name.is_empty()).map(|f| f.place.clone()).collect();
+        faults.retain(|fault| !fault.name.is_empty() || !named.contains(&fault.place));
+        faults.truncate(FAULTS_MAX);
+        faults
+    }
+
+    /// Whether anything was wrong.
+    pub fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+
+    /// The folder that relative paths in the file begin at.
+    pub fn folder(&self) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).to_owned()
+    }
+
+    /// The value of `key`, if it is there.
+    pub fn value<'d>(&mut self, section: &mut Section<'d, 't>, key: &'static str) -> Option<&'d Spanned<DeValue<'t>>> {
+        section.asked.push(key);
+        let value = section.table.get(key)?;
+        self.found(&section.field(key), value.span().start);
+        Some(value)
+    }
+
+    /// A value that is not of the kind that is wanted.
+    pub fn misshapen(&mut self, name: &str, value: &Spanned<DeValue<'_>>, wanted: &str, remedy: &str) {
+        let what = format!("{wanted} is wanted here, not {}", shown(value.get_ref()));
+        self.fault(value.span().start, name, what, remedy);
+    }
+
+    /// A text.
+    pub fn text(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<String> {
+        let value = self.value(section, key)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            _ => {
+                self.misshapen(&section.field(key), value, "text", "put it in double quotes");
+                None
+            }
+        }
+    }
+
+    /// A whole number.
+    pub fn count(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<u64> {
+        let value = self.value(section, key)?;
+        let number = match value.get_ref() {
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+            _ => None,
+        };
+        if number.is_none() {
+            let remedy = "write a number from 0, without quotes, as in 1000";
+            self.misshapen(&section.field(key), value, "a whole number", remedy);
+        }
+        number
+    }
+
+    /// A whole number of at most 32 bits.
+    pub fn small(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<u32> {
+        let count = self.count(section, key)?;
+        // What is larger is out of every range: the check of the whole workload names the range.
+        Some(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
+    /// A number.
+    pub fn number(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
+        let value = self.value(section, key)?;
+        self.as_number(&section.field(key), value)
+    }
+
+    /// `value`, which is that of `name`, as a number.
+    pub fn as_number(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<f64> {
+        let number = match value.get_ref() {
+            DeValue::Integer(number) => {
+                i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
+            }
+            DeValue::Float(number) => number.as_str().parse::<f64>().ok().filter(|number| number.is_finite()),
+            _ => None,
+        };
+        if number.is_none() {
+            self.misshapen(name, value, "a number", "write it without quotes, as in 0.99");
+        }
+        number
+    }
+
+    /// `true` or `false`.
+    pub fn switch(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<bool> {
+        let value = self.value(section, key)?;
+        if let DeValue::Boolean(on) = value.get_ref() {
+            return Some(*on);
+        }
+        self.misshapen(&section.field(key), value, "true or false", "write true or false, without quotes");
+        None
+    }
+
+    /// One of the words that `names` lists.
+    pub fn word<T: Copy>(
+        &mut self,
+        section: &mut Section<'_, 't>,
+        key: &'static str,
+        names: &[(&'static str, T)],
+    ) -> Option<T> {
+        let text = self.text(section, key)?;
+        let found = names.iter().find(|(name, _)| *name == text).map(|(_, word)| *word);
+        if found.is_none() {
+            let at = section.table.get(key).map_or(0, |value| value.span().start);
+            let all = || names.iter().map(|(name, _)| *name);
+            let remedy = match nearest(&text, all()) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => format!("write one of {}", all().collect::<Vec<_>>().join(", ")),
+            };
+            self.fault(at, &section.field(key), format!("there is no such word, '{text}'"), remedy);
+        }
+        found
+    }
+
+    /// A size in bytes.
+    pub fn bytes(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<u64> {
+        let value = self.value(section, key)?;
+        self.as_bytes(&section.field(key), value)
+    }
+
+    /// `value`, which is that of `name`, as a size in bytes.
+    pub fn as_bytes(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<u64> {
+        self.measure::<ByteSize>(name, value, |error| (error.to_string(), error.remedy().into())).map(|size| size.0)
+    }
+
+    /// A duration.
+    pub fn span(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<TimeSpan> {
+        let value = self.value(section, key)?;
+        self.as_span(&section.field(key), value)
+    }
+
+    /// `value`, which is that of `name`, as a duration.
+    pub fn as_span(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<TimeSpan> {
+        self.measure::<TimeSpan>(name, value, |error| (error.to_string(), error.remedy().into()))
+    }
+
+    /// A rate, a second.
+    pub fn rate(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
+        let value = self.value(section, key)?;
+        let read = self.measure::<Rate>(&section.field(key), value, |error| (error.what.into(), error.remedy.into()));
+        read.map(|rate| rate.0)
+    }
+
+    /// A part of a whole.
+    pub fn share(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<Share> {
+        let value = self.value(section, key)?;
+        self.measure(&section.field(key), value, |error: <Share as FromStr>::Err| {
+            (error.what.into(), error.remedy.into())
+        })
+    }
+
+    /// A number with its unit.
+    fn measure<T: FromStr>(
+        &mut self,
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+        explain: impl Fn(T::Err) -> (String, String),
+    ) -> Option<T> {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Float(number) => number.to_string(),
+            _ => {
+                self.misshapen(name, value, "a number with its unit", "put both in double quotes");
+                return None;
+            }
+        };
+        match text.parse() {
+            Ok(measured) => Some(measured),
+            Err(error) => {
+                let (what, remedy) = explain(error);
+                self.fault(value.span().start, name, format!("{what}: {text}"), remedy);
+                None
+            }
+        }
+    }
+
+    /// A table below `section`.
+    pub fn table<'d>(&mut self, section: &mut Section<'d, 't>, key: &'static str) -> Option<Section<'d, 't>> {
+        let value = self.value(section, key)?;
+        match value.get_ref().as_table() {
+            Some(table) => Some(Section::new(section.field(key), table)),
+            None => {
+                self.misshapen(&section.field(key), value, "a table", &format!("write [{}]", section.field(key)));
+                None
+            }
+        }
+    }
+
+    /// A list below `section`, each entry with its path.
+    pub fn list<'d>(
+        &mut self,
+        section: &mut Section<'d, 't>,
+        key: &'static str,
+        remedy: &str,
+    ) -> Option<Vec<(String, &'d Spanned<DeValue<'t>>)>> {
+        let value = self.value(section, key)?;
+        let Some(entries) = value.get_ref().as_array() else {
+            self.misshapen(&section.field(key), value, "a list", remedy);
+            return None;
+        };
+        let entries: Vec<_> =
+            entries.iter().enumerate().map(|(at, entry)| (format!("{}[{at}]", section.field(key)), entry)).collect();
+        for (path, entry) in &entries {
+            self.found(path, entry.span().start);
+        }
+        Some(entries)
+    }
+
+    /// Notes the keys of `section` that nobody asked for.
+    pub fn end(&mut self, section: Section<'_, 't>) {
+        for (key, _) in section.table.iter() {
+            let name: &str = key.get_ref().as_ref();
+            if section.asked.contains(&name) {
+                continue;
+            }
+            let remedy = match nearest(name, section.asked.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("here are possible: {}", section.asked.join(", ")),
+            };
+            self.fault(key.span().start, &section.field(name), "there is no such key", remedy);
+        }
+    }
+}
+
+/// A value as it is named in a sentence.
+fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("\"{text}\""),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(on) => on.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}

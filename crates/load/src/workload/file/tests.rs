@@ -1,0 +1,212 @@
+use std::path::Path;
+
+use base::units::TimeSpan;
+
+use super::*;
+use crate::workload::model::{Order, Sizes, Step};
+use crate::workload::units::Share;
+
+fn faults(text: &str) -> Vec<Fault> {
+    Workload::read_text(Path::new("load.toml"), text).err().unwrap_or_default()
+}
+
+#[test]
+fn a_whole_file_is_read() {
+    let text = r#"
+name = "all"
+about = "everything"
+protocol = "resp"
+seed = 7
+prefill = true
+fill_on_miss = true
+verify = true
+[targets]
+addresses = ["10.0.0.1:6379", "unix:/run/cache.sock"]
+weights = [1, 3]
+placement = "ketama"
+[auth]
+user = "u"
+password = "p"
+database = 3
+[connections]
+count = 64
+threads = 2
+depth = 8
+batch = 4
+reconnect = "10/s"
+[pace]
+kind = "on-off"
+rate = "50k/s"
+on = "100ms"
+off = "900ms"
+[[keys]]
+weight = 2
+count = 1_000
+prefix = "user:"
+key_bytes = { from = "12B", to = "20B" }
+order = { hot = { keys = "1%", requests = "99%" } }
+once = "0%"
+value_bytes = [{ bytes = "64B", weight = 3 }, { from = "1KiB", to = "2KiB" }]
+compressible = "50%"
+ttl = [{ ttl = "1h", weight = 3 }, { ttl = "0s" }]
+verbs = [{ verb = "get", weight = 90 }, { verb = "set", weight = 10 }]
+[[keys]]
+order = { zipf = 1 }
+fields = 5
+verbs = [{ verb = "hmget", fields = 2 }]
+"#;
+    let workload = Workload::read_text(Path::new("load.toml"), text).unwrap();
+    assert_eq!((workload.protocol, workload.seed, workload.database), (Protocol::Resp, 7, 3));
+    assert!(workload.prefill && workload.fill_on_miss && workload.verify && !workload.blind);
+    assert_eq!(workload.targets[1], Target { address: "unix:/run/cache.sock".into(), weight: 3 });
+    assert_eq!((workload.connections, workload.threads, workload.depth, workload.batch), (64, 2, 8, 4));
+    assert_eq!(workload.reconnect_per_s, 10.0);
+    let arrivals = Arrivals::OnOff { on: TimeSpan::millis(100), off: TimeSpan::millis(900) };
+    assert_eq!(workload.pace, Pace::Open { rate_per_s: 50e3, arrivals });
+    let first = &workload.keys[0];
+    assert_eq!((first.weight, first.count, first.prefix.as_str()), (2.0, 1000, "user:"));
+    assert_eq!(first.key_bytes, Sizes::Range(12, 20));
+    assert_eq!(first.order, Order::Hot { keys: Share(0.01), requests: Share(0.99) });
+    let step = |from, to, weight| Step { from, to, weight };
+    assert_eq!(first.value_bytes, Sizes::Steps(vec![step(64, 64, 3.0), step(1024, 2048, 1.0)]));
+    assert_eq!(first.ttl, [(TimeSpan::secs(3600), 3.0), (TimeSpan::secs(0), 1.0)]);
+    assert_eq!(first.verbs, [Command::weighted(Verb::Get, 90.0), Command::weighted(Verb::Set, 10.0)]);
+    assert_eq!(workload.keys[1].order, Order::Zipf { exponent: 1.0 });
+    assert_eq!(workload.keys[1].verbs[0].fields, 2);
+}
+
+#[test]
+fn every_pace_is_read() {
+    let open = |arrivals| Pace::Open { rate_per_s: 1000.0, arrivals };
+    for (text, pace) in [
+        ("kind = \"closed\"", Pace::Closed),
+        ("kind = \"constant\"\nrate = \"1k/s\"", open(Arrivals::Constant)),
+        ("kind = \"poisson\"\nrate = \"1k/s\"", open(Arrivals::Poisson)),
+        (
+            "kind = \"ramp\"\nrate = \"1k/s\"\nto = \"2k/s\"\nover = \"60s\"",
+            open(Arrivals::Ramp { to_per_s: 2000.0, over: TimeSpan::secs(60) }),
+        ),
+        (
+            "kind = \"sine\"\nrate = \"1k/s\"\nswing = \"50%\"\nperiod = \"10s\"",
+            open(Arrivals::Sine { swing: Share(0.5), period: TimeSpan::secs(10) }),
+        ),
+        (
+            "kind = \"trace\"\nfile = \"t.csv\"\nspeed = 2",
+            Pace::Open { rate_per_s: 0.0, arrivals: Arrivals::Trace { path: "dir/t.csv".into(), speed: 2.0 } },
+        ),
+    ] {
+        let read = Workload::read_text(Path::new("dir/load.toml"), &format!("[pace]\n{text}\n"));
+        assert_eq!(read.map(|workload| workload.pace), Ok(pace), "{text}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_the_default_workload() {
+    assert_eq!(Workload::read_text(Path::new("x"), ""), Ok(Workload::default()));
+    let ping = Workload::read_text(Path::new("x"), "protocol = \"ping\"").unwrap();
+    assert_eq!(ping.keys[0].verbs, [Command::new(Verb::Ping)]);
+}
+
+/// Each text with the line of its only fault, a part of what is wrong, and a part of the remedy.
+const WRONG: [(&str, usize, &str, &str); 62] = [
+    ("nmae = \"x\"\n", 1, "no such key", "did you mean name?"),
+    ("qqqq = 1\n", 1, "no such key", "here are possible: name"),
+    ("name = 1\n", 1, "text is wanted here, not 1", "double quotes"),
+    ("name = \"x\"\nname = \"y\"\n", 2, "duplicate key", "keep one"),
+    ("protocol = \"rsep\"\n", 1, "no such word, 'rsep'", "did you mean \"resp\"?"),
+    ("protocol = \"http\"\n", 1, "no such word", "memcache, meta, resp, ping"),
+    ("seed = \"1\"\n", 1, "whole number", "without quotes"),
+    ("seed = -1\n", 1, "whole number", "from 0"),
+    ("verify = 1\n", 1, "true or false", "without quotes"),
+    ("targets = 1\n", 1, "a table is wanted", "[targets]"),
+    ("[targets]\naddresses = \"h:1\"\n", 2, "a list is wanted", "[\"127.0.0.1:11211\"]"),
+    ("[targets]\naddresses = [\n1]\n", 3, "an address is wanted", "double quotes"),
+    ("[targets]\naddresses = [\"h:1\",\n\"h\"]\n", 3, "'h' is no address", "HOST:PORT"),
+    ("[targets]\naddresses = [\"unix:\"]\n", 2, "no address", "unix:PATH"),
+    ("[targets]\naddresses = [\"h:1\"]\nweights = [1, 2]\n", 3, "2 weights for 1 addresses", "one number for each"),
+    ("[targets]\naddresses = [\"h:1\"]\nweights = [0]\n", 2, "0 parts", "from 1"),
+    ("[targets]\naddress = [\"h:1\"]\n", 2, "no such key", "did you mean addresses?"),
+    ("[auth]\nuser = \"u\"\npassword = \"a b\"\n", 3, "no password", "without spaces"),
+    ("[auth]\npassword = \"p\"\n", 1, "no user's name", "1 to 250"),
+    ("[auth]\ndatabase = 1\n", 2, "only RESP has databases", "leave"),
+    ("[connections]\ncount = 0\n", 2, "0 connections", "from 1 to 1000000"),
+    ("[connections]\nthreads = 2\n", 2, "2 threads share 1", "one connection at least"),
+    ("[connections]\nbatch = 8\ndepth = 4\n", 2, "does not fit a depth of 4", "raise connections.depth"),
+    ("[connections]\nreconnect = 10\n", 2, "a rate has a unit", "as in 50k/s"),
+    ("verify = true\n[connections]\nblind = true\n", 1, "not read", "leave one"),
+    ("[pace]\nrate = \"1k/s\"\n", 1, "kind of pace is missing", "kind = \"poisson\""),
+    ("[pace]\nkind = \"poisson\"\n", 1, "nothing is ever due", "50k/s"),
+    ("[pace]\nkind = \"poisson\"\nrate = \"50k\"\n", 3, "a rate has a unit", "50k/s"),
+    ("[pace]\nkind = \"constant\"\nrate = \"1k/s\"\non = \"1s\"\n", 4, "no such key", "possible: kind, rate"),
+    ("[pace]\nkind = \"on-off\"\nrate = \"1k/s\"\non = \"1s\"\n", 1, "a pause takes some time", "100ms"),
+    ("[pace]\nkind = \"sine\"\nrate = \"1k/s\"\nswing = 0.5\nperiod = \"1s\"\n", 4, "in percent", "25%"),
+    ("[pace]\nkind = \"sine\"\nrate = \"1k/s\"\nswing = \"5%\"\nperiod = 10\n", 5, "bare number", "60s"),
+    ("[pace]\nkind = \"trace\"\n", 1, "no trace", "name a file"),
+    ("keys = 1\n", 1, "a list is wanted", "[[keys]]"),
+    ("[[keys]]\ncount = 0\n", 2, "0 keys", "from 1 to"),
+    ("[[keys]]\ncuont = 5\n", 2, "no such key", "did you mean count?"),
+    ("[[keys]]\nkey_bytes = 16\n", 2, "bare number", "512MiB"),
+    ("[[keys]]\nkey_bytes = \"3B\"\n", 2, "text of 3 bytes of their own", "at least \"4B\""),
+    ("[[keys]]\nkey_bytes = \"251B\"\n", 2, "too long", "at most 250"),
+    ("[[keys]]\nonce = \"1%\"\nkey_bytes = \"6B\"\n", 3, "asked for once", "\"7B\""),
+    ("[[keys]]\nprefix = \"a b\"\n", 2, "a key can not carry this", "without spaces"),
+    ("[[keys]]\nvalue_bytes = { from = \"2B\", to = \"1B\" }\n", 2, "runs backwards", "the shorter first"),
+    ("[[keys]]\nvalue_bytes = { from = \"2B\" }\n", 2, "a range is wanted", "to = \"1KiB\""),
+    ("[[keys]]\nvalue_bytes = [{ weight = 2 }]\n", 2, "a length with its weight", "bytes = \"64B\""),
+    ("[[keys]]\nvalue_bytes = [{ bytes = \"1B\", weight = -2 }]\n", 2, "negative", "from 0"),
+    ("[[keys]]\nvalue_bytes = []\n", 2, "0 lengths", "from 1"),
+    ("[[keys]]\nvalue_bytes = { file = \"/no/such\" }\n", 2, "can not be opened", "name a file"),
+    ("[[keys]]\nvalue_bytes = \"2GiB\"\n", 2, "too long", "1073741824"),
+    ("[[keys]]\norder = \"zipf\"\n", 2, "an order of keys", "{ zipf = 0.99 }"),
+    ("[[keys]]\norder = { zipf = -1 }\n", 2, "out of range", "from 0 to 64"),
+    ("[[keys]]\norder = { zpif = 1 }\n", 2, "no such key", "did you mean zipf?"),
+    ("[[keys]]\norder = { hot = { keys = \"10%\", request = \"1%\" } }\n", 2, "no such key", "did you mean requests?"),
+    ("[[keys]]\nttl = 60\n", 2, "bare number", "60s"),
+    ("[[keys]]\nttl = \"100ms\"\n", 2, "whole seconds", "60s or 2h"),
+    ("[[keys]]\nttl = [{ weight = 2 }]\n", 2, "a time to live is wanted", "ttl = \"1h\""),
+    ("[[keys]]\nverbs = [{ verb = \"gte\" }]\n", 2, "no such word", "did you mean \"get\"?"),
+    ("[[keys]]\nverbs = [{ weight = 1 }]\n", 2, "the verb is missing", "verb = \"get\""),
+    ("[[keys]]\nverbs = [{ verb = \"hget\" }]\n", 2, "memcache has no hget", "it has get"),
+    ("[[keys]]\nverbs = [{ verb = \"set\", keys = 2 }]\n", 2, "no such key", "possible: verb, weight"),
+    ("[[keys]]\nverbs = [{ verb = \"get\", weight = 0 }]\n", 2, "weight 0", "give one of them"),
+    ("[[keys]]\nverbs = [{ verb = \"mg\", flags = \"v q\" }]\n", 2, "q and b", "leave the flag"),
+    (
+        "verify = true\n[[keys]]\nverbs = [{ verb = \"get\" },\n{ verb = \"append\" }]\n",
+        4,
+        "append leaves",
+        "leave it away",
+    ),
+];
+
+#[test]
+fn every_kind_of_fault_has_its_line_and_a_remedy() {
+    let mut unlike = Vec::new();
+    for (text, line, what, remedy) in WRONG {
+        let found = faults(text);
+        let alike = |fault: &Fault| {
+            fault.to_string().starts_with(&format!("load.toml:{line}: "))
+                && fault.what.contains(what)
+                && fault.remedy.contains(remedy)
+        };
+        if found.len() != 1 || !alike(&found[0]) {
+            let shown: Vec<String> = found.iter().map(Fault::to_string).collect();
+            unlike.push(format!("{text} wants line {line}, '{what}', '{remedy}': {}", shown.join(" | ")));
+        }
+    }
+    assert!(unlike.is_empty(), "{}", unlike.join("\n"));
+}
+
+#[test]
+fn all_faults_come_at_once_in_the_order_of_lines() {
+    let found =
+        faults("seed = -1\n[connections]\ncuont = 1\nreconnect = 5\n[[keys]]\nttl = 60\nverbs = [{ verb = \"x\" }]\n");
+    let lines: Vec<&Place> = found.iter().map(|fault| &fault.place).collect();
+    assert_eq!(found.len(), 5, "{found:?}");
+    assert!(lines.is_sorted());
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let found = Workload::read_file(Path::new("/no/such/load.toml")).unwrap_err();
+    assert!(found[0].to_string().starts_with("/no/such/load.toml:1: the file can not be opened"), "{found:?}");
+}

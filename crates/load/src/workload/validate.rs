@@ -1,0 +1,354 @@
+//! What a workload may not be, all faults at once.
+
+use super::fault::{FAULTS_MAX, Fault};
+use super::key;
+use super::model::{
+    Arrivals, COMMANDS_MAX, CONNECTIONS_MAX, Command, DEPTH_MAX, FIELDS_MAX, KEY_SPACES_MAX, KEYS_MAX, KeySpace,
+    MULTI_KEYS_MAX, Order, Pace, Placement, Protocol, STEPS_MAX, Sizes, THREADS_MAX, VALUE_BYTES_MAX, Verb, Workload,
+};
+
+/// The highest exponent of a Zipf distribution: above it the first key has every request.
+const EXPONENT_MAX: f64 = 64.0;
+/// The highest rate, a second.
+const RATE_PER_S_MAX: f64 = 1e9;
+/// Names and texts at most, in bytes.
+const TEXT_BYTES_MAX: usize = 4096;
+
+impl Workload {
+    /// Checks what the types do not hold.
+    ///
+    /// # Errors
+    /// Every fault, at most [`FAULTS_MAX`], each with the path of its field.
+    pub fn validate(&self) -> Result<(), Vec<Fault>> {
+        let mut check = Check { faults: Vec::new() };
+        check.whole(self);
+        check.targets(self);
+        check.pace(&self.pace);
+        check.count("keys", self.keys.len() as u64, 1, KEY_SPACES_MAX as u64, "key spaces");
+        for (at, space) in self.keys.iter().enumerate() {
+            check.space(&format!("keys[{at}]"), self, space);
+        }
+        check.together(self);
+        let mut faults = check.faults;
+        faults.truncate(FAULTS_MAX);
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+}
+
+struct Check {
+    faults: Vec<Fault>,
+}
+
+impl Check {
+    fn fault(&mut self, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        self.faults.push(Fault::new(name, what, remedy));
+    }
+
+    fn holds(&mut self, holds: bool, name: &str, what: &str, remedy: &str) -> bool {
+        if !holds {
+            self.fault(name, what, remedy);
+        }
+        holds
+    }
+
+    fn count(&mut self, name: &str, count: u64, least: u64, most: u64, things: &str) -> bool {
+        if count < least || count > most {
+            self.fault(name, format!("{count} {things}"), format!("from {least} to {most} are possible"));
+            return false;
+        }
+        true
+    }
+
+    fn number(&mut self, name: &str, number: f64, least: f64, most: f64) -> bool {
+        if !(least..=most).contains(&number) {
+            self.fault(name, format!("{number} is out of range"), format!("give a number from {least} to {most}"));
+            return false;
+        }
+        true
+    }
+
+    fn weight(&mut self, name: &str, weight: f64) {
+        self.number(name, weight, 0.0, 1e15);
+    }
+
+    fn whole(&mut self, workload: &Workload) {
+        self.count("connections.count", workload.connections.into(), 1, CONNECTIONS_MAX.into(), "connections");
+        self.count("connections.threads", workload.threads.into(), 1, THREADS_MAX.into(), "threads");
+        self.count("connections.depth", workload.depth.into(), 1, DEPTH_MAX.into(), "requests in flight");
+        self.count("connections.batch", workload.batch.into(), 1, DEPTH_MAX.into(), "requests in a batch");
+        self.number("connections.reconnect", workload.reconnect_per_s, 0.0, RATE_PER_S_MAX);
+        if workload.threads > workload.connections && workload.connections > 0 {
+            let what = format!("{} threads share {} connections", workload.threads, workload.connections);
+            self.fault("connections.threads", what, "give each thread one connection at least");
+        }
+        if workload.batch > workload.depth {
+            let what = format!("a batch of {} does not fit a depth of {}", workload.batch, workload.depth);
+            self.fault("connections.batch", what, "raise connections.depth to the batch at least");
+        }
+        for (name, text) in [("name", &workload.name), ("about", &workload.about)] {
+            self.holds(text.len() <= TEXT_BYTES_MAX, name, "the text is longer than 4096 bytes", "shorten it");
+        }
+        if workload.blind {
+            let remedy = "leave one of them away";
+            self.holds(
+                !workload.verify,
+                "verify",
+                "what is sent blindly is not read, so it can not be checked",
+                remedy,
+            );
+            self.holds(!workload.fill_on_miss, "fill_on_miss", "what is sent blindly tells of no miss", remedy);
+            let cas = workload.commands().any(|command| command.verb == Verb::Cas);
+            self.holds(!cas, "connections.blind", "a cas needs the token that a read gives", "leave cas or blind away");
+        }
+    }
+
+    fn targets(&mut self, workload: &Workload) {
+        for (at, target) in workload.targets.iter().enumerate() {
+            let path = format!("targets.addresses[{at}]");
+            let known = match target.address.strip_prefix("unix:") {
+                Some(path) => !path.is_empty(),
+                None => target
+                    .address
+                    .rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)),
+            };
+            let what = format!("'{}' is no address", target.address);
+            self.holds(known, &path, &what, "write HOST:PORT, as in 127.0.0.1:11211, or unix:PATH");
+            self.count(&path, target.weight.into(), 1, 1_000_000, "parts of the ring");
+        }
+        if workload.targets.len() > 1 {
+            let many = workload.commands().any(|command| command.keys > 1);
+            let placed = workload.placement != Placement::Any;
+            let remedy = "ask for one key at a time, or use placement = \"any\"";
+            self.holds(
+                !(many && placed),
+                "targets.placement",
+                "the keys of one request live on several targets",
+                remedy,
+            );
+            let remedy = "name a placement, ketama or slots, so that a key has one target";
+            let filled = workload.fill_on_miss || workload.commands().any(|command| command.verb == Verb::Cas);
+            self.holds(
+                placed || !filled,
+                "targets.placement",
+                "what follows a read (a fill, the second half of a cas) has to go to the target that was read",
+                remedy,
+            );
+        }
+        if let Some(auth) = &workload.auth {
+            let plain = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n']) && text.len() <= 250;
+            let user = plain(&auth.user) || (auth.user.is_empty() && workload.protocol == Protocol::Resp);
+            self.holds(user, "auth.user", "this is no user's name", "give 1 to 250 characters without spaces");
+            self.holds(plain(&auth.password), "auth.password", "this is no password", "give 1 to 250 without spaces");
+            let spoken = workload.protocol != Protocol::Ping;
+            self.holds(spoken, "auth", "the ping protocol knows no users", "leave auth away");
+        }
+        let has_databases = workload.protocol == Protocol::Resp || workload.database == 0;
+        self.holds(has_databases, "auth.database", "only RESP has databases", "leave the database away");
+    }
+
+    fn pace(&mut self, pace: &Pace) {
+        let Pace::Open { rate_per_s, arrivals } = pace else { return };
+        let ramp = matches!(arrivals, Arrivals::Ramp { .. });
+        if !matches!(arrivals, Arrivals::Trace { .. }) && self.number("pace.rate", *rate_per_s, 0.0, RATE_PER_S_MAX) {
+            let remedy = "give requests a second, as in 50k/s";
+            self.holds(*rate_per_s > 0.0 || ramp, "pace.rate", "nothing is ever due at a rate of 0", remedy);
+        }
+        match arrivals {
+            Arrivals::Constant | Arrivals::Poisson => {}
+            Arrivals::OnOff { on, off } => {
+                self.holds(on.0 > 0, "pace.on", "a burst takes some time", "give a duration, as in 100ms");
+                self.holds(off.0 > 0, "pace.off", "a pause takes some time", "give a duration, as in 100ms");
+            }
+            Arrivals::Ramp { to_per_s, over } => {
+                self.number("pace.to", *to_per_s, 1e-3, RATE_PER_S_MAX);
+                self.holds(over.0 > 0, "pace.over", "a ramp takes some time", "give a duration, as in 60s");
+            }
+            Arrivals::Sine { swing, period } => {
+                self.number("pace.swing", swing.0, 0.0, 1.0);
+                self.holds(period.0 > 0, "pace.period", "a wave takes some time", "give a duration, as in 60s");
+            }
+            Arrivals::Trace { path, speed } => {
+                let named = !path.as_os_str().is_empty();
+                self.holds(named, "pace.file", "no trace is named", "name a file");
+                self.number("pace.speed", *speed, 1e-6, 1e6);
+            }
+        }
+    }
+
+    fn space(&mut self, path: &str, workload: &Workload, space: &KeySpace) {
+        let at = |field: &str| format!("{path}.{field}");
+        self.weight(&at("weight"), space.weight);
+        self.count(&at("count"), space.count, 1, KEYS_MAX, "keys");
+        self.number(&at("once"), space.once.0, 0.0, 1.0);
+        self.number(&at("compressible"), space.compressible.0, 0.0, 1.0);
+        self.count(&at("fields"), space.fields.into(), 1, FIELDS_MAX.into(), "fields");
+        let ttl_sum: f64 = space.ttl.iter().map(|(_, weight)| weight).sum();
+        for (ttl, weight) in &space.ttl {
+            self.weight(&at("ttl"), *weight);
+            let whole = ttl.0.is_multiple_of(1_000_000_000) && ttl.0 < u64::from(u32::MAX) * 1_000_000_000;
+            self.holds(whole, &at("ttl"), "times to live are whole seconds, up to 2^32", "give one such as 60s or 2h");
+        }
+        let drawn = space.ttl.is_empty() || ttl_sum > 0.0;
+        self.holds(drawn, &at("ttl"), "every time to live has the weight 0", "give one of them a weight");
+        self.sizes(&at("value_bytes"), &space.value_bytes, VALUE_BYTES_MAX);
+        self.key_text(path, workload, space);
+        self.order(&at("order"), workload, space);
+        self.count(&at("verbs"), space.verbs.len() as u64, 1, COMMANDS_MAX as u64, "verbs");
+        let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
+        self.holds(sum > 0.0, &at("verbs"), "every verb has the weight 0", "give one of them a weight");
+        for (at, command) in space.verbs.iter().enumerate() {
+            self.command(&format!("{path}.verbs[{at}]"), workload, space.key_bytes.bounds().1, command);
+        }
+    }
+
+    fn key_text(&mut self, path: &str, workload: &Workload, space: &KeySpace) {
+        let at = |field: &str| format!("{path}.{field}");
+        let most = if workload.protocol.is_memcached() { key::MEMCACHED_BYTES_MAX } else { key::BYTES_MAX };
+        let plain = space.prefix.bytes().all(|byte| byte.is_ascii_graphic());
+        let remedy = "use ASCII letters, digits and signs, without spaces";
+        self.holds(plain, &at("prefix"), "a key can not carry this", remedy);
+        if !self.sizes(&at("key_bytes"), &space.key_bytes, most) || space.count == 0 || space.count > KEYS_MAX {
+            return;
+        }
+        let (least, wanted) = (space.key_bytes.bounds().0, key::bytes_least(space));
+        if least < wanted {
+            let once = if space.once.0 > 0.0 { ", some of them asked for once," } else { "" };
+            let what = format!("{} keys{once} do not all have a text of {least} bytes of their own", space.count);
+            let remedy = format!("give at least \"{wanted}B\", the prefix included, or fewer keys");
+            self.fault(&at("key_bytes"), what, remedy);
+        }
+    }
+
+    fn sizes(&mut self, path: &str, sizes: &Sizes, most: u64) -> bool {
+        let before = self.faults.len();
+        let steps: Vec<(u64, u64)> = match sizes {
+            Sizes::Fixed(bytes) => vec![(*bytes, *bytes)],
+            Sizes::Range(from, to) => vec![(*from, *to)],
+            Sizes::Steps(steps) => steps.iter().map(|step| (step.from, step.to)).collect(),
+        };
+        self.count(path, steps.len() as u64, 1, STEPS_MAX as u64, "lengths");
+        if let Some((from, to)) = steps.iter().find(|(from, to)| from > to) {
+            self.fault(path, format!("from {from} to {to} bytes runs backwards"), "put the shorter first");
+        }
+        if let Some((_, to)) = steps.iter().find(|(_, to)| *to > most) {
+            self.fault(path, format!("{to} bytes are too long"), format!("at most {most} bytes are possible"));
+        }
+        if let Sizes::Steps(steps) = sizes {
+            let legal = steps.iter().all(|step| (0.0..=1e15).contains(&step.weight));
+            self.holds(legal, path, "a weight is negative or not a number", "give weights from 0 to 1e15");
+            let sum: f64 = steps.iter().map(|step| step.weight).sum();
+            let drawn = sum > 0.0 || !legal || steps.is_empty();
+            self.holds(drawn, path, "every length has the weight 0", "give one of them a weight");
+        }
+        self.faults.len() == before
+    }
+
+    fn order(&mut self, path: &str, workload: &Workload, space: &KeySpace) {
+        match &space.order {
+            Order::Uniform | Order::Sequential => {}
+            Order::Zipf { exponent } | Order::Latest { exponent } => {
+                self.number(path, *exponent, 0.0, EXPONENT_MAX);
+            }
+            Order::Hot { keys, requests } => {
+                self.number(&format!("{path}.keys"), keys.0, 0.0, 1.0);
+                self.number(&format!("{path}.requests"), requests.0, 0.0, 1.0);
+            }
+            Order::Scan { length } => {
+                self.count(path, *length, 1, KEYS_MAX, "keys in a run");
+            }
+            Order::Groups(groups) => {
+                self.count(path, groups.len() as u64, 1, STEPS_MAX as u64, "groups");
+                let legal =
+                    |(keys, weight): &(u64, f64)| (1..=KEYS_MAX).contains(keys) && (0.0..=1e15).contains(weight);
+                let remedy = "give every group one key at least and a weight from 0 to 1e15";
+                self.holds(groups.iter().all(legal), path, "a group has no key or no weight", remedy);
+                let sum: f64 = groups.iter().map(|(_, weight)| weight).sum();
+                self.holds(sum > 0.0, path, "every group has the weight 0", "give one of them a weight");
+            }
+        }
+        let parted = matches!(space.order, Order::Sequential | Order::Latest { .. });
+        if parted && u64::from(workload.threads) > space.count {
+            let what = format!("{} threads can not part {} keys", workload.threads, space.count);
+            self.fault(path, what, "use fewer threads or more keys");
+        }
+    }
+
+    fn command(&mut self, path: &str, workload: &Workload, key_bytes: u64, command: &Command) {
+        let at = |field: &str| format!("{path}.{field}");
+        self.weight(&at("weight"), command.weight);
+        let (verb, protocol) = (command.verb, workload.protocol);
+        if !verb.is_in(protocol) {
+            let has = Verb::NAMES.iter().filter(|(_, verb)| verb.is_in(protocol)).map(|(name, _)| *name);
+            let remedy = format!("it has {}", has.collect::<Vec<_>>().join(", "));
+            self.fault(&at("verb"), format!("protocol {} has no {}", protocol.name(), verb.name()), remedy);
+        }
+        self.count(&at("keys"), command.keys.into(), 1, MULTI_KEYS_MAX.into(), "keys in a request");
+        let several = verb == Verb::Get || verb == Verb::Gets;
+        let remedy = "leave keys away, or use get";
+        self.holds(command.keys <= 1 || several, &at("keys"), "only a get asks for several keys", remedy);
+        let line_bytes = (key_bytes.saturating_add(1)).saturating_mul(command.keys.into()).saturating_add(32);
+        let fits = !protocol.is_memcached() || line_bytes <= protocol::memcache::line::LINE_BYTES_MAX as u64;
+        self.holds(fits, &at("keys"), "the keys take more than a line of memcached's, 64KiB", "ask for fewer at once");
+        self.count(&at("fields"), command.fields.into(), 0, FIELDS_MAX.into(), "fields");
+        self.text(path, protocol, command);
+    }
+
+    /// Flags of a meta verb, or a raw text.
+    fn text(&mut self, path: &str, protocol: Protocol, command: &Command) {
+        let at = |field: &str| format!("{path}.{field}");
+        let text = &command.text;
+        self.holds(text.len() <= TEXT_BYTES_MAX, &at("text"), "the text is longer than 4096 bytes", "shorten it");
+        match command.verb {
+            Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArith => {
+                let legal = text.split_ascii_whitespace().all(|flag| flag.as_bytes()[0].is_ascii_alphabetic());
+                let plain = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+                self.holds(
+                    legal && plain,
+                    &at("flags"),
+                    "these are no flags",
+                    "write letters with tokens, as in v t T60",
+                );
+                let hidden = text.split_ascii_whitespace().any(|flag| flag == "q" || flag == "b");
+                let remedy = "leave the flag away: q hides answers, and b changes the key";
+                self.holds(!hidden, &at("flags"), "q and b can not be used here", remedy);
+            }
+            Verb::Raw => {
+                self.holds(
+                    !text.trim().is_empty(),
+                    &at("command"),
+                    "no command is given",
+                    "write one, as in GET __key__",
+                );
+                let whole = protocol != Protocol::Resp || !text.contains(['\r', '\n']);
+                self.holds(whole, &at("command"), "a RESP command is one line", "write its words with spaces between");
+            }
+            _ => {}
+        }
+    }
+
+    /// What the parts may not be together.
+    fn together(&mut self, workload: &Workload) {
+        let commands = workload.commands().count();
+        self.count("keys", commands as u64, 1, COMMANDS_MAX as u64, "verbs of all key spaces");
+        let sum: f64 = workload.keys.iter().map(|space| space.weight).sum();
+        self.holds(sum > 0.0, "keys", "every key space has the weight 0", "give one of them a weight");
+        if !workload.verify {
+            return;
+        }
+        for (at, space) in workload.keys.iter().enumerate() {
+            for (number, command) in space.verbs.iter().enumerate().filter(|(_, command)| command.verb.alters()) {
+                let what = format!("{} leaves a value that can not be checked", command.verb.name());
+                let remedy = "leave it away, give it a key space of its own in another run, or do not verify";
+                self.fault(&format!("keys[{at}].verbs[{number}].verb"), what, remedy);
+            }
+        }
+    }
+}
+
+impl Workload {
+    /// The commands of all key spaces.
+    pub fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.keys.iter().flat_map(|space| &space.verbs)
+    }
+}
