@@ -81,8 +81,8 @@ fn step<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, value: &Spann
 
 /// A table with one entry in it, as `{ zipf = 0.99 }`.
 pub fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Order> {
-    const REMEDY: &str = "write \"uniform\", \"sequential\", { zipf = 0.99 }, { hot = { keys = \"10%\", requests = \"90%\" } }, \
-                          { latest = 0.99 }, { scan = 100 } or { popularity = \"pop.json\" }";
+    const REMEDY: &str = "write \"uniform\", \"sequential\", { zipf = 0.99 }, { latest = 0.99 }, { scan = 100 }, \
+                          { hot = { keys = \"10%\", requests = \"90%\" } } or { popularity = \"pop.json\" }";
     let value = reader.value(section, key)?;
     let name = section.field(key);
     let table = match value.get_ref() {
