@@ -11,7 +11,8 @@ use crate::workload::units::Share;
 
 /// `"256B"`, `{ from = "64B", to = "1KiB" }`, `[{ bytes = "64B", weight = 3 }, ...]` or `{ file = "sizes.csv" }`.
 pub fn sizes<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Sizes> {
-    const REMEDY: &str = "write \"256B\", { from = \"64B\", to = \"1KiB\" }, [{ bytes = \"64B\", weight = 3 }] or { file = \"sizes.csv\" }";
+    const REMEDY: &str = "write \"256B\", { from = \"64B\", to = \"1KiB\" }, [{ bytes = \"64B\", weight = 3 }] \
+                          or { file = \"sizes.csv\" }";
     let value = reader.value(section, key)?;
     let name = section.field(key);
     match value.get_ref() {
