@@ -6,4 +6,5 @@
 
 pub mod memcache;
 pub mod number;
+pub mod resp;
 pub mod sink;

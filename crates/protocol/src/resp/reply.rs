@@ -1,0 +1,214 @@
+//! Replies as a server writes them, in either version. Each writer says how many bytes it puts at most.
+
+use std::fmt::Write as _;
+
+use super::Version;
+use crate::number::{U64_DIGITS_MAX, put_i64, put_u64};
+use crate::sink::{Fixed, Sink};
+
+/// `+OK`.
+pub const OK: &[u8] = b"+OK\r\n";
+/// `+PONG`.
+pub const PONG: &[u8] = b"+PONG\r\n";
+/// `+QUEUED`.
+pub const QUEUED: &[u8] = b"+QUEUED\r\n";
+
+/// The longest line that is a first byte and a number, in bytes.
+pub const NUMBER_LINE_BYTES_MAX: usize = 1 + 1 + U64_DIGITS_MAX + 2;
+
+const CRLF: &[u8] = b"\r\n";
+
+fn assert_line(text: &[u8]) {
+    debug_assert!(!text.iter().any(|byte| matches!(byte, b'\r' | b'\n')), "a line has no line end in it: {text:?}");
+}
+
+fn number_line(sink: &mut impl Sink, first: u8, number: u64) {
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    line.push(first);
+    put_u64(&mut line, number);
+    line.put(CRLF);
+    sink.put(line.as_slice());
+}
+
+/// A simple string: its bytes and 3. It has no line end in it.
+pub fn simple(sink: &mut impl Sink, text: &[u8]) {
+    assert_line(text);
+    sink.put(b"+");
+    sink.put(text);
+    sink.put(CRLF);
+}
+
+/// An error, its code first (`ERR`, `WRONGTYPE`): its bytes and 3. It has no line end in it.
+pub fn error(sink: &mut impl Sink, text: &[u8]) {
+    assert_line(text);
+    sink.put(b"-");
+    sink.put(text);
+    sink.put(CRLF);
+}
+
+/// An error that may have line ends in it: its bytes and 25. Version 2 has a space in place of each.
+pub fn bulk_error(sink: &mut impl Sink, version: Version, text: &[u8]) {
+    match version {
+        Version::Resp3 => {
+            number_line(sink, b'!', text.len() as u64);
+            sink.put(text);
+        }
+        Version::Resp2 => {
+            sink.put(b"-");
+            for (number, part) in text.split(|byte| matches!(byte, b'\r' | b'\n')).enumerate() {
+                sink.put(if number == 0 { b"" } else { b" " });
+                sink.put(part);
+            }
+        }
+    }
+    sink.put(CRLF);
+}
+
+/// An integer: at most [`NUMBER_LINE_BYTES_MAX`].
+pub fn int(sink: &mut impl Sink, value: i64) {
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    line.push(b':');
+    put_i64(&mut line, value);
+    line.put(CRLF);
+    sink.put(line.as_slice());
+}
+
+/// The line before a bulk string of `len` bytes: at most [`NUMBER_LINE_BYTES_MAX`]. Behind the bytes comes `\r\n`.
+pub fn bulk_head(sink: &mut impl Sink, len: u64) {
+    number_line(sink, b'$', len);
+}
+
+/// A bulk string: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 2.
+pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
+    bulk_head(sink, bytes.len() as u64);
+    sink.put(bytes);
+    sink.put(CRLF);
+}
+
+/// A null where a bulk string was asked for: 5 bytes.
+pub fn null(sink: &mut impl Sink, version: Version) {
+    sink.put(match version {
+        Version::Resp2 => b"$-1\r\n",
+        Version::Resp3 => b"_\r\n",
+    });
+}
+
+/// A null where an array was asked for: 5 bytes.
+pub fn null_array(sink: &mut impl Sink, version: Version) {
+    sink.put(match version {
+        Version::Resp2 => b"*-1\r\n",
+        Version::Resp3 => b"_\r\n",
+    });
+}
+
+/// A boolean: 4 bytes.
+pub fn boolean(sink: &mut impl Sink, version: Version, value: bool) {
+    sink.put(match (version, value) {
+        (Version::Resp2, false) => b":0\r\n",
+        (Version::Resp2, true) => b":1\r\n",
+        (Version::Resp3, false) => b"#f\r\n",
+        (Version::Resp3, true) => b"#t\r\n",
+    });
+}
+
+/// The longest text of a double in bytes: sign, 17 digits, point, exponent, or up to 5 zeros.
+const DOUBLE_BYTES_MAX: usize = 32;
+
+struct Text(Fixed<DOUBLE_BYTES_MAX>);
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.put(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// A double, in the fewest digits that read back as the same: at most 40 bytes.
+pub fn double(sink: &mut impl Sink, version: Version, value: f64) {
+    let mut text = Text(Fixed::new());
+    let magnitude = value.abs();
+    let written = if value.is_infinite() || value.is_nan() {
+        text.write_str(if value.is_nan() { "nan" } else { ["inf", "-inf"][usize::from(value < 0.0)] })
+    } else if magnitude == 0.0 || (1e-5..1e17).contains(&magnitude) {
+        write!(text, "{value}")
+    } else if magnitude < 1.0 {
+        write!(text, "{value:e}")
+    } else {
+        // The exponent has its sign, as C writes it.
+        let mut plain = Text(Fixed::new());
+        write!(plain, "{value:e}").and_then(|()| {
+            let plain = String::from_utf8_lossy(plain.0.as_slice());
+            let (digits, exponent) = plain.split_once('e').unwrap_or((&plain, "0"));
+            write!(text, "{digits}e+{exponent}")
+        })
+    };
+    written.expect("a double's text is within its maximum");
+    number_text(sink, version, b',', text.0.as_slice());
+}
+
+/// A whole number of any size, in decimal: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 2.
+pub fn big_number(sink: &mut impl Sink, version: Version, digits: &[u8]) {
+    debug_assert!(digits.strip_prefix(b"-").unwrap_or(digits).iter().all(u8::is_ascii_digit), "{digits:?}");
+    number_text(sink, version, b'(', digits);
+}
+
+fn number_text(sink: &mut impl Sink, version: Version, first: u8, text: &[u8]) {
+    match version {
+        Version::Resp2 => bulk(sink, text),
+        Version::Resp3 => {
+            sink.put(&[first]);
+            sink.put(text);
+            sink.put(CRLF);
+        }
+    }
+}
+
+/// A text with the three letters of its format (`txt`, `mkd`): its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 6.
+pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: &[u8]) {
+    match version {
+        Version::Resp2 => bulk(sink, text),
+        Version::Resp3 => {
+            number_line(sink, b'=', text.len() as u64 + 4);
+            sink.put(format);
+            sink.put(b":");
+            sink.put(text);
+            sink.put(CRLF);
+        }
+    }
+}
+
+/// The line before an array of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`].
+pub fn array(sink: &mut impl Sink, len: u64) {
+    number_line(sink, b'*', len);
+}
+
+/// The line before a map of `pairs` keys and values, in turn: at most [`NUMBER_LINE_BYTES_MAX`].
+pub fn map(sink: &mut impl Sink, version: Version, pairs: u64) {
+    match version {
+        Version::Resp2 => array(sink, pairs * 2),
+        Version::Resp3 => number_line(sink, b'%', pairs),
+    }
+}
+
+/// The line before a set of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`].
+pub fn set(sink: &mut impl Sink, version: Version, len: u64) {
+    match version {
+        Version::Resp2 => array(sink, len),
+        Version::Resp3 => number_line(sink, b'~', len),
+    }
+}
+
+/// The line before a message out of band of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`]. It stands between
+/// replies.
+pub fn push(sink: &mut impl Sink, version: Version, len: u64) {
+    match version {
+        Version::Resp2 => array(sink, len),
+        Version::Resp3 => number_line(sink, b'>', len),
+    }
+}
+
+/// The line before the `pairs` names and values of an attribute, which the reply that it belongs to follows: at most
+/// [`NUMBER_LINE_BYTES_MAX`]. Version 3 alone has attributes.
+pub fn attribute(sink: &mut impl Sink, pairs: u64) {
+    number_line(sink, b'|', pairs);
+}
