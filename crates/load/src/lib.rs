@@ -20,5 +20,6 @@ pub mod engine;
 pub mod fake;
 pub mod measure;
 pub mod schedule;
+pub mod search;
 pub mod traffic;
 pub mod workload;
