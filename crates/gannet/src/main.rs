@@ -6,6 +6,7 @@
 
 mod args;
 mod config;
+mod load;
 mod memcached;
 mod serve;
 
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     };
     ended(match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
+        Some(("load", matches)) => load::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some((name, _)) => Err(Failure::Usage(vec![args::absent_command(name)])),
         None => unreachable!("a subcommand is required"),

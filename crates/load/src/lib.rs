@@ -19,7 +19,10 @@
 pub mod engine;
 pub mod fake;
 pub mod measure;
+pub mod report;
+pub mod result;
 pub mod schedule;
 pub mod search;
+pub mod timeline;
 pub mod traffic;
 pub mod workload;

@@ -63,6 +63,8 @@ pub struct Ask {
 /// What a trial showed.
 #[derive(Clone, Debug)]
 pub struct Observed {
+    /// When requests were first due, in s since the start of the whole run.
+    pub began_s: f64,
     /// Requests that were due a second; a random schedule is off the rate that was asked for.
     pub offered_per_s: f64,
     /// Answers per second.
@@ -212,8 +214,8 @@ pub struct Interval {
 pub struct Found {
     /// How it ended.
     pub end: End,
-    /// The highest rate at which the objectives were kept: by repeats taken together if `end` is [`End::Found`], else by
-    /// the trials that there were.
+    /// The highest rate at which the objectives were kept: by repeats taken together if `end` is [`End::Found`], else
+    /// by the trials that there were.
     pub answer: Option<Rate>,
     /// Its bounds.
     pub interval: Option<Interval>,
@@ -444,8 +446,8 @@ pub fn method(settings: &Settings) -> String {
             settings.trial.as_secs_f64()
         ),
         None => format!(
-            "rise by doubling, bisection to {} %, then repeats: the rate is the highest at which {n} trials taken together \
-             keep all objectives; at the lower end {n} of {n} kept them, at the upper end {n} of {n} broke one; by two \
+            "rise by doubling, bisection to {} %, then repeats: the rate is the highest at which {n} trials taken \
+             together keep all objectives; at the lower end {n} of {n} kept them, at the upper end {n} of {n} broke one; by two \
              sign tests the rate at which a trial of {} s is as likely to pass as to fail lies between them with a \
              confidence of at least {:.1} %",
             settings.tolerance * 100.0,

@@ -62,6 +62,7 @@ impl Trial for Queue {
         }
         let limited = ask.rate.per_s() > self.generator_max_per_s;
         Ok(Observed {
+            began_s: self.asked_s - ask.duration.as_secs_f64(),
             offered_per_s: due as f64 / ask.duration.as_secs_f64(),
             achieved_per_s: answered_in_time as f64 / ask.duration.as_secs_f64() * if limited { 0.5 } else { 1.0 },
             answered: response_ns.len(),

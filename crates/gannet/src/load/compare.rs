@@ -1,0 +1,61 @@
+//! `gannet load compare A.json B.json`: results side by side.
+
+use std::io::Read;
+use std::path::Path;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use load::report::compare;
+use load::result::{JSON_BYTES_MAX, RunResult};
+
+use crate::{Failure, print};
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    Command::new("compare")
+        .about("Show results side by side; the first is what the others are measured by")
+        .arg(
+            Arg::new("RESULT")
+                .help("Files that --json wrote")
+                .value_name("RESULT.json")
+                .required(true)
+                .num_args(2..=compare::RESULTS_MAX)
+                .action(ArgAction::Append),
+        )
+        .arg(Arg::new("report").long("report").value_name("FILE.html").help("Write a page with both, side by side"))
+        .after_help("Example:\n  gannet load compare before.json after.json --report both.html")
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let paths = matches.get_many::<String>("RESULT").into_iter().flatten();
+    let read: Vec<Result<RunResult, String>> = paths.map(|path| read(Path::new(path))).collect();
+    let faults: Vec<String> = read.iter().filter_map(|result| result.as_ref().err().cloned()).collect();
+    if !faults.is_empty() {
+        return Err(Failure::Failed(faults));
+    }
+    let results: Vec<RunResult> = read.into_iter().flatten().collect();
+    if let Some(path) = matches.get_one::<String>("report") {
+        write(Path::new(path), &compare::html(&results))?;
+    }
+    print(&compare::text(&results))
+}
+
+/// Reads a result; its name is the file's, if it has none.
+pub fn read(path: &Path) -> Result<RunResult, String> {
+    let fault = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
+    let file = std::fs::File::open(path).map_err(|error| fault(&error))?;
+    let mut text = String::new();
+    file.take(JSON_BYTES_MAX).read_to_string(&mut text).map_err(|error| fault(&error))?;
+    let mut result = RunResult::from_json(&text).map_err(|error| fault(&error))?;
+    if result.name.is_empty() {
+        result.name = path.file_stem().map_or_else(|| "?".into(), |stem| stem.to_string_lossy().into_owned());
+    }
+    Ok(result)
+}
+
+/// Writes a file of results.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| {
+        Failure::Failed(vec![format!("{} can not be written ({error}); name another file", path.display())])
+    })
+}

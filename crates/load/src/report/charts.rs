@@ -1,0 +1,202 @@
+//! Which charts a result has.
+
+use super::svg::{Axis, Chart, Mark, Scale, Series};
+use crate::result::{Latencies, RunResult, Timeline};
+use crate::search::objective::{duration, percentile_name};
+use crate::search::rate::grouped;
+
+/// Shares at which a percentile curve is drawn, a nine.
+const CURVE_POINTS_A_NINE: u32 = 24;
+/// Nines of a percentile curve at most.
+const NINES_MAX: u32 = 7;
+
+fn seconds(value: f64) -> String {
+    format!("{} s", grouped(value))
+}
+
+fn compact(value: f64) -> String {
+    let text = |value: f64, unit: &str| {
+        let text = format!("{value:.2}");
+        format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+    };
+    match value.abs() {
+        size if size >= 1e9 => text(value / 1e9, "G"),
+        size if size >= 1e6 => text(value / 1e6, "M"),
+        size if size >= 1e3 => text(value / 1e3, "k"),
+        _ => text(value, ""),
+    }
+}
+
+fn percent(value: f64) -> String {
+    format!("{} %", compact(value * 100.0))
+}
+
+fn share_name(share: f64) -> String {
+    if share <= 0.0 { "all".to_owned() } else { percentile_name(share) }
+}
+
+fn time_axis() -> Axis {
+    Axis { label: "s since the start".to_owned(), scale: Scale::Linear, show: seconds }
+}
+
+fn latency_axis(label: &str) -> Axis {
+    Axis { label: label.to_owned(), scale: Scale::Log, show: duration }
+}
+
+fn rate_axis(scale: Scale) -> Axis {
+    Axis { label: "requests a second".to_owned(), scale, show: compact }
+}
+
+/// The rate of every trial against the percentile of the tightest objective, with the objective's line.
+pub fn rate_against_percentile(result: &RunResult) -> Option<Chart> {
+    let search = result.search.as_ref().filter(|search| !search.steps.is_empty())?;
+    let share = result.objective_line.map_or(0.999, |line| line.share);
+    let name = percentile_name(share);
+    let at = |passed: bool| {
+        let steps = search.steps.iter().filter(|step| step.passed == passed);
+        let point = |latencies: &Latencies| value_at(latencies, share);
+        steps.filter_map(|step| Some((step.rate_per_s, point(&step.response)?))).collect()
+    };
+    let series = |name: &str, colour, mark, points| Series { name: name.to_owned(), colour, mark, points };
+    Some(Chart {
+        title: format!("Rate against {name}, every trial"),
+        x: rate_axis(Scale::Linear),
+        y: latency_axis(&format!("{name} of the response time")),
+        series: vec![series("kept", 0, Mark::Dot, at(true)), series("broken", 5, Mark::Cross, at(false))],
+        limit: result
+            .objective_line
+            .map(|line| (line.limit_ns as f64, format!("{name} at most {}", duration(line.limit_ns as f64)))),
+        band: search
+            .lower_per_s
+            .zip(search.upper_per_s)
+            .map(|(lower, upper)| (lower, upper, format!("the interval: {} to {}", grouped(lower), grouped(upper)))),
+    })
+}
+
+/// The percentile at `share` in ns.
+pub fn value_at(latencies: &Latencies, share: f64) -> Option<f64> {
+    latencies.histogram().map(|histogram| histogram.value_at_quantile(share) as f64)
+}
+
+/// The rate that was asked for and the rate that was answered.
+pub fn throughput(result: &RunResult) -> Chart {
+    let points = |of: fn(&crate::result::Interval) -> f64| result.intervals.iter().map(|i| (i.at_s, of(i))).collect();
+    let target: Vec<(f64, f64)> = points(|i| i.target_per_s);
+    let mut series =
+        vec![Series { name: "answered".into(), colour: 0, mark: Mark::Line, points: points(|i| i.achieved_per_s) }];
+    if target.iter().any(|point| point.1 > 0.0) {
+        series.push(Series { name: "asked for".into(), colour: 3, mark: Mark::Dashed, points: target });
+    }
+    if result.intervals.iter().any(|i| i.errors > 0) {
+        let errors = points(|i| i.errors as f64 / i.duration_s.max(1e-9));
+        series.push(Series { name: "errors".into(), colour: 5, mark: Mark::Line, points: errors });
+    }
+    let title = "Throughput".to_owned();
+    Chart { title, x: time_axis(), y: rate_axis(Scale::Linear), series, limit: None, band: None }
+}
+
+/// Percentiles over time.
+pub fn percentiles(result: &RunResult) -> Chart {
+    let line = |name: &str, colour, of: fn(&Latencies) -> u64| {
+        let some = result.intervals.iter().filter(|i| i.response.count > 0);
+        let points = some.map(|i| (i.at_s, of(&i.response) as f64)).collect();
+        Series { name: name.to_owned(), colour, mark: Mark::Line, points }
+    };
+    Chart {
+        title: "Response time over time".to_owned(),
+        x: time_axis(),
+        y: latency_axis("of each interval"),
+        series: vec![
+            line("p50", 0, |l| l.p50_ns),
+            line("p99", 1, |l| l.p99_ns),
+            line("p999", 2, |l| l.p999_ns),
+            line("max", 3, |l| l.max_ns),
+        ],
+        limit: limit(result),
+        band: None,
+    }
+}
+
+fn limit(result: &RunResult) -> Option<(f64, String)> {
+    let line = result.objective_line?;
+    let limit_ns = line.limit_ns as f64;
+    Some((limit_ns, format!("{} at most {}", percentile_name(line.share), duration(limit_ns))))
+}
+
+/// The percentile curve of each of `several`, by name.
+pub fn curve(title: &str, several: &[(String, &Latencies)], limit: Option<(f64, String)>) -> Chart {
+    let series = several.iter().enumerate().map(|(colour, (name, latencies))| Series {
+        name: name.clone(),
+        colour,
+        mark: Mark::Line,
+        points: curve_points(latencies),
+    });
+    Chart {
+        title: title.to_owned(),
+        x: Axis { label: "percentile".to_owned(), scale: Scale::Nines, show: share_name },
+        y: latency_axis("time"),
+        series: series.collect(),
+        limit,
+        band: None,
+    }
+}
+
+/// The curves of a run.
+pub fn curves(result: &RunResult) -> Chart {
+    let figures = &result.figures;
+    let mut several = vec![
+        ("response, from the intended instant".to_owned(), &figures.response),
+        ("service, from the send".to_owned(), &figures.service),
+    ];
+    if let Some(sampler) = &figures.sampler {
+        several.push(("sampler".to_owned(), sampler));
+    }
+    if figures.generator.lateness.count > 0 {
+        several.push(("lateness of the generator".to_owned(), &figures.generator.lateness));
+    }
+    curve("Percentile curve", &several, limit(result))
+}
+
+fn curve_points(latencies: &Latencies) -> Vec<(f64, f64)> {
+    let Some(histogram) = latencies.histogram() else { return Vec::new() };
+    let nines_max = (histogram.len() as f64).log10().min(f64::from(NINES_MAX));
+    let steps = 0..=(nines_max * f64::from(CURVE_POINTS_A_NINE)) as u32;
+    let share = |step: u32| 1.0 - 10f64.powf(-f64::from(step) / f64::from(CURVE_POINTS_A_NINE));
+    steps.map(share).map(|share| (share, histogram.value_at_quantile(share) as f64)).collect()
+}
+
+/// A small chart for each figure of host, server and generator; those named `group/name` share one.
+pub fn timelines(result: &RunResult) -> Vec<Chart> {
+    let group = |timeline: &Timeline| {
+        let name = timeline.name.split('/').next().unwrap_or_default();
+        format!("{}: {name}", timeline.source)
+    };
+    let mut groups: Vec<(String, Vec<&Timeline>)> = Vec::new();
+    for timeline in &result.timelines {
+        let name = group(timeline);
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, members)) => members.push(timeline),
+            None => groups.push((name, vec![timeline])),
+        }
+    }
+    groups.into_iter().map(|(name, members)| one_timeline(name, &members)).collect()
+}
+
+fn one_timeline(title: String, members: &[&Timeline]) -> Chart {
+    let unit = members[0].unit.as_str();
+    let show = if unit == "share" { percent } else { compact };
+    let label = match unit {
+        "share" => "of the time",
+        "per_s" => "a second",
+        "bytes" => "bytes",
+        _ => "",
+    };
+    let series = members.iter().enumerate().map(|(colour, timeline)| Series {
+        name: timeline.name.split_once('/').map_or(title.clone(), |(_, name)| name.to_owned()),
+        colour,
+        mark: Mark::Line,
+        points: timeline.points.clone(),
+    });
+    let y = Axis { label: label.to_owned(), scale: Scale::Linear, show };
+    Chart { x: time_axis(), y, series: series.collect(), title, limit: None, band: None }
+}

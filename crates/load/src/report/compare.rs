@@ -1,0 +1,140 @@
+//! Results side by side: the first is what the others are measured by.
+
+use std::fmt::Write;
+
+use super::svg::escape;
+use super::{charts, page, section, tables};
+use crate::result::RunResult;
+use crate::search::objective::duration;
+use crate::search::rate::grouped;
+
+/// Results that are compared at once at most.
+pub const RESULTS_MAX: usize = 8;
+
+/// A figure of each result.
+struct Row {
+    name: String,
+    values: Vec<Option<f64>>,
+    show: fn(f64) -> String,
+}
+
+fn rows(results: &[RunResult]) -> Vec<Row> {
+    let row = |name: &str, show, of: &dyn Fn(&RunResult) -> Option<f64>| Row {
+        name: name.to_owned(),
+        values: results.iter().map(of).collect(),
+        show,
+    };
+    let times = |name: &'static str, service: bool| {
+        let of = move |result: &RunResult| {
+            let latencies = if service { &result.figures.service } else { &result.figures.response };
+            let some = latencies.named().into_iter().find(|(known, _)| *known == name);
+            some.filter(|_| latencies.count > 0).map(|(_, ns)| ns as f64)
+        };
+        row(&format!("{name}, {}", if service { "service" } else { "response" }), duration, &of)
+    };
+    let mut rows = vec![
+        row("rate within the objectives, /s", grouped, &|r| r.search.as_ref()?.answer_per_s),
+        row("answers a second", grouped, &|r| Some(r.figures.achieved_per_s)),
+    ];
+    rows.extend(["p50", "p90", "p99", "p999", "p9999", "max"].map(|name| times(name, false)));
+    rows.extend(["p50", "p99", "p999"].map(|name| times(name, true)));
+    rows.push(row("errors", grouped, &|r| Some(r.figures.counts.errors as f64)));
+    rows.push(row("misses", grouped, &|r| Some(r.figures.counts.misses as f64)));
+    rows.retain(|row| row.values.iter().any(Option::is_some));
+    rows
+}
+
+fn cell(row: &Row, at: usize) -> String {
+    let Some(value) = row.values[at] else { return "-".to_owned() };
+    let shown = (row.show)(value);
+    match row.values[0] {
+        Some(first) if at > 0 && first > 0.0 => format!("{shown} (x {:.2})", value / first),
+        _ => shown,
+    }
+}
+
+/// Differences that make a comparison unfair, each in words.
+pub fn warnings(results: &[RunResult]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for result in results {
+        if let Some(cause) = &result.invalid {
+            warnings.push(format!("{} is INVALID: {cause}", result.name));
+        }
+        if let Some(cause) = &result.partial {
+            warnings.push(format!("{} is PARTIAL: {cause}", result.name));
+        }
+    }
+    let Some(first) = results.first() else { return warnings };
+    for other in &results[1..] {
+        let mut differs = |what: &str, same: bool| {
+            if !same {
+                warnings.push(format!("{} and {} have {what}", first.name, other.name));
+            }
+        };
+        differs("another machine", first.machine == other.machine);
+        differs("another workload", first.workload == other.workload);
+        differs("other objectives", first.objectives == other.objectives);
+        differs("another loop", std::mem::discriminant(&first.arrivals) == std::mem::discriminant(&other.arrivals));
+    }
+    warnings
+}
+
+/// The comparison as text.
+pub fn text(results: &[RunResult]) -> String {
+    let mut out = String::new();
+    for warning in warnings(results) {
+        let _ = writeln!(out, "careful: {warning}");
+    }
+    let _ = write!(out, "{:<32}", "");
+    for result in results {
+        let _ = write!(out, "{:>24}", result.name);
+    }
+    out.push('\n');
+    for row in rows(results) {
+        let _ = write!(out, "{:<32}", row.name);
+        for at in 0..results.len() {
+            let _ = write!(out, "{:>24}", cell(&row, at));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The comparison as a page of its own.
+pub fn html(results: &[RunResult]) -> String {
+    let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
+    let title = names.join(" against ");
+    let mut body =
+        format!("<div class=\"card verdict\"><div class=\"what\">comparison</div><h1>{}</h1>", escape(&title));
+    for warning in warnings(results) {
+        let _ = write!(body, "<p class=\"bad-text\">Careful: {}.</p>", escape(&warning));
+    }
+    for result in results {
+        let _ = write!(body, "<p><b>{}:</b> {}</p>", escape(&result.name), escape(&result.verdict.headline));
+    }
+    body.push_str("</div><div class=\"charts\">");
+    let responses: Vec<(String, _)> = results.iter().map(|r| (r.name.clone(), &r.figures.response)).collect();
+    let services: Vec<(String, _)> = results.iter().map(|r| (r.name.clone(), &r.figures.service)).collect();
+    for (title, several) in [("Response time", &responses), ("Service time", &services)] {
+        let _ = write!(body, "<div class=\"card\">{}</div>", charts::curve(title, several, None).render());
+    }
+    for result in results {
+        if let Some(mut chart) = charts::rate_against_percentile(result) {
+            chart.title = format!("{}: {}", result.name, chart.title);
+            let _ = write!(body, "<div class=\"card\">{}</div>", chart.render());
+        }
+    }
+    body.push_str("</div>");
+    let heads: Vec<&str> = std::iter::once("").chain(names.iter().copied()).collect();
+    let cells = |row: &Row| {
+        let mut cells = vec![row.name.clone()];
+        cells.extend((0..results.len()).map(|at| cell(row, at)));
+        ("", cells)
+    };
+    let table: Vec<_> = rows(results).iter().map(cells).collect();
+    section(&mut body, "Figures", &tables::table(&heads, &table));
+    for result in results {
+        section(&mut body, &format!("Settings and machine of {}", result.name), &tables::environment(result));
+    }
+    page(&title, &body)
+}

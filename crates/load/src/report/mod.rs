@@ -1,0 +1,141 @@
+//! What people see of a result: one HTML file, and lines in a terminal.
+//!
+//! ```text
+//!   ┌ verdict: the rate, what was kept, what the limit was ──────────┐   read in ten seconds
+//!   │ p50  p99  p999  max  errors  answered                          │
+//!   └────────────────────────────────────────────────────────────────┘
+//!   rate against p999, every trial      throughput      response time over time      percentile curve
+//!   tables: verbs and sizes, trials     host, server and generator meanwhile         settings, machine
+//! ```
+//!
+//! Invariants: the file needs nothing but itself: no script, no font, no picture from elsewhere; an invalid or partial
+//! result says so before any figure; whatever came from outside is escaped.
+
+pub mod charts;
+pub mod compare;
+pub mod svg;
+pub mod tables;
+pub mod terminal;
+
+use std::fmt::Write;
+
+use crate::result::{Arrivals, RunResult};
+use crate::search::objective::duration;
+use crate::search::rate::grouped;
+use svg::escape;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page of a run.
+pub fn html(result: &RunResult) -> String {
+    let mut body = verdict(result);
+    body.push_str("<div class=\"charts\">");
+    let charts = charts::rate_against_percentile(result).into_iter().chain([
+        charts::curves(result),
+        charts::throughput(result),
+        charts::percentiles(result),
+    ]);
+    for chart in charts {
+        let _ = write!(body, "<div class=\"card\">{}</div>", chart.render());
+    }
+    body.push_str("</div>");
+    section(&mut body, "Requests", &tables::figures(result));
+    if let Some(search) = &result.search {
+        let steps = tables::steps(result).unwrap_or_default();
+        let method = escape(&search.method);
+        section(&mut body, "Trials", &format!("<p>How the interval came about: {method}.</p>{steps}"));
+    }
+    if !result.timelines.is_empty() {
+        body.push_str("<h2>Meanwhile, on host, server and generator</h2><div class=\"charts small\">");
+        for chart in charts::timelines(result) {
+            let _ = write!(body, "<div class=\"card\">{}</div>", chart.render());
+        }
+        body.push_str("</div>");
+    }
+    section(&mut body, "Counts", &format!("{}{}", tables::counts(result), tables::threads(result)));
+    let mut environment = tables::environment(result);
+    if let Some(workload) = &result.workload {
+        let _ = write!(environment, "<details><summary>Workload</summary><pre>{}</pre></details>", escape(workload));
+    }
+    section(&mut body, "Settings and machine", &environment);
+    page(&result.verdict.headline, &body)
+}
+
+/// A page of its own with `body` in it.
+pub fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{}</title><style>\n{STYLE}</style></head>\n<body><main>\n{body}</main></body></html>\n",
+        escape(title)
+    )
+}
+
+/// A part of the page under a heading.
+pub fn section(out: &mut String, title: &str, content: &str) {
+    let _ = writeln!(out, "<h2>{}</h2><div class=\"card\">{content}</div>", escape(title));
+}
+
+fn verdict(result: &RunResult) -> String {
+    let missed = result.assertions.iter().any(|assertion| !assertion.held);
+    let class = match () {
+        () if result.invalid.is_some() || missed => " bad",
+        () if result.partial.is_some() => " warn",
+        () => "",
+    };
+    let targets: Vec<&str> = result.targets.iter().map(|target| target.address.as_str()).collect();
+    let mut out = format!("<div class=\"card verdict{class}\"><div class=\"what\">");
+    let _ = write!(out, "{}: {}", escape(&targets.join(", ")), escape(&result.arrivals.words()));
+    let _ = write!(out, "</div><h1>{}</h1>", escape(&result.verdict.headline));
+    if let Some(cause) = &result.invalid {
+        let _ = write!(
+            out,
+            "<p class=\"bad-text\">INVALID: {}. The figures below are not the server's.</p>",
+            escape(cause)
+        );
+    }
+    if let Some(cause) = &result.partial {
+        let _ = write!(out, "<p class=\"bad-text\">PARTIAL: {}.</p>", escape(cause));
+    }
+    if let Some(limit) = &result.verdict.limit {
+        let _ = write!(out, "<p><b>The limit:</b> {}, from {:.1} s on.", escape(&limit.what), limit.at_s);
+        if !limit.then.is_empty() {
+            let _ = write!(out, " Then rose: {}.", escape(&limit.then.join(", ")));
+        }
+        out.push_str("</p>");
+    }
+    for note in &result.verdict.notes {
+        let _ = write!(out, "<p>{}</p>", escape(note));
+    }
+    for assertion in &result.assertions {
+        let (class, word) = if assertion.held { ("good-text", "held") } else { ("bad-text", "BROKEN") };
+        let _ = write!(out, "<p><span class=\"{class}\">{word}</span>: ");
+        let _ = write!(out, "{}; it is {}</p>", escape(&assertion.condition), escape(&assertion.value));
+    }
+    tiles(result, &mut out);
+    out.push_str("</div>\n");
+    out
+}
+
+fn tiles(result: &RunResult, out: &mut String) {
+    let (figures, response) = (&result.figures, &result.figures.response);
+    let closed = matches!(result.arrivals, Arrivals::Closed { .. });
+    let time = |ns: u64| if response.count == 0 { "-".to_owned() } else { duration(ns as f64) };
+    let bad = figures.counts.errors + figures.counts.wrong + figures.counts.unanswered;
+    let answers = if closed { "answers a second, closed loop" } else { "answers a second" };
+    out.push_str("<div class=\"tiles\">");
+    for (name, value) in [
+        (answers, grouped(figures.achieved_per_s)),
+        ("p50", time(response.p50_ns)),
+        ("p99", time(response.p99_ns)),
+        ("p999", time(response.p999_ns)),
+        ("max", time(response.max_ns)),
+        ("errors, wrong values, unanswered", grouped(bad as f64)),
+    ] {
+        let _ = write!(out, "<div><b>{}</b><span>{name}</span></div>", escape(&value));
+    }
+    out.push_str("</div>");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,376 @@
+//! Charts as inline SVG: axes, lines, dots, limits. Colours come from the page's style sheet, by class.
+//!
+//! ```text
+//!   title
+//!   y ┤        ───────── limit
+//!     │   ╭──╮   ● kept   ✕ broken
+//!     │ ──╯  ╰── series
+//!     └──┬───┬───┬── x
+//! ```
+//!
+//! Invariants: a chart has a bounded number of points whatever it is given; a text from outside is escaped.
+
+use std::fmt::Write;
+
+/// Points of one series at most; more are thinned to the highest of neighbours, so that no peak is lost.
+const POINTS_MAX: usize = 600;
+/// Ticks of an axis at most.
+const TICKS_MAX: usize = 12;
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 280.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 18.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 42.0;
+
+/// How values lie on an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly, from 0.
+    Linear,
+    /// Evenly between the least and the greatest, which may be far from 0.
+    Span,
+    /// Each power of ten as wide as the next; values above 0 only.
+    Log,
+    /// Shares of 1, each further nine as wide as the one before; 1 itself has no place.
+    Nines,
+}
+
+/// An axis.
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub label: String,
+    /// How.
+    pub scale: Scale,
+    /// A value in words.
+    pub show: fn(f64) -> String,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A line through the points.
+    Line,
+    /// A dashed line through the points.
+    Dashed,
+    /// A filled circle at each point.
+    Dot,
+    /// A cross at each point.
+    Cross,
+}
+
+/// Points that belong together.
+pub struct Series {
+    /// What they are.
+    pub name: String,
+    /// Which of the page's colours: 0 to 5.
+    pub colour: usize,
+    /// How they are drawn.
+    pub mark: Mark,
+    /// x and y.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A chart.
+pub struct Chart {
+    /// What it says, for those who do not see it.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// A horizontal line with its name.
+    pub limit: Option<(f64, String)>,
+    /// A shaded range of x with its name.
+    pub band: Option<(f64, f64, String)>,
+}
+
+/// Text with what HTML gives a meaning to taken from it.
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// The ends of an axis, in its own coordinate.
+#[derive(Clone, Copy)]
+struct Range {
+    scale: Scale,
+    from: f64,
+    to: f64,
+}
+
+impl Scale {
+    /// Where `value` lies before it is fitted to the axis; `None` if it has no place.
+    fn place(self, value: f64) -> Option<f64> {
+        let place = match self {
+            Self::Linear | Self::Span => value,
+            Self::Log if value > 0.0 => value.log10(),
+            Self::Nines if (0.0..1.0).contains(&value) => -(1.0 - value).log10(),
+            Self::Log | Self::Nines => return None,
+        };
+        place.is_finite().then_some(place)
+    }
+}
+
+impl Range {
+    fn of(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+        let (mut from, mut to) = (f64::MAX, f64::MIN);
+        for place in values.filter_map(|value| scale.place(value)) {
+            (from, to) = (from.min(place), to.max(place));
+        }
+        if from > to {
+            (from, to) = (0.0, 1.0);
+        }
+        match scale {
+            Scale::Linear => (from, to) = (from.min(0.0), if to <= 0.0 { 1.0 } else { to * 1.05 }),
+            Scale::Span if to <= from => (from, to) = (from - 0.5, to + 0.5),
+            Scale::Span => {}
+            Scale::Log => (from, to) = ((from - 0.02).floor(), (to + 0.02).ceil()),
+            Scale::Nines => (from, to) = (0.0, to.max(1.0)),
+        }
+        Self { scale, from, to }
+    }
+
+    /// 0 at the axis' beginning, 1 at its end.
+    fn fit(&self, value: f64) -> Option<f64> {
+        let place = self.scale.place(value)?;
+        Some(((place - self.from) / (self.to - self.from)).clamp(0.0, 1.0))
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        match self.scale {
+            Scale::Log => {
+                let decades = (self.to - self.from).round() as i32;
+                let each = if decades <= 2 { &[1.0, 2.0, 5.0][..] } else { &[1.0][..] };
+                let all = (0..=decades)
+                    .flat_map(|decade| each.iter().map(move |digit| digit * 10f64.powf(self.from + f64::from(decade))));
+                all.filter(|tick| tick.log10() <= self.to + 1e-9).take(TICKS_MAX).collect()
+            }
+            Scale::Nines => {
+                let nines = (1..=self.to.floor() as i32).map(|nines| 1.0 - 10f64.powi(-nines));
+                [0.0, 0.5].into_iter().chain(nines).take(TICKS_MAX).collect()
+            }
+            Scale::Linear | Scale::Span => {
+                let step = round_step((self.to - self.from) / 5.0);
+                let first = (self.from / step).ceil() * step;
+                (0..TICKS_MAX).map(|n| first + step * n as f64).take_while(|tick| *tick <= self.to).collect()
+            }
+        }
+    }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `least`.
+fn round_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| *step >= least * 0.999).unwrap_or(power)
+}
+
+/// At most [`POINTS_MAX`] points: of neighbours the one with the highest y.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let group = points.len().div_ceil(POINTS_MAX).max(1);
+    let highest = |group: &[(f64, f64)]| group.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    points.chunks(group).filter_map(highest).collect()
+}
+
+/// A chart's axes, fitted to what it shows.
+struct Frame<'a> {
+    chart: &'a Chart,
+    x: Range,
+    y: Range,
+}
+
+impl Frame<'_> {
+    fn at(&self, x: f64, y: f64) -> Option<(f64, f64)> {
+        let across = LEFT + self.x.fit(x)? * (WIDTH - LEFT - RIGHT);
+        let down = HEIGHT - BOTTOM - self.y.fit(y)? * (HEIGHT - TOP - BOTTOM);
+        Some((across, down))
+    }
+
+    fn axes(&self, out: &mut String) {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        for tick in self.y.ticks() {
+            let Some(at) = self.y.fit(tick) else { continue };
+            let y = bottom - at * (bottom - TOP);
+            let _ = write!(out, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+            let text = escape(&(self.chart.y.show)(tick));
+            let _ = write!(out, "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>", LEFT - 6.0, y + 4.0);
+        }
+        for tick in self.x.ticks() {
+            let Some(at) = self.x.fit(tick) else { continue };
+            let x = LEFT + at * (right - LEFT);
+            let _ = write!(
+                out,
+                "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\"/>",
+                bottom + 4.0
+            );
+            let text = escape(&(self.chart.x.show)(tick));
+            let _ = write!(out, "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{}\">{text}</text>", bottom + 17.0);
+        }
+        let _ = write!(out, "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>");
+        let label = escape(&self.chart.x.label);
+        let _ = write!(out, "<text class=\"label end\" x=\"{right}\" y=\"{}\">{label}</text>", HEIGHT - 6.0);
+    }
+
+    fn band(&self, out: &mut String) {
+        let Some((from, to, name)) = &self.chart.band else { return };
+        let (Some(from), Some(to)) = (self.x.fit(*from), self.x.fit(*to)) else { return };
+        let width = WIDTH - LEFT - RIGHT;
+        let (x, wide) = (LEFT + from * width, ((to - from) * width).max(1.0));
+        let high = HEIGHT - TOP - BOTTOM;
+        let name = escape(name);
+        let _ = write!(
+            out,
+            "<rect class=\"band\" x=\"{x:.1}\" y=\"{TOP}\" width=\"{wide:.1}\" height=\"{high}\">\
+             <title>{name}</title></rect>"
+        );
+    }
+
+    fn limit(&self, out: &mut String) {
+        let Some((value, name)) = &self.chart.limit else { return };
+        let Some(at) = self.y.fit(*value) else { return };
+        let (right, y) = (WIDTH - RIGHT, HEIGHT - BOTTOM - at * (HEIGHT - TOP - BOTTOM));
+        let _ = write!(out, "<line class=\"limit\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+        let above = if y < TOP + 16.0 { y + 14.0 } else { y - 5.0 };
+        let _ = write!(out, "<text class=\"limit-name\" x=\"{}\" y=\"{above:.1}\">{}</text>", LEFT + 6.0, escape(name));
+    }
+
+    fn series(&self, series: &Series, out: &mut String) {
+        let colour = format!("s{}", series.colour % 6);
+        let shown: Vec<((f64, f64), (f64, f64))> =
+            thinned(&series.points).into_iter().filter_map(|(x, y)| Some(((x, y), self.at(x, y)?))).collect();
+        if matches!(series.mark, Mark::Line | Mark::Dashed) {
+            let dash = if series.mark == Mark::Dashed { " dashed" } else { "" };
+            let points: Vec<String> = shown.iter().map(|(_, (x, y))| format!("{x:.1},{y:.1}")).collect();
+            let _ = write!(out, "<polyline class=\"line {colour}{dash}\" points=\"{}\"/>", points.join(" "));
+        }
+        for ((x, y), (across, down)) in &shown {
+            let text = format!("{}: {}, {}", series.name, (self.chart.x.show)(*x), (self.chart.y.show)(*y));
+            let text = escape(&text);
+            let _ = match series.mark {
+                Mark::Cross => {
+                    let (l, r, t, b) = (across - 4.0, across + 4.0, down - 4.0, down + 4.0);
+                    write!(
+                        out,
+                        "<path class=\"cross {colour}\" d=\"M{l:.1} {t:.1}L{r:.1} {b:.1}M{l:.1} {b:.1}L{r:.1} {t:.1}\">\
+                         <title>{text}</title></path>"
+                    )
+                }
+                mark => {
+                    let (class, radius) = if mark == Mark::Dot { ("dot", 4.5) } else { ("hover", 5.0) };
+                    write!(
+                        out,
+                        "<circle class=\"{class} {colour}\" cx=\"{across:.1}\" cy=\"{down:.1}\" r=\"{radius}\">\
+                         <title>{text}</title></circle>"
+                    )
+                }
+            };
+        }
+    }
+}
+
+impl Chart {
+    /// The chart as a figure with its title and key.
+    pub fn render(&self) -> String {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        let band = self.band.iter().flat_map(|(from, to, _)| [*from, *to]);
+        let frame = Frame {
+            chart: self,
+            x: Range::of(self.x.scale, points().map(|point| point.0).chain(band)),
+            y: Range::of(self.y.scale, points().map(|point| point.1).chain(self.limit.iter().map(|limit| limit.0))),
+        };
+        let title = escape(&self.title);
+        let mut out = format!("<figure><figcaption>{title}<span class=\"unit\">{}</span>", escape(&self.y.label));
+        if self.series.len() > 1 {
+            out.push_str("<span class=\"key\">");
+            for series in &self.series {
+                let (class, name) = (format!("s{}", series.colour % 6), escape(&series.name));
+                let sign = match series.mark {
+                    Mark::Line => "&#9473;",
+                    Mark::Dashed => "&#9477;",
+                    Mark::Dot => "&#9679;",
+                    Mark::Cross => "&#10005;",
+                };
+                let _ = write!(out, "<span><i class=\"{class}\">{sign}</i> {name}</span>");
+            }
+            out.push_str("</span>");
+        }
+        let _ = write!(out, "</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">");
+        frame.band(&mut out);
+        frame.axes(&mut out);
+        for series in &self.series {
+            frame.series(series, &mut out);
+        }
+        frame.limit(&mut out);
+        out.push_str("</svg></figure>\n");
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(scale: Scale) -> Axis {
+        Axis { label: "x".to_owned(), scale, show: |value| format!("{value}") }
+    }
+
+    fn chart(x: Scale, y: Scale, points: Vec<(f64, f64)>) -> Chart {
+        let series = Series { name: "a<b".to_owned(), colour: 1, mark: Mark::Line, points };
+        Chart { title: "t & u".into(), x: axis(x), y: axis(y), series: vec![series], limit: None, band: None }
+    }
+
+    /// Numbers of every coordinate of a rendering.
+    fn coordinates(svg: &str) -> Vec<f64> {
+        let line = svg.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        line.split([' ', ',']).map(|number| number.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn every_point_is_inside_the_frame_whatever_it_is() {
+        let wild = vec![(0.0, 0.0), (1.0, -5.0), (2.0, f64::NAN), (3.0, 1e300), (4.0, f64::INFINITY), (5.0, 1.0)];
+        for scale in [Scale::Linear, Scale::Span, Scale::Log, Scale::Nines] {
+            for number in coordinates(&chart(Scale::Linear, scale, wild.clone()).render()) {
+                assert!((0.0..=WIDTH).contains(&number), "{scale:?}: {number}");
+            }
+        }
+        chart(Scale::Log, Scale::Log, Vec::new()).render();
+    }
+
+    #[test]
+    fn thinning_keeps_the_peak_and_bounds_the_points() {
+        let mut points: Vec<(f64, f64)> = (0..100_000).map(|n| (f64::from(n), 1.0)).collect();
+        points[54_321].1 = 99.0;
+        let thin = thinned(&points);
+        assert!(thin.len() <= POINTS_MAX && thin.contains(&(54_321.0, 99.0)), "{}", thin.len());
+    }
+
+    #[test]
+    fn a_higher_value_is_higher_up_and_names_are_escaped() {
+        let svg = chart(Scale::Linear, Scale::Log, vec![(0.0, 10.0), (1.0, 100.0)]).render();
+        let at = coordinates(&svg);
+        assert!(at[0] < at[2] && at[1] > at[3], "{at:?}");
+        assert!(svg.contains("a&lt;b") && svg.contains("t &amp; u") && !svg.contains("a<b"));
+    }
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        for (from, to) in [(0.0, 7.3), (95_000.0, 98_100.0), (1e-3, 2e-3)] {
+            let ticks = Range { scale: Scale::Span, from, to }.ticks();
+            assert!((3..=TICKS_MAX).contains(&ticks.len()), "{ticks:?}");
+        }
+        let nines = Range::of(Scale::Nines, [0.99999].into_iter()).ticks();
+        assert_eq!(nines.len(), 7, "{nines:?}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Tables of a report, as HTML.
+
+use super::svg::escape;
+use crate::result::{Latencies, RunResult};
+use crate::search::objective::duration;
+use crate::search::rate::grouped;
+
+/// Trials that a table shows at most; the JSON has all.
+const STEPS_MAX: usize = 500;
+
+/// One table: heads, then rows; a row's first item is its class.
+pub fn table(heads: &[&str], rows: &[(&str, Vec<String>)]) -> String {
+    let mut out = "<div class=\"scroll\"><table><tr>".to_owned();
+    for head in heads {
+        out.push_str(&format!("<th>{}</th>", escape(head)));
+    }
+    out.push_str("</tr>");
+    for (class, cells) in rows {
+        out.push_str(&if class.is_empty() { "<tr>".to_owned() } else { format!("<tr class=\"{class}\">") });
+        for cell in cells {
+            out.push_str(&format!("<td>{}</td>", escape(cell)));
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</table></div>\n");
+    out
+}
+
+fn times(latencies: &Latencies) -> Vec<String> {
+    let show = |ns: u64| if latencies.count == 0 { "-".to_owned() } else { duration(ns as f64) };
+    latencies.named().into_iter().map(|(_, ns)| show(ns)).collect()
+}
+
+/// The response times by verb and outcome, by size, and of service and sampler.
+pub fn figures(result: &RunResult) -> String {
+    let heads = ["", "outcome", "requests", "share", "p50", "p90", "p99", "p999", "p9999", "max", "mean"];
+    let figures = &result.figures;
+    let all = figures.response.count.max(1) as f64;
+    let row = |name: &str, outcome: &str, latencies: &Latencies| {
+        let share = format!("{:.2} %", latencies.count as f64 / all * 100.0);
+        let mut cells = vec![name.to_owned(), outcome.to_owned(), grouped(latencies.count as f64), share];
+        cells.extend(times(latencies));
+        ("", cells)
+    };
+    let mut rows =
+        vec![row("all, response time", "", &figures.response), row("all, service time", "", &figures.service)];
+    if let Some(sampler) = &figures.sampler {
+        rows.push(row("sampler, response time", "", sampler));
+    }
+    for group in figures.verbs.iter().chain(&figures.sizes) {
+        rows.push(row(&group.name, &group.outcome, &group.response));
+    }
+    if figures.generator.lateness.count > 0 {
+        rows.push(row("the generator's own lateness", "", &figures.generator.lateness));
+    }
+    table(&heads, &rows)
+}
+
+/// Every trial of a search.
+pub fn steps(result: &RunResult) -> Option<String> {
+    let search = result.search.as_ref()?;
+    let heads = ["trial", "phase", "rate", "answered", "p50", "p99", "p999", "max", "errors", "verdict"];
+    let rows: Vec<(&str, Vec<String>)> = search
+        .steps
+        .iter()
+        .take(STEPS_MAX)
+        .map(|step| {
+            let verdict = match &step.generator_limit {
+                _ if step.passed => "kept".to_owned(),
+                Some(cause) => format!("generator limited: {cause}"),
+                None => step.broken.join("; "),
+            };
+            let time = |ns: u64| duration(ns as f64);
+            let latencies = &step.response;
+            let cells = vec![
+                step.number.to_string(),
+                step.phase.clone(),
+                grouped(step.rate_per_s),
+                grouped(step.achieved_per_s),
+                time(latencies.p50_ns),
+                time(latencies.p99_ns),
+                time(latencies.p999_ns),
+                time(latencies.max_ns),
+                step.errors.to_string(),
+                verdict,
+            ];
+            (if step.passed { "" } else { "broken" }, cells)
+        })
+        .collect();
+    Some(table(&heads, &rows))
+}
+
+/// Counts of everything.
+pub fn counts(result: &RunResult) -> String {
+    let c = &result.figures.counts;
+    let rows: Vec<(&str, Vec<String>)> = [
+        ("due", c.due),
+        ("answered", c.answered),
+        ("unanswered", c.unanswered),
+        ("hits", c.hits),
+        ("misses", c.misses),
+        ("errors", c.errors),
+        ("wrong values", c.wrong),
+        ("broken connections", c.disconnects),
+        ("bytes sent", c.sent_bytes),
+        ("bytes received", c.received_bytes),
+    ]
+    .into_iter()
+    .map(|(name, count)| ("", vec![name.to_owned(), grouped(count as f64)]))
+    .collect();
+    table(&["", "count"], &rows)
+}
+
+/// The generator's threads.
+pub fn threads(result: &RunResult) -> String {
+    let rows: Vec<(&str, Vec<String>)> = result
+        .figures
+        .generator
+        .threads
+        .iter()
+        .map(|thread| {
+            let busy = format!("{:.0} %", thread.cpu_share * 100.0);
+            ("", vec![thread.name.clone(), busy, grouped(thread.involuntary_switches as f64)])
+        })
+        .collect();
+    table(&["thread of the generator", "on CPU", "involuntary switches"], &rows)
+}
+
+/// The machine, the command line and the settings.
+pub fn environment(result: &RunResult) -> String {
+    let machine = &result.machine;
+    let mut rows = vec![
+        ("", vec!["program".to_owned(), result.program.clone()]),
+        ("", vec!["command".to_owned(), result.arguments.join(" ")]),
+        ("", vec!["kernel".to_owned(), machine.kernel.clone()]),
+        ("", vec!["CPU".to_owned(), format!("{} x {}", machine.cpus, machine.cpu)]),
+        ("", vec!["memory".to_owned(), format!("{:.1} GiB", machine.memory_bytes as f64 / (1u64 << 30) as f64)]),
+    ];
+    if machine.virtual_machine {
+        rows.push(("", vec!["virtual machine".to_owned(), "yes: others may take its CPU time".to_owned()]));
+    }
+    if let Some(governor) = &machine.governor {
+        rows.push(("", vec!["frequency governor".to_owned(), governor.clone()]));
+    }
+    for target in &result.targets {
+        let server = target.server.as_deref().unwrap_or("a server that does not say what it is");
+        rows.push(("", vec!["target".to_owned(), format!("{} by {}, {server}", target.address, target.protocol)]));
+    }
+    rows.extend(result.configuration.iter().map(|(name, value)| ("", vec![name.clone(), value.clone()])));
+    table(&["", ""], &rows)
+}

@@ -1,0 +1,135 @@
+//! Lines for a terminal: while a run goes on, and when it is over.
+//!
+//! Where standard error is a terminal one line is written over and over; else a plain line each time, so that a log can
+//! be read.
+
+use std::fmt::Write;
+
+use crate::result::{Latencies, RunResult, StepResult};
+use crate::search::objective::duration;
+use crate::search::rate::grouped;
+
+/// What is known in the middle of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// What is being done, as `trial 7, bisect`.
+    pub what: String,
+    /// The share of the time that is over, 0 to 1; `None` if there is no end.
+    pub done: Option<f64>,
+    /// The rate that is asked for, a second; 0 in a closed loop.
+    pub target_per_s: f64,
+    /// Answers a second, lately.
+    pub achieved_per_s: f64,
+    /// p50, p99 and p999 of the response time, lately, in ns.
+    pub percentiles_ns: [u64; 3],
+    /// Errors and wrong values so far.
+    pub errors: u64,
+}
+
+/// Cells of a progress bar.
+const BAR_CELLS: usize = 20;
+
+/// One line about a run's middle.
+pub fn progress(progress: &Progress) -> String {
+    let mut line = String::new();
+    if let Some(done) = progress.done {
+        let full = (done.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
+        let _ = write!(line, "[{}{}] ", "#".repeat(full), ".".repeat(BAR_CELLS - full));
+    }
+    let _ = write!(line, "{}  {}/s", progress.what, grouped(progress.achieved_per_s));
+    if progress.target_per_s > 0.0 {
+        let _ = write!(line, " of {}/s", grouped(progress.target_per_s));
+    }
+    let [p50, p99, p999] = progress.percentiles_ns.map(|ns| if ns == 0 { "-".to_owned() } else { duration(ns as f64) });
+    let _ = write!(line, "  p50 {p50}  p99 {p99}  p999 {p999}  errors {}", progress.errors);
+    line
+}
+
+/// One line about a trial that is over.
+pub fn step(step: &StepResult) -> String {
+    let verdict = if step.passed { "kept".to_owned() } else { format!("BROKEN: {}", step.broken.join("; ")) };
+    let limited = step.generator_limit.as_ref().map_or(String::new(), |cause| format!(" (generator limited: {cause})"));
+    format!(
+        "trial {:>3}  {:<8} {:>12}/s  p50 {:>8}  p99 {:>8}  p999 {:>8}  {verdict}{limited}",
+        step.number,
+        step.phase,
+        grouped(step.rate_per_s),
+        duration(step.response.p50_ns as f64),
+        duration(step.response.p99_ns as f64),
+        duration(step.response.p999_ns as f64),
+    )
+}
+
+/// The end of a run: verdict first.
+pub fn summary(result: &RunResult) -> String {
+    let mut out = String::new();
+    if let Some(cause) = &result.invalid {
+        let _ = writeln!(out, "INVALID: {cause}; the figures below are not the server's");
+    }
+    if let Some(cause) = &result.partial {
+        let _ = writeln!(out, "PARTIAL: {cause}");
+    }
+    let _ = writeln!(out, "{}", result.verdict.headline);
+    if let Some(limit) = &result.verdict.limit {
+        let then = if limit.then.is_empty() { String::new() } else { format!("; then rose {}", limit.then.join(", ")) };
+        let _ = writeln!(out, "the limit: {}, from {:.1} s on{then}", limit.what, limit.at_s);
+    }
+    for note in &result.verdict.notes {
+        let _ = writeln!(out, "{note}");
+    }
+    let figures = &result.figures;
+    let _ = writeln!(out, "\n{}", result.arrivals.words());
+    let head = ["", "requests", "p50", "p90", "p99", "p999", "p9999", "max"];
+    row(&mut out, &head.map(str::to_owned));
+    times(&mut out, "response time", &figures.response);
+    times(&mut out, "service time", &figures.service);
+    if let Some(sampler) = &figures.sampler {
+        times(&mut out, "sampler", sampler);
+    }
+    for group in &figures.verbs {
+        times(&mut out, format!("{} {}", group.name, group.outcome).trim(), &group.response);
+    }
+    let c = &figures.counts;
+    let _ = writeln!(
+        out,
+        "\n{} due, {} answered ({}/s of {}/s), {} hits, {} misses, {} errors, {} wrong values, {} unanswered",
+        grouped(c.due as f64),
+        grouped(c.answered as f64),
+        grouped(figures.achieved_per_s),
+        grouped(figures.offered_per_s),
+        grouped(c.hits as f64),
+        grouped(c.misses as f64),
+        grouped(c.errors as f64),
+        grouped(c.wrong as f64),
+        grouped(c.unanswered as f64),
+    );
+    if let Some(step) = first_broken(result) {
+        let _ = writeln!(out, "first rate that failed: {}", self::step(step));
+    }
+    for assertion in &result.assertions {
+        let word = if assertion.held { "held" } else { "BROKEN" };
+        let _ = writeln!(out, "assertion {word}: {}; it is {}", assertion.condition, assertion.value);
+    }
+    out
+}
+
+fn first_broken(result: &RunResult) -> Option<&StepResult> {
+    let search = result.search.as_ref()?;
+    search.steps.iter().find(|step| Some(step.number) == search.first_broken)
+}
+
+fn times(out: &mut String, name: &str, latencies: &Latencies) {
+    let figures =
+        [latencies.p50_ns, latencies.p90_ns, latencies.p99_ns, latencies.p999_ns, latencies.p9999_ns, latencies.max_ns];
+    let mut cells = vec![name.to_owned(), grouped(latencies.count as f64)];
+    cells.extend(figures.map(|ns| if latencies.count == 0 { "-".to_owned() } else { duration(ns as f64) }));
+    row(out, &cells);
+}
+
+fn row(out: &mut String, cells: &[String]) {
+    let _ = write!(out, "{:<26}{:>12}", cells[0], cells[1]);
+    for cell in &cells[2..] {
+        let _ = write!(out, "{cell:>10}");
+    }
+    out.push('\n');
+}

@@ -1,0 +1,111 @@
+use super::*;
+use crate::result::tests::sample;
+
+/// Tags that are opened and not closed, in order; panics at one that closes another.
+fn unbalanced(html: &str) -> Vec<String> {
+    const VOID: [&str; 2] = ["meta", "!doctype"];
+    let mut open: Vec<String> = Vec::new();
+    let style_end = html.find("</style>").expect("the style is in the page");
+    for tag in html[style_end + 8..].split('<').skip(1) {
+        let tag = tag.split('>').next().expect("split gives one");
+        if let Some(name) = tag.strip_prefix('/') {
+            if name != "head" && name != "html" {
+                assert_eq!(open.pop().as_deref(), Some(name), "in {open:?}");
+            }
+        } else if !tag.ends_with('/') {
+            let name = tag.split_whitespace().next().expect("a tag has a name").to_owned();
+            if !VOID.contains(&name.as_str()) {
+                open.push(name);
+            }
+        }
+    }
+    open
+}
+
+#[test]
+fn the_page_is_whole_needs_nothing_else_and_escapes_what_it_was_given() {
+    let mut result = sample(1);
+    result.verdict.headline = "<b>0</b> & \"more\"".to_owned();
+    result.figures.verbs[0].name = "<script>".to_owned();
+    let page = html(&result);
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
+    for outside in ["http://", "https://", "src=", "href=", "url(", "@import", "<script", "<b>0"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("&lt;script&gt;") && page.contains("&lt;b&gt;0&lt;/b&gt; &amp; &quot;more&quot;"));
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+}
+
+#[test]
+fn the_verdict_comes_before_any_figure_and_says_what_the_figures_are_worth() {
+    let mut result = sample(1);
+    result.invalid = Some("GENERATOR LIMITED: a thread is at 100 % CPU".to_owned());
+    result.partial = Some("it was stopped".to_owned());
+    let page = html(&result);
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
+    assert!(at("<h1>96,400/s with p999 at most 2 ms") < at("INVALID: GENERATOR LIMITED"));
+    assert!(at("PARTIAL: it was stopped") < at("<svg"));
+    assert!(at("INVALID: GENERATOR") < at("class=\"tiles\""));
+    assert!(at("busiest thread was at 99 % CPU") < at("<svg"));
+    let lines = terminal::summary(&result);
+    assert!(lines.starts_with("INVALID: GENERATOR LIMITED"), "{lines}");
+}
+
+#[test]
+fn a_search_shows_every_trial_with_the_objective_and_the_interval() {
+    let chart = charts::rate_against_percentile(&sample(1)).unwrap();
+    assert_eq!(chart.series.iter().map(|series| series.points.len()).collect::<Vec<_>>(), [3, 2]);
+    let svg = chart.render();
+    assert!(svg.contains("p999 at most 2 ms") && svg.contains("class=\"band\""), "{svg}");
+    assert_eq!((svg.matches("class=\"dot").count(), svg.matches("class=\"cross").count()), (3, 2));
+    let mut fixed = sample(1);
+    fixed.search = None;
+    assert!(charts::rate_against_percentile(&fixed).is_none());
+    assert!(!html(&fixed).contains("every trial"));
+}
+
+#[test]
+fn a_closed_loop_is_labelled_in_every_output() {
+    let mut result = sample(1);
+    result.arrivals = Arrivals::Closed { depth: 4 };
+    assert!(html(&result).contains("CLOSED LOOP, 4 in flight"));
+    assert!(terminal::summary(&result).contains("CLOSED LOOP"));
+    assert!(crate::result::hdr::log(&result).contains("CLOSED LOOP"));
+    assert!(result.to_json().contains("\"loop\":\"closed\""));
+}
+
+#[test]
+fn an_empty_result_is_a_page_too() {
+    let page = html(&RunResult::new("nothing"));
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+}
+
+#[test]
+fn progress_is_one_line_that_fits_a_terminal() {
+    let line = terminal::progress(&terminal::Progress {
+        what: "trial 12, bisect".to_owned(),
+        done: Some(0.43),
+        target_per_s: 1_234_567.0,
+        achieved_per_s: 1_234_560.0,
+        percentiles_ns: [51_000, 480_000, 1_900_000],
+        errors: 12,
+    });
+    assert!(line.starts_with("[#########...........] trial 12, bisect  1,234,560/s of 1,234,567/s"), "{line}");
+    assert!(line.contains("p999 1.9 ms  errors 12") && line.len() < 130 && !line.contains('\n'));
+}
+
+#[test]
+fn a_comparison_shows_ratios_and_what_makes_it_unfair() {
+    let (mut a, mut b) = (sample(1), sample(2));
+    (a.name, b.name) = ("before".to_owned(), "after".to_owned());
+    b.workload = None;
+    b.invalid = Some("GENERATOR LIMITED".to_owned());
+    let text = compare::text(&[a.clone(), b.clone()]);
+    assert!(text.contains("careful: after is INVALID") && text.contains("before and after have another workload"));
+    let p50 = text.lines().find(|line| line.starts_with("p50, response")).unwrap();
+    assert!(p50.contains("(x 2.0"), "{p50}");
+    let page = compare::html(&[a, b]);
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
+    assert!(page.contains("before against after"));
+}

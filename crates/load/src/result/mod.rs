@@ -1,0 +1,385 @@
+//! What is kept of a run, as plain data: the same for the JSON file, the report, the comparison and the price of a
+//! request.
+//!
+//! ```text
+//!   RunResult ── verdict      the one sentence, and what the limit was
+//!             ├─ search       every trial, the answer and its interval     (of a search)
+//!             ├─ figures      totals, percentiles, verbs, sizes            (of the answer's trials, or of the one run)
+//!             ├─ intervals    the same second by second
+//!             ├─ timelines    host, server and generator meanwhile
+//!             └─ machine, arguments, configuration
+//! ```
+//!
+//! `docs/load/result.schema.json` describes the JSON; it is made from these types, and a test holds it to them. Times
+//! are in ns, shares between 0 and 1, rates a second, and names end with the unit.
+//!
+//! Invariants: histograms are kept whole, so that results can be added up exactly; a result that is not whole or not
+//! valid says so in [`RunResult::partial`] and [`RunResult::invalid`].
+
+pub mod csv;
+pub mod hdr;
+pub mod latencies;
+pub mod metrics;
+pub mod searched;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use latencies::Latencies;
+pub use searched::{SearchResult, StepResult};
+
+/// What [`RunResult::format`] says.
+pub const FORMAT: &str = "gannet-load-result";
+/// The format's version. A reader takes its own and no other.
+pub const VERSION: u32 = 1;
+/// The longest JSON file that is read, in bytes.
+pub const JSON_BYTES_MAX: u64 = 256 << 20;
+
+/// All that is kept of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunResult {
+    /// Always `gannet-load-result`.
+    pub format: String,
+    /// The format's version.
+    pub version: u32,
+    /// Which build wrote it.
+    pub program: String,
+    /// A name for people, as in a comparison's columns.
+    pub name: String,
+    /// Why the figures say nothing about the server, if they do not.
+    pub invalid: Option<String>,
+    /// Why the run is not whole, if it is not.
+    pub partial: Option<String>,
+    /// The sentence that people came for.
+    pub verdict: Verdict,
+    /// When it began: Unix time in ms.
+    pub started_at_unix_ms: u64,
+    /// How long it took in all, in s.
+    pub elapsed_s: f64,
+    /// Who was asked.
+    pub targets: Vec<Target>,
+    /// How requests came: open or closed loop, and the schedule.
+    pub arrivals: Arrivals,
+    /// The objectives, in words.
+    pub objectives: Vec<String>,
+    /// The lowest percentile objective as (share, limit in ns), for plots.
+    pub objective_line: Option<ObjectiveLine>,
+    /// The search, if it was one.
+    pub search: Option<SearchResult>,
+    /// What came of the run, or of the trials at the answer.
+    pub figures: Figures,
+    /// The same, interval by interval, of the whole time.
+    pub intervals: Vec<Interval>,
+    /// What host, server and generator did meanwhile.
+    pub timelines: Vec<Timeline>,
+    /// What was asserted, and whether it held.
+    pub assertions: Vec<Assertion>,
+    /// The command line, word by word.
+    pub arguments: Vec<String>,
+    /// Settings in force, by name.
+    pub configuration: BTreeMap<String, String>,
+    /// The workload as a file that gives the same again.
+    pub workload: Option<String>,
+    /// Where the generator ran.
+    pub machine: Machine,
+}
+
+/// The outcome in words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Verdict {
+    /// One sentence.
+    pub headline: String,
+    /// What else is worth saying at once, a sentence each.
+    pub notes: Vec<String>,
+    /// What the limit was.
+    pub limit: Option<Limit>,
+}
+
+/// What held the rate down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// In words.
+    pub what: String,
+    /// Its timeline: `source/name`.
+    pub timeline: String,
+    /// When it rose, in s since the start.
+    pub at_s: f64,
+    /// What else rose, in order, each in words.
+    pub then: Vec<String>,
+}
+
+/// Who was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// `HOST:PORT` or `unix:PATH`.
+    pub address: String,
+    /// `memcache`, `meta` or `resp`.
+    pub protocol: String,
+    /// What the server says it is.
+    pub server: Option<String>,
+}
+
+/// How requests came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, tag = "loop", rename_all = "lowercase")]
+pub enum Arrivals {
+    /// Each request has an instant at which it is due, whatever the answers do.
+    Open {
+        /// The schedule, in words.
+        schedule: String,
+        /// The rate that was asked for, a second; `null` in a search.
+        rate_per_s: Option<f64>,
+    },
+    /// The next request waits for an answer: response times hide what a stall holds back.
+    Closed {
+        /// Requests in flight on each connection.
+        depth: u64,
+    },
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self::Open { schedule: "constant".to_owned(), rate_per_s: None }
+    }
+}
+
+impl Arrivals {
+    /// In words.
+    pub fn words(&self) -> String {
+        match self {
+            Self::Open { schedule, .. } => format!("open loop, {schedule} arrivals"),
+            Self::Closed { depth } => {
+                format!("CLOSED LOOP, {depth} in flight a connection: times hide what stalls hold back")
+            }
+        }
+    }
+}
+
+/// A percentile and its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectiveLine {
+    /// The share of requests, 0 to 1.
+    pub share: f64,
+    /// What they may take, in ns.
+    pub limit_ns: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    /// How long requests were due, in s.
+    pub duration_s: f64,
+    /// Requests that were due, a second.
+    pub offered_per_s: f64,
+    /// Answers, a second.
+    pub achieved_per_s: f64,
+    /// Counts of everything.
+    pub counts: Counts,
+    /// From the instant at which a request was due to its answer.
+    pub response: Latencies,
+    /// From the instant at which it was sent to its answer.
+    pub service: Latencies,
+    /// By verb and outcome.
+    pub verbs: Vec<Group>,
+    /// By size of the value.
+    pub sizes: Vec<Group>,
+    /// A paced stream beside the bulk, on connections of its own.
+    pub sampler: Option<Latencies>,
+    /// The generator's own figures.
+    pub generator: Generator,
+}
+
+/// Counts of requests and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Requests that were due.
+    pub due: u64,
+    /// Requests with an answer, whatever it says.
+    pub answered: u64,
+    /// Requests that were due and have no answer; their waiting counts up to the end.
+    pub unanswered: u64,
+    /// Reads that found their key and writes that were done.
+    pub hits: u64,
+    /// Reads that did not find their key, and writes whose condition did not hold.
+    pub misses: u64,
+    /// Answers that are errors.
+    pub errors: u64,
+    /// Values that are not what their key says.
+    pub wrong: u64,
+    /// Connections that broke.
+    pub disconnects: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+}
+
+impl Counts {
+    /// Adds `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.due += other.due;
+        self.answered += other.answered;
+        self.unanswered += other.unanswered;
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.errors += other.errors;
+        self.wrong += other.wrong;
+        self.disconnects += other.disconnects;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+    }
+}
+
+/// A part of all requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// The verb or the size class.
+    pub name: String,
+    /// `hit`, `miss`, `error`, `wrong`; empty for all.
+    pub outcome: String,
+    /// Response times.
+    pub response: Latencies,
+    /// Service times.
+    pub service: Latencies,
+}
+
+/// What the generator was busy with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Generator {
+    /// How much later than due requests were sent.
+    pub lateness: Latencies,
+    /// Its threads.
+    pub threads: Vec<GeneratorThread>,
+}
+
+/// A thread of the generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorThread {
+    /// Its name.
+    pub name: String,
+    /// Share of the time that it was on a CPU, 0 to 1.
+    pub cpu_share: f64,
+    /// How often it was taken off its CPU against its will.
+    pub involuntary_switches: u64,
+}
+
+/// A piece of the time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// When it began, in s since the start.
+    pub at_s: f64,
+    /// How long it is, in s.
+    pub duration_s: f64,
+    /// The rate that was asked for then, a second; 0 in a closed loop.
+    pub target_per_s: f64,
+    /// Answers, a second.
+    pub achieved_per_s: f64,
+    /// Answers that are errors.
+    pub errors: u64,
+    /// Response times of answers that came then.
+    pub response: Latencies,
+}
+
+/// A figure over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeline {
+    /// `host`, `server`, `generator`.
+    pub source: String,
+    /// What it is.
+    pub name: String,
+    /// `share`, `bytes`, `per_s`, `count`.
+    pub unit: String,
+    /// Points: s since the start, and the figure.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What was asserted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Assertion {
+    /// In words.
+    pub condition: String,
+    /// What the figure was, in words.
+    pub value: String,
+    /// Whether it held.
+    pub held: bool,
+}
+
+/// The machine that the generator ran on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The kernel's name and release.
+    pub kernel: String,
+    /// The processor's name.
+    pub cpu: String,
+    /// CPUs that may be used.
+    pub cpus: u64,
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// The frequency governor, if there is one.
+    pub governor: Option<String>,
+    /// The hypervisor flag is set: others may take CPU time.
+    pub virtual_machine: bool,
+}
+
+/// The JSON schema of a result.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(RunResult);
+    let mut text = serde_json::to_string_pretty(&schema).expect("a schema is plain JSON");
+    text.push('\n');
+    text
+}
+
+impl RunResult {
+    /// A result with nothing in it yet.
+    pub fn new(name: &str) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            program: concat!("gannet ", env!("CARGO_PKG_VERSION")).to_owned(),
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The JSON text.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string(self).expect("plain data is JSON");
+        text.push('\n');
+        text
+    }
+
+    /// Reads the JSON text of a result, or says what is wrong with it.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let loose: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("this is not JSON ({error}); name a file of --json"))?;
+        if loose["format"] != FORMAT {
+            return Err("this is JSON, but no result of a run; name a file that --json wrote".to_owned());
+        }
+        if loose["version"] != VERSION {
+            let version = &loose["version"];
+            return Err(format!(
+                "this result has version {version}, and this build reads {VERSION}; use its own build"
+            ));
+        }
+        serde_json::from_value(loose).map_err(|error| format!("this result is damaged: {error}; run it again"))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

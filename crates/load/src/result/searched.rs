@@ -1,0 +1,153 @@
+//! A search as plain data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Latencies;
+use crate::search::rate::Rate;
+use crate::search::{End, Found, Phase, Settings, Step, Stop, method};
+
+/// What a search found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchResult {
+    /// `found`, `kept at max`, `never kept`, `generator limited`, `trials used up` or `stopped`.
+    pub end: String,
+    /// The highest rate that kept the objectives, a second.
+    pub answer_per_s: Option<f64>,
+    /// The highest rate that is known to be kept, a second.
+    pub lower_per_s: Option<f64>,
+    /// The lowest rate that is known to be broken, a second.
+    pub upper_per_s: Option<f64>,
+    /// The probability with which both are right, 0 to 1.
+    pub confidence: Option<f64>,
+    /// How the interval came about.
+    pub method: String,
+    /// Every trial, in order.
+    pub steps: Vec<StepResult>,
+    /// The number of the first trial that broke an objective at the lowest rate above the answer.
+    pub first_broken: Option<u32>,
+}
+
+/// A trial.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepResult {
+    /// Its number, from 1.
+    pub number: u32,
+    /// `rise`, `bisect`, `confirm` or `step`.
+    pub phase: String,
+    /// When it began, in s since the start.
+    pub at_s: f64,
+    /// How long requests were due, in s.
+    pub duration_s: f64,
+    /// The rate that was asked for, a second.
+    pub rate_per_s: f64,
+    /// Requests that were due, a second.
+    pub offered_per_s: f64,
+    /// Answers, a second.
+    pub achieved_per_s: f64,
+    /// All objectives held.
+    pub passed: bool,
+    /// What did not hold, in words.
+    pub broken: Vec<String>,
+    /// Why the generator was the limit, if it was.
+    pub generator_limit: Option<String>,
+    /// Answers that are errors.
+    pub errors: u64,
+    /// Requests without an answer.
+    pub unanswered: u64,
+    /// Response times.
+    pub response: Latencies,
+}
+
+/// A phase's name.
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::WarmUp => "warm-up",
+        Phase::Rise => "rise",
+        Phase::Bisect => "bisect",
+        Phase::Confirm => "confirm",
+        Phase::Step => "step",
+    }
+}
+
+impl From<&Step> for StepResult {
+    fn from(step: &Step) -> Self {
+        Self {
+            number: step.ask.number,
+            phase: phase_name(step.ask.phase).to_owned(),
+            at_s: step.observed.began_s,
+            duration_s: step.ask.duration.as_secs_f64(),
+            rate_per_s: step.ask.rate.per_s(),
+            offered_per_s: step.observed.offered_per_s,
+            achieved_per_s: step.observed.achieved_per_s,
+            passed: step.passed(),
+            broken: step.broken.clone(),
+            generator_limit: step.observed.generator_limit.clone(),
+            errors: step.observed.errors,
+            unanswered: step.observed.unanswered,
+            response: Latencies::of(&step.observed.response_ns),
+        }
+    }
+}
+
+impl SearchResult {
+    /// What `found` says.
+    pub fn of(settings: &Settings, found: &Found) -> Self {
+        let end = match &found.end {
+            End::Found => "found",
+            End::KeptAtMax => "kept at max",
+            End::NeverKept => "never kept",
+            End::GeneratorLimited(_) => "generator limited",
+            End::TrialsUsedUp => "trials used up",
+            End::Stopped(_) => "stopped",
+        };
+        Self {
+            end: end.to_owned(),
+            answer_per_s: found.answer.map(Rate::per_s),
+            lower_per_s: found.interval.map(|interval| interval.lower.per_s()),
+            upper_per_s: found.interval.map(|interval| interval.upper.per_s()),
+            confidence: found.interval.and_then(|interval| interval.confidence),
+            method: method(settings),
+            steps: found.steps.iter().map(StepResult::from).collect(),
+            first_broken: found.first_broken().map(|step| step.ask.number),
+        }
+    }
+}
+
+/// The sentence about `found`, and why its figures are invalid or not whole, if they are.
+pub fn headline(settings: &Settings, found: &Found) -> (String, Option<String>, Option<String>) {
+    let kept: Vec<String> = settings.objectives.iter().map(ToString::to_string).collect();
+    let kept = if kept.is_empty() { "every request answered in time".to_owned() } else { kept.join(" and ") };
+    let most = found.answer.map_or("no rate".to_owned(), |rate| rate.to_string());
+    match &found.end {
+        End::Found => {
+            let interval = found.interval.expect("what is found is bounded");
+            let bounds = format!("{} to {}", interval.lower, interval.upper);
+            let how = interval.confidence.map_or(" by single trials".to_owned(), |confidence| {
+                format!(" with a confidence of {:.0} %", confidence * 100.0)
+            });
+            (format!("{most} with {kept} ({bounds}{how})"), None, None)
+        }
+        End::KeptAtMax => {
+            (format!("at least {most} with {kept}: the highest rate that was allowed was kept"), None, None)
+        }
+        End::NeverKept => (format!("no rate keeps {kept}"), None, None),
+        End::GeneratorLimited(cause) => {
+            let headline = format!("INVALID: GENERATOR LIMITED: {cause}; {most} was kept until then");
+            (headline, Some(format!("GENERATOR LIMITED: {cause}")), None)
+        }
+        End::TrialsUsedUp => {
+            let why = format!("{} trials were used up before the answer was confirmed", settings.trials_max);
+            (format!("{most} kept {kept} in single trials, unconfirmed"), None, Some(why))
+        }
+        End::Stopped(stop) => {
+            let why = match stop {
+                Stop::Asked => "it was stopped before its end".to_owned(),
+                Stop::Failed(why) => why.clone(),
+            };
+            (format!("PARTIAL: {most} kept {kept} until it ended: {why}"), None, Some(why))
+        }
+    }
+}

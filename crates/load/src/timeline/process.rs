@@ -1,0 +1,180 @@
+//! A process of this host: its threads' CPU time and waiting, switches, faults and memory, from `/proc/PID`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::{Reading, Source, Unit};
+
+/// Threads that have a line of their own at most: the first ones.
+const THREADS_SHOWN_MAX: usize = 16;
+/// Threads that are read at most.
+const THREADS_READ_MAX: usize = 512;
+const PAGE_BYTES: f64 = 4096.0;
+
+/// A local process.
+pub struct Process {
+    whose: &'static str,
+    folder: PathBuf,
+    before: HashMap<u32, Thread>,
+    at: Option<Instant>,
+}
+
+/// What a thread has done since its start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// On a CPU, in ns.
+    pub ran_ns: f64,
+    /// Ready, with no CPU to run on, in ns.
+    pub waited_ns: f64,
+    /// Taken off its CPU against its will, times.
+    pub involuntary: f64,
+    /// Page faults that needed no disk, times.
+    pub minor_faults: f64,
+    /// Page faults that waited for a disk, times.
+    pub major_faults: f64,
+}
+
+impl Process {
+    /// The process `pid`, whose figures are `whose`.
+    pub fn new(whose: &'static str, pid: u32) -> Self {
+        Self { whose, folder: PathBuf::from(format!("/proc/{pid}")), before: HashMap::new(), at: None }
+    }
+}
+
+fn read(folder: &Path, name: &str) -> Option<String> {
+    std::fs::read_to_string(folder.join(name)).ok()
+}
+
+/// A thread from its files `comm`, `schedstat`, `status` and `stat`; what is missing is 0.
+pub fn thread(comm: &str, schedstat: &str, status: &str, stat: &str) -> Thread {
+    let mut times = schedstat.split_whitespace().filter_map(|ns| ns.parse::<f64>().ok());
+    let (ran_ns, waited_ns) = (times.next().unwrap_or(0.0), times.next().unwrap_or(0.0));
+    let involuntary = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    // The name stands in brackets and may hold anything; fields are counted from behind it.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+    Thread {
+        name: comm.trim().to_owned(),
+        ran_ns,
+        waited_ns,
+        involuntary: involuntary.and_then(|text| text.trim().parse().ok()).unwrap_or(0.0),
+        minor_faults: field(10),
+        major_faults: field(12),
+    }
+}
+
+/// Figures of all threads between two readings that are `passed_s` apart.
+pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passed_s: f64) -> Vec<Reading> {
+    let share = |of: fn(&Thread) -> f64, tid: &u32| {
+        let since = of(now.get(tid)?) - of(before.get(tid)?);
+        Some((since / 1e9 / passed_s).clamp(0.0, 1.0))
+    };
+    let mut tids: Vec<u32> = now.keys().copied().collect();
+    tids.sort_unstable();
+    let ran: Vec<(u32, f64)> = tids.iter().filter_map(|tid| Some((*tid, share(|t| t.ran_ns, tid)?))).collect();
+    let waited: Vec<f64> = tids.iter().filter_map(|tid| share(|t| t.waited_ns, tid)).collect();
+    if ran.is_empty() || passed_s <= 0.0 {
+        return Vec::new();
+    }
+    let total = |of: fn(&Thread) -> f64| {
+        let since = |tid| Some((of(now.get(tid)?) - of(before.get(tid)?)).max(0.0));
+        tids.iter().filter_map(since).sum::<f64>() / passed_s
+    };
+    let most = |shares: &mut dyn Iterator<Item = f64>| shares.fold(0.0, f64::max);
+    let mut readings = vec![
+        Reading::new("CPU of the busiest thread", Unit::Share, most(&mut ran.iter().map(|(_, share)| *share))),
+        Reading::new("waiting for a CPU, worst thread", Unit::Share, most(&mut waited.iter().copied())),
+        Reading::new("CPUs used", Unit::Count, ran.iter().map(|(_, share)| share).sum()),
+        // What counts up was made a rate above, thread by thread: threads may come and go.
+        Reading::new("involuntary switches a second", Unit::Count, total(|t| t.involuntary)),
+        Reading::new("page faults a second/minor", Unit::Count, total(|t| t.minor_faults)),
+        Reading::new("page faults a second/major", Unit::Count, total(|t| t.major_faults)),
+    ];
+    for (tid, share) in ran.iter().take(THREADS_SHOWN_MAX) {
+        readings.push(Reading::new(format!("CPU by thread/{} {tid}", now[tid].name), Unit::Share, *share));
+    }
+    readings
+}
+
+impl Source for Process {
+    fn whose(&self) -> &'static str {
+        self.whose
+    }
+
+    fn read(&mut self) -> Vec<Reading> {
+        let Ok(tasks) = std::fs::read_dir(self.folder.join("task")) else { return Vec::new() };
+        let mut now = HashMap::new();
+        for task in tasks.flatten().take(THREADS_READ_MAX) {
+            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let text = |name| read(&task.path(), name).unwrap_or_default();
+            now.insert(tid, thread(&text("comm"), &text("schedstat"), &text("status"), &text("stat")));
+        }
+        let at = Instant::now();
+        let passed_s = self.at.replace(at).map_or(0.0, |before| at.duration_since(before).as_secs_f64());
+        let mut readings = readings(&self.before, &now, passed_s);
+        let pages = read(&self.folder, "statm").and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok());
+        if let (Some(pages), false) = (pages, readings.is_empty()) {
+            readings.push(Reading::new("resident memory", Unit::Bytes, pages * PAGE_BYTES));
+        }
+        self.before = now;
+        readings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_read_whatever_its_name_holds() {
+        let stat = "12 (a) b (c)) S 1 1 1 0 -1 64 500 0 7 0 30 20 0 0 20 0 1 0";
+        let found = thread("a) b (c)\n", "2000 3000 9\n", "Name:\tx\nnonvoluntary_ctxt_switches:\t42\n", stat);
+        let name = "a) b (c)".to_owned();
+        let want = Thread {
+            name,
+            ran_ns: 2000.0,
+            waited_ns: 3000.0,
+            involuntary: 42.0,
+            minor_faults: 500.0,
+            major_faults: 7.0,
+        };
+        assert_eq!(found, want);
+        assert_eq!(thread("", "", "", ""), Thread::default());
+    }
+
+    #[test]
+    fn a_thread_that_came_in_between_counts_from_its_second_reading() {
+        let thread = |ran_ns: f64| Thread { name: "t".into(), ran_ns, involuntary: ran_ns / 1e8, ..Thread::default() };
+        let before = HashMap::from([(1, thread(1e9)), (2, thread(0.0))]);
+        let now = HashMap::from([(1, thread(1.9e9)), (2, thread(0.2e9)), (3, thread(5e9))]);
+        let readings = readings(&before, &now, 1.0);
+        let value = |name: &str| readings.iter().find(|reading| reading.name == name).unwrap().value;
+        assert!((value("CPU of the busiest thread") - 0.9).abs() < 1e-9);
+        assert!((value("CPUs used") - 1.1).abs() < 1e-9);
+        assert!((value("involuntary switches a second") - 11.0).abs() < 1e-9);
+        assert!(!readings.iter().any(|reading| reading.name.ends_with("/t 3")));
+    }
+
+    #[test]
+    fn this_process_is_seen_to_work() {
+        let mut source = Process::new("generator", std::process::id());
+        assert!(source.read().is_empty());
+        let begun = Instant::now();
+        let busiest = loop {
+            let end = Instant::now() + std::time::Duration::from_millis(30);
+            while Instant::now() < end {
+                std::hint::black_box(0);
+            }
+            let readings = source.read();
+            let busiest = readings.iter().find(|reading| reading.name == "CPU of the busiest thread");
+            if busiest.is_some_and(|reading| reading.value > 0.0) || begun.elapsed().as_secs() > 20 {
+                break busiest.map(|reading| reading.value);
+            }
+        };
+        assert!(busiest.is_some_and(|share| share > 0.0));
+        assert!(Process::new("server", u32::MAX).read().is_empty());
+    }
+}

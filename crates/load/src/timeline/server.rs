@@ -1,0 +1,284 @@
+//! What a server says of itself: memcached's `stats`, RESP's `INFO`, an admin port's `/metrics`.
+//!
+//! Each is asked over a connection of its own, at the recorder's pace; an answer has a bounded length and time.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::{Reading, Source, Unit};
+
+/// An answer's bytes at most.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_millis(1000);
+/// Readings that are left out after one that failed.
+const REST_READINGS: u32 = 4;
+
+/// How the server is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// `stats`, at the port that clients use.
+    Stats,
+    /// `INFO`, at the port that clients use.
+    Info,
+    /// `GET /metrics`, at an admin port.
+    Metrics,
+}
+
+/// A server that gives an account of itself.
+pub struct Server {
+    address: String,
+    account: Account,
+    rest: u32,
+}
+
+/// What `stats` has that is worth a line: its name there, ours, what it means.
+const STATS: [(&str, &str, Unit); 12] = [
+    ("rusage_user", "CPU by its own account/user", Unit::SecondsSpent),
+    ("rusage_system", "CPU by its own account/system", Unit::SecondsSpent),
+    ("cmd_get", "commands a second/get", Unit::PerSecond),
+    ("cmd_set", "commands a second/set", Unit::PerSecond),
+    ("get_misses", "misses a second", Unit::PerSecond),
+    ("evictions", "evictions a second", Unit::PerSecond),
+    ("curr_connections", "connections", Unit::Count),
+    ("listen_disabled_num", "connections refused a second", Unit::PerSecond),
+    ("conn_yields", "connection yields a second", Unit::PerSecond),
+    ("curr_items", "items", Unit::Count),
+    ("bytes", "bytes stored", Unit::Bytes),
+    ("lrutail_reflocked", "locked tail items a second", Unit::PerSecond),
+];
+
+/// The same of `INFO`.
+const INFO: [(&str, &str, Unit); 11] = [
+    ("used_cpu_user", "CPU by its own account/user", Unit::SecondsSpent),
+    ("used_cpu_sys", "CPU by its own account/system", Unit::SecondsSpent),
+    ("total_commands_processed", "commands a second/all", Unit::PerSecond),
+    ("keyspace_misses", "misses a second", Unit::PerSecond),
+    ("evicted_keys", "evictions a second", Unit::PerSecond),
+    ("connected_clients", "connections", Unit::Count),
+    ("blocked_clients", "clients blocked", Unit::Count),
+    ("rejected_connections", "connections refused a second", Unit::PerSecond),
+    ("used_memory", "bytes stored", Unit::Bytes),
+    ("total_net_output_bytes", "bytes sent a second", Unit::PerSecond),
+    ("latest_fork_usec", "latest fork, us", Unit::Count),
+];
+
+/// The same of `/metrics`; labels other than `worker` are added up.
+const METRICS: [(&str, &str, Unit); 14] = [
+    ("gannet_cpu_seconds_total", "CPU by its own account/all", Unit::SecondsSpent),
+    ("gannet_worker_ops_total", "operations a second by worker", Unit::PerSecond),
+    ("gannet_worker_turns_total", "turns a second by worker", Unit::PerSecond),
+    ("gannet_worker_parked_total", "operations parked a second", Unit::PerSecond),
+    ("gannet_worker_buffer_waits_total", "waits for a buffer a second", Unit::PerSecond),
+    ("gannet_worker_sends_short_total", "short sends a second", Unit::PerSecond),
+    ("gannet_session_yields_total", "connection yields a second", Unit::PerSecond),
+    ("gannet_connections", "connections", Unit::Count),
+    ("gannet_connections_rejected_total", "connections refused a second", Unit::PerSecond),
+    ("gannet_evicted_total", "evictions a second", Unit::PerSecond),
+    ("gannet_slow_requests_total", "slow requests a second", Unit::PerSecond),
+    ("gannet_items", "items", Unit::Count),
+    ("gannet_item_bytes", "bytes stored", Unit::Bytes),
+    ("gannet_background_slices_long_total", "long background slices a second", Unit::PerSecond),
+];
+
+impl Server {
+    /// The server at `address` (`HOST:PORT` or `unix:PATH`).
+    pub fn new(address: &str, account: Account) -> Self {
+        Self { address: address.to_owned(), account, rest: 0 }
+    }
+
+    /// The account as text; `None` if it can not be had.
+    pub fn text(&self) -> Option<String> {
+        let request: &[u8] = match self.account {
+            Account::Stats => b"stats\r\n",
+            Account::Info => b"*1\r\n$4\r\nINFO\r\n",
+            Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n",
+        };
+        if let Some(path) = self.address.strip_prefix("unix:") {
+            let stream = UnixStream::connect(path).ok()?;
+            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            return ask(stream, request, self.account);
+        }
+        let addr = self.address.to_socket_addrs().ok()?.next()?;
+        let stream = TcpStream::connect_timeout(&addr, PATIENCE).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        ask(stream, request, self.account)
+    }
+
+    /// Which server it says it is.
+    pub fn describe(&self) -> Option<String> {
+        let text = self.text()?;
+        match self.account {
+            Account::Stats => Some(format!("memcached protocol, version {}", stat(&text, "version")?)),
+            Account::Info => {
+                let known =
+                    ["valkey_version", "redis_version"].into_iter().find_map(|name| Some((name, info(&text, name)?)));
+                known.map(|(name, version)| format!("{} {version}", name.trim_end_matches("_version")))
+            }
+            Account::Metrics => None,
+        }
+    }
+}
+
+/// Sends `request` and reads the whole answer.
+fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> Option<String> {
+    stream.write_all(request).ok()?;
+    let mut reader = BufReader::new(stream.take(ANSWER_BYTES_MAX));
+    let mut text = String::new();
+    match account {
+        Account::Metrics => {
+            reader.read_to_string(&mut text).ok()?;
+            let (head, body) = text.split_once("\r\n\r\n")?;
+            head.lines().next()?.contains(" 200").then(|| body.to_owned())
+        }
+        Account::Stats => {
+            while !text.ends_with("END\r\n") {
+                // A server that wants users and passwords answers otherwise.
+                let line_from = text.len();
+                if reader.read_line(&mut text).ok()? == 0 || !text[line_from..].starts_with(['S', 'E']) {
+                    return None;
+                }
+                if text[line_from..].starts_with("ERROR") {
+                    return None;
+                }
+            }
+            Some(text)
+        }
+        Account::Info => {
+            reader.read_line(&mut text).ok()?;
+            let bytes: u64 = text.strip_prefix('$')?.trim().parse().ok()?;
+            let mut body = String::new();
+            reader.take(bytes).read_to_string(&mut body).ok()?;
+            Some(body)
+        }
+    }
+}
+
+fn stat<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    lines.filter(|(known, _)| *known == name).map(|(_, value)| value.trim()).next()
+}
+
+fn info<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.filter(|(known, _)| *known == name).map(|(_, value)| value.trim()).next()
+}
+
+/// The figures in an account.
+pub fn readings(account: Account, text: &str) -> Vec<Reading> {
+    let known = |table: &[(&str, &str, Unit)], of: fn(&'_ str, &str) -> Option<f64>| {
+        let found = table.iter().filter_map(|(name, ours, unit)| Some(Reading::new(*ours, *unit, of(text, name)?)));
+        found.collect()
+    };
+    match account {
+        Account::Stats => known(&STATS, |text, name| stat(text, name)?.parse().ok()),
+        Account::Info => known(&INFO, |text, name| info(text, name)?.parse().ok()),
+        Account::Metrics => metrics(text),
+    }
+}
+
+fn metrics(text: &str) -> Vec<Reading> {
+    let mut readings: Vec<Reading> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((series, value)) = line.rsplit_once(' ') else { continue };
+        let Ok(value) = value.parse::<f64>() else { continue };
+        let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+        let Some((_, ours, unit)) = METRICS.iter().find(|(known, _, _)| *known == name) else { continue };
+        let worker = labels.split_once("worker=\"").and_then(|(_, rest)| rest.split('"').next());
+        let name = match worker {
+            Some(worker) if ours.ends_with("by worker") => format!("{ours}/{worker}"),
+            _ => (*ours).to_owned(),
+        };
+        match readings.iter_mut().find(|reading| reading.name == name) {
+            Some(reading) => reading.value += value,
+            None => readings.push(Reading::new(name, *unit, value)),
+        }
+    }
+    readings
+}
+
+impl Source for Server {
+    fn whose(&self) -> &'static str {
+        "server"
+    }
+
+    fn read(&mut self) -> Vec<Reading> {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return Vec::new();
+        }
+        let Some(text) = self.text() else {
+            self.rest = REST_READINGS;
+            return Vec::new();
+        };
+        readings(self.account, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn value(readings: &[Reading], name: &str) -> Option<f64> {
+        readings.iter().find(|reading| reading.name == name).map(|reading| reading.value)
+    }
+
+    #[test]
+    fn each_account_is_read() {
+        let stats = readings(Account::Stats, "STAT pid 1\r\nSTAT cmd_get 17\r\nSTAT rusage_user 1.5\r\nEND\r\n");
+        assert_eq!(
+            (value(&stats, "commands a second/get"), value(&stats, "CPU by its own account/user")),
+            (Some(17.0), Some(1.5))
+        );
+        let info = readings(Account::Info, "# CPU\r\nused_cpu_sys:2.25\r\nevicted_keys:3\r\n");
+        assert_eq!(
+            (value(&info, "CPU by its own account/system"), value(&info, "evictions a second")),
+            (Some(2.25), Some(3.0))
+        );
+        let metrics = "# HELP x\ngannet_worker_ops_total{worker=\"0\"} 5\ngannet_worker_ops_total{worker=\"1\"} 6\n\
+                       gannet_background_slices_long_total{kind=\"evict\"} 1\n\
+                       gannet_background_slices_long_total{kind=\"grow\"} 2\n";
+        let metrics = readings(Account::Metrics, metrics);
+        assert_eq!(value(&metrics, "operations a second by worker/1"), Some(6.0));
+        assert_eq!(value(&metrics, "long background slices a second"), Some(3.0));
+        assert!(readings(Account::Stats, "garbage").is_empty());
+    }
+
+    /// A server that gives each of its connections one answer.
+    fn answering(answers: Vec<&'static [u8]>) -> (String, std::thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let thread = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 256];
+                let _ = stream.read(&mut request);
+                stream.write_all(answer).unwrap();
+            }
+        });
+        (address, thread)
+    }
+
+    #[test]
+    fn a_server_that_answers_otherwise_leaves_a_gap() {
+        let (address, thread) = answering(vec![
+            b"STAT version 1.6.18\r\nEND\r\n",
+            b"CLIENT_ERROR unauthenticated\r\n",
+            b"-NOAUTH Authentication required.\r\n",
+            b"$26\r\n# Server\r\nredis_version:7\r\n\r\n",
+            b"HTTP/1.1 404 Not Found\r\n\r\nno",
+        ]);
+        let server = |account| Server::new(&address, account);
+        assert_eq!(server(Account::Stats).describe().as_deref(), Some("memcached protocol, version 1.6.18"));
+        assert_eq!(server(Account::Stats).text(), None);
+        assert_eq!(server(Account::Info).text(), None);
+        assert_eq!(server(Account::Info).describe().as_deref(), Some("redis 7"));
+        assert_eq!(server(Account::Metrics).text(), None);
+        thread.join().unwrap();
+        let mut gone = server(Account::Stats);
+        assert!(gone.read().is_empty() && gone.rest == REST_READINGS);
+    }
+}
