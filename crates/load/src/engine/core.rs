@@ -174,6 +174,12 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         Ok(self.up)
     }
 
+    /// Begins the run at the instant that the clock shows.
+    pub fn begin_now(&mut self) {
+        let now_ns = self.net.now_ns();
+        self.begin(now_ns);
+    }
+
     /// Begins the run at `start_ns` of the clock.
     pub fn begin(&mut self, start_ns: u64) {
         let settings = &self.settings;

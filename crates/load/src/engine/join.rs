@@ -1,8 +1,9 @@
 //! Starts the threads of a run, gives them one start, follows them, and joins what they measured.
 
-use super::config::{Config, Load, Sampler, Wait};
+use super::config::{Config, Load, SLICES_MAX, Sampler, Wait};
 use super::control::{Control, Phase, RECENT_MAX};
 use super::core::{Core, Pacing, Settings};
+use super::net::Net;
 use super::sockets::Sockets;
 use super::target::{Resolved, Target};
 use super::watch::{Watch, Watchee, limits};
@@ -279,16 +280,51 @@ fn prepare<'c, T: Traffic>(
     }
     sharpen_timers();
     let connections = job.settings.targets.len();
+    let pacing = pacing(&job);
     let net = Sockets::new(clock, job.targets, connections, job.wait, job.polled_ns)
         .map_err(|error| Error::System { doing: "making an epoll instance", error })?;
+    Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
+}
+
+fn pacing(job: &Job) -> Pacing {
     let Place { thread, threads, .. } = job.place;
     let intents = |plan: &Plan| Intents::new(plan, job.rate_per_s, thread, threads, job.seed);
-    let pacing = match &job.load {
+    match &job.load {
         Load::Open(plan) => Pacing::Open(intents(plan)),
         Load::Closed => Pacing::Closed,
         Load::Blind(plan) => Pacing::Blind(plan.as_ref().map(intents)),
-    };
-    Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
+    }
+}
+
+/// What `run` does, on one thread and on `net`, from the instant that its clock shows.
+pub(crate) fn run_on<N: Net, T: Traffic>(
+    net: N,
+    config: &Config,
+    traffic: T,
+    control: &Control,
+) -> Result<(Snapshot, N), Error> {
+    let config = Config { threads: 1, ..config.clone() };
+    let faults = config.faults();
+    if !faults.is_empty() {
+        return Err(Error::Config(faults));
+    }
+    let (slices_out, slices_in) = sync_channel(SLICES_MAX as usize);
+    let job = bulk_jobs(&config, control, &slices_out)?.remove(0);
+    let going_on = |error| Error::System { doing: "waiting for events", error };
+    let pacing = pacing(&job);
+    let mut core = Core::new(net, traffic, pacing, job.settings, control, Some(slices_out));
+    if core.connect_all().map_err(going_on)? == 0 {
+        let faults = core.recorder.faults().iter().map(|fault| fault.first.clone()).collect();
+        return Err(Error::Connect { faults });
+    }
+    core.begin_now();
+    core.run().map_err(going_on)?;
+    let (mut snapshot, _, net) = core.finish();
+    let (begin_ns, length_ns) = (config.warm_up_ns, snapshot.measured_ns);
+    let mut timeline = Timeline::new(1, config.slice_ns, begin_ns, begin_ns + length_ns);
+    slices_in.try_iter().for_each(|raw| timeline.add(raw));
+    snapshot.timeline = timeline.finish();
+    Ok((snapshot, net))
 }
 
 /// The kernel may end a thread's sleeps 50 us late to save wakes; this thread asks for 1 ns (proc(5), timerslack_ns).

@@ -15,7 +15,7 @@ mod config;
 mod connection;
 mod control;
 pub(crate) mod core;
-mod join;
+pub(crate) mod join;
 pub mod net;
 mod sockets;
 mod target;

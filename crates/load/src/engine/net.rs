@@ -1,4 +1,5 @@
-//! What the core of a thread stands on: a clock and connections.
+//! What the core of a thread stands on: a clock and connections. `sockets` is the real one,
+//! [`crate::fake::SimNet`] one in simulated time.
 
 /// What happened on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

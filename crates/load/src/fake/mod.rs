@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   Script      when the answer to a request is due: pure arithmetic on its arrival
-//!     Server    on sockets, one thread
+//!     Server    on sockets, one thread                 SimNet    under a simulated clock: exact
 //!   Lines       the traffic that both understand: a line asks, a fixed answer comes
 //! ```
 
 mod lines;
 mod script;
 mod server;
+mod sim;
 
 pub use lines::Lines;
-pub use script::{Delay, Script, Stall};
+pub use script::{Delay, Misconduct, Script, Stall};
 pub use server::Server;
+pub use sim::{SimNet, simulate};

@@ -27,6 +27,17 @@ pub struct Stall {
     pub length_ns: u64,
 }
 
+/// What a server does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misconduct {
+    /// It closes the connection instead of answering.
+    Close,
+    /// It answers with something else.
+    Garbage,
+    /// It does not answer, and nothing behind it on the same connection either.
+    Silence,
+}
+
 /// A server's behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
@@ -37,17 +48,35 @@ pub struct Script {
     pub one_by_one: bool,
     /// Nothing is answered within it; what falls into it is answered at its end.
     pub stall: Option<Stall>,
+    /// Every so many requests it does something wrong; the first is request number `every` - 1.
+    pub misconduct: Option<(u64, Misconduct)>,
 }
 
+/// What comes instead of an answer.
+pub(super) const GARBAGE: &[u8] = b"?what was that\r\n";
+
 impl Script {
+    /// The same, with nothing answered for `length_ns` from `begin_ns` on.
+    #[must_use]
+    pub const fn with_stall(self, begin_ns: u64, length_ns: u64) -> Self {
+        Self { stall: Some(Stall { begin_ns, length_ns }), ..self }
+    }
+
+    /// The same, with something wrong at every request number `every`, which is at least 1.
+    #[must_use]
+    pub const fn with_misconduct(self, every: u64, what: Misconduct) -> Self {
+        assert!(every > 0, "every 0th request is none");
+        Self { misconduct: Some((every, what)), ..self }
+    }
+
     /// Answers `delay_ns` after the arrival.
     pub const fn fixed(delay_ns: u64) -> Self {
-        Self { delay: Delay::Fixed(delay_ns), one_by_one: false, stall: None }
+        Self { delay: Delay::Fixed(delay_ns), one_by_one: false, stall: None, misconduct: None }
     }
 
     /// Answers one request after another, each in `service_ns`.
     pub const fn queue(service_ns: u64) -> Self {
-        Self { delay: Delay::Fixed(service_ns), one_by_one: true, stall: None }
+        Self { delay: Delay::Fixed(service_ns), one_by_one: true, stall: None, misconduct: None }
     }
 
     /// How long request number `number` takes.
@@ -62,6 +91,11 @@ impl Script {
                 }
             }
         }
+    }
+
+    /// What it does wrong with request number `number`.
+    pub fn misconduct_at(&self, number: u64) -> Option<Misconduct> {
+        self.misconduct.filter(|(every, _)| number % every == every - 1).map(|(_, what)| what)
     }
 
     /// When request number `number` that came at `arrival_ns` is answered, if the server was free from `free_ns` on.

@@ -1,6 +1,7 @@
 //! A fake server on sockets: one thread, epoll, every line answered by the script.
 
-use super::{Lines, Script};
+use super::script::GARBAGE;
+use super::{Lines, Misconduct, Script};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -98,6 +99,8 @@ struct Connection {
     /// Bytes of answers that are due and not sent.
     owed_bytes: usize,
     waits_for_room: bool,
+    /// Nothing is answered here any more.
+    silent: bool,
 }
 
 struct Body {
@@ -158,7 +161,8 @@ impl Body {
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
             epoll::add(&self.poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-            let connection = Connection { stream, due_ns: VecDeque::new(), owed_bytes: 0, waits_for_room: false };
+            let connection =
+                Connection { stream, due_ns: VecDeque::new(), owed_bytes: 0, waits_for_room: false, silent: false };
             match self.connections.get_mut(index) {
                 Some(place) => *place = Some(connection),
                 None => self.connections.push(Some(connection)),
@@ -183,8 +187,21 @@ impl Body {
                 let begin = *self.begin.get_or_insert_with(Instant::now);
                 let now_ns = begin.elapsed().as_nanos() as u64;
                 for _ in 0..lines {
+                    let wrong = script.misconduct_at(self.number);
                     self.free_ns = script.answer_ns(now_ns, self.free_ns, self.number);
                     self.number += 1;
+                    match wrong {
+                        Some(Misconduct::Close) => return self.end(index),
+                        Some(Misconduct::Garbage) => {
+                            let _ = connection.stream.write(GARBAGE);
+                            return Ok(());
+                        }
+                        Some(Misconduct::Silence) => connection.silent = true,
+                        None => {}
+                    }
+                    if connection.silent {
+                        continue;
+                    }
                     // Answers keep the order of their requests.
                     let due_ns = connection.due_ns.back().map_or(self.free_ns, |last| self.free_ns.max(*last));
                     connection.due_ns.push_back(due_ns);

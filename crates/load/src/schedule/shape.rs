@@ -59,6 +59,9 @@ impl Shape {
 
     /// How long after `begin_ns` the factor's integral comes to `mass_ns`; infinite if it never does.
     pub fn span_of(&self, begin_ns: f64, mass_ns: f64) -> f64 {
+        if mass_ns <= 0.0 {
+            return 0.0;
+        }
         match *self {
             Self::Flat => mass_ns,
             Self::OnOff { on_ns, off_ns } => on_off_span(begin_ns, mass_ns, on_ns as f64, off_ns as f64),
@@ -112,20 +115,19 @@ impl Shape {
     }
 }
 
+/// What falls on the end of a burst, give or take a rounding, belongs to the next one.
 fn on_off_span(begin_ns: f64, mass_ns: f64, on: f64, off: f64) -> f64 {
+    const ROUNDING_NS: f64 = 1e-3;
     let whole = on + off;
     let scale = whole / on;
     let inside = begin_ns - (begin_ns / whole).floor() * whole;
-    // What the burst under way still gives, and the silence that is left before the next one begins.
-    let left_on = (on - inside).max(0.0);
-    if mass_ns <= left_on * scale {
+    let left = (on - inside).max(0.0) * scale;
+    if mass_ns + ROUNDING_NS < left {
         return mass_ns / scale;
     }
-    let to_next = whole - inside;
-    let rest = mass_ns - left_on * scale;
-    // Requests that fall on the end of a burst belong to it.
-    let waves = (rest / whole).ceil() - 1.0;
-    to_next + waves * whole + (rest - waves * whole) / scale
+    let rest = (mass_ns - left).max(0.0);
+    let waves = ((rest + ROUNDING_NS) / whole).floor();
+    (whole - inside) + waves * whole + (rest - waves * whole).max(0.0) / scale
 }
 
 fn ramp_span(begin_ns: f64, mass_ns: f64, from: f64, to: f64, over: f64) -> f64 {

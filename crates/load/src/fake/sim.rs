@@ -1,0 +1,221 @@
+//! A clock and a server that are only simulated: everything but the script's delays takes no time at all.
+
+use super::script::GARBAGE;
+use super::{Lines, Misconduct, Script};
+use crate::engine::net::{Connecting, Event, Moved, Net};
+use crate::engine::{Config, Control, Error};
+use crate::measure::Snapshot;
+use crate::traffic::Traffic;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What a connection is told at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Delivery {
+    Answer,
+    Garbage,
+    Close,
+}
+
+#[derive(Debug, Default)]
+struct Link {
+    /// Which life of the connection this is: deliveries to an earlier one are void.
+    life: u64,
+    is_open: bool,
+    /// When the last answer is due; the next one is not due before it.
+    last_due_ns: u64,
+    silent: bool,
+    /// Bytes of answers that lie ready, and how far into one the reader is.
+    ready_bytes: usize,
+    inside_bytes: usize,
+    garbage: bool,
+    closed: bool,
+}
+
+/// Connections to one simulated server.
+#[derive(Debug)]
+pub struct SimNet {
+    now_ns: u64,
+    script: Script,
+    answer: Vec<u8>,
+    links: Vec<Link>,
+    /// What is on its way: instant, order of the requests, connection, its life, what.
+    under_way: BinaryHeap<Reverse<(u64, u64, usize, u64, Delivery)>>,
+    order: u64,
+    number: u64,
+    free_ns: u64,
+    /// How much later than asked for a wait without an event ends.
+    oversleep_ns: u64,
+    /// Connections that it takes; further ones are refused.
+    connections_max: usize,
+}
+
+impl SimNet {
+    /// A server that behaves by `script` and answers [`Lines`] with values of `value_bytes` bytes.
+    pub fn new(script: Script, value_bytes: usize, connections: usize) -> Self {
+        Self {
+            now_ns: 0,
+            script,
+            answer: Lines::answer_of(value_bytes),
+            links: (0..connections).map(|_| Link::default()).collect(),
+            under_way: BinaryHeap::new(),
+            order: 0,
+            number: 0,
+            free_ns: 0,
+            oversleep_ns: 0,
+            connections_max: usize::MAX,
+        }
+    }
+
+    /// The same, with a clock whose waits end `oversleep_ns` late.
+    #[must_use]
+    pub const fn with_oversleep(mut self, oversleep_ns: u64) -> Self {
+        self.oversleep_ns = oversleep_ns;
+        self
+    }
+
+    /// The same, with no more than `connections_max` connections taken.
+    #[must_use]
+    pub const fn with_connections_max(mut self, connections_max: usize) -> Self {
+        self.connections_max = connections_max;
+        self
+    }
+
+    /// Requests that reached the server.
+    pub const fn requests(&self) -> u64 {
+        self.number
+    }
+
+    fn deliver(&mut self, at_ns: u64, connection: usize, what: Delivery) {
+        self.order += 1;
+        let life = self.links[connection].life;
+        self.under_way.push(Reverse((at_ns, self.order, connection, life, what)));
+    }
+
+    fn request(&mut self, connection: usize) {
+        let number = self.number;
+        self.number += 1;
+        self.free_ns = self.script.answer_ns(self.now_ns, self.free_ns, number);
+        let link = &mut self.links[connection];
+        let due_ns = self.free_ns.max(link.last_due_ns);
+        link.last_due_ns = due_ns;
+        let wrong = self.script.misconduct_at(number);
+        link.silent |= wrong == Some(Misconduct::Silence);
+        if link.silent {
+            return;
+        }
+        let what = match wrong {
+            Some(Misconduct::Close) => Delivery::Close,
+            Some(Misconduct::Garbage) => Delivery::Garbage,
+            _ => Delivery::Answer,
+        };
+        self.deliver(due_ns, connection, what);
+    }
+
+    /// Hands over what is due now.
+    fn take_due(&mut self, events: &mut Vec<Event>) {
+        while let Some(Reverse((at_ns, _, connection, life, what))) = self.under_way.peek().copied() {
+            if at_ns > self.now_ns {
+                break;
+            }
+            self.under_way.pop();
+            let link = &mut self.links[connection];
+            if link.life != life || !link.is_open {
+                continue;
+            }
+            match what {
+                Delivery::Answer => link.ready_bytes += self.answer.len(),
+                Delivery::Garbage => link.garbage = true,
+                Delivery::Close => link.closed = true,
+            }
+            if !events.iter().any(|event| event.connection == connection) {
+                events.push(Event { connection, readable: true, writable: false });
+            }
+        }
+    }
+}
+
+impl Net for SimNet {
+    fn now_ns(&mut self) -> u64 {
+        self.now_ns
+    }
+
+    fn connect(&mut self, connection: usize, _target: usize) -> Connecting {
+        if self.links.iter().filter(|link| link.is_open).count() >= self.connections_max {
+            return Connecting::Failed(std::io::ErrorKind::ConnectionRefused.into());
+        }
+        let life = self.links[connection].life + 1;
+        self.links[connection] = Link { life, is_open: true, ..Link::default() };
+        Connecting::Done
+    }
+
+    fn finish_connect(&mut self, _connection: usize) -> Connecting {
+        Connecting::Done
+    }
+
+    fn send(&mut self, connection: usize, bytes: &[u8]) -> Moved {
+        if !self.links[connection].is_open {
+            return Moved::Closed;
+        }
+        for _ in bytes.iter().filter(|byte| **byte == b'\n') {
+            self.request(connection);
+        }
+        Moved::Bytes(bytes.len())
+    }
+
+    fn receive(&mut self, connection: usize, into: &mut [u8]) -> Moved {
+        let link = &mut self.links[connection];
+        if link.ready_bytes == 0 {
+            return match (link.garbage, link.closed) {
+                (true, _) => {
+                    link.garbage = false;
+                    into[..GARBAGE.len()].copy_from_slice(GARBAGE);
+                    Moved::Bytes(GARBAGE.len())
+                }
+                (false, true) => Moved::Closed,
+                (false, false) => Moved::Blocked,
+            };
+        }
+        let length = into.len().min(link.ready_bytes);
+        let mut filled = 0;
+        while filled < length {
+            let from = link.inside_bytes;
+            let step = (self.answer.len() - from).min(length - filled);
+            into[filled..filled + step].copy_from_slice(&self.answer[from..from + step]);
+            filled += step;
+            link.inside_bytes = (from + step) % self.answer.len();
+        }
+        link.ready_bytes -= length;
+        Moved::Bytes(length)
+    }
+
+    fn close(&mut self, connection: usize) {
+        self.links[connection].is_open = false;
+    }
+
+    fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()> {
+        events.clear();
+        let next_ns = self.under_way.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
+        if until_ns > self.now_ns {
+            self.now_ns = if next_ns <= until_ns { next_ns.max(self.now_ns) } else { until_ns + self.oversleep_ns };
+        }
+        self.take_due(events);
+        Ok(())
+    }
+}
+
+/// Runs `config` on one thread in simulated time against `net`. Its targets are only named.
+///
+/// # Errors
+/// When the configuration can not be run, or `net` takes no connection.
+pub fn simulate<T: Traffic>(
+    net: SimNet,
+    config: &Config,
+    traffic: T,
+    control: &Control,
+) -> Result<(Snapshot, SimNet), Error> {
+    crate::engine::join::run_on(net, config, traffic, control)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! What is reported under a simulated clock equals what arithmetic says, class by class.
+
+use super::*;
+use crate::engine::{Load, Reconnect, Target};
+use crate::fake::{Delay, Stall};
+use crate::measure::{Fate, Histogram};
+use crate::schedule::{Pace, Plan, Shape};
+
+const S: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+fn config(connections: usize, depth: usize) -> Config {
+    Config {
+        targets: vec![Target::Tcp("127.0.0.1:1".to_owned())],
+        connections,
+        depth,
+        duration_ns: 10 * S,
+        ..Config::default()
+    }
+}
+
+fn simulated(script: &Script, config: &Config, rate_per_s: f64) -> Snapshot {
+    let net = SimNet::new(script.clone(), 100, config.connections);
+    simulate(net, config, Lines::new(100), &Control::new(rate_per_s)).unwrap().0
+}
+
+fn classes(histogram: &Histogram) -> Vec<(u64, u64)> {
+    histogram.classes().collect()
+}
+
+/// Response and service times of one connection that is asked at the instants of `intended_ns`, at most `depth`
+/// at once, computed without the engine.
+fn computed(script: &Script, intended_ns: &[u64], depth: usize) -> (Histogram, Histogram) {
+    let (mut response, mut service) = (Histogram::new(), Histogram::new());
+    let (mut answers, mut free_ns): (Vec<u64>, u64) = (Vec::new(), 0);
+    for (number, intended) in intended_ns.iter().enumerate() {
+        let room_ns = if number >= depth { answers[number - depth] } else { 0 };
+        let sent = room_ns.max(*intended);
+        free_ns = script.answer_ns(sent, free_ns, number as u64);
+        let answer = free_ns.max(answers.last().copied().unwrap_or(0));
+        answers.push(answer);
+        response.record(answer - intended);
+        service.record(answer - sent);
+    }
+    (response, service)
+}
+
+fn every(ns: u64, count: u64) -> Vec<u64> {
+    (0..count).map(|number| number * ns).collect()
+}
+
+#[test]
+fn a_fixed_delay_is_reported_as_it_is() {
+    let script = Script::fixed(700_000);
+    let snapshot = simulated(&script, &config(1, 16), 1_000.0);
+    let (response, service) = computed(&script, &every(MS, 10_000), 16);
+    assert_eq!(classes(&snapshot.response), classes(&response));
+    assert_eq!(classes(&snapshot.service), classes(&service));
+    assert_eq!(snapshot.response.quantile_ns(0.999), response.quantile_ns(0.5));
+    assert_eq!((snapshot.lateness.max_ns(), snapshot.held_up.max_ns()), (0, 0));
+    assert_eq!(snapshot.totals.answered, 10_000);
+    assert_eq!(snapshot.timeline.iter().filter(|slice| slice.measured && slice.answered > 990).count(), 10);
+}
+
+#[test]
+fn two_kinds_of_delays_are_reported_with_their_shares() {
+    let delay = Delay::Bimodal { fast_ns: 200_000, slow_ns: 9 * MS, slow_per_10k: 150 };
+    let script = Script { delay, ..Script::fixed(0) };
+    let (response, service) = computed(&script, &every(500_000, 20_000), 64);
+    let snapshot = simulated(&script, &config(1, 64), 2_000.0);
+    assert_eq!(classes(&snapshot.response), classes(&response));
+    assert_eq!(classes(&snapshot.service), classes(&service));
+    assert!(snapshot.response.quantile_ns(0.999) > 8 * MS && snapshot.response.quantile_ns(0.5) < MS);
+}
+
+#[test]
+fn poisson_arrivals_at_a_queue_wait_as_arithmetic_says() {
+    let script = Script::queue(80_000);
+    let plan = Plan::poisson();
+    let mut intents = crate::schedule::Intents::new(&plan, 10_000.0, 0, 1, 7);
+    let mut intended = Vec::new();
+    while intents.peek_ns() < 10 * S {
+        intended.push(intents.take_ns());
+    }
+    let (response, service) = computed(&script, &intended, 4);
+    let config = Config { load: Load::Open(plan), seed: 7, ..config(1, 4) };
+    let snapshot = simulated(&script, &config, 10_000.0);
+    assert_eq!(classes(&snapshot.response), classes(&response));
+    assert_eq!(classes(&snapshot.service), classes(&service));
+    assert!(snapshot.totals.late_for_room > 0, "four in flight are not always enough");
+    // M/D/1 at a load of 0.8: the mean wait is load / (2 (1 - load)) of the service time.
+    let wait_ns = snapshot.response.mean_ns() - 80_000.0;
+    assert!((wait_ns / 160_000.0 - 1.0).abs() < 0.1, "{wait_ns}");
+}
+
+#[test]
+fn a_stall_is_seen_by_the_open_loop_and_missed_by_the_closed_one() {
+    let stall = Stall { begin_ns: 4 * S, length_ns: 500 * MS };
+    let script = Script { stall: Some(stall), ..Script::fixed(100_000) };
+    let snapshot = simulated(&script, &config(1, 1), 1_000.0);
+    let (response, service) = computed(&script, &every(MS, 10_000), 1);
+    assert_eq!(classes(&snapshot.response), classes(&response));
+    assert_eq!(classes(&snapshot.service), classes(&service));
+    assert!(snapshot.response.quantile_ns(0.99) > 350 * MS, "5 % of the requests were due within the stall");
+    assert!(snapshot.service.quantile_ns(0.99) < MS, "only one was in flight");
+    assert!(snapshot.totals.late_for_room > 400);
+    let closed = simulated(&script, &Config { load: Load::Closed, ..config(1, 1) }, 0.0);
+    assert!(closed.response.quantile_ns(0.999) < MS, "the blind spot of a closed loop");
+    assert!(closed.response.max_ns() >= 500 * MS);
+}
+
+#[test]
+fn what_can_not_be_sent_is_counted_with_the_time_it_waited() {
+    let config = Config { duration_ns: S, drain_ns: 100 * MS, ..config(4, 2) };
+    let snapshot = simulated(&Script::queue(MS), &config, 3_000.0);
+    let totals = snapshot.totals;
+    assert_eq!(totals.due, 3_000);
+    assert_eq!(snapshot.response.count(), 3_000, "each request that was due is in the figures once");
+    assert_eq!(totals.answered + totals.lost + totals.unsent, 3_000);
+    assert!((1_099..=1_101).contains(&totals.answered), "{}", totals.answered);
+    assert!(totals.unsent > 1_800 && snapshot.response.max_ns() >= 700 * MS, "{totals:?}");
+    assert!(snapshot.timeline.iter().any(|slice| slice.behind_ns > 600 * MS));
+}
+
+#[test]
+fn a_rate_that_changes_while_it_runs_loses_and_repeats_nothing() {
+    let config = config(1, 64);
+    let control = Control::new(1_000.0);
+    let net = SimNet::new(Script::fixed(MS), 100, 1);
+    // The traffic changes the rate at given requests, which makes the instants of the changes exact.
+    struct Changing<'a>(Lines, u64, &'a Control);
+    impl Traffic for Changing<'_> {
+        fn verbs(&self) -> &[String] {
+            self.0.verbs()
+        }
+        fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> crate::traffic::Pending {
+            self.1 += 1;
+            match self.1 {
+                2_001 => self.2.set_rate(4_000.0),
+                10_001 => self.2.set_rate(500.0),
+                _ => {}
+            }
+            self.0.next(connection, out)
+        }
+        fn answer(&mut self, pending: &mut crate::traffic::Pending, bytes: &[u8]) -> (usize, crate::traffic::Progress) {
+            self.0.answer(pending, bytes)
+        }
+        fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<crate::traffic::Pending> {
+            self.0.greet(connection, out)
+        }
+    }
+    let (snapshot, net) = simulate(net, &config, Changing(Lines::new(100), 0, &control), &control).unwrap();
+    // 2 s at 1000, 2 s at 4000, 6 s at 500; the change is taken up with the turn behind the request.
+    assert!((12_997..=13_003).contains(&net.requests()), "{}", net.requests());
+    assert_eq!(snapshot.totals.due, net.requests());
+    assert_eq!(snapshot.lateness.max_ns(), 0);
+    let rates: Vec<u64> = snapshot.timeline.iter().map(|slice| slice.sent).collect();
+    assert!(rates[1].abs_diff(1_000) < 3 && rates[3].abs_diff(4_000) < 3 && rates[7].abs_diff(500) < 3, "{rates:?}");
+}
+
+#[test]
+fn the_generators_own_lateness_is_told_from_the_servers() {
+    let net = SimNet::new(Script::fixed(300_000), 100, 8).with_oversleep(2 * MS);
+    let config = Config { duration_ns: 2 * S, ..config(8, 1) };
+    let (snapshot, _) = simulate(net, &config, Lines::new(100), &Control::new(100.0)).unwrap();
+    assert_eq!(snapshot.totals.late_by_generator, snapshot.totals.sent - 1, "all but the one at the start");
+    assert_eq!(snapshot.totals.late_for_room, 0);
+    let limits = crate::engine::limits(&crate::engine::Watched::default(), &snapshot, MS);
+    assert!(matches!(limits[..], [crate::engine::Limit::Late { .. }]), "{limits:?}");
+    // The wait counts in the response, as it would for the user.
+    assert!(snapshot.response.quantile_ns(0.5) >= 2 * MS + 300_000);
+}
+
+#[test]
+fn a_server_that_closes_or_talks_nonsense_costs_what_was_in_flight_and_no_more() {
+    for (what, name) in [(Misconduct::Close, "closed-by-server"), (Misconduct::Garbage, "garbage")] {
+        let script = Script::fixed(MS).with_misconduct(100, what);
+        let config = Config {
+            duration_ns: 2 * S,
+            reconnect: Reconnect { pause_ns: 5 * MS, ..Reconnect::default() },
+            ..config(3, 4)
+        };
+        let snapshot = simulated(&script, &config, 1_000.0);
+        let totals = snapshot.totals;
+        assert_eq!((totals.due, snapshot.response.count()), (2_000, 2_000), "{name}");
+        assert_eq!(totals.answered + totals.lost, 2_000, "{name}");
+        assert!((20..=80).contains(&totals.lost), "{name}: {}", totals.lost);
+        let fault = snapshot.faults.iter().find(|fault| fault.name == name).unwrap();
+        assert_eq!(fault.count, 20, "{name}");
+        assert!(fault.first.starts_with("127.0.0.1:1: "), "{}", fault.first);
+        // The last one breaks at the end, when none is made any more.
+        assert_eq!(totals.connects, 3 + 19, "{name}: every one was made again");
+        let lost = snapshot.cells.iter().filter(|cell| cell.fate == Fate::Lost);
+        assert_eq!(lost.map(|cell| cell.response.count()).sum::<u64>(), totals.lost);
+    }
+}
+
+#[test]
+fn an_answer_that_never_comes_is_given_up_at_its_time_and_counts_with_it() {
+    let script = Script::fixed(MS).with_misconduct(500, Misconduct::Silence);
+    let config = Config { duration_ns: 2 * S, timeout_ns: 100 * MS, ..config(8, 1) };
+    let snapshot = simulated(&script, &config, 1_000.0);
+    let timeouts = snapshot.faults.iter().find(|fault| fault.name == "timeout").unwrap().count;
+    assert_eq!((timeouts, snapshot.totals.lost), (4, 4));
+    assert!(snapshot.response.max_ns() >= 100 * MS && snapshot.response.max_ns() < 120 * MS);
+    assert_eq!(snapshot.totals.answered, 1_996);
+}
+
+#[test]
+fn refused_connections_are_named_and_the_others_carry_the_load() {
+    let net = SimNet::new(Script::fixed(MS), 100, 8).with_connections_max(3);
+    let config = Config { duration_ns: S, ..config(8, 4) };
+    let (snapshot, _) = simulate(net, &config, Lines::new(100), &Control::new(1_000.0)).unwrap();
+    assert_eq!(snapshot.totals.answered, 1_000);
+    let fault = snapshot.faults.iter().find(|fault| fault.name == "connect-refused").unwrap();
+    assert!(fault.count >= 5, "{fault:?}");
+    let net = SimNet::new(Script::fixed(MS), 100, 8).with_connections_max(0);
+    let refused = simulate(net, &config, Lines::new(100), &Control::new(1_000.0));
+    assert!(matches!(refused, Err(Error::Connect { .. })));
+}
+
+#[test]
+fn connections_are_made_again_at_the_rate_asked_for_and_lose_nothing() {
+    let reconnect = Reconnect { per_s: 50.0, pause_ns: MS, storm_every_ns: 0 };
+    let snapshot = simulated(&Script::fixed(MS), &Config { reconnect, ..config(10, 1) }, 2_000.0);
+    assert!((505..=511).contains(&snapshot.totals.connects), "{}", snapshot.totals.connects);
+    assert_eq!((snapshot.totals.answered, snapshot.totals.lost), (20_000, 0));
+    let reconnect = Reconnect { per_s: 0.0, pause_ns: MS, storm_every_ns: 2 * S };
+    let snapshot = simulated(&Script::fixed(MS), &Config { reconnect, ..config(10, 1) }, 2_000.0);
+    assert_eq!(snapshot.totals.connects, 10 + 4 * 10, "storms at 2, 4, 6 and 8 s");
+    assert_eq!((snapshot.totals.answered, snapshot.totals.lost), (20_000, 0));
+}
+
+#[test]
+fn what_is_due_in_the_warm_up_is_not_in_the_figures() {
+    let config = Config { warm_up_ns: 2 * S, duration_ns: 3 * S, ..config(2, 8) };
+    let snapshot = simulated(&Script::fixed(MS), &config, 1_000.0);
+    assert_eq!((snapshot.totals.warm_up, snapshot.totals.due, snapshot.response.count()), (2_000, 3_000, 3_000));
+    assert_eq!(snapshot.measured_ns, 3 * S);
+    assert_eq!(snapshot.timeline.iter().map(|slice| u64::from(slice.measured)).sum::<u64>(), 3);
+}
+
+#[test]
+fn a_shape_without_a_request_for_long_ends_all_the_same() {
+    let shape = Shape::OnOff { on_ns: 10 * MS, off_ns: 990 * MS };
+    let load = Load::Open(Plan::Rate { pace: Pace::Even, shape });
+    let snapshot = simulated(&Script::fixed(MS), &Config { load, ..config(16, 16) }, 100.0);
+    assert_eq!(snapshot.totals.answered, 1_000, "the mean rate is the one asked for");
+    let silent = simulated(&Script::fixed(MS), &config(1, 1), 0.0);
+    assert_eq!((silent.totals.due, silent.measured_ns), (0, 10 * S));
+}
+
+#[test]
+fn blind_sending_keeps_the_schedule_and_counts_what_comes() {
+    let load = Load::Blind(Some(Plan::constant()));
+    let config = Config { load, duration_ns: S, ..config(2, 1) };
+    let net = SimNet::new(Script::fixed(MS), 100, 2);
+    let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(5_000.0)).unwrap();
+    assert_eq!((snapshot.totals.sent, net.requests()), (5_000, 5_000));
+    let answer_bytes = Lines::answer_of(100).len() as u64;
+    assert!(snapshot.totals.bytes_received > 4_900 * answer_bytes);
+    assert_eq!(snapshot.service.count(), 0, "no answer is matched");
+}
