@@ -23,6 +23,7 @@ pub mod report;
 pub mod result;
 pub mod schedule;
 pub mod search;
+pub mod selftest;
 pub mod timeline;
 pub mod traffic;
 pub mod workload;

@@ -53,7 +53,7 @@ pub struct Sampler {
 /// How a thread waits for the next intended instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It sleeps until shortly before the instant, and polls for the rest.
+    /// It sleeps until shortly before the instant, by as much as this host wakes threads late, and polls for the rest.
     Sleep,
     /// It polls all the time: the least lateness, and a CPU for each thread.
     Poll,

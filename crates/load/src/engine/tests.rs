@@ -46,7 +46,7 @@ fn a_closed_loop_ends_with_its_requests() {
     let run = run(&config, |_| Lines::new(200), &Control::new(0.0)).unwrap();
     assert_eq!((run.kind, run.ending), (LoopKind::Closed, Ending::Exhausted));
     assert_eq!(run.bulk.totals.answered, 10_001);
-    assert_eq!(server.stop(), 10_001);
+    assert_eq!(server.stop().answered, 10_001);
 }
 
 #[test]

@@ -13,5 +13,5 @@ mod sim;
 
 pub use lines::Lines;
 pub use script::{Delay, Misconduct, Script, Stall};
-pub use server::Server;
+pub use server::{Served, Server};
 pub use sim::{SimNet, simulate};

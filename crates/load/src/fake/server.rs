@@ -28,7 +28,17 @@ pub struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
+    cpu_ns: Arc<AtomicU64>,
     thread: Option<std::thread::JoinHandle<std::io::Result<()>>>,
+}
+
+/// What a fake server did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Requests answered.
+    pub answered: u64,
+    /// CPU time of its thread in nanoseconds.
+    pub cpu_ns: u64,
 }
 
 impl Server {
@@ -57,14 +67,17 @@ impl Server {
             free_ns: 0,
             answered: answered.clone(),
         };
-        let stopped = stop.clone();
+        let cpu_ns = Arc::<AtomicU64>::default();
+        let (stopped, used) = (stop.clone(), cpu_ns.clone());
         let thread = std::thread::Builder::new().name("fake-server".to_owned()).spawn(move || {
             if let Some(cpu) = cpu {
                 io::affinity::pin_this_thread(cpu)?;
             }
-            body.serve(&stopped)
+            let served = body.serve(&stopped);
+            used.store(this_threads_cpu_ns(), Ordering::Relaxed);
+            served
         })?;
-        Ok(Self { address, stop, answered, thread: Some(thread) })
+        Ok(Self { address, stop, answered, cpu_ns, thread: Some(thread) })
     }
 
     /// Where it listens.
@@ -72,14 +85,16 @@ impl Server {
         self.address
     }
 
-    /// Ends it, and says how many requests it answered.
-    pub fn stop(mut self) -> u64 {
+    /// Ends it, and says what it did.
+    pub fn stop(mut self) -> Served {
         self.join();
-        self.answered.load(Ordering::Relaxed)
+        Served { answered: self.answered.load(Ordering::Relaxed), cpu_ns: self.cpu_ns.load(Ordering::Relaxed) }
     }
 
     fn join(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        // It may wait without an end: a connection wakes it.
+        let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -90,6 +105,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.join();
     }
+}
+
+/// proc(5), schedstat: time on a CPU, time of waiting for one, times it was put on one.
+fn this_threads_cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 struct Connection {
@@ -123,8 +144,9 @@ impl Body {
         while !stop.load(Ordering::Relaxed) {
             let next_ns = self.answer_what_is_due();
             let timeout = Timespec { tv_sec: 0, tv_nsec: self.sleep_ns(next_ns) as i64 };
+            let timeout = self.script.is_some().then_some(&timeout);
             events.clear();
-            match epoll::wait(&self.poll, spare_capacity(&mut events), Some(&timeout)) {
+            match epoll::wait(&self.poll, spare_capacity(&mut events), timeout) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

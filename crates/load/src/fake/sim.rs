@@ -17,6 +17,9 @@ enum Delivery {
     Close,
 }
 
+/// Instant, order of the requests, connection, its life, what.
+type UnderWay = (u64, u64, usize, u64, Delivery);
+
 #[derive(Debug, Default)]
 struct Link {
     /// Which life of the connection this is: deliveries to an earlier one are void.
@@ -39,8 +42,8 @@ pub struct SimNet {
     script: Script,
     answer: Vec<u8>,
     links: Vec<Link>,
-    /// What is on its way: instant, order of the requests, connection, its life, what.
-    under_way: BinaryHeap<Reverse<(u64, u64, usize, u64, Delivery)>>,
+    /// What is on its way.
+    under_way: BinaryHeap<Reverse<UnderWay>>,
     order: u64,
     number: u64,
     free_ns: u64,

@@ -1,0 +1,223 @@
+//! How fast and how punctual the generator is on this host: the engine against a null server in the same process.
+//!
+//! ```text
+//!   rate     closed loop, 64 in flight a connection, null server on another CPU        requests/s, CPU a request
+//!   depth 1  the same with one in flight                                               requests/s, CPU a request
+//!   timing   open loop at a low rate: lateness of the sends                            microseconds
+//! ```
+//! What the generator measures of another server is not to be trusted below the timing error, nor near the rate.
+
+use crate::engine::{Config, Control, Error, Limit, Load, Run, Target, run};
+use crate::fake::{Lines, Served, Server};
+use crate::schedule::Plan;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Bytes of value in each answer.
+const VALUE_BYTES: usize = 200;
+/// Timer error that is aimed at, in nanoseconds at the 99th percentile.
+pub const TIMER_ERROR_NS_MAX: u64 = 20_000;
+
+/// What to try.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Nanoseconds of each part.
+    pub part_ns: u64,
+    /// CPU of the generator's thread.
+    pub generator_cpu: Option<usize>,
+    /// CPU of the null server's thread.
+    pub server_cpu: Option<usize>,
+    /// Connections.
+    pub connections: usize,
+    /// Requests in flight a connection in the first part.
+    pub depth: usize,
+    /// Requests a second in the timing part.
+    pub timing_rate_per_s: f64,
+}
+
+impl Default for Trial {
+    /// Three parts of two seconds, on the last two CPUs that may be used.
+    fn default() -> Self {
+        let cpus = io::affinity::usable_cpus().unwrap_or_default();
+        let from_last = |back: usize| (cpus.len() > 1).then(|| cpus[cpus.len() - back]);
+        Self {
+            part_ns: 2_000_000_000,
+            generator_cpu: from_last(1),
+            server_cpu: from_last(2),
+            connections: 16,
+            depth: 64,
+            timing_rate_per_s: 2_000.0,
+        }
+    }
+}
+
+/// Throughput of one part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Connections.
+    pub connections: usize,
+    /// Requests in flight a connection.
+    pub depth: usize,
+    /// Answers a second.
+    pub rate_per_s: f64,
+    /// CPU nanoseconds of the generator's thread a request.
+    pub cpu_ns: f64,
+    /// CPU nanoseconds of the null server's thread a request.
+    pub null_cpu_ns: f64,
+    /// Share of the time that the generator's thread worked.
+    pub busy_share: f64,
+}
+
+impl Speed {
+    /// What one CPU of the generator could do at this cost, in requests a second.
+    pub fn one_cpu_rate_per_s(&self) -> f64 {
+        if self.cpu_ns > 0.0 { 1e9 / self.cpu_ns } else { 0.0 }
+    }
+}
+
+/// What this host can do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// With many requests in flight.
+    pub deep: Speed,
+    /// With one in flight a connection.
+    pub shallow: Speed,
+    /// Requests a second in the timing part.
+    pub timing_rate_per_s: f64,
+    /// Lateness of the sends in nanoseconds: half of them are at most so late.
+    pub lateness_p50_ns: u64,
+    /// As above, for 99 %.
+    pub lateness_p99_ns: u64,
+    /// As above, for 99.9 %.
+    pub lateness_p999_ns: u64,
+    /// The latest.
+    pub lateness_max_ns: u64,
+    /// Response time of the null server at the timing rate: half of them are at most so long.
+    pub response_p50_ns: u64,
+    /// As above, for 99 %.
+    pub response_p99_ns: u64,
+    /// Share of the machine's CPU time that the hypervisor gave to others, from 0 to 1, the worst part.
+    pub steal_share: f64,
+    /// What disturbed the timing part.
+    pub disturbed: Vec<Limit>,
+}
+
+impl Outcome {
+    /// Whether the timer error is what is aimed at.
+    pub const fn is_punctual(&self) -> bool {
+        self.lateness_p99_ns <= TIMER_ERROR_NS_MAX
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for speed in [&self.deep, &self.shallow] {
+            writeln!(
+                f,
+                "{:>3} connections, {:>2} in flight each: {:>9.0} requests/s, {:.0} % busy, {:>5.0} ns of CPU \
+                 a request (the null server's: {:.0} ns)",
+                speed.connections,
+                speed.depth,
+                speed.rate_per_s,
+                speed.busy_share * 100.0,
+                speed.cpu_ns,
+                speed.null_cpu_ns
+            )?;
+        }
+        let us = |ns: u64| ns as f64 / 1000.0;
+        writeln!(
+            f,
+            "timer error at {:.0} requests/s: p50 {:.1} us, p99 {:.1} us, p999 {:.1} us, max {:.1} us",
+            self.timing_rate_per_s,
+            us(self.lateness_p50_ns),
+            us(self.lateness_p99_ns),
+            us(self.lateness_p999_ns),
+            us(self.lateness_max_ns)
+        )?;
+        writeln!(
+            f,
+            "null server's response time there: p50 {:.1} us, p99 {:.1} us",
+            us(self.response_p50_ns),
+            us(self.response_p99_ns)
+        )?;
+        writeln!(f, "steal: {:.1} %", self.steal_share * 100.0)?;
+        for limit in &self.disturbed {
+            writeln!(f, "disturbed: {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Tries this host.
+///
+/// # Errors
+/// When there is no port for the null server, or the engine can not run.
+pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
+    let deep = part(trial, Load::Closed, trial.depth, 0.0)?;
+    let shallow = part(trial, Load::Closed, 1, 0.0)?;
+    let timing = part(trial, Load::Open(Plan::poisson()), 1, trial.timing_rate_per_s)?;
+    let steal = [&deep, &shallow, &timing].map(|(run, _)| run.watched.steal_share);
+    let (timing, _) = timing;
+    let (lateness, response) = (&timing.bulk.lateness, &timing.bulk.response);
+    Ok(Outcome {
+        deep: speed(trial, trial.depth, &deep),
+        shallow: speed(trial, 1, &shallow),
+        timing_rate_per_s: trial.timing_rate_per_s,
+        lateness_p50_ns: lateness.quantile_ns(0.50),
+        lateness_p99_ns: lateness.quantile_ns(0.99),
+        lateness_p999_ns: lateness.quantile_ns(0.999),
+        lateness_max_ns: lateness.max_ns(),
+        response_p50_ns: response.quantile_ns(0.50),
+        response_p99_ns: response.quantile_ns(0.99),
+        steal_share: steal.into_iter().fold(0.0, f64::max),
+        disturbed: timing.limits,
+    })
+}
+
+fn part(trial: &Trial, load: Load, depth: usize, rate_per_s: f64) -> Result<(Run, Served), Error> {
+    let server = Server::start(None, VALUE_BYTES, trial.server_cpu)
+        .map_err(|error| Error::System { doing: "starting the null server", error })?;
+    let config = Config {
+        targets: vec![Target::Tcp(server.address().to_string())],
+        cpus: trial.generator_cpu.into_iter().collect(),
+        connections: trial.connections,
+        depth,
+        load,
+        warm_up_ns: trial.part_ns / 10,
+        duration_ns: trial.part_ns,
+        slice_ns: (trial.part_ns / 4).max(1_000_000),
+        ..Config::default()
+    };
+    let run = run(&config, |_| Lines::new(VALUE_BYTES), &Control::new(rate_per_s))?;
+    Ok((run, server.stop()))
+}
+
+fn speed(trial: &Trial, depth: usize, (run, served): &(Run, Served)) -> Speed {
+    let thread = run.watched.threads.first().cloned().unwrap_or_default();
+    let answered = run.bulk.totals.answered.max(1) as f64;
+    Speed {
+        connections: trial.connections,
+        depth,
+        rate_per_s: run.bulk.answered_per_s(),
+        cpu_ns: thread.run_ns.saturating_sub(thread.polled_ns) as f64 / answered,
+        null_cpu_ns: served.cpu_ns as f64 / served.answered.max(1) as f64,
+        busy_share: thread.busy_share(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_is_tried_in_all_parts() {
+        let trial = Trial { part_ns: 100_000_000, connections: 4, timing_rate_per_s: 500.0, ..Trial::default() };
+        let outcome = try_host(&trial).unwrap();
+        assert!(outcome.deep.rate_per_s > 0.0 && outcome.shallow.rate_per_s > 0.0);
+        assert!(outcome.deep.cpu_ns > 0.0 && outcome.deep.one_cpu_rate_per_s() > 0.0);
+        assert!(outcome.lateness_p50_ns <= outcome.lateness_p99_ns);
+        assert!(outcome.lateness_p999_ns <= outcome.lateness_max_ns && outcome.response_p50_ns > 0);
+        let text = outcome.to_string();
+        assert!(text.contains("timer error at 500 requests/s") && text.contains("64 in flight"), "{text}");
+    }
+}
