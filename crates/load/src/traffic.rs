@@ -17,6 +17,8 @@ pub struct Pending {
     pub verb: u8,
     /// How an answer's bytes are read: the traffic's own business.
     pub state: u32,
+    /// Of an answer that has several parts: those that are still to come, or whatever the traffic wants to know again.
+    pub parts: u32,
     /// Number of the key asked for, or whatever the traffic wants to know again.
     pub key: u64,
     /// Of an answer that has come in part: the bytes still to come, or whatever the traffic wants to know again.

@@ -15,9 +15,13 @@ pub mod file;
 pub mod key;
 pub mod model;
 pub mod place;
+pub mod prefill;
+pub mod source;
 pub mod units;
 mod validate;
 pub mod value;
 
 pub use fault::{Fault, Place};
+pub use prefill::Prefill;
 pub use model::{Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Verb, Workload};
+pub use source::Source;

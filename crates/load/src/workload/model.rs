@@ -15,7 +15,7 @@ pub const DEPTH_MAX: u32 = 65_536;
 /// Key spaces at most.
 pub const KEY_SPACES_MAX: usize = 64;
 /// Commands of all key spaces together at most.
-pub const COMMANDS_MAX: usize = 64;
+pub const COMMANDS_MAX: usize = 48;
 /// Keys of one key space at most.
 pub const KEYS_MAX: u64 = 1 << 40;
 /// Keys of one multi-get at most.
@@ -277,6 +277,18 @@ impl Default for KeySpace {
             ttl: Vec::new(),
             fields: 10,
         }
+    }
+}
+
+impl KeySpace {
+    /// Its values are hashes.
+    pub fn is_hash(&self) -> bool {
+        self.verbs.iter().any(|command| command.verb.is_hash())
+    }
+
+    /// Its values are numbers, since they are counted up and down.
+    pub fn is_counter(&self) -> bool {
+        self.verbs.iter().any(|command| matches!(command.verb, Verb::Incr | Verb::Decr | Verb::MetaArith))
     }
 }
 

@@ -194,6 +194,18 @@ impl Check {
         self.sizes(&at("value_bytes"), &space.value_bytes, VALUE_BYTES_MAX);
         self.key_text(path, workload, space);
         self.order(&at("order"), workload, space);
+        if space.is_hash() {
+            let mixed = space.verbs.iter().any(|command| !command.verb.is_hash() && command.verb != Verb::Raw);
+            let remedy = "give the other verbs a key space of their own";
+            self.holds(!mixed, &at("verbs"), "a key is a hash or a string, not both", remedy);
+            let remedy = "leave ttl away, or send a raw EXPIRE";
+            self.holds(ttl_sum == 0.0, &at("ttl"), "a hash that hset stores lives for ever", remedy);
+        }
+        if space.is_counter() && workload.prefill {
+            let mixed = space.verbs.iter().any(|command| command.verb.stores());
+            let remedy = "give the counters a key space of their own";
+            self.holds(!mixed, &at("verbs"), "a key is a counter or a value, not both", remedy);
+        }
         self.count(&at("verbs"), space.verbs.len() as u64, 1, COMMANDS_MAX as u64, "verbs");
         let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
         self.holds(sum > 0.0, &at("verbs"), "every verb has the weight 0", "give one of them a weight");
@@ -322,6 +334,9 @@ impl Check {
                 );
                 let whole = protocol != Protocol::Resp || !text.contains(['\r', '\n']);
                 self.holds(whole, &at("command"), "a RESP command is one line", "write its words with spaces between");
+                let answered = !protocol.is_memcached() || super::source::expect_of(text).is_some();
+                let remedy = "begin with a command of memcached's, without noreply and q";
+                self.holds(answered, &at("command"), "no line would tell when its answer is whole", remedy);
             }
             _ => {}
         }

@@ -1,0 +1,82 @@
+//! Every key of a workload, stored once: what a run begins with.
+//!
+//! The threads share the keys: thread t of n stores the numbers t, t + n, ... of each space, in order, one space after
+//! the other. Keys that are asked for once are not stored.
+
+use base::clock::UnixMillis;
+
+use super::draw::order::Part;
+use super::model::Workload;
+use super::source::Source;
+use crate::traffic::{Pending, Progress, Traffic};
+
+/// The stores of one thread.
+#[derive(Debug)]
+pub struct Prefill {
+    source: Source,
+    parts: Vec<Part>,
+    space: usize,
+    index: u64,
+    left: u64,
+}
+
+impl Prefill {
+    /// The stores of thread `thread` of the workload's.
+    ///
+    /// # Panics
+    /// As [`Source::new`].
+    pub fn new(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
+        let own = |count| (u64::from(thread) < count).then(|| Part::new(count, thread.into(), workload.threads.into()));
+        let parts: Vec<Option<Part>> = workload.keys.iter().map(|space| own(space.count)).collect();
+        let left = parts.iter().flatten().map(|part| part.count).sum();
+        let none = Part::new(1, 0, 1);
+        let parts = parts.into_iter().map(|part| part.unwrap_or(Part { count: 0, ..none })).collect();
+        Self { source: Source::new(workload, thread, now), parts, space: 0, index: 0, left }
+    }
+
+    /// Keys that are still to be stored by this thread.
+    pub const fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn plan(&mut self) {
+        if self.source.has_planned() {
+            return;
+        }
+        while self.index == self.parts[self.space].count {
+            (self.space, self.index) = (self.space + 1, 0);
+        }
+        self.source.plan_store(self.space, self.parts[self.space].number(self.index));
+        self.index += 1;
+    }
+}
+
+impl Traffic for Prefill {
+    fn verbs(&self) -> &[String] {
+        self.source.verbs()
+    }
+
+    fn target(&mut self) -> usize {
+        self.plan();
+        self.source.target()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Pending {
+        assert!(self.left > 0, "every key was stored");
+        self.plan();
+        self.left -= 1;
+        self.source.next(connection, out)
+    }
+
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+        self.source.answer(pending, bytes)
+    }
+
+    fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
+        self.source.greet(connection, out)
+    }
+}

@@ -1,0 +1,367 @@
+//! The requests of a workload, drawn and read for one thread of the engine.
+//!
+//! ```text
+//!   draw      which command (by weight), which key (by the space's order)     -> Plan
+//!   target    the plan's key on the ring                                      (the plan waits for its connection)
+//!   next      the plan's bytes, by its route's form                           memcache, resp
+//!   answer    the answer's bytes, compared if asked; what it calls for        -> Follow: fills, swaps
+//! ```
+//!
+//! Invariants: nothing is allocated once the buffers have grown; an answer is read in whatever pieces it comes, and no
+//! value is kept; the follow-ups that wait are bounded, and what does not fit is counted.
+
+mod memcache;
+mod progress;
+mod resp;
+mod route;
+mod space;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use base::clock::UnixMillis;
+use base::prng::{Prng, split_mix};
+
+use super::draw::alias::Alias;
+use super::model::{Auth, Workload};
+use super::place::Ring;
+use crate::traffic::{Pending, Progress, Traffic};
+use route::{Route, Routes, Wire};
+use space::Space;
+
+pub(super) use route::expect_of;
+
+/// Follow-ups that wait at most; what does not fit is not sent, and counted.
+pub const FOLLOW_UPS_MAX: usize = 65_536;
+
+/// Versions of each thread's stores begin here, so that no two stores of a run have one.
+const THREAD_VERSIONS: u64 = 1 << 40;
+/// The field of a hash that a request names first, in a plan's key.
+const FIELD_SHIFT: u32 = 48;
+
+/// What was counted beyond the figures of each request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Keys that reads found.
+    pub keys_found: u64,
+    /// Keys that reads did not find.
+    pub keys_missed: u64,
+    /// Values that were not what their key and version say, or of a key that was not asked for.
+    pub values_wrong: u64,
+    /// Fills and swaps that were not sent, since too many waited.
+    pub follow_ups_dropped: u64,
+}
+
+/// A request that was drawn.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    route: usize,
+    /// The key's number; of several keys the base that tells them; of a hash with the first field's number above it.
+    key: u64,
+    /// The token that a swap compares.
+    token: u64,
+}
+
+/// What answers call for.
+#[derive(Debug)]
+struct Follow {
+    queue: VecDeque<Plan>,
+    fill: Vec<usize>,
+    swap: Vec<usize>,
+    tally: Tally,
+}
+
+impl Follow {
+    fn push(&mut self, plan: Plan) {
+        if self.queue.len() < FOLLOW_UPS_MAX {
+            self.queue.push_back(plan);
+        } else {
+            self.tally.follow_ups_dropped += 1;
+        }
+    }
+
+    /// A read did not find key `number`.
+    fn missed(&mut self, route: &Route, number: u64) {
+        self.tally.keys_missed += 1;
+        if route.fills {
+            self.push(Plan { route: self.fill[route.space], key: number, token: 0 });
+        }
+    }
+
+    /// A read found key `number`, with `token` if it asked for it.
+    fn found(&mut self, route: &Route, number: u64, token: Option<u64>) {
+        self.tally.keys_found += 1;
+        if let (true, Some(token)) = (route.swaps, token) {
+            self.push(Plan { route: self.swap[route.space], key: number, token });
+        }
+    }
+}
+
+/// The requests of one thread.
+#[derive(Debug)]
+pub struct Source {
+    names: Vec<String>,
+    routes: Vec<Route>,
+    spaces: Vec<Space>,
+    picks: Alias,
+    greet: Vec<usize>,
+    follow: Follow,
+    planned: Option<Plan>,
+    ring: Ring,
+    prng: Prng,
+    version: u64,
+    verify: bool,
+    auth: Option<Auth>,
+    database: u32,
+    key: Vec<u8>,
+    word: Vec<u8>,
+}
+
+impl Source {
+    /// The requests of thread `thread` of the workload's. Times to live above 30 days are sent to memcached as instants,
+    /// counted from `now`.
+    ///
+    /// # Panics
+    /// If the workload has faults that [`Workload::validate`] finds, or has fewer threads.
+    pub fn new(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
+        assert!(thread < workload.threads, "the workload has {} threads", workload.threads);
+        let routes = Routes::new(workload);
+        let waiting = workload.fill_on_miss || routes.all.iter().any(|route| route.swaps);
+        let queue = VecDeque::with_capacity(if waiting { FOLLOW_UPS_MAX } else { 0 });
+        let longest = workload.keys.iter().map(|space| space.key_bytes.bounds().1).max().unwrap_or(0) as usize;
+        Self {
+            names: routes.names.0,
+            picks: Alias::new(&routes.weights),
+            spaces: space::all(workload, thread, now),
+            greet: routes.greet,
+            follow: Follow { queue, fill: routes.fill, swap: routes.swap, tally: Tally::default() },
+            routes: routes.all,
+            planned: None,
+            ring: Ring::new(workload.placement, &workload.targets),
+            prng: Prng::new(split_mix(workload.seed).wrapping_add(u64::from(thread))),
+            version: u64::from(thread) * THREAD_VERSIONS,
+            verify: workload.verify,
+            auth: workload.auth.clone(),
+            database: workload.database,
+            key: Vec::with_capacity(longest),
+            word: Vec::new(),
+        }
+    }
+
+    /// What was counted beyond the figures of each request.
+    pub const fn tally(&self) -> Tally {
+        self.follow.tally
+    }
+
+    /// A request waits for its connection.
+    pub(super) const fn has_planned(&self) -> bool {
+        self.planned.is_some()
+    }
+
+    /// The next request stores key `number` of space `space`.
+    pub(super) fn plan_store(&mut self, space: usize, number: u64) {
+        self.planned = Some(Plan { route: self.follow.fill[space], key: number, token: 0 });
+    }
+
+    #[inline]
+    fn draw(&mut self) -> Plan {
+        if let Some(plan) = self.follow.queue.pop_front() {
+            return plan;
+        }
+        let at = if self.routes.len() == 1 { 0 } else { self.picks.pick(self.prng.next_u64()) };
+        let route = &self.routes[at];
+        let key = self.spaces[route.space].draw(&mut self.prng, route);
+        Plan { route: at, key, token: 0 }
+    }
+
+    /// Puts `plan`'s request.
+    #[inline]
+    fn put(&mut self, plan: Plan, out: &mut Vec<u8>) -> Pending {
+        let route = &self.routes[plan.route];
+        let space = &self.spaces[route.space];
+        let mut draft = Draft { route, space, plan, version: self.version, key: &mut self.key, word: &mut self.word };
+        let value_bytes = match &route.wire {
+            Wire::Ping => {
+                out.extend_from_slice(b"PING\r\n");
+                0
+            }
+            Wire::Authenticate | Wire::RespAuth | Wire::RespSelect => {
+                greeting(&route.wire, self.auth.as_ref(), self.database, out);
+                0
+            }
+            Wire::Resp(verb) => resp::put(&mut draft, *verb, out),
+            Wire::RespWords(words) => resp::put_words(&mut draft, words, out),
+            _ => memcache::put(&mut draft, out),
+        };
+        self.version += u64::from(value_bytes > 0);
+        Pending {
+            verb: route.name,
+            state: progress::begin(plan.route),
+            key: plan.key,
+            value_bytes,
+            ..Pending::default()
+        }
+    }
+}
+
+/// A request that is about to be put.
+struct Draft<'d> {
+    route: &'d Route,
+    space: &'d Space,
+    plan: Plan,
+    /// What a value that it stores is marked with.
+    version: u64,
+    /// Room for a key's text.
+    key: &'d mut Vec<u8>,
+    /// Room for a part of a request.
+    word: &'d mut Vec<u8>,
+}
+
+/// Room for a field's name: `f` and four digits.
+type FieldName = [u8; 5];
+
+/// The name of field `field`.
+fn field_name(field: u32) -> FieldName {
+    let mut name = *b"f0000";
+    protocol::number::write_digits(&mut name[1..], field.into());
+    name
+}
+
+/// The field whose name this is.
+fn field_number(name: &[u8]) -> Option<u32> {
+    let digits = name.strip_prefix(b"f").filter(|digits| digits.len() == 4)?;
+    protocol::number::parse_u32(digits)
+}
+
+impl Draft<'_> {
+    fn number(&self) -> u64 {
+        self.plan.key & ((1 << FIELD_SHIFT) - 1)
+    }
+
+    fn field(&self) -> u32 {
+        (self.plan.key >> FIELD_SHIFT) as u32
+    }
+
+    /// The text of the request's only key.
+    #[inline]
+    fn only_key(&mut self) -> &[u8] {
+        self.key.clear();
+        let number = self.number();
+        self.space.text.put(number, self.key);
+        self.key
+    }
+}
+
+fn greeting(wire: &Wire, auth: Option<&Auth>, database: u32, out: &mut Vec<u8>) {
+    match (wire, auth) {
+        (Wire::Authenticate, Some(auth)) => {
+            protocol::memcache::client::authenticate(out, auth.user.as_bytes(), auth.password.as_bytes());
+        }
+        (Wire::RespAuth, Some(auth)) => resp::put_auth(auth, out),
+        (Wire::RespSelect, _) => resp::put_select(database, out),
+        _ => unreachable!("a connection says who it is only where the workload names a user"),
+    }
+}
+
+impl Traffic for Source {
+    fn verbs(&self) -> &[String] {
+        &self.names
+    }
+
+    fn target(&mut self) -> usize {
+        let plan = self.planned.take().unwrap_or_else(|| self.draw());
+        self.planned = Some(plan);
+        let route = &self.routes[plan.route];
+        let space = &self.spaces[route.space];
+        self.key.clear();
+        space.text.put(space.key_at(plan.key, 0, route.keys) & ((1 << FIELD_SHIFT) - 1), &mut self.key);
+        self.ring.target(&self.key)
+    }
+
+    fn has_follow_up(&self) -> bool {
+        !self.follow.queue.is_empty()
+    }
+
+    fn next(&mut self, _connection: usize, out: &mut Vec<u8>) -> Pending {
+        let plan = match self.planned.take() {
+            Some(plan) => plan,
+            None => self.draw(),
+        };
+        self.put(plan, out)
+    }
+
+    fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
+        let state = progress::State::of(pending);
+        let route = &self.routes[state.route];
+        let reading = Reading {
+            route,
+            space: &self.spaces[route.space],
+            verify: self.verify,
+            follow: &mut self.follow,
+            state,
+            pending,
+        };
+        match &route.wire {
+            Wire::Ping => pong(bytes),
+            Wire::Resp(verb) => resp::answer(reading, Some(*verb), bytes),
+            Wire::RespWords(_) | Wire::RespAuth | Wire::RespSelect => resp::answer(reading, None, bytes),
+            _ => memcache::answer(reading, bytes),
+        }
+    }
+
+    fn greet(&mut self, _connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
+        let greet = std::mem::take(&mut self.greet);
+        let said = greet.iter().map(|route| self.put(Plan { route: *route, key: 0, token: 0 }, out)).collect();
+        self.greet = greet;
+        said
+    }
+}
+
+/// An answer that is being read.
+struct Reading<'r> {
+    route: &'r Route,
+    space: &'r Space,
+    verify: bool,
+    follow: &'r mut Follow,
+    state: progress::State,
+    pending: &'r mut Pending,
+}
+
+impl Reading<'_> {
+    /// The answer is whole.
+    fn done(&mut self) -> Progress {
+        let progress = self.state.done(self.pending.read_bytes);
+        let is_wrong = matches!(progress, Progress::Done { outcome: crate::traffic::Outcome::Wrong, .. });
+        self.follow.tally.values_wrong += u64::from(is_wrong);
+        progress
+    }
+
+    /// Key `index` of the request's.
+    fn key_at(&self, index: u32) -> u64 {
+        self.space.key_at(self.pending.key, index, self.route.keys)
+    }
+
+    /// The keys from `from` until before `to` were not there.
+    fn missed(&mut self, from: u32, to: u32) {
+        for index in from..to {
+            self.state.missed();
+            let number = self.key_at(index) & ((1 << FIELD_SHIFT) - 1);
+            self.follow.missed(self.route, number);
+        }
+    }
+}
+
+fn pong(bytes: &[u8]) -> (usize, Progress) {
+    const PONG: &[u8] = b"PONG\r\n";
+    let there = bytes.len().min(PONG.len());
+    if bytes[..there] != PONG[..there] {
+        return (0, Progress::Garbage("another answer to PING than PONG"));
+    }
+    match there == PONG.len() {
+        true => (there, Progress::Done { outcome: crate::traffic::Outcome::Hit, value_bytes: 0 }),
+        false => (0, Progress::More),
+    }
+}
+

@@ -1,0 +1,162 @@
+//! How far an answer has come, in the few words that the engine keeps for each request.
+//!
+//! ```text
+//!   state  | flags 6 | index 14: keys or fields answered so far | route 12 |
+//!   rest   | cursor 24: where in the block the value goes on | bytes still to come 40 |
+//! ```
+
+use super::super::value::{HEAD_BYTES, Values, Wrong};
+use crate::traffic::{Outcome, Pending, Progress};
+
+const ROUTE_BITS: u32 = 12;
+const INDEX_BITS: u32 = 14;
+/// The most parts of an answer that are told apart.
+pub const INDEX_MAX: u32 = (1 << INDEX_BITS) - 1;
+const REST_BITS: u32 = 40;
+const REST_MAX: u64 = (1 << REST_BITS) - 1;
+
+/// A value's first bytes are still to be compared.
+const HEAD: u32 = 1 << 26;
+/// A value was wrong.
+const WRONG: u32 = 1 << 27;
+/// A key was not there.
+const MISSED: u32 = 1 << 28;
+/// The server told of an error.
+const FAILED: u32 = 1 << 29;
+/// The rest of the present value is not compared.
+const SKIP: u32 = 1 << 30;
+
+/// The state of one answer, unpacked.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// Which route the request took.
+    pub route: usize,
+    /// Keys or fields that are answered.
+    pub index: u32,
+    flags: u32,
+    cursor: u32,
+    /// Bytes of the present value that are still to come, its line end included.
+    pub rest: u64,
+}
+
+/// The request of `route`, as the engine keeps it.
+pub fn begin(route: usize) -> u32 {
+    debug_assert!(route < 1 << ROUTE_BITS);
+    route as u32
+}
+
+impl State {
+    /// Of `pending`.
+    #[inline]
+    pub fn of(pending: &Pending) -> Self {
+        let state = pending.state;
+        Self {
+            route: (state & ((1 << ROUTE_BITS) - 1)) as usize,
+            index: (state >> ROUTE_BITS) & INDEX_MAX,
+            flags: state & !((1 << (ROUTE_BITS + INDEX_BITS)) - 1),
+            cursor: (pending.rest >> REST_BITS) as u32,
+            rest: pending.rest & REST_MAX,
+        }
+    }
+
+    /// Back into `pending`.
+    #[inline]
+    pub fn keep(&self, pending: &mut Pending) {
+        debug_assert!(self.index <= INDEX_MAX && self.rest <= REST_MAX);
+        pending.state = self.route as u32 | self.index << ROUTE_BITS | self.flags;
+        pending.rest = u64::from(self.cursor) << REST_BITS | self.rest;
+    }
+
+    /// A value begins; `verify`: its bytes are to be compared.
+    #[inline]
+    pub fn value_begins(&mut self, verify: bool) {
+        self.flags = (self.flags & !(HEAD | SKIP)) | if verify { HEAD } else { SKIP };
+    }
+
+    /// Whether the present value is compared.
+    #[inline]
+    pub fn compares(&self) -> bool {
+        self.flags & SKIP == 0
+    }
+
+    /// The bytes of the value that have to be there at once before any are taken: of a value of `rest` bytes.
+    #[inline]
+    pub fn wanted(&self, rest: u64) -> usize {
+        if self.flags & HEAD != 0 { rest.min(HEAD_BYTES as u64) as usize } else { 0 }
+    }
+
+    /// Compares `piece`, the next bytes of a value of the key marked `mark`. `len` is the whole value's length, while
+    /// its head is still to come.
+    pub fn compare(&mut self, values: &Values, mark: u64, len: u64, piece: &[u8]) {
+        let compared = if self.flags & HEAD != 0 {
+            self.flags &= !HEAD;
+            let (head, body) = piece.split_at(piece.len().min(HEAD_BYTES));
+            values.check_head(mark, len, head).and_then(|at| values.check_body(at, body))
+        } else {
+            values.check_body(self.cursor, piece)
+        };
+        match compared {
+            Ok(at) => self.cursor = at,
+            Err(Wrong) => {
+                self.flags |= SKIP;
+                self.wrong();
+            }
+        }
+    }
+
+    /// A value was wrong.
+    pub fn wrong(&mut self) {
+        self.flags |= WRONG;
+    }
+
+    /// A key was not there.
+    pub fn missed(&mut self) {
+        self.flags |= MISSED;
+    }
+
+    /// The server told of an error.
+    pub fn failed(&mut self) {
+        self.flags |= FAILED;
+    }
+
+    /// What is filed when the answer is whole.
+    pub fn done(&self, value_bytes: u64) -> Progress {
+        let has = |flag| self.flags & flag != 0;
+        let outcome = match () {
+            () if has(WRONG) => Outcome::Wrong,
+            () if has(FAILED) => Outcome::Error,
+            () if has(MISSED) => Outcome::Miss,
+            () => Outcome::Hit,
+        };
+        Progress::Done { outcome, value_bytes }
+    }
+
+    /// A key was not there.
+    pub fn has_missed(&self) -> bool {
+        self.flags & MISSED != 0
+    }
+
+    /// The server told of an error.
+    pub fn has_failed(&self) -> bool {
+        self.flags & FAILED != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let mut pending = Pending { state: begin(4095), ..Pending::default() };
+        let mut state = State::of(&pending);
+        (state.index, state.cursor, state.rest) = (INDEX_MAX, (1 << 17) - 1, REST_MAX);
+        state.missed();
+        state.value_begins(true);
+        state.keep(&mut pending);
+        let back = State::of(&pending);
+        assert_eq!((back.route, back.index, back.cursor, back.rest), (4095, INDEX_MAX, (1 << 17) - 1, REST_MAX));
+        assert_eq!(back.wanted(100), HEAD_BYTES);
+        assert_eq!(back.done(7), Progress::Done { outcome: Outcome::Miss, value_bytes: 7 });
+    }
+}

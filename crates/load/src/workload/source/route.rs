@@ -1,0 +1,283 @@
+//! What a request's route is: everything about a command that does not change from one request to the next.
+
+use protocol::memcache::client::Expect;
+use protocol::memcache::request::StoreMode;
+
+use super::super::model::{Command, KeySpace, Protocol, Verb, Workload};
+use super::template::Template;
+
+/// One kind of request, ready to be drawn.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The key space; 0 where no key is needed.
+    pub space: usize,
+    /// The name that its answers are filed under.
+    pub name: u8,
+    /// Keys in one request.
+    pub keys: u32,
+    /// Fields that a hash verb names; 0: all.
+    pub fields: u32,
+    /// What a RESP counter goes up or down by.
+    pub delta: u64,
+    /// What is sent.
+    pub wire: Wire,
+    /// What answers it, where memcached's words do.
+    pub expect: Expect,
+    /// A key that was not there is stored.
+    pub fills: bool,
+    /// The key's whole value is stored: a new key where the order has new ones.
+    pub stores: bool,
+    /// A value that was read with its token is stored again.
+    pub swaps: bool,
+}
+
+/// The form of a request.
+#[derive(Clone, Debug)]
+pub enum Wire {
+    /// `get` and `gets`.
+    Get {
+        /// With the token.
+        cas: bool,
+    },
+    /// `set` and its kin; with `compare` it is `cas`.
+    Store {
+        /// What is done about the item that is there.
+        mode: StoreMode,
+        /// Only with the token that was read.
+        compare: bool,
+    },
+    /// `incr` and `decr`.
+    Arith {
+        /// How much.
+        delta: u64,
+        /// Down instead of up.
+        decrement: bool,
+    },
+    /// `delete`.
+    Delete,
+    /// `touch`.
+    Touch,
+    /// `mg` with flags.
+    MetaGet(Flags),
+    /// Several `mg`, ended by `mn`.
+    MetaMany(Flags),
+    /// `ms` with flags.
+    MetaStore {
+        /// The flags, beyond the time to live.
+        flags: Flags,
+        /// Only with the token that was read.
+        compare: bool,
+    },
+    /// `md` with flags.
+    MetaDelete(Flags),
+    /// `ma` with flags.
+    MetaArith(Flags),
+    /// `mg` that gives a new time to live.
+    MetaTouch,
+    /// A raw line.
+    Line(Template),
+    /// memcached's first command on a connection with users.
+    Authenticate,
+    /// RESP, by its verb.
+    Resp(Verb),
+    /// A raw RESP command, word by word.
+    RespWords(Vec<Template>),
+    /// `AUTH`.
+    RespAuth,
+    /// `SELECT`.
+    RespSelect,
+    /// `PING` as a line.
+    Ping,
+}
+
+/// Flags of a meta command: letters with their tokens.
+pub type Flags = Vec<(u8, Box<[u8]>)>;
+
+fn flags(text: &str) -> Flags {
+    text.split_ascii_whitespace().map(|flag| (flag.as_bytes()[0], flag.as_bytes()[1..].into())).collect()
+}
+
+/// What answers a raw line of memcached's, by its first words; `None` if no line tells when the answer is whole.
+pub fn expect_of(line: &str) -> Option<Expect> {
+    let mut words = line.split_ascii_whitespace();
+    let first = words.next()?;
+    let second = words.next();
+    if line.split_ascii_whitespace().any(|word| word == "noreply") {
+        return None;
+    }
+    Some(match first {
+        "get" | "gets" | "gat" | "gats" => Expect::Values,
+        "set" | "add" | "replace" | "append" | "prepend" | "cas" => Expect::Store,
+        "delete" => Expect::Delete,
+        "incr" | "decr" => Expect::Arith,
+        "touch" => Expect::Touch,
+        "flush_all" | "verbosity" | "cache_memlimit" => Expect::Ok,
+        "version" => Expect::Version,
+        "stats" => Expect::Stats,
+        "mg" | "ms" | "md" | "ma" if !line.split_ascii_whitespace().any(|word| word == "q") => Expect::Meta,
+        "me" => Expect::MetaDebug,
+        "lru_crawler" if second == Some("metadump") => Expect::Metadump,
+        "lru_crawler" if second == Some("mgdump") => Expect::Mgdump,
+        _ => return None,
+    })
+}
+
+/// The names that answers are filed under, each once.
+#[derive(Debug, Default)]
+pub struct Names(pub Vec<String>);
+
+impl Names {
+    fn number(&mut self, name: &str) -> u8 {
+        let at = self.0.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.0.push(name.to_owned());
+            self.0.len() - 1
+        });
+        u8::try_from(at).expect("a workload has at most 48 commands")
+    }
+}
+
+/// All routes of a workload.
+#[derive(Debug)]
+pub struct Routes {
+    /// The commands of all spaces, in order; behind them what follows answers, and what greets.
+    pub all: Vec<Route>,
+    /// The weights of the first ones, as they are drawn.
+    pub weights: Vec<f64>,
+    /// Of each space, the route that stores a key which was missed.
+    pub fill: Vec<usize>,
+    /// Of each space, the route that stores a key which was read with its token.
+    pub swap: Vec<usize>,
+    /// What a new connection says, in order.
+    pub greet: Vec<usize>,
+    /// The names.
+    pub names: Names,
+}
+
+impl Routes {
+    /// Of `workload`, which has been validated.
+    pub fn new(workload: &Workload) -> Self {
+        let mut names = Names::default();
+        let (mut all, mut weights) = (Vec::new(), Vec::new());
+        for (at, space) in workload.keys.iter().enumerate() {
+            let sum: f64 = space.verbs.iter().map(|command| command.weight).sum();
+            for command in &space.verbs {
+                all.push(route(workload, at, command, &mut names));
+                weights.push(space.weight * command.weight / sum);
+            }
+        }
+        let mut extra = |route: Route| {
+            all.push(route);
+            all.len() - 1
+        };
+        let (mut fill, mut swap, mut greet) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, space) in workload.keys.iter().enumerate() {
+            fill.push(extra(fill_route(workload, at, space, &mut names)));
+            swap.push(extra(swap_route(workload, at, &mut names)));
+        }
+        let mut greeting = |wire, name, names: &mut Names| {
+            greet.push(extra(plain(0, wire, Expect::Store, names.number(name))));
+        };
+        if workload.auth.is_some() {
+            let wire = if workload.protocol == Protocol::Resp { Wire::RespAuth } else { Wire::Authenticate };
+            greeting(wire, "auth", &mut names);
+        }
+        if workload.database != 0 {
+            greeting(Wire::RespSelect, "select", &mut names);
+        }
+        Self { all, weights, fill, swap, greet, names }
+    }
+}
+
+fn plain(space: usize, wire: Wire, expect: Expect, name: u8) -> Route {
+    Route { space, name, keys: 1, fields: 0, delta: 1, wire, expect, fills: false, stores: false, swaps: false }
+}
+
+fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut Names) -> Route {
+    let verb = if space.is_hash() { Verb::HashSet } else { Verb::Set };
+    let verb = if workload.protocol == Protocol::Ping { Verb::Ping } else { verb };
+    let (wire, expect) = wire(workload.protocol, &Command::new(verb));
+    plain(at, wire, expect, names.number("fill"))
+}
+
+fn swap_route(workload: &Workload, at: usize, names: &mut Names) -> Route {
+    let swaps = workload.keys[at].verbs.iter().any(|command| command.verb == Verb::Cas);
+    let name = if swaps { names.number("cas") } else { 0 };
+    let (wire, expect) = match workload.protocol {
+        Protocol::Meta => (Wire::MetaStore { flags: Flags::new(), compare: true }, Expect::Meta),
+        _ => (Wire::Store { mode: StoreMode::Set, compare: true }, Expect::Store),
+    };
+    plain(at, wire, expect, name)
+}
+
+fn route(workload: &Workload, space: usize, command: &Command, names: &mut Names) -> Route {
+    let (wire, expect) = wire(workload.protocol, command);
+    let name = match command.verb {
+        Verb::Cas => "gets".to_owned(),
+        Verb::Raw => command.text.split_ascii_whitespace().next().unwrap_or("raw").to_ascii_lowercase(),
+        verb if command.keys > 1 => format!("{} of {}", verb.name(), command.keys),
+        verb => verb.name().to_owned(),
+    };
+    Route {
+        keys: command.keys,
+        fields: if command.verb == Verb::HashGet { 1 } else { command.fields },
+        delta: command.delta,
+        fills: workload.fill_on_miss && command.verb.reads(),
+        stores: command.verb.stores() && command.verb != Verb::Cas,
+        swaps: command.verb == Verb::Cas,
+        ..plain(space, wire, expect, names.number(&name))
+    }
+}
+
+/// The form of `command` and what answers it. (RESP and `PING` do not look at the latter.)
+fn wire(protocol: Protocol, command: &Command) -> (Wire, Expect) {
+    let raw = || Template::new(&command.text);
+    match (protocol, command.verb) {
+        (Protocol::Ping, _) => (Wire::Ping, Expect::Ok),
+        (Protocol::Resp, Verb::Raw) => {
+            (Wire::RespWords(command.text.split_ascii_whitespace().map(Template::new).collect()), Expect::Ok)
+        }
+        (Protocol::Resp, verb) => (Wire::Resp(verb), Expect::Ok),
+        (_, Verb::Raw) => (Wire::Line(raw()), expect_of(&command.text).unwrap_or(Expect::Ok)),
+        (_, Verb::MetaGet) => (Wire::MetaGet(flags(&command.text)), Expect::Meta),
+        (_, Verb::MetaSet) => (Wire::MetaStore { flags: flags(&command.text), compare: false }, Expect::Meta),
+        (_, Verb::MetaDelete) => (Wire::MetaDelete(flags(&command.text)), Expect::Meta),
+        (_, Verb::MetaArith) => (Wire::MetaArith(flags(&command.text)), Expect::Meta),
+        (Protocol::Memcache, verb) => text_wire(verb, command),
+        (Protocol::Meta, verb) => {
+            let store = |mode| (Wire::MetaStore { flags: flags(mode), compare: false }, Expect::Meta);
+            match verb {
+                Verb::Get if command.keys > 1 => (Wire::MetaMany(flags("v k q")), Expect::UntilNoop),
+                Verb::Gets if command.keys > 1 => (Wire::MetaMany(flags("v k c q")), Expect::UntilNoop),
+                Verb::Get => (Wire::MetaGet(flags("v")), Expect::Meta),
+                Verb::Gets | Verb::Cas => (Wire::MetaGet(flags("c v")), Expect::Meta),
+                Verb::Add => store("ME"),
+                Verb::Replace => store("MR"),
+                Verb::Append => store("MA"),
+                Verb::Prepend => store("MP"),
+                Verb::Incr => (Wire::MetaArith(flags(&format!("D{}", command.delta))), Expect::Meta),
+                Verb::Decr => (Wire::MetaArith(flags(&format!("MD D{}", command.delta))), Expect::Meta),
+                Verb::Delete => (Wire::MetaDelete(Flags::new()), Expect::Meta),
+                Verb::Touch => (Wire::MetaTouch, Expect::Meta),
+                _ => store(""),
+            }
+        }
+    }
+}
+
+fn text_wire(verb: Verb, command: &Command) -> (Wire, Expect) {
+    let store = |mode| (Wire::Store { mode, compare: false }, Expect::Store);
+    match verb {
+        Verb::Get => (Wire::Get { cas: false }, Expect::Values),
+        Verb::Gets | Verb::Cas => (Wire::Get { cas: true }, Expect::Values),
+        Verb::Add => store(StoreMode::Add),
+        Verb::Replace => store(StoreMode::Replace),
+        Verb::Append => store(StoreMode::Append),
+        Verb::Prepend => store(StoreMode::Prepend),
+        Verb::Incr | Verb::Decr => {
+            (Wire::Arith { delta: command.delta, decrement: verb == Verb::Decr }, Expect::Arith)
+        }
+        Verb::Delete => (Wire::Delete, Expect::Delete),
+        Verb::Touch => (Wire::Touch, Expect::Touch),
+        _ => store(StoreMode::Set),
+    }
+}
