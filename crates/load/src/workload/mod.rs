@@ -16,12 +16,13 @@ pub mod key;
 pub mod model;
 pub mod place;
 pub mod prefill;
+pub mod presets;
 pub mod source;
 pub mod units;
 mod validate;
 pub mod value;
 
 pub use fault::{Fault, Place};
-pub use prefill::Prefill;
 pub use model::{Command, KeySpace, Order, Pace, Placement, Protocol, Sizes, Verb, Workload};
+pub use prefill::Prefill;
 pub use source::Source;

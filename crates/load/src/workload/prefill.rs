@@ -29,8 +29,7 @@ impl Prefill {
         let own = |count| (u64::from(thread) < count).then(|| Part::new(count, thread.into(), workload.threads.into()));
         let parts: Vec<Option<Part>> = workload.keys.iter().map(|space| own(space.count)).collect();
         let left = parts.iter().flatten().map(|part| part.count).sum();
-        let none = Part::new(1, 0, 1);
-        let parts = parts.into_iter().map(|part| part.unwrap_or(Part { count: 0, ..none })).collect();
+        let parts = parts.into_iter().map(|part| part.unwrap_or(Part::EMPTY)).collect();
         Self { source: Source::new(workload, thread, now), parts, space: 0, index: 0, left }
     }
 

@@ -38,12 +38,16 @@ enum Kind {
 pub struct Part {
     first: u64,
     stride: u64,
-    /// Numbers in it; at least 1.
+    /// Numbers in it.
     pub count: u64,
 }
 
 impl Part {
-    /// What thread `thread` of `threads` takes of `count` numbers. With more threads than numbers, some share one.
+    /// No numbers at all.
+    pub const EMPTY: Self = Self { first: 0, stride: 1, count: 0 };
+
+    /// What thread `thread` of `threads` takes of `count` numbers. With more threads than numbers, some
+    /// share one: none has nothing.
     pub fn new(count: u64, thread: u64, threads: u64) -> Self {
         let first = thread % threads.min(count);
         Self { first, stride: threads, count: (count - first).div_ceil(threads) }

@@ -11,7 +11,7 @@
 //!
 //! What is left away has its default. Sizes, durations, rates and shares carry their unit; a bare number is refused.
 
-mod distribution;
+pub(super) mod distribution;
 mod reader;
 mod shapes;
 #[cfg(test)]

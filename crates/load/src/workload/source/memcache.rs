@@ -1,8 +1,6 @@
 //! memcached's protocols: a plan's request, and what its answer says.
 
-use protocol::memcache::client::{
-    self, Decoder, Event, Expect, MetaCode, MetaFlags, MetaRequest, Reply, Step,
-};
+use protocol::memcache::client::{self, Decoder, Event, Expect, MetaCode, MetaFlags, MetaRequest, Reply, Step};
 use protocol::memcache::request::{Arith, Store, StoreMode};
 
 use super::route::{Flags, Wire};
@@ -68,15 +66,7 @@ fn put_store(draft: &mut Draft<'_>, mode: StoreMode, compare: bool, out: &mut Ve
     let exptime = space.exptime(number);
     let compare = compare.then_some(draft.plan.token);
     let key = draft.only_key();
-    client::store(out, &Store {
-        mode,
-        key,
-        client_flags: 0,
-        exptime,
-        value_len: len as u32,
-        compare,
-        noreply: false,
-    });
+    client::store(out, &Store { mode, key, client_flags: 0, exptime, value_len: len as u32, compare, noreply: false });
     space.put_value(number, 0, version, len, out);
     out.extend_from_slice(CRLF);
     len

@@ -120,8 +120,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// The requests of thread `thread` of the workload's. Times to live above 30 days are sent to memcached as instants,
-    /// counted from `now`.
+    /// The requests of thread `thread` of the workload's. Times to live above 30 days are sent to memcached as
+    /// instants, counted from `now`.
     ///
     /// # Panics
     /// If the workload has faults that [`Workload::validate`] finds, or has fewer threads.
@@ -364,4 +364,3 @@ fn pong(bytes: &[u8]) -> (usize, Progress) {
         false => (0, Progress::More),
     }
 }
-

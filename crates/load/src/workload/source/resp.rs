@@ -247,11 +247,9 @@ impl Reading<'_> {
             super::Wire::Resp(Verb::Get) if is_value => self.follow.found(self.route, self.key_at(index), None),
             super::Wire::Resp(Verb::Get) => self.missed(index, index + 1),
             super::Wire::Resp(Verb::HashGet) if is_value => self.follow.found(self.route, number, None),
-            super::Wire::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value => {
-                // One missing field is reason enough to store the whole hash, once.
-                if !self.state.has_missed() {
-                    self.missed(0, 1);
-                }
+            // One missing field is reason enough to store the whole hash, once.
+            super::Wire::Resp(Verb::HashGet | Verb::HashMultiGet) if !is_value && !self.state.has_missed() => {
+                self.missed(0, 1);
             }
             _ => {}
         }

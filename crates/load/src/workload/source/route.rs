@@ -273,9 +273,7 @@ fn text_wire(verb: Verb, command: &Command) -> (Wire, Expect) {
         Verb::Replace => store(StoreMode::Replace),
         Verb::Append => store(StoreMode::Append),
         Verb::Prepend => store(StoreMode::Prepend),
-        Verb::Incr | Verb::Decr => {
-            (Wire::Arith { delta: command.delta, decrement: verb == Verb::Decr }, Expect::Arith)
-        }
+        Verb::Incr | Verb::Decr => (Wire::Arith { delta: command.delta, decrement: verb == Verb::Decr }, Expect::Arith),
         Verb::Delete => (Wire::Delete, Expect::Delete),
         Verb::Touch => (Wire::Touch, Expect::Touch),
         _ => store(StoreMode::Set),
