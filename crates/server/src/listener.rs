@@ -21,6 +21,8 @@ const REST: Duration = Duration::from_millis(50);
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_A_VISIT: usize = 64;
+/// How much the acceptor gives way to the workers.
+const NICENESS: i32 = 10;
 
 /// The acceptor's state.
 pub(crate) struct Acceptor {
@@ -44,6 +46,11 @@ pub(crate) fn open_reserve() -> Option<std::fs::File> {
 impl Acceptor {
     /// Accepts until a stop is asked for; then the listeners are closed.
     pub(crate) fn run(mut self) {
+        // In a storm of connections those that are served go first, where both are on one CPU. On Linux this is the
+        // thread's own niceness.
+        if let Err(error) = rustix::process::nice(NICENESS) {
+            tracing::debug!(%error, "the acceptor has the workers' priority");
+        }
         let mut ready = Vec::with_capacity(self.listeners.len());
         let waker = self.shared.acceptor.waker.clone();
         while !self.shared.stop.is_off() {
