@@ -100,7 +100,10 @@ pub(crate) struct Geometry {
     pub(crate) groups_max: usize,
     /// The largest item that is stored whole, header included; above it, pieces.
     pub(crate) item_whole_max: usize,
-    /// A piece's value, in bytes.
+    /// Values up to here are stored whole, in bytes.
+    pub(crate) value_whole_max: usize,
+    /// A piece's value, in bytes. Pieces are shorter than what is stored whole: what is left at a segment's end is half
+    /// of one on average.
     pub(crate) piece_bytes: usize,
     pub(crate) item_bytes_max: u64,
     pub(crate) lanes_max: usize,
@@ -139,7 +142,8 @@ impl Geometry {
             groups_start: groups_for(memory),
             groups_max: 0,
             item_whole_max,
-            piece_bytes: item_whole_max - PIECE_OVERHEAD,
+            value_whole_max: item_whole_max - PIECE_OVERHEAD,
+            piece_bytes: (segment_bytes as usize / 32).max(PIECE_BYTES_MIN).min(item_whole_max) - PIECE_OVERHEAD,
             item_bytes_max: config.item_bytes_max,
             lanes_max: config.lanes_max,
         };
@@ -221,6 +225,8 @@ pub(crate) fn groups_for(memory_bytes: u64) -> usize {
 pub(crate) const OPEN_MAX: usize = 64;
 /// And at least: both units of expiry in both queues, so that a table never seals one segment to open another by turns.
 const OPEN_MIN: usize = 4;
+/// Pieces are at least this long, in bytes, where a segment has eight of them: each costs a slot, and a receive.
+const PIECE_BYTES_MIN: usize = 32 << 10;
 /// Header, extended lengths, expiry and hidden key of a piece, rounded up.
 const PIECE_OVERHEAD: usize = 40;
 

@@ -152,7 +152,7 @@ impl<'l> Turn<'l> {
 
     /// Values longer than this may be stored in pieces: give them to [`Turn::large_begin`] as they come in.
     pub fn large_threshold(&self) -> u64 {
-        self.store.geometry.piece_bytes as u64
+        self.store.geometry.value_whole_max as u64
     }
 
     /// Every piece but the last has exactly this many bytes.

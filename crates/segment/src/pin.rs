@@ -80,7 +80,7 @@ impl Store {
     /// What a pin of a whole value of so many bytes counts for, in bytes.
     #[inline]
     pub fn pin_charge(&self, value_bytes: usize) -> u64 {
-        value_bytes.max(self.geometry.piece_bytes) as u64
+        value_bytes.max(self.geometry.value_whole_max) as u64
     }
 
     /// Pins a value that was read whole in a turn that is not over: a slice that [`crate::Value::Bytes`] holds.
