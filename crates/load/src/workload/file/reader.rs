@@ -11,8 +11,9 @@ use base::units::{ByteSize, TimeSpan};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::search::rate::Rate;
 use crate::workload::fault::{FAULTS_MAX, Fault, Place};
-use crate::workload::units::{Rate, Share};
+use crate::workload::units::Share;
 
 /// One pass over a document.
 pub struct Reader<'t> {
@@ -247,8 +248,15 @@ impl<'t> Reader<'t> {
     /// A rate, a second.
     pub fn rate(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<f64> {
         let value = self.value(section, key)?;
-        let read = self.measure::<Rate>(&section.field(key), value, |error| (error.what.into(), error.remedy.into()));
-        read.map(|rate| rate.0)
+        let rate = match value.get_ref() {
+            DeValue::String(text) => text.parse::<Rate>().ok(),
+            _ => None,
+        };
+        if rate.is_none() {
+            let remedy = "write requests a second, above 0 and in double quotes, as in \"50k/s\"";
+            self.misshapen(&section.field(key), value, "a rate", remedy);
+        }
+        rate.map(Rate::per_s)
     }
 
     /// A part of a whole.

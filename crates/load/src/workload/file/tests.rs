@@ -132,11 +132,11 @@ const WRONG: [(&str, usize, &str, &str); 62] = [
     ("[connections]\ncount = 0\n", 2, "0 connections", "from 1 to 1000000"),
     ("[connections]\nthreads = 2\n", 2, "2 threads share 1", "one connection at least"),
     ("[connections]\nbatch = 8\ndepth = 4\n", 2, "does not fit a depth of 4", "raise connections.depth"),
-    ("[connections]\nreconnect = 10\n", 2, "a rate has a unit", "as in 50k/s"),
+    ("[connections]\nreconnect = 10\n", 2, "a rate is wanted here, not 10", "50k/s"),
     ("verify = true\n[connections]\nblind = true\n", 1, "not read", "leave one"),
     ("[pace]\nrate = \"1k/s\"\n", 1, "kind of pace is missing", "kind = \"poisson\""),
     ("[pace]\nkind = \"poisson\"\n", 1, "nothing is ever due", "50k/s"),
-    ("[pace]\nkind = \"poisson\"\nrate = \"50k\"\n", 3, "a rate has a unit", "50k/s"),
+    ("[pace]\nkind = \"poisson\"\nrate = \"fast\"\n", 3, "a rate is wanted here", "50k/s"),
     ("[pace]\nkind = \"constant\"\nrate = \"1k/s\"\non = \"1s\"\n", 4, "no such key", "possible: kind, rate"),
     ("[pace]\nkind = \"on-off\"\nrate = \"1k/s\"\non = \"1s\"\n", 1, "a pause takes some time", "100ms"),
     ("[pace]\nkind = \"sine\"\nrate = \"1k/s\"\nswing = 0.5\nperiod = \"1s\"\n", 4, "in percent", "25%"),
@@ -209,4 +209,18 @@ fn all_faults_come_at_once_in_the_order_of_lines() {
 fn a_file_that_is_not_there_is_named() {
     let found = Workload::read_file(Path::new("/no/such/load.toml")).unwrap_err();
     assert!(found[0].to_string().starts_with("/no/such/load.toml:1: the file can not be opened"), "{found:?}");
+}
+
+#[test]
+fn the_documents_file_is_read() {
+    let page = include_str!("../../../../../docs/load/workload.md");
+    let begin = page.find("```toml\n").expect("the page shows a file") + "```toml\n".len();
+    let text = &page[begin..begin + page[begin..].find("```").expect("the file ends")];
+    let workload = Workload::read_text(Path::new("docs/load/workload.md"), text).unwrap();
+    assert_eq!((workload.name.as_str(), workload.keys.len()), ("sessions", 2));
+    for (name, verb) in Verb::NAMES {
+        assert!(page.contains(&format!("`{name}`")), "the page names {verb:?}");
+    }
+    let fault = &faults(&format!("{}[[keys]]\nttl = 60\n", "\n".repeat(10)))[0];
+    assert!(page.contains(&fault.to_string()), "{fault}");
 }
