@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn this_process_uses_cpu_and_memory() {
         let pid = std::process::id();
-        // The kernel counts CPU time in ticks (often 10 ms): work goes on until one has passed, however fast the machine.
+        // The kernel counts CPU time in ticks (often 10 ms): work goes on until one has passed, however fast the
+        // machine.
         let before = cpu_ns(pid);
         let mut sum = 0u64;
         let used = (0..10_000).any(|_| {

@@ -84,8 +84,8 @@ impl Heap {
         offset
     }
 
-    /// Asks the processor to bring the four lines from `offset` on: most items whole, and of a longer one as much as its
-    /// copy begins with. A hint: nothing is read.
+    /// Asks the processor to bring the four lines from `offset` on: most items whole, and of a longer one as much as
+    /// its copy begins with. A hint: nothing is read.
     #[inline(always)]
     pub(crate) fn prefetch(&self, offset: usize) {
         let address = self.map.start().as_ptr().wrapping_add(offset);
