@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   workload  what to ask: verbs, keys, sizes, TTLs      schedule  when: constant, Poisson, bursts, ramp, a trace
+//!    dialect  the same from other tools' command lines |
 //!        \                                              /
 //!         engine    threads, connections, bytes out and in; knows of a request only what [`traffic`] says
 //!            |
@@ -16,6 +17,7 @@
 //! nothing that was due is left out of the figures; a run that the generator itself limited says so.
 #![forbid(unsafe_code)]
 
+pub mod dialect;
 pub mod engine;
 pub mod fake;
 pub mod measure;

@@ -12,7 +12,7 @@
 //! What is left away has its default. Sizes, durations, rates and shares carry their unit; a bare number is refused.
 
 pub(super) mod distribution;
-mod reader;
+pub(crate) mod reader;
 mod shapes;
 #[cfg(test)]
 mod tests;
@@ -66,7 +66,7 @@ impl Workload {
 }
 
 /// What the file at `path` holds, or what is wrong with it and what to do.
-fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'static str)> {
+pub(crate) fn text_of(path: &Path, bytes_max: u64) -> Result<String, (String, &'static str)> {
     let remedy = "name a file that is there and may be read";
     let file = std::fs::File::open(path).map_err(|error| (format!("the file can not be opened ({error})"), remedy))?;
     let mut bytes = Vec::new();

@@ -1,0 +1,193 @@
+//! The table of latencies as Aerospike's benchmarks print it, from a histogram.
+//!
+//! ```text
+//!        <=1ms  >1ms  >2ms  >4ms  >8ms
+//! read     99%    1%    1%    0%    0%
+//! ```
+//!
+//! `5,1` is five columns, each limit twice the one before (`5,3`: eight times). The first column is what took at most
+//! one unit; each other one what took longer than its limit, so that they are not to be added up. Percents are rounded.
+
+use std::fmt::Write as _;
+
+use crate::measure::Histogram;
+
+/// What `-latency` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyTable {
+    columns: u32,
+    shift: u32,
+    /// Nanoseconds of one unit, and its name.
+    unit: (u64, &'static str),
+    style: Style,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Columns,
+    Ycsb,
+}
+
+/// Columns at most.
+const COLUMNS_MAX: u32 = 32;
+/// Bits that limits may have: the largest is within what a histogram tells apart.
+const LIMIT_BITS_MAX: u32 = 30;
+
+const REMEDY: &str = "write COLUMNS,SHIFT as in 7,1, a unit behind it if wanted (7,1,us), alt, before it, or ycsb";
+
+impl LatencyTable {
+    /// Reads `7,1`, `7,1,us`, `alt,7,1` or `ycsb`.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn read(text: &str) -> Result<Self, &'static str> {
+        let mut words: Vec<&str> = text.split(',').map(str::trim).collect();
+        if words[0] == "alt" {
+            words.remove(0);
+        }
+        let (ms, us) = ((1_000_000, "ms"), (1_000, "us"));
+        if words == ["ycsb"] {
+            return Ok(Self { columns: 2, shift: 1, unit: us, style: Style::Ycsb });
+        }
+        let (columns, shift, unit) = match *words.as_slice() {
+            [columns, shift] | [columns, shift, "ms"] => (columns, shift, ms),
+            [columns, shift, "us"] => (columns, shift, us),
+            _ => return Err(REMEDY),
+        };
+        let columns = columns.parse().ok().filter(|columns| (2..=COLUMNS_MAX).contains(columns)).ok_or(REMEDY)?;
+        let shift = shift.parse().ok().filter(|shift| (1..=LIMIT_BITS_MAX).contains(shift)).ok_or(REMEDY)?;
+        if (columns - 2) * shift > LIMIT_BITS_MAX {
+            return Err("give fewer columns or a smaller shift: the last limit is beyond any latency");
+        }
+        Ok(Self { columns, shift, unit, style: Style::Columns })
+    }
+
+    /// The heads of the columns and what each counts: from 0 or from a limit on, in nanoseconds.
+    fn limits(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        let (unit_ns, unit) = self.unit;
+        (1..self.columns).map(move |column| {
+            let limit = 1u64 << ((column - 1) * self.shift);
+            (format!(">{limit}{unit}"), limit * unit_ns)
+        })
+    }
+
+    /// The line above the rows; empty with `ycsb`, whose rows say what they are.
+    pub fn header(&self) -> String {
+        if self.style == Style::Ycsb {
+            return String::new();
+        }
+        let mut line = format!("{:6} {:>6}", "", format!("<=1{}", self.unit.1));
+        for (head, _) in self.limits() {
+            write!(line, " {:>width$}", head, width = head.len().max(5)).expect("a string takes any text");
+        }
+        line
+    }
+
+    /// The row (with `ycsb`: the rows) of the operations `name`.
+    pub fn row(&self, name: &str, times: &Histogram) -> String {
+        if self.style == Style::Ycsb {
+            return ycsb(&name.to_uppercase(), times);
+        }
+        let percent = |share: f64| format!("{:.0}%", share * 100.0);
+        let mut line = format!("{name:6} {:>6}", percent(times.share_within(self.unit.0)));
+        for (head, limit_ns) in self.limits() {
+            let longer = 1.0 - times.share_within(limit_ns);
+            write!(line, " {:>width$}", percent(longer), width = head.len().max(5)).expect("a string takes any text");
+        }
+        line
+    }
+}
+
+fn ycsb(name: &str, times: &Histogram) -> String {
+    let us = |ns: f64| ns / 1_000.0;
+    let mut lines = format!("[{name}], Operations, {}", times.count());
+    let facts = [
+        ("AverageLatency(us)", us(times.mean_ns())),
+        ("MinLatency(us)", us(times.min_ns() as f64)),
+        ("MaxLatency(us)", us(times.max_ns() as f64)),
+        ("95thPercentileLatency(us)", us(times.quantile_ns(0.95) as f64)),
+        ("99thPercentileLatency(us)", us(times.quantile_ns(0.99) as f64)),
+    ];
+    for (fact, value) in facts {
+        write!(lines, "\n[{name}], {fact}, {value:.1}").expect("a string takes any text");
+    }
+    lines
+}
+
+/// What was done in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tps {
+    /// Operations a second.
+    pub per_s: u64,
+    /// Of the interval, those whose answer did not come in time.
+    pub timeouts: u64,
+    /// Of the interval, those that were answered with an error.
+    pub errors: u64,
+}
+
+/// The line of one interval: `write(tps=... timeouts=... errors=...) read(...) total(...)`.
+pub fn tps_line(operations: &[(&str, Tps)]) -> String {
+    let mut total = Tps::default();
+    let mut line = String::new();
+    let shown =
+        |name: &str, tps: &Tps| format!("{name}(tps={} timeouts={} errors={})", tps.per_s, tps.timeouts, tps.errors);
+    for (name, tps) in operations {
+        total.per_s += tps.per_s;
+        total.timeouts += tps.timeouts;
+        total.errors += tps.errors;
+        line.push_str(&shown(name, tps));
+        line.push(' ');
+    }
+    line + &shown("total", &total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_what_took_longer_than_their_limit() {
+        let mut times = Histogram::new();
+        times.record_n(500_000, 90);
+        times.record_n(1_500_000, 6);
+        times.record_n(3_000_000, 3);
+        times.record_n(100_000_000, 1);
+        let table = LatencyTable::read("5,1").unwrap();
+        let shown =
+            format!("{}\n{}\n{}", table.header(), table.row("read", &times), table.row("write", &Histogram::new()));
+        let expected = "        <=1ms  >1ms  >2ms  >4ms  >8ms\n\
+                        read      90%   10%    4%    1%    1%\n\
+                        write    100%    0%    0%    0%    0%";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn limits_grow_by_the_shift_and_take_the_unit() {
+        assert!(LatencyTable::read("4,3,us").unwrap().header().ends_with(" >1us  >8us >64us"));
+        assert_eq!(LatencyTable::read("alt,7,1"), LatencyTable::read("7,1,ms"));
+        for text in ["", "7", "7,0", "1,1", "33,1", "7,1,s", "x,1", "7,1,ms,x", "32,2", "ycsb,1"] {
+            assert!(LatencyTable::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ycsb_lines_have_the_counts_and_percentiles() {
+        let mut times = Histogram::new();
+        times.record_n(250_000, 10);
+        let table = LatencyTable::read("ycsb").unwrap();
+        let rows = table.row("read", &times);
+        assert!(table.header().is_empty());
+        assert!(
+            rows.starts_with("[READ], Operations, 10\n[READ], AverageLatency(us), 250.") && rows.lines().count() == 6
+        );
+    }
+
+    #[test]
+    fn the_line_of_an_interval_adds_up() {
+        let tps = |per_s, timeouts, errors| Tps { per_s, timeouts, errors };
+        let line = tps_line(&[("write", tps(10, 1, 0)), ("read", tps(90, 0, 2))]);
+        let expected = "write(tps=10 timeouts=1 errors=0) read(tps=90 timeouts=0 errors=2) \
+                        total(tps=100 timeouts=1 errors=2)";
+        assert_eq!(line, expected);
+    }
+}

@@ -1,0 +1,410 @@
+//! The command lines of Aerospike's benchmarks: the Java client's (`-b 10 -o S:10 -latency 5,1`) and asbench's
+//! (`-o S10,S10 --latency`), on servers that speak RESP.
+//!
+//! | there | here |
+//! |---|---|
+//! | record, bin | hash, field |
+//! | `I` | every key once, in order: `HSET` of all fields |
+//! | `RU,p` | `HGETALL` (a single bin: `HGET`) for p of 100, else `HSET` |
+//! | `RMU` | `HGETALL` and `HSET`, equally often |
+//! | `DB` | `HDEL` of all fields |
+//! | a thread of the synchronous client | a connection with one request in flight |
+//! | `-B n` | n requests sent together |
+
+mod latency;
+mod object;
+
+pub use latency::{LatencyTable, Tps, tps_line};
+
+use base::units::TimeSpan;
+
+use super::flags::{Flag, Flags, Takes};
+use super::{Mapped, Run, address, checked};
+use crate::workload::fault::Fault;
+use crate::workload::model::{Arrivals, Auth, Command, KeySpace, Order, Pace, Protocol, Sizes, Target, Verb, Workload};
+
+/// Whose command line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The Java client's benchmark: `-b` is how many bins, `-o S:10`.
+    Java,
+    /// asbench: `-b` is a bin's name, `-o S10`.
+    Asbench,
+}
+
+/// A command line of an Aerospike benchmark.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aerospike {
+    /// Whose it is.
+    pub form: Form,
+    /// What it asks for.
+    pub mapped: Mapped,
+    /// The table of latencies that it wants printed, if it does.
+    pub latency: Option<LatencyTable>,
+}
+
+const VALUE: Takes = Takes::Value;
+const NOTHING: Takes = Takes::Nothing;
+
+const JAVA: [Flag; 29] = [
+    (&["-h", "--hosts"], VALUE),
+    (&["-p", "--port"], VALUE),
+    (&["-U", "--user"], VALUE),
+    (&["-P", "--password"], VALUE),
+    (&["-n", "--namespace"], VALUE),
+    (&["-s", "--set"], VALUE),
+    (&["-k", "--keys"], VALUE),
+    (&["-S", "--startkey", "-K"], VALUE),
+    (&["-l", "--keylength"], VALUE),
+    (&["-b", "--bins"], VALUE),
+    (&["-o", "--objectSpec"], VALUE),
+    (&["-R", "--random"], NOTHING),
+    (&["-w", "--workload"], VALUE),
+    (&["-z", "--threads"], VALUE),
+    (&["-a", "--async"], NOTHING),
+    (&["-C", "--asyncMaxCommands"], VALUE),
+    (&["-W", "--eventLoops"], VALUE),
+    (&["-g", "--throughput"], VALUE),
+    (&["-t", "--transactions"], VALUE),
+    (&["-T", "--timeout"], VALUE),
+    (&["-e", "--expirationTime"], VALUE),
+    (&["-B", "--batchSize"], VALUE),
+    (&["-latency", "--latency"], VALUE),
+    (&["-N", "--reportNotFound"], NOTHING),
+    (&["-D", "--debug", "-d"], NOTHING),
+    (&["-r", "--replica"], VALUE),
+    (&["-Y", "--connPoolsPerNode"], VALUE),
+    (&["-maxRetries", "--maxRetries"], VALUE),
+    (&["-sleepBetweenRetries", "--sleepBetweenRetries"], VALUE),
+];
+
+const ASBENCH: [Flag; 36] = [
+    (&["-h", "--hosts"], VALUE),
+    (&["-p", "--port"], VALUE),
+    (&["-U", "--user"], VALUE),
+    (&["-P", "--password"], Takes::Attached),
+    (&["-n", "--namespace"], VALUE),
+    (&["-s", "--set"], VALUE),
+    (&["-k", "--keys"], VALUE),
+    (&["-S", "-K", "--start-key"], VALUE),
+    (&["--bin", "-b"], VALUE),
+    (&["-o", "--object-spec"], VALUE),
+    (&["--read-bins"], VALUE),
+    (&["--write-bins"], VALUE),
+    (&["--compression-ratio"], VALUE),
+    (&["-R", "--random"], NOTHING),
+    (&["-w", "--workload"], VALUE),
+    (&["-z", "--threads"], VALUE),
+    (&["-a", "--async"], NOTHING),
+    (&["-C", "-c", "--async-max-commands"], VALUE),
+    (&["-W", "--event-loops"], VALUE),
+    (&["-g", "--throughput"], VALUE),
+    (&["--duration", "-t"], VALUE),
+    (&["-T", "--timeout"], VALUE),
+    (&["-e", "--expiration-time"], VALUE),
+    (&["-B", "--batch-size", "--batch-read-size"], VALUE),
+    (&["-latency", "-L", "--latency"], Takes::Numbers),
+    (&["--percentiles"], VALUE),
+    (&["--output-file"], VALUE),
+    (&["--output-period"], VALUE),
+    (&["--hdr-hist"], VALUE),
+    (&["-D", "--debug", "-d"], NOTHING),
+    (&["-r", "--replica"], VALUE),
+    (&["-Y", "--conn-pools-per-node"], VALUE),
+    (&["--max-retries"], VALUE),
+    (&["--sleep-between-retries"], VALUE),
+    (&["--socket-timeout"], VALUE),
+    (&["-N", "--read-mode-sc"], VALUE),
+];
+
+/// Flags that change nothing here, and why.
+const IGNORED: [(&str, &str); 9] = [
+    ("-R", "values are random bytes always"),
+    ("-N", "misses are always counted apart"),
+    ("-D", "the report has what a debug log would say"),
+    ("-r", "it has no replicas to choose from"),
+    ("-Y", "connections are as many as there are threads, or commands of the asynchronous client"),
+    ("-maxRetries", "a request is never sent twice: each counts as it came out"),
+    ("--max-retries", "a request is never sent twice: each counts as it came out"),
+    ("-sleepBetweenRetries", "a request is never sent twice: each counts as it came out"),
+    ("--sleep-between-retries", "a request is never sent twice: each counts as it came out"),
+];
+
+/// Where the fields of a workload come from.
+const NAMES: [(&str, &str); 10] = [
+    ("targets", "-h"),
+    ("auth", "-U and -P"),
+    ("connections.batch", "-B"),
+    ("connections", "-z"),
+    ("pace", "-g"),
+    ("keys[0].count", "-k"),
+    ("keys[0].key_bytes", "-l"),
+    ("keys[0].ttl", "-e"),
+    ("keys[0].fields", "-b"),
+    ("keys[0].value_bytes", "-o"),
+];
+
+/// The port of a RESP server; Aerospike's own is 3000.
+const RESP_PORT: u64 = 6379;
+
+impl Aerospike {
+    /// Reads the words behind `gannet load aerospike`. Without `form` it is told from what the two have not in common.
+    /// At most `cpus` threads drive the connections.
+    ///
+    /// # Errors
+    /// Every fault, each with its flag and remedy.
+    pub fn read(args: &[String], form: Option<Form>, cpus: u32) -> Result<Self, Vec<Fault>> {
+        let form = form.unwrap_or_else(|| form_of(args));
+        let table: &[Flag] = if form == Form::Java { &JAVA } else { &ASBENCH };
+        let mut flags = Flags::read(args, table);
+        let mut notes = Vec::new();
+        let mut run = Run { interval: Some(TimeSpan::secs(1)), ..Run::default() };
+        let mut workload = whole(&mut flags, form, cpus, &mut notes);
+        let space = &mut workload.keys[0];
+        records(&mut flags, form, space, &mut notes);
+        commands(&mut flags, space, &mut run, &mut notes);
+        times(&mut flags, form, &mut run);
+        let latency = flags.text("-latency").map(str::to_owned);
+        let latency = latency.and_then(|text| match LatencyTable::read(if text.is_empty() { "7,1" } else { &text }) {
+            Ok(table) => Some(table),
+            Err(remedy) => {
+                flags.fault("-latency", format!("'{text}' is no table of latencies"), remedy);
+                None
+            }
+        });
+        for (name, why) in IGNORED {
+            if flags.has(name) {
+                notes.push(format!("{name} changes nothing: {why}"));
+            }
+        }
+        let mapped = checked(Mapped { workload, run, notes }, flags.faults, &NAMES)?;
+        Ok(Self { form, mapped, latency })
+    }
+}
+
+/// Long flags of asbench have dashes within, and its object specifications have no colon.
+fn form_of(args: &[String]) -> Form {
+    let value_of = |name: &str| args.windows(2).find(|two| two[0] == name).map(|two| two[1].as_str());
+    let own = |word: &String| {
+        let name = word.split('=').next().unwrap_or(word);
+        let is_in = |table: &[Flag]| table.iter().any(|(names, _)| names.contains(&name));
+        is_in(&ASBENCH) && !is_in(&JAVA)
+    };
+    let bin_name = value_of("-b").is_some_and(|bins| bins.parse::<u64>().is_err());
+    let bare_length =
+        value_of("-o").is_some_and(|spec| !spec.contains(':') && spec.contains(|c: char| c.is_ascii_digit()));
+    if args.iter().any(own) || bin_name || bare_length { Form::Asbench } else { Form::Java }
+}
+
+/// Servers, connections and pace.
+fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> Workload {
+    let port = flags.count("-p").unwrap_or(RESP_PORT);
+    if !flags.has("-p") {
+        notes.push(format!("without -p the port is {RESP_PORT}, that of RESP servers, not Aerospike's 3000"));
+    }
+    let hosts = flags.text("-h").unwrap_or("127.0.0.1").to_owned();
+    let hosts = hosts.split(',').filter(|host| !host.is_empty());
+    let targets: Vec<Target> = hosts.map(|host| Target { address: address(host, port), weight: 1 }).collect();
+    let placement = if targets.len() > 1 {
+        notes.push("several hosts part the keys by hash slots, in equal runs in their order".to_owned());
+        crate::workload::model::Placement::Slots
+    } else {
+        crate::workload::model::Placement::Any
+    };
+    let threads = flags.small("-z").unwrap_or(16);
+    let is_async = flags.has("-a");
+    let (commands_max, loops) = (if form == Form::Java { 100 } else { 50 }, 1);
+    let commands_max = flags.small("-C").unwrap_or(commands_max);
+    let loops = flags.small("-W").unwrap_or(loops);
+    let (connections, wanted) = if is_async { (commands_max, loops) } else { (threads, threads) };
+    if is_async {
+        notes.push("-a: each command in flight has a connection of its own".to_owned());
+    }
+    let batch = flags.small("-B").unwrap_or(1).max(1);
+    if batch > 1 {
+        notes.push(format!("-B: RESP reads hashes one by one, so {batch} requests are sent together"));
+    }
+    let pace = match flags.number("-g") {
+        Some(rate_per_s) if rate_per_s > 0.0 => Pace::Open { rate_per_s, arrivals: Arrivals::Constant },
+        _ => Pace::Closed,
+    };
+    let password = flags.text("-P").map(str::to_owned);
+    if password.as_deref() == Some("") {
+        flags.fault("-P", "the password is missing", "write it behind the flag, as in -Psecret");
+    }
+    let auth = (flags.has("-U") || password.is_some()).then(|| Auth {
+        user: flags.text("-U").unwrap_or_default().to_owned(),
+        password: password.unwrap_or_default(),
+    });
+    Workload {
+        name: "aerospike".into(),
+        about: "records of bins as hashes of fields, from a command line of an Aerospike benchmark".into(),
+        protocol: Protocol::Resp,
+        targets,
+        placement,
+        auth,
+        connections,
+        threads: wanted.min(cpus).clamp(1, connections.max(1)),
+        depth: batch,
+        batch,
+        pace,
+        keys: vec![KeySpace::default()],
+        ..Workload::default()
+    }
+}
+
+/// Keys, bins and what is in them.
+fn records(flags: &mut Flags, form: Form, space: &mut KeySpace, notes: &mut Vec<String>) {
+    space.count = flags.count("-k").unwrap_or(if form == Form::Java { 100_000 } else { 1_000_000 });
+    if flags.count("-S").is_some_and(|start| start > 1) {
+        let remedy = "leave it away; give each of several generators a set of its own with -s";
+        flags.fault("-S", "keys begin at the first one here", remedy);
+    }
+    if let Some(namespace) = flags.text("-n")
+        && namespace != "test"
+    {
+        notes.push(format!("-n {namespace}: RESP has no namespaces; the server's first database is used"));
+    }
+    if let Some(set) = flags.text("-s").map(str::to_owned) {
+        space.prefix = format!("{set}:");
+    }
+    // The legacy flag is the whole key's length; without it a key has room for any number.
+    let least = space.prefix.len() as u64 + 20;
+    space.key_bytes = Sizes::Fixed(flags.count("-l").unwrap_or(least));
+    let specification = flags.text("-o").unwrap_or(if form == Form::Java { "I" } else { "I4" }).to_owned();
+    let object = object::read(&specification).unwrap_or_else(|(what, remedy)| {
+        flags.fault("-o", what, remedy);
+        object::Object::default()
+    });
+    let bins = match form {
+        Form::Java => flags.count("-b").unwrap_or(1),
+        Form::Asbench => object.bins() as u64,
+    };
+    space.fields = u32::try_from(bins).unwrap_or(u32::MAX);
+    space.value_bytes = object.value_bytes(bins);
+    space.compressible = object.compressible();
+    if let Some(ratio) = flags.number("--compression-ratio") {
+        space.compressible = crate::workload::units::Share((1.0 - ratio).max(0.0));
+        if !(0.0..=1.0).contains(&ratio) || ratio == 0.0 {
+            flags.fault("--compression-ratio", format!("{ratio} is out of range"), "give a number above 0, up to 1");
+        }
+    }
+    if let Some(text) = flags.text("-e").map(str::to_owned) {
+        match text.parse::<i64>() {
+            Ok(seconds @ 1..) => space.ttl = vec![(TimeSpan::secs(seconds as u64), 1.0)],
+            // 0 is the namespace's default and -1 for ever: both are for ever here.
+            Ok(-1 | 0) => {}
+            _ => flags.fault("-e", format!("'{text}' is no time to live"), "write seconds, or -1 for ever"),
+        }
+    }
+}
+
+/// Bins of a list such as `1,3,5`: how many.
+fn some_bins(flags: &mut Flags, name: &str, fields: u32) -> u32 {
+    let Some(text) = flags.text(name).map(str::to_owned) else { return 0 };
+    let bins: Vec<_> = text.split(',').map(|bin| bin.trim().parse::<u32>().ok()).collect();
+    if bins.iter().any(|bin| !bin.is_some_and(|bin| (1..=fields).contains(&bin))) {
+        flags.fault(name, format!("'{text}' names no bins"), format!("write numbers from 1 to {fields}, as in 1,2"));
+    }
+    bins.len() as u32
+}
+
+/// What `-w` says, as verbs.
+fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut Vec<String>) {
+    const REMEDY: &str = "write I, RU,80, RU,80,50,100 (of reads and of writes, so many in 100 with all bins), RR,80, \
+                          RMU or DB";
+    let text = flags.text("-w").unwrap_or("RU,50").to_owned();
+    let mut words = text.split(',').map(str::trim);
+    let kind = words.next().unwrap_or_default().to_owned();
+    let numbers: Vec<Option<f64>> =
+        words.map(|word| word.parse::<f64>().ok().filter(|share| (0.0..=100.0).contains(share))).collect();
+    if numbers.contains(&None) || numbers.len() > 3 {
+        flags.fault("-w", format!("'{text}' is no workload"), REMEDY);
+        return;
+    }
+    let share = |at: usize, default: f64| numbers.get(at).copied().flatten().unwrap_or(default) / 100.0;
+    let (reads, all_read, all_written) = (share(0, 50.0), share(1, 100.0), share(2, 100.0));
+    let (read_bins, write_bins) =
+        (some_bins(flags, "--read-bins", space.fields), some_bins(flags, "--write-bins", space.fields));
+    let read = if read_bins > 0 {
+        Command { fields: read_bins, ..Command::new(Verb::HashMultiGet) }
+    } else {
+        Command::new(Verb::HashGetAll)
+    };
+    let write = |weight| Command { fields: write_bins, ..Command::weighted(Verb::HashSet, weight) };
+    let mixed = |reads: f64, writes: f64| {
+        vec![
+            Command { weight: reads * all_read, ..read.clone() },
+            Command::weighted(Verb::HashGet, reads * (1.0 - all_read)),
+            write(writes * all_written),
+            Command { fields: 1, ..write(writes * (1.0 - all_written)) },
+        ]
+    };
+    let mut verbs = match kind.as_str() {
+        "I" if numbers.is_empty() => {
+            space.order = Order::Sequential;
+            run.requests_max = Some(space.count);
+            vec![Command::new(Verb::HashSet)]
+        }
+        "RU" | "RUD" if kind == "RU" || numbers.len() == 2 => match kind.as_str() {
+            "RU" => mixed(reads, 1.0 - reads),
+            // Of what is no read the second number is updates, and the rest deletions.
+            _ => {
+                let updates = share(1, 0.0).min(1.0 - reads);
+                let deletes = Command { fields: 0, ..Command::weighted(Verb::Delete, 1.0 - reads - updates) };
+                vec![Command { weight: reads, ..read }, write(updates), deletes]
+            }
+        },
+        "RR" => {
+            notes.push("RR: a replace writes all bins; fields that it does not name would stay".to_owned());
+            mixed(reads, 1.0 - reads)
+        }
+        "RMU" => {
+            notes.push("RMU: the read and the write are requests of their own, for keys of their own".to_owned());
+            mixed(0.5, 0.5)
+        }
+        "DB" => vec![Command::new(Verb::HashDelete)],
+        "RMI" | "RMD" | "RUF" | "TXN" => {
+            let what = format!("{kind} has no equal here: servers of RESP do not run it as one operation");
+            flags.fault("-w", what, REMEDY);
+            return;
+        }
+        _ => {
+            flags.fault("-w", format!("'{text}' is no workload"), REMEDY);
+            return;
+        }
+    };
+    verbs.retain(|command| command.weight > 0.0);
+    space.verbs = verbs;
+}
+
+/// How long, and where results go.
+fn times(flags: &mut Flags, form: Form, run: &mut Run) {
+    match form {
+        Form::Java => {
+            if let Some(transactions) = flags.count("-t").filter(|count| *count > 0) {
+                run.requests_max = Some(run.requests_max.map_or(transactions, |most| most.min(transactions)));
+            }
+        }
+        Form::Asbench => run.duration = flags.count("--duration").filter(|count| *count > 0).map(TimeSpan::secs),
+    }
+    run.timeout = flags.count("-T").filter(|ms| *ms > 0).map(TimeSpan::millis);
+    run.out = flags.text("--output-file").map(Into::into);
+    run.hdr = flags.text("--hdr-hist").map(Into::into);
+    if let Some(seconds) = flags.count("--output-period").filter(|count| *count > 0) {
+        run.interval = Some(TimeSpan::secs(seconds));
+    }
+    if let Some(text) = flags.text("--percentiles").map(str::to_owned) {
+        let read: Option<Vec<f64>> = text
+            .split(',')
+            .map(|word| word.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent)))
+            .collect();
+        match read {
+            Some(percentiles) => run.percentiles = percentiles,
+            None => flags.fault("--percentiles", format!("'{text}' are no percentiles"), "write 50,90,99,99.9"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

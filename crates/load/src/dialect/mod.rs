@@ -1,0 +1,148 @@
+//! Other tools' command lines and files, mapped to our workloads, so that a benchmark runs here as it was written.
+//!
+//! ```text
+//!   aerospike   -h H -n test -k 10000000 -o S:10 -b 10 -w RU,80      records are hashes, bins their fields
+//!   rpc-perf    its TOML, today's and the older one                   --\
+//!   mc-crusher  send=ascii_get,recv=blind_read,conns=50,...           ---+->  Mapped { workload, run, notes }
+//!   memtier     --ratio 1:10 -c 50 -t 4 -d 32 ...                     --/
+//! ```
+//!
+//! Invariants: nothing is taken in silence. What has no equal here is a fault with its remedy; what means nothing here,
+//! or something slightly else, is a note that the user is shown. Every workload that comes out is valid.
+
+pub mod aerospike;
+mod flags;
+pub mod mc_crusher;
+pub mod memtier;
+pub mod rpc_perf;
+
+use std::path::PathBuf;
+
+use base::units::TimeSpan;
+
+use crate::workload::fault::{FAULTS_MAX, Fault};
+use crate::workload::model::Workload;
+
+/// What another tool's command line or file asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mapped {
+    /// What is asked of which servers, and at what pace.
+    pub workload: Workload,
+    /// How long, and what is said about it.
+    pub run: Run,
+    /// What was left out or means something slightly else here, a sentence each, for the user.
+    pub notes: Vec<String>,
+}
+
+/// What a command line says beside the workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// How long; without it and without `requests_max` until it is stopped.
+    pub duration: Option<TimeSpan>,
+    /// Requests after which it ends, over all connections.
+    pub requests_max: Option<u64>,
+    /// Runs one after the other; 0 and 1 are one.
+    pub rounds: u32,
+    /// Between two lines of progress.
+    pub interval: Option<TimeSpan>,
+    /// How long an answer is waited for.
+    pub timeout: Option<TimeSpan>,
+    /// How long a connection is waited for.
+    pub connect_timeout: Option<TimeSpan>,
+    /// Where the generator itself listens: `HOST:PORT`.
+    pub admin: Option<String>,
+    /// The rate goes up in steps; the workload's own is the first.
+    pub steps: Option<Steps>,
+    /// Percentiles that are shown, in percent; empty: the usual ones.
+    pub percentiles: Vec<f64>,
+    /// Where the text that is printed is written too.
+    pub out: Option<PathBuf>,
+    /// Where the results are written as JSON.
+    pub json: Option<PathBuf>,
+    /// Where HDR histogram logs are written: what their names begin with.
+    pub hdr: Option<PathBuf>,
+}
+
+/// Rates one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    /// Requests a second at first.
+    pub from_per_s: f64,
+    /// Requests a second at last.
+    pub to_per_s: f64,
+    /// What each step adds, requests a second.
+    pub by_per_s: f64,
+    /// How long each rate is kept.
+    pub each: TimeSpan,
+    /// The rates come in random order.
+    pub shuffled: bool,
+    /// What comes after the last.
+    pub then: Then,
+}
+
+/// What comes after the last of several rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// It is kept.
+    #[default]
+    Stable,
+    /// The first again.
+    Loop,
+    /// The same rates backwards, and so on.
+    Mirror,
+}
+
+/// Faults that name fields of a workload, named as the user wrote them: by the first of `names` that the field's path
+/// begins with.
+fn renamed(faults: Vec<Fault>, names: &[(&str, &str)]) -> Vec<Fault> {
+    let rename = |fault: Fault| {
+        let known = names.iter().find(|(field, _)| fault.name.starts_with(field));
+        Fault { name: known.map_or(fault.name, |(_, flag)| (*flag).to_owned()), ..fault }
+    };
+    faults.into_iter().map(rename).collect()
+}
+
+/// The mapped run if nothing was wrong with it, neither so far nor as a workload.
+fn checked(mapped: Mapped, mut faults: Vec<Fault>, names: &[(&str, &str)]) -> Result<Mapped, Vec<Fault>> {
+    // A value that could not be read has its default, which may not fit the others: nothing new is said of it.
+    if faults.is_empty()
+        && let Err(found) = mapped.workload.validate()
+    {
+        faults = renamed(found, names);
+    }
+    faults.truncate(FAULTS_MAX);
+    if faults.is_empty() { Ok(mapped) } else { Err(faults) }
+}
+
+/// `HOST:PORT` of a host that may bring its own port.
+fn address(host: &str, port: u64) -> String {
+    let has_port = match host.rsplit_once(':') {
+        // An address of version 6 has colons in it; with a port it is in brackets.
+        Some((before, digits)) => digits.parse::<u16>().is_ok() && (!before.contains(':') || before.ends_with(']')),
+        None => false,
+    };
+    match host {
+        host if has_port => host.to_owned(),
+        host if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+        host => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_keeps_the_port_that_it_brings() {
+        for (host, expected) in [
+            ("h", "h:3000"),
+            ("h:1", "h:1"),
+            ("10.0.0.1", "10.0.0.1:3000"),
+            ("::1", "[::1]:3000"),
+            ("[::1]", "[::1]:3000"),
+            ("[::1]:7", "[::1]:7"),
+        ] {
+            assert_eq!(address(host, 3000), expected);
+        }
+    }
+}
