@@ -131,7 +131,7 @@ const IGNORED: [(&str, &str); 9] = [
 ];
 
 /// Where the fields of a workload come from.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 9] = [
     ("targets", "-h"),
     ("auth", "-U and -P"),
     ("connections.batch", "-B"),
@@ -139,7 +139,6 @@ const NAMES: [(&str, &str); 10] = [
     ("pace", "-g"),
     ("keys[0].count", "-k"),
     ("keys[0].key_bytes", "-l"),
-    ("keys[0].ttl", "-e"),
     ("keys[0].fields", "-b"),
     ("keys[0].value_bytes", "-o"),
 ];
@@ -291,7 +290,7 @@ fn records(flags: &mut Flags, form: Form, space: &mut KeySpace, notes: &mut Vec<
     }
     if let Some(text) = flags.text("-e").map(str::to_owned) {
         match text.parse::<i64>() {
-            Ok(seconds @ 1..) => space.ttl = vec![(TimeSpan::secs(seconds as u64), 1.0)],
+            Ok(1..) => notes.push("-e changes nothing: a hash's fields live for ever".to_owned()),
             // 0 is the namespace's default and -1 for ever: both are for ever here.
             Ok(-1 | 0) => {}
             _ => flags.fault("-e", format!("'{text}' is no time to live"), "write seconds, or -1 for ever"),
@@ -351,7 +350,8 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
             // Of what is no read the second number is updates, and the rest deletions.
             _ => {
                 let updates = share(1, 0.0).min(1.0 - reads);
-                let deletes = Command { fields: 0, ..Command::weighted(Verb::Delete, 1.0 - reads - updates) };
+                let raw = Command::weighted(Verb::Raw, 1.0 - reads - updates);
+                let deletes = Command { text: "DEL __key__".into(), ..raw };
                 vec![Command { weight: reads, ..read }, write(updates), deletes]
             }
         },

@@ -110,11 +110,23 @@ fn space<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, mapped: &mut
     }
     space.ttl = lifetime(span(reader, &mut section, "ttl", SECOND_NS));
     space.verbs = commands(reader, &mut section);
-    if space.verbs.iter().any(|command| command.verb.is_hash()) {
+    if space.is_hash() {
         space.fields = fields.unwrap_or(space.fields);
+        of_hashes(&mut space, &section.path, &mut mapped.notes);
     }
     reader.end(section);
     space
+}
+
+/// What is different where keys are hashes: one is deleted by a command of its own, and lives for ever.
+fn of_hashes(space: &mut KeySpace, path: &str, notes: &mut Vec<String>) {
+    for command in space.verbs.iter_mut().filter(|command| command.verb == Verb::Delete) {
+        *command = Command { text: "DEL __key__".into(), ..Command::weighted(Verb::Raw, command.weight) };
+    }
+    if !space.ttl.is_empty() {
+        space.ttl.clear();
+        notes.push(format!("{path}.ttl changes nothing: a hash's fields live for ever"));
+    }
 }
 
 fn lifetime(ttl: Option<TimeSpan>) -> Vec<(TimeSpan, f64)> {

@@ -101,16 +101,26 @@ commands = [
 	{ verb = "hdel", weight = 10 },
 	{ verb = "hset", weight = 5, cardinality = 5 },
 	{ verb = "lpush", weight = 0, truncate = 10 },
+	{ verb = "delete", weight = 5 },
 ]
+ttl = "15m"
 "#;
-    let workload = read(text).workload;
+    let Mapped { workload, notes, .. } = read(text);
+    assert_eq!((notes.len(), workload.keys[0].ttl.len()), (2, 0));
     assert_eq!(workload.targets[0].address, "localhost:6379");
     let space = &workload.keys[0];
     assert_eq!((space.fields, &space.order), (1000, &Order::Zipf { exponent: 1.0 }));
     let verbs: Vec<(Verb, u32)> = space.verbs.iter().map(|command| (command.verb, command.fields)).collect();
     assert_eq!(
         verbs,
-        [(Verb::HashGet, 0), (Verb::HashMultiGet, 5), (Verb::HashGetAll, 0), (Verb::HashDelete, 1), (Verb::HashSet, 5)]
+        [
+            (Verb::HashGet, 0),
+            (Verb::HashMultiGet, 5),
+            (Verb::HashGetAll, 0),
+            (Verb::HashDelete, 1),
+            (Verb::HashSet, 5),
+            (Verb::Raw, 0)
+        ]
     );
     let told = told(&text.replace("weight = 0", "weight = 1"));
     assert_eq!(told.len(), 1);
