@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use base::clock::UnixMillis;
 
 use super::observe::Evicted;
+use super::shadow::freq_of_next_round;
 use super::{Background, PROMOTE_FREQ, SliceKind};
 use crate::draft::Plan;
 use crate::header::{Queue, SegmentHeader, State};
@@ -126,7 +127,9 @@ impl Background {
             _ if store.ended(&seen, now).is_some() => None,
             Why::Expire | Why::Flush => None,
             Why::Evict(Queue::Small) if freq >= PROMOTE_FREQ && room => Some((Queue::Main, Some(0))),
-            Why::Evict(Queue::Main) if freq > 0 && room => Some((Queue::Main, Some(freq - 1))),
+            Why::Evict(Queue::Main) if freq > 0 && room => {
+                Some((Queue::Main, Some(freq_of_next_round(freq, self.small_percent()))))
+            }
             Why::Evict(_) => None,
             Why::Compact => Some((header.queue(), None)),
         };

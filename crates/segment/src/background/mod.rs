@@ -15,7 +15,8 @@
 //!
 //! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
 //! that [`shadow`] finds to miss less. What was read at least [`PROMOTE_FREQ`] times when its segment leaves moves to
-//! the main queue, the rest leaves a ghost. The main queue gives an item another round for each read that it counts.
+//! the main queue, the rest leaves a ghost. The main queue gives an item another round for each read that it counts,
+//! or one for all of them while the small queue is large.
 //! An item whose ghost is found begins with enough reads to be promoted.
 //!
 //! Bounds: both queues and the limbo list hold each segment at most once, plus entries of segments that left their

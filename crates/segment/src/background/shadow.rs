@@ -1,8 +1,8 @@
 //! How large the small queue should be: the store in miniature, once for each answer.
 //!
 //! ```text
-//!   samples ──> shadow with  5 % ── misses ──┐
-//!          ├──> shadow with 10 % ── misses ──┤ fewest, over the last rounds
+//!   samples ──> shadow with  2 % ── misses ──┐
+//!          ├──> shadow with  5 % ── misses ──┤ fewest, over the last rounds
 //!          ├──> ...                          ├─────────────────────────────> the store's share
 //!          └──> shadow with 75 % ── misses ──┘
 //! ```
@@ -22,9 +22,12 @@ use crate::draft::GHOST_FREQ;
 use crate::samples::{Asked, Samples, THIN_MIN};
 
 /// The shares that are tried, in percent.
-const SHARES: [u8; 5] = [5, 10, 25, 50, 75];
+const SHARES: [u8; 6] = [2, 5, 10, 25, 50, 75];
 /// The share that a store begins with.
-const START: usize = 1;
+const START: usize = 2;
+/// From this share on, in percent, the main queue gives an item one more round for all of its reads, and below it one
+/// for each. A large small queue is best where keys come back soon and then no more: reads of long ago say nothing.
+const ONE_ROUND_PERCENT: u8 = 50;
 /// Items of one shadow.
 const ITEMS_MAX: usize = 2048;
 /// Shadows of fewer items prove nothing.
@@ -37,6 +40,11 @@ const BETTER_PERCENT: f64 = 99.0;
 const DECAY: f64 = 0.93;
 /// Reads of an item that are counted, as in an index slot.
 const FREQ_MAX: u8 = 7;
+
+/// What still counts of `freq` reads, above 0, when an item goes round the main queue again.
+pub(super) fn freq_of_next_round(freq: u64, small_percent: u8) -> u64 {
+    if small_percent < ONE_ROUND_PERCENT { freq - 1 } else { 0 }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -54,6 +62,7 @@ struct Entry {
 /// One miniature.
 #[derive(Debug)]
 struct Shadow {
+    percent: u8,
     small_max: usize,
     items_max: usize,
     entries: HashMap<u64, Entry>,
@@ -64,8 +73,9 @@ struct Shadow {
 }
 
 impl Shadow {
-    fn new() -> Self {
+    fn new(percent: u8) -> Self {
         Self {
+            percent,
             small_max: 0,
             items_max: 0,
             entries: HashMap::with_capacity(ITEMS_MAX * 3 / 2 + 2),
@@ -76,17 +86,17 @@ impl Shadow {
         }
     }
 
-    fn begin(&mut self, items_max: usize, percent: u8) {
+    fn begin(&mut self, items_max: usize) {
         self.entries.clear();
         self.small.clear();
         self.main.clear();
         self.ghosts.clear();
-        self.resize(items_max, percent);
+        self.resize(items_max);
     }
 
-    fn resize(&mut self, items_max: usize, percent: u8) {
+    fn resize(&mut self, items_max: usize) {
         self.items_max = items_max;
-        self.small_max = (items_max * usize::from(percent) / 100).max(1);
+        self.small_max = (items_max * usize::from(self.percent) / 100).max(1);
     }
 
     fn ask(&mut self, hash: u64, asked: Asked) {
@@ -129,7 +139,7 @@ impl Shadow {
             && let Some(entry) = self.entries.get_mut(&hash)
         {
             if entry.freq > 0 {
-                entry.freq -= 1;
+                entry.freq = freq_of_next_round(entry.freq.into(), self.percent) as u8;
                 self.main.push_back(hash);
             } else {
                 self.entries.remove(&hash);
@@ -158,7 +168,7 @@ pub(crate) struct Shadows {
 
 impl Shadows {
     pub(super) fn new() -> Self {
-        Self { shadows: std::array::from_fn(|_| Shadow::new()), thin: THIN_MIN, items: 0, reads: 0, chosen: START }
+        Self { shadows: SHARES.map(Shadow::new), thin: THIN_MIN, items: 0, reads: 0, chosen: START }
     }
 
     /// The share that misses least, in percent.
@@ -196,10 +206,10 @@ impl Shadows {
         if thin != self.thin || self.items == 0 {
             samples.thin(thin);
             (self.thin, self.items, self.reads) = (thin, part, 0);
-            self.shadows.iter_mut().zip(SHARES).for_each(|(shadow, percent)| shadow.begin(part, percent));
+            self.shadows.iter_mut().for_each(|shadow| shadow.begin(part));
         } else if part.abs_diff(self.items) > self.items / 16 {
             self.items = part;
-            self.shadows.iter_mut().zip(SHARES).for_each(|(shadow, percent)| shadow.resize(part, percent));
+            self.shadows.iter_mut().for_each(|shadow| shadow.resize(part));
         }
     }
 
@@ -252,9 +262,18 @@ mod tests {
     }
 
     #[test]
+    fn an_item_goes_round_for_each_read_but_with_a_large_small_queue_for_all_of_them_once() {
+        let rounds = |percent| {
+            let next = |freq: &u64| (*freq > 0).then(|| freq_of_next_round(*freq, percent));
+            std::iter::successors(Some(u64::from(FREQ_MAX)), next).count() - 1
+        };
+        assert_eq!(SHARES.map(rounds), [7, 7, 7, 7, 1, 1]);
+    }
+
+    #[test]
     fn a_shadow_holds_no_more_than_its_items_and_half_as_many_ghosts() {
-        let mut shadow = Shadow::new();
-        shadow.begin(100, 10);
+        let mut shadow = Shadow::new(10);
+        shadow.begin(100);
         let mut prng = Prng::new(1);
         for _ in 0..100_000 {
             let asked = if prng.below(3) == 0 { Asked::Store } else { Asked::Read };
