@@ -105,10 +105,10 @@ enum Command {
     },
     /// Compare misses with those of published eviction policies.
     Policy {
-        /// Accesses of each stream.
-        #[arg(long, default_value_t = 1_500_000)]
+        /// Accesses of each stream; half as many where items have lifetimes.
+        #[arg(long, default_value_t = 2_000_000)]
         accesses: usize,
-        /// Only the streams whose name contains this.
+        /// Only the streams whose name contains one of these, with commas between them.
         #[arg(long, default_value = "")]
         only: String,
         /// Hold the small queue at so many percent of the segments.
@@ -216,9 +216,11 @@ fn run(command: Command) -> Result<bool, String> {
             replay::run(&root(), options)
         }
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
-        Command::Policy { accesses, only, small_percent, without_peers, .. } => {
-            policy::run(&target_folder(&root()), &policy::Options { accesses, only, small_percent, without_peers })
-        }
+        Command::Policy { accesses, only, small_percent, without_peers, .. } => policy::run(
+            &root(),
+            &target_folder(&root()),
+            &policy::Options { accesses, only, small_percent, without_peers },
+        ),
         Command::Soak { short, requests, seconds, seed, workers, uring } => {
             let whole = if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE };
             let requests = requests.unwrap_or(whole);

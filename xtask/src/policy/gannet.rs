@@ -3,10 +3,14 @@
 use base::clock::UnixMillis;
 use segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, StoreStats};
 
-use super::Access;
+use super::streams::{Access, VALUE_BYTES_MAX};
 
-/// A store of less has so few segments that its policy is not what is measured.
-pub const MEMORY_MIN_BYTES: u64 = 5 << 20;
+/// A memory is cut into at least so many segments, as many as a server's gigabyte or two are: the shape of the store is
+/// kept, and segments are scaled with the memory.
+const SEGMENTS_MIN: u64 = 256;
+/// The least segment, in bytes; the longest of the streams' usual values is an item of one piece in it.
+const SEGMENT_BYTES_MIN: u64 = 4 << 10;
+const SEGMENT_BYTES_MAX: u64 = 1 << 20;
 /// Where the clock begins.
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Keys have so many bytes.
@@ -15,8 +19,10 @@ const KEY_BYTES: usize = 16;
 const OVERHEAD_BYTES: u64 = 15;
 /// An expiry, in bytes.
 const EXPIRY_BYTES: u64 = 4;
-/// Accesses between two slices.
+/// Accesses between two slices, where they follow each other closely.
 const SLICE_EVERY: usize = 32;
+/// Slices between two accesses, where seconds pass between them: as many as there is work for, and no more.
+const SLICES_MAX: usize = 16;
 /// Looks at the counters in a stream.
 const SAMPLES: usize = 512;
 
@@ -41,10 +47,18 @@ pub struct Account {
     pub index: f64,
     /// The share of its slots that items have, in percent of the slots.
     pub load: f64,
+    /// The small queue's share that was aimed at, in percent of the segments.
+    pub share: f64,
     samples: f64,
 }
 
 impl Account {
+    /// The columns of the table.
+    pub fn columns(&self) -> String {
+        let Self { live, dead, free, open, index, load, share, .. } = self;
+        format!(" {live:.1} | {dead:.1} | {free:.1} | {open:.1} | {index:.1} | {load:.0} | {share:.0} |")
+    }
+
     fn add(&mut self, stats: &StoreStats) {
         let percent = |bytes: u64| bytes as f64 * 100.0 / stats.memory_bytes as f64;
         let open_bytes = stats.heap_bytes.saturating_sub(stats.item_bytes + stats.dead_bytes);
@@ -56,6 +70,7 @@ impl Account {
             (&mut self.free, percent(stats.segments[0] * stats.segment_bytes)),
             (&mut self.open, percent(open_bytes)),
             (&mut self.index, percent(stats.index_bytes)),
+            (&mut self.share, stats.small_percent as f64),
             (&mut self.load, stats.items as f64 * 100.0 / stats.index_slots as f64),
         ] {
             *mean += (now - *mean) * weight;
@@ -71,8 +86,8 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
     let config = StoreConfig {
         memory_bytes,
         memory_bytes_max: 0,
-        segment_bytes: None,
-        item_bytes_max: 64 << 10,
+        segment_bytes: Some(segment_bytes(memory_bytes)),
+        item_bytes_max: VALUE_BYTES_MAX + KEY_BYTES as u64,
         lanes_max: 1,
         hash_seed: 1,
         huge_pages: false,
@@ -82,7 +97,7 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
         background.hold_small_percent(percent);
     }
     let mut lane = store.lane().map_err(|error| error.to_string())?;
-    let value = vec![0; 64 << 10];
+    let value = vec![0; VALUE_BYTES_MAX as usize];
     let (mut misses, mut account) = (0, Account::default());
     for (number, access) in accesses.iter().enumerate() {
         let now = START.plus_ms(access.at_ms);
@@ -90,8 +105,11 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
             misses += 1;
             store_one(&mut lane, &mut background, access, now, &value[..access.value_bytes as usize])?;
         }
-        if number % SLICE_EVERY == 0 {
-            slice(&mut background, now);
+        let slices = if access.ttl_ms > 0 { SLICES_MAX } else { usize::from(number % SLICE_EVERY == 0) };
+        for _ in 0..slices {
+            if !slice(&mut background, now) {
+                break;
+            }
         }
         if number * 2 > accesses.len() && number.is_multiple_of(accesses.len() / SAMPLES + 1) {
             account.add(&store.stats());
@@ -137,10 +155,17 @@ fn store_one(
     }
 }
 
-fn slice(background: &mut Background, now: UnixMillis) {
+/// True if there is more to do.
+fn slice(background: &mut Background, now: UnixMillis) -> bool {
     let mut asked = 0;
-    background.slice(now, &mut || {
+    let report = background.slice(now, &mut || {
         asked += 1;
         asked > 4
     });
+    report.more
+}
+
+fn segment_bytes(memory_bytes: u64) -> u32 {
+    let wanted = (memory_bytes / SEGMENTS_MIN).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    1 << wanted.ilog2()
 }

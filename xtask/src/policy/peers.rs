@@ -1,12 +1,17 @@
 //! The published policies, from libCacheSim: a Python environment of its own under the target folder.
+//!
+//! What a policy misses over a trace never changes, so it is kept beside the environment and replayed only once.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Access, Stream, gannet};
+use super::gannet;
+use super::streams::{Access, Stream};
 
-/// In the order of `peers.py`.
+/// By the names that `peers.py` knows.
 pub const POLICIES: [&str; 5] = ["LRU", "SIEVE", "S3-FIFO", "W-TinyLFU", "ARC"];
 const LIBRARY: &str = "libcachesim==0.3.5";
 const SCRIPT: &str = include_str!("peers.py");
@@ -25,8 +30,9 @@ impl Peers {
     pub fn install(target: &Path) -> Result<Self, String> {
         let folder = target.join("policy");
         let peers = Self { folder };
+        let kept = peers.folder.join("misses");
+        std::fs::create_dir_all(&kept).map_err(|error| format!("{}: {error}", kept.display()))?;
         if !peers.python().exists() {
-            std::fs::create_dir_all(&peers.folder).map_err(|error| format!("{}: {error}", peers.folder.display()))?;
             output(Command::new("python3").args(["-m", "venv"]).arg(&peers.folder))?;
         }
         output(Command::new(peers.python()).args(["-m", "pip", "install", "--quiet", LIBRARY]))?;
@@ -37,39 +43,69 @@ impl Peers {
         self.folder.join("bin/python")
     }
 
-    /// Misses of each policy at each size; `None` where the library cannot tell.
+    /// Misses of each policy at each size: a list for each size, in the order of [`POLICIES`].
     ///
     /// # Errors
     /// When the script fails; its last words.
-    pub fn misses(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<Option<u64>>>, String> {
-        let lifetimes = accesses.iter().any(|access| access.ttl_ms > 0);
-        let trace = self.folder.join(format!("{}.trace", stream.name));
-        let write = || -> std::io::Result<()> {
-            let mut file = std::io::BufWriter::new(std::fs::File::create(&trace)?);
-            for access in accesses {
-                let bytes = gannet::cost_bytes(access);
-                if lifetimes {
-                    for word in [access.key, access.at_ms, access.ttl_ms, bytes] {
-                        file.write_all(&word.to_le_bytes())?;
-                    }
-                } else {
-                    // Nothing here looks ahead: the next access is told as "none".
-                    file.write_all(&((access.at_ms / 1000) as u32).to_le_bytes())?;
-                    file.write_all(&access.key.to_le_bytes())?;
-                    file.write_all(&(bytes as u32).to_le_bytes())?;
-                    file.write_all(&(-1i64).to_le_bytes())?;
-                }
+    pub fn misses(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
+        let kept = self.folder.join("misses").join(format!("{}-{:016x}.json", stream.name, digest(accesses, sizes)));
+        let by_policy: Vec<Vec<u64>> = match std::fs::read_to_string(&kept) {
+            Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display()))?,
+            Err(_) => {
+                let by_policy = self.replay(stream, accesses, sizes)?;
+                let text = serde_json::to_string(&by_policy).map_err(|error| error.to_string())?;
+                std::fs::write(&kept, text).map_err(|error| format!("{}: {error}", kept.display()))?;
+                by_policy
             }
-            file.flush()
         };
-        write().map_err(|error| format!("{}: {error}", trace.display()))?;
-        let mut command = Command::new(self.python());
-        let kind = if lifetimes { "lifetimes" } else { "for-ever" };
-        command.args(["-c", SCRIPT, kind]).arg(&trace).args(sizes.iter().map(u64::to_string));
-        let text = output(&mut command)?;
-        std::fs::remove_file(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
-        serde_json::from_str(&text).map_err(|error| format!("peers.py: {error}: {text}"))
+        Ok((0..sizes.len()).map(|size| by_policy.iter().map(|misses| misses[size]).collect()).collect())
     }
+
+    /// A list for each policy.
+    fn replay(&self, stream: &Stream, accesses: &[Access], sizes: &[u64]) -> Result<Vec<Vec<u64>>, String> {
+        let trace = self.folder.join(format!("{}.trace", stream.name));
+        write(&trace, accesses, stream.has_lifetimes()).map_err(|error| format!("{}: {error}", trace.display()))?;
+        let kind = if stream.has_lifetimes() { "lifetimes" } else { "for-ever" };
+        let by_policy = POLICIES.iter().map(|policy| {
+            let mut command = Command::new(self.python());
+            command.args(["-c", SCRIPT, kind, policy]).arg(&trace).args(sizes.iter().map(u64::to_string));
+            let text = output(&mut command)?;
+            serde_json::from_str(&text).map_err(|error| format!("peers.py: {error}: {text}"))
+        });
+        let by_policy = by_policy.collect();
+        std::fs::remove_file(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
+        by_policy
+    }
+}
+
+/// What the misses follow from.
+fn digest(accesses: &[Access], sizes: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (LIBRARY, SCRIPT, sizes).hash(&mut hasher);
+    for access in accesses {
+        (access.key, access.at_ms, access.ttl_ms, gannet::cost_bytes(access)).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Writes the trace that `peers.py` reads.
+fn write(path: &Path, accesses: &[Access], lifetimes: bool) -> std::io::Result<()> {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    for access in accesses {
+        let bytes = gannet::cost_bytes(access);
+        if lifetimes {
+            for word in [access.key, access.at_ms, access.ttl_ms, bytes] {
+                file.write_all(&word.to_le_bytes())?;
+            }
+        } else {
+            // Nothing here looks ahead: the next access is told as "none".
+            file.write_all(&((access.at_ms / 1000) as u32).to_le_bytes())?;
+            file.write_all(&access.key.to_le_bytes())?;
+            file.write_all(&(bytes as u32).to_le_bytes())?;
+            file.write_all(&(-1i64).to_le_bytes())?;
+        }
+    }
+    file.flush()
 }
 
 fn output(command: &mut Command) -> Result<String, String> {

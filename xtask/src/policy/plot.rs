@@ -44,9 +44,15 @@ pub fn run(root: &Path) -> Result<bool, String> {
 /// The rows of tables that have a stream, its memory and the misses of every line.
 fn read(text: &str) -> BTreeMap<String, Vec<Point>> {
     let mut streams: BTreeMap<String, Vec<Point>> = BTreeMap::new();
+    let mut among_misses = false;
     for line in text.lines() {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         if cells.len() != LINES.len() + 3 {
+            among_misses = false;
+            continue;
+        }
+        among_misses |= cells[2..].iter().zip(LINES).all(|(cell, (name, _))| *cell == name);
+        if !among_misses {
             continue;
         }
         let numbers: Vec<f64> = cells[1..]
@@ -133,7 +139,8 @@ mod tests {
         let text = "| stream | memory, MB | gannet | LRU | SIEVE | S3-FIFO | W-TinyLFU | ARC | gannet / best |\n\
                     |---|---|---|---|---|---|---|---|---|\n\
                     | loop | 7 | 1.5 | 2 | 3 | 4 | 5 | 6 | 0.75 |\n| loop | 14 | 1 | 2 | 3 | 4 | 5 | 6 | 0.5 |\n\
-                    | scan | 8 | 91.5 | 0.4 | 3.1 | 0.5 | 3.1 | 74 |\n";
+                    \n| stream | memory, MB | live items | dead | free | open | index | index load | share |\n\
+                    |---|---|---|---|---|---|---|---|---|\n| scan | 8 | 91.5 | 0.4 | 3.1 | 0.5 | 3.1 | 74 | 10 |\n";
         let streams = read(text);
         assert_eq!(streams.len(), 1);
         assert_eq!(streams["loop"], [(7.0, [1.5, 2.0, 3.0, 4.0, 5.0, 6.0]), (14.0, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]);

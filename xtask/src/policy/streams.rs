@@ -2,12 +2,17 @@
 //!
 //! The keys of a stream are numbers; a value's length and lifetime follow from its key's number. Where items live for
 //! ever, one access comes every millisecond of the store's clock. The streams named after a cluster have the Zipf
-//! exponent, requests a key, share of keys asked for once, lifetimes and mean value length of its row in
-//! `data/twitter-2020Mar.md`, over one week: a sample of the cluster's keys, so that lifetimes and the time between two
-//! requests for a key stay in proportion.
+//! exponent, requests a key, share of keys asked for once, lifetimes and mean value length of its row: a sample of the
+//! cluster's keys, so that lifetimes and the time between two requests for a key stay in proportion.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 use base::prng::{Prng, split_mix};
 
+use super::clusters::{self, Cluster};
+use super::gannet;
+use super::meta::Meta;
 use crate::replay::table::Table;
 
 /// One access: a read, and a store if the read misses.
@@ -24,7 +29,7 @@ pub struct Access {
 }
 
 /// How keys are chosen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Shape {
     /// Zipf over the keys; so many percent of the accesses are to keys that are asked for once.
     Zipf { alpha: f64, once_percent: u64 },
@@ -36,48 +41,51 @@ enum Shape {
     Loop { alpha: f64 },
     /// Uniform in a window of a tenth of the keys that slides over all of them.
     Window,
-    /// A week of a cluster's row.
+    /// By the popularity and the value lengths that are published of a cache; each length over so many.
+    Meta { meta: Box<Meta>, scale: u64 },
+    /// By a cluster's row.
     Cluster(Cluster),
 }
 
-/// What a row says of a cluster.
-#[derive(Clone, Copy, Debug)]
-struct Cluster {
-    alpha: f64,
-    /// Requests for a key, on average.
-    frequency: f64,
-    /// Percent of the keys that are asked for once.
-    once_percent: f64,
-    /// Lifetimes in seconds, with their weights.
-    ttl_s: &'static [(f64, f64)],
-    /// Mean length of a value.
-    value_bytes: u32,
-}
-
 /// A named stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Stream {
     /// As in the tables.
     pub name: &'static str,
     shape: Shape,
 }
 
+/// Mean length of a value where nothing else says it: lengths are from half of it to one and a half.
+const VALUE_BYTES: u64 = 240;
 /// Keys asked for once are numbered from here.
 const ONCE: u64 = 1 << 40;
 /// One key for so many accesses.
 const ACCESSES_A_KEY: usize = 5;
 const CHURN_EVERY: usize = 100;
-const HOUR: f64 = 3600.0;
-const DAY: f64 = 24.0 * HOUR;
-const WEEK_MS: f64 = 7.0 * DAY * 1000.0;
+/// The longest value, in bytes, and the longest mean of a cluster's: memories are small here, and one value must not be
+/// much of them.
+pub const VALUE_BYTES_MAX: u64 = 16 << 10;
+const CLUSTER_VALUE_BYTES_MAX: u64 = 400;
+/// Accesses of a stream with lifetimes, as a part of the others': its peers are driven from Python, key by key.
+const CLUSTER_PART: usize = 2;
+/// Memories, in parts of a thousand of the bytes of all keys that the stream asks for, but for those
+/// that are drawn to come once.
+const PERMILLE: [u64; 5] = [25, 50, 100, 200, 400];
+/// Memories, in parts of a thousand of the bytes that live at once if nothing is evicted.
+const PERMILLE_OF_LIVE: [u64; 5] = [200, 400, 600, 800, 1000];
 
-/// Every stream of the table.
-pub fn all() -> Vec<Stream> {
+/// Every stream of the table. `data` has what is published of production caches.
+///
+/// # Errors
+/// When a file there is missing or has another shape.
+pub fn all(data: &Path) -> Result<Vec<Stream>, String> {
     use Shape::{Churn, Loop, Scan, Window, Zipf};
-    let cluster = |name, alpha, frequency, once_percent, ttl_s, value_bytes| {
-        stream(name, Shape::Cluster(Cluster { alpha, frequency, once_percent, ttl_s, value_bytes }))
+    let meta = |name, folder: &str, scale| {
+        let meta = Box::new(Meta::read(&data.join(folder))?);
+        Ok::<_, String>(Stream { name, shape: Shape::Meta { meta, scale } })
     };
-    vec![
+    let stream = |name, shape| Stream { name, shape };
+    let mut streams = vec![
         stream("zipf-0.8", Zipf { alpha: 0.8, once_percent: 0 }),
         stream("zipf-0.99", Zipf { alpha: 0.99, once_percent: 0 }),
         stream("zipf-1.2", Zipf { alpha: 1.2, once_percent: 0 }),
@@ -88,29 +96,26 @@ pub fn all() -> Vec<Stream> {
         stream("scan", Scan { alpha: 0.99 }),
         stream("loop", Loop { alpha: 0.99 }),
         stream("window", Window),
-        cluster("cluster4", 1.1004, 26.5, 29.33, &[(60.0, 0.39), (300.0, 0.24), (HOUR, 0.13), (600.0, 0.12)], 2439),
-        cluster("cluster7", 1.0666, 72.9, 0.01, &[(1.8 * HOUR, 0.28), (1.7 * HOUR, 0.24), (1.9 * HOUR, 0.23)], 1936),
-        cluster("cluster11", 1.4891, 45.7, 6.18, &[(5.0 * DAY, 0.97), (20.0, 0.03)], 170),
-        cluster("cluster14", 1.2959, 35.4, 10.94, &[(DAY, 1.0)], 414),
-        cluster("cluster19", 0.735, 4.7, 7.46, &[(7.5 * HOUR, 0.3), (7.0 * HOUR, 0.3), (6.6 * HOUR, 0.3)], 101),
-        cluster("cluster22", 0.7624, 4.3, 41.48, &[(DAY, 0.85), (HOUR, 0.11), (1800.0, 0.03)], 4),
-        cluster("cluster29", 1.2323, 22.5, 23.04, &[(HOUR, 0.67), (2.0 * HOUR, 0.33)], 799),
-        cluster("cluster34", 1.1401, 49.4, 0.26, &[(10.6 * HOUR, 0.5), (11.1 * HOUR, 0.3), (9.8 * HOUR, 0.2)], 322),
-        cluster("cluster40", 0.8551, 11.8, 0.1, &[(8.0 * HOUR, 0.95), (DAY, 0.05)], 155),
-        cluster("cluster52", 1.2117, 32.6, 19.36, &[(DAY, 0.65), (14.0 * DAY, 0.27), (12.0 * HOUR, 0.07)], 273),
-    ]
-}
-
-const fn stream(name: &'static str, shape: Shape) -> Stream {
-    Stream { name, shape }
+        meta("meta-kv", "meta-kvcache_reg", 1)?,
+        meta("meta-graph", "meta-graph_cache_leader_assocs", 1)?,
+        meta("meta-cdn", "meta-cdn", 64)?,
+    ];
+    streams.extend(clusters::ALL.map(|row| Stream { name: row.name, shape: Shape::Cluster(row) }));
+    Ok(streams)
 }
 
 impl Stream {
-    /// The stream's first `count` accesses.
+    /// True if its items have lifetimes.
+    pub fn has_lifetimes(&self) -> bool {
+        matches!(self.shape, Shape::Cluster(_))
+    }
+
+    /// The stream's accesses: `count`, or a part of them where items have lifetimes.
     pub fn draw(&self, count: usize) -> Vec<Access> {
+        let count = if self.has_lifetimes() { count / CLUSTER_PART } else { count };
         let mut prng = Prng::new(split_mix(self.name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte))));
-        let keys = match self.shape {
-            Shape::Cluster(cluster) => (count as f64 / cluster.frequency) as usize,
+        let keys = match &self.shape {
+            Shape::Cluster(cluster) => cluster.keys(count),
             _ => count / ACCESSES_A_KEY,
         };
         let alpha = match self.shape {
@@ -119,7 +124,7 @@ impl Stream {
             | Shape::Scan { alpha }
             | Shape::Loop { alpha }
             | Shape::Cluster(Cluster { alpha, .. }) => alpha,
-            Shape::Window => 0.0,
+            Shape::Window | Shape::Meta { .. } => 0.0,
         };
         let ranks = Table::new((1..=keys).map(|rank| (rank as f64).powf(-alpha)));
         let mut by_rank: Vec<u64> = (0..keys as u64).collect();
@@ -130,6 +135,21 @@ impl Stream {
                 self.access(key, number, count)
             })
             .collect()
+    }
+
+    /// The memories in which the stream is replayed, in bytes.
+    pub fn memories(&self, accesses: &[Access]) -> [u64; 5] {
+        if self.has_lifetimes() {
+            let live = live_bytes(accesses);
+            return PERMILLE_OF_LIVE.map(|permille| live * permille / 1000);
+        }
+        // No memory is of use to keys that are drawn to be asked for once.
+        let lone = matches!(self.shape, Shape::Zipf { .. } | Shape::Meta { .. });
+        let counts = |access: &Access| !lone || access.key < ONCE;
+        let mut seen = std::collections::HashSet::new();
+        let all = accesses.iter().filter(|access| counts(access) && seen.insert(access.key));
+        let all: u64 = all.map(gannet::cost_bytes).sum();
+        PERMILLE.map(|permille| all * permille / 1000)
     }
 
     fn key(
@@ -146,18 +166,18 @@ impl Stream {
             *lone += 1;
             *lone
         };
-        match self.shape {
+        match &self.shape {
             Shape::Zipf { once_percent, .. } => {
-                if prng.below(100) < once_percent {
+                if prng.below(100) < *once_percent {
                     once(lone)
                 } else {
                     ranks.draw(prng) as u64
                 }
             }
-            Shape::Cluster(Cluster { frequency, once_percent, .. }) => {
-                let once_share = once_percent / 100.0 / frequency;
-                if prng.unit() < once_share { once(lone) } else { ranks.draw(prng) as u64 }
-            }
+            Shape::Cluster(row) if prng.unit() < row.once_share() => once(lone),
+            Shape::Cluster(_) => ranks.draw(prng) as u64,
+            Shape::Meta { meta, .. } if prng.unit() < meta.once_share => once(lone),
+            Shape::Meta { meta, .. } => meta.key(keys, prng),
             Shape::Churn { .. } => {
                 if number.is_multiple_of(CHURN_EVERY) {
                     let (a, b) = (ranks.draw(prng), prng.below(keys as u64) as usize);
@@ -186,21 +206,65 @@ impl Stream {
     }
 
     fn access(&self, key: u64, number: usize, count: usize) -> Access {
-        let fact = split_mix(key ^ 0x5bd1);
-        match self.shape {
-            Shape::Cluster(Cluster { ttl_s, value_bytes, .. }) => {
-                let weights: f64 = ttl_s.iter().map(|(_, weight)| weight).sum();
-                let mut point = (fact >> 11) as f64 / (1u64 << 53) as f64 * weights;
-                let ttl = ttl_s.iter().find(|(_, weight)| {
-                    point -= weight;
-                    point < 0.0
-                });
-                let ttl_ms = (ttl.unwrap_or(&ttl_s[0]).0 * 1000.0) as u64;
-                let at_ms = (WEEK_MS * number as f64 / count as f64) as u64;
-                let value_bytes = value_bytes / 2 + (split_mix(fact) % u64::from(value_bytes)) as u32;
-                Access { key, at_ms, ttl_ms, value_bytes }
+        let unit = |which: u64| (split_mix(split_mix(key) ^ which) >> 11) as f64 / (1u64 << 53) as f64;
+        let around = |mean: u64| mean / 2 + (unit(1) * mean as f64) as u64;
+        let (value_bytes, at_ms, ttl_ms) = match &self.shape {
+            Shape::Cluster(row) => {
+                let mean = row.value_bytes().min(CLUSTER_VALUE_BYTES_MAX);
+                (around(mean), row.at_ms(number, count), row.ttl_ms(unit(2)))
             }
-            _ => Access { key, at_ms: number as u64, ttl_ms: 0, value_bytes: 100 + (fact % 400) as u32 },
+            Shape::Meta { meta, scale } => (meta.value_bytes(unit(1), unit(2)) / scale, number as u64, 0),
+            _ => (around(VALUE_BYTES), number as u64, 0),
+        };
+        Access { key, at_ms, ttl_ms, value_bytes: value_bytes.min(VALUE_BYTES_MAX) as u32 }
+    }
+}
+
+/// The bytes of the items that live at once if nothing is evicted, on the mean of the second half of the accesses.
+fn live_bytes(accesses: &[Access]) -> u64 {
+    let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut end_of: HashMap<u64, u64> = HashMap::new();
+    let (mut live, mut sum) = (0u64, 0u128);
+    for (number, access) in accesses.iter().enumerate() {
+        while let Some(entry) = ends.first_entry().filter(|entry| *entry.key() <= access.at_ms) {
+            live -= entry.remove();
+        }
+        let bytes = gannet::cost_bytes(access);
+        let end = end_of.entry(access.key).or_default();
+        if *end <= access.at_ms {
+            *end = access.at_ms + access.ttl_ms;
+            *ends.entry(*end).or_default() += bytes;
+            live += bytes;
+        }
+        if number * 2 >= accesses.len() {
+            sum += u128::from(live);
+        }
+    }
+    (sum / accesses.len().div_ceil(2) as u128) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_is_not_counted_as_live_and_what_is_read_is_counted_once() {
+        let access = |key, at_ms| Access { key, at_ms, ttl_ms: 10, value_bytes: 100 };
+        let one = gannet::cost_bytes(&access(1, 0));
+        // In the second half two live, then one, then two again.
+        let accesses = [access(1, 0), access(1, 5), access(2, 6), access(2, 9), access(2, 12), access(1, 13)];
+        assert_eq!(live_bytes(&accesses), (2 * one + one + 2 * one) / 3);
+    }
+
+    #[test]
+    fn every_stream_is_the_same_each_time_and_asks_again_for_what_it_asked_for() {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data");
+        for stream in all(&data).expect("the data is there") {
+            let (once, again) = (stream.draw(20_000), stream.draw(20_000));
+            assert!(once.iter().zip(&again).all(|(a, b)| (a.key, a.at_ms) == (b.key, b.at_ms)), "{}", stream.name);
+            let keys: std::collections::HashSet<u64> = once.iter().map(|access| access.key).collect();
+            assert!(keys.len() * 10 < once.len() * 9 && keys.len() > 50, "{}: {} keys", stream.name, keys.len());
+            assert!(once.iter().all(|access| (access.ttl_ms > 0) == stream.has_lifetimes()), "{}", stream.name);
         }
     }
 }

@@ -1,0 +1,109 @@
+//! Ten of Twitter's clusters, by their rows of `data/twitter-2020Mar.md`.
+
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 60.0 * MINUTE;
+const DAY: f64 = 24.0 * HOUR;
+/// What the rows are the statistics of, in hours.
+const WEEK_HOURS: f64 = 168.0;
+
+/// What a row says of a cluster, and how much of the row's week a stream stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster {
+    /// As in the tables.
+    pub name: &'static str,
+    /// The Zipf exponent.
+    pub alpha: f64,
+    /// Requests for a key in a week, on the mean.
+    frequency: f64,
+    /// Percent of the keys that are asked for once.
+    once_percent: f64,
+    /// Lifetimes in seconds, with their weights; those of less than 2 % are left out.
+    ttl_s: &'static [(f64, f64)],
+    /// Mean length of a value.
+    value_bytes: u32,
+    /// Hours that a stream stands for: about seven times the longest lifetime that is common, a week at most. So
+    /// enough keys live at once for a memory to be made for them.
+    hours: f64,
+}
+
+const fn row(
+    name: &'static str,
+    (alpha, frequency, once_percent): (f64, f64, f64),
+    value_bytes: u32,
+    hours: f64,
+    ttl_s: &'static [(f64, f64)],
+) -> Cluster {
+    Cluster { name, alpha, frequency, once_percent, ttl_s, value_bytes, hours }
+}
+
+/// The rows.
+pub const ALL: [Cluster; 10] = [
+    row(
+        "cluster4",
+        (1.1004, 26.5, 29.33),
+        2439,
+        6.0,
+        &[(MINUTE, 0.39), (5.0 * MINUTE, 0.24), (HOUR, 0.13), (10.0 * MINUTE, 0.12), (4.0 * HOUR, 0.09), (DAY, 0.03)],
+    ),
+    row(
+        "cluster7",
+        (1.0666, 72.9, 0.01),
+        1936,
+        12.0,
+        &[(1.8 * HOUR, 0.28), (1.7 * HOUR, 0.24), (1.9 * HOUR, 0.23), (1.6 * HOUR, 0.13), (2.0 * HOUR, 0.12)],
+    ),
+    row("cluster11", (1.4891, 45.7, 6.18), 170, WEEK_HOURS, &[(5.0 * DAY, 0.97), (20.0, 0.03)]),
+    row("cluster14", (1.2959, 35.4, 10.94), 414, WEEK_HOURS, &[(DAY, 1.0)]),
+    row(
+        "cluster19",
+        (0.735, 4.7, 7.46),
+        101,
+        48.0,
+        // The row names ten lifetimes of 6.6 to 7.5 hours with 6 to 8 % each.
+        &[(7.5 * HOUR, 0.08), (7.3 * HOUR, 0.2), (7.1 * HOUR, 0.14), (6.9 * HOUR, 0.14), (6.7 * HOUR, 0.14)],
+    ),
+    row("cluster22", (0.7624, 4.3, 41.48), 4, WEEK_HOURS, &[(DAY, 0.85), (HOUR, 0.11), (30.0 * MINUTE, 0.03)]),
+    row("cluster29", (1.2323, 22.5, 23.04), 799, 12.0, &[(HOUR, 0.67), (2.0 * HOUR, 0.33)]),
+    row(
+        "cluster34",
+        (1.1401, 49.4, 0.26),
+        322,
+        72.0,
+        // The row names ten lifetimes of 9.7 to 11.1 hours with 3 to 4 % each.
+        &[(11.1 * HOUR, 0.2), (10.6 * HOUR, 0.4), (10.1 * HOUR, 0.2), (9.8 * HOUR, 0.2)],
+    ),
+    row("cluster40", (0.8551, 11.8, 0.1), 155, 48.0, &[(8.0 * HOUR, 0.95), (DAY, 0.05)]),
+    row("cluster52", (1.2117, 32.6, 19.36), 273, WEEK_HOURS, &[(DAY, 0.65), (14.0 * DAY, 0.27), (12.0 * HOUR, 0.07)]),
+];
+
+impl Cluster {
+    /// Keys of a stream of so many accesses: each is asked for as often in an hour as the row says.
+    pub fn keys(&self, accesses: usize) -> usize {
+        (accesses as f64 / self.frequency * WEEK_HOURS / self.hours) as usize
+    }
+
+    /// The share of the accesses that are to keys asked for once.
+    pub fn once_share(&self) -> f64 {
+        self.once_percent / 100.0 / self.frequency
+    }
+
+    /// When access `number` of `count` comes, in milliseconds.
+    pub fn at_ms(&self, number: usize, count: usize) -> u64 {
+        (self.hours * HOUR * 1000.0 * number as f64 / count as f64) as u64
+    }
+
+    /// The lifetime in milliseconds that falls to `unit`, a number in [0, 1).
+    pub fn ttl_ms(&self, unit: f64) -> u64 {
+        let mut point = unit * self.ttl_s.iter().map(|(_, weight)| weight).sum::<f64>();
+        let drawn = self.ttl_s.iter().find(|(_, weight)| {
+            point -= weight;
+            point < 0.0
+        });
+        (drawn.unwrap_or(&self.ttl_s[0]).0 * 1000.0) as u64
+    }
+
+    /// The mean length of a value, in bytes.
+    pub fn value_bytes(&self) -> u64 {
+        u64::from(self.value_bytes)
+    }
+}

@@ -1,0 +1,91 @@
+//! Three of Meta's caches, by the popularity and the value sizes that are published of them (`data/meta-*`).
+//!
+//! The files tell of 7 to 28 million keys. A stream has fewer: a key of it stands for as many of the file's keys, next
+//! to each other in popularity, and is asked for as often as all of them.
+
+use std::path::Path;
+
+use base::prng::Prng;
+
+use crate::replay::table::Table;
+
+/// One cache's distributions.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// Groups of the file's keys that are equally popular, the most popular first.
+    groups: Table,
+    /// The place among all keys, from 0 to 1, at which each group ends.
+    ends: Vec<f64>,
+    sizes: Table,
+    edges: Vec<f64>,
+    /// The share of the accesses that are to keys asked for once.
+    pub once_share: f64,
+}
+
+impl Meta {
+    /// Reads `folder`.
+    ///
+    /// # Errors
+    /// When a file is missing or has another shape.
+    pub fn read(folder: &Path) -> Result<Self, String> {
+        let json = |file: &str| -> Result<serde_json::Value, String> {
+            let path = folder.join(file);
+            let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let (config, popularity, sizes) = (json("config.json")?, json("pop.json")?, json("sizes.json")?);
+        let list = |from: &serde_json::Value, name: &str| -> Result<Vec<f64>, String> {
+            let list = from[name].as_array().and_then(|list| list.iter().map(serde_json::Value::as_f64).collect());
+            list.ok_or_else(|| format!("{}: no list of numbers {name}", folder.display()))
+        };
+        let keys = list(&popularity, "popularityBuckets")?;
+        let sum: f64 = keys.iter().sum();
+        let mut end = 0.0;
+        let ends = keys.iter().map(|keys| {
+            end += keys / sum;
+            end
+        });
+        let once_share = config["test_config"]["loneGetRatio"].as_f64();
+        Ok(Self {
+            ends: ends.collect(),
+            groups: Table::new(list(&popularity, "popularityWeights")?),
+            sizes: Table::new(list(&sizes, "valSizeRangeProbability")?),
+            edges: list(&sizes, "valSizeRange")?,
+            once_share: once_share.ok_or_else(|| format!("{}: no loneGetRatio", folder.display()))?,
+        })
+    }
+
+    /// One of `keys` keys.
+    pub fn key(&self, keys: usize, prng: &mut Prng) -> u64 {
+        let group = self.groups.draw(prng);
+        let begin = if group == 0 { 0.0 } else { self.ends[group - 1] };
+        let place = begin + (self.ends[group] - begin) * prng.unit();
+        ((place * keys as f64) as usize).min(keys - 1) as u64
+    }
+
+    /// The length in bytes of the value that falls to `unit`, a number in [0, 1), and `part`, another.
+    pub fn value_bytes(&self, unit: f64, part: f64) -> u64 {
+        let range = self.sizes.at(unit);
+        let low = self.edges[range];
+        let high = self.edges.get(range + 1).copied().unwrap_or(low);
+        (low + (high - low) * part) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_popular_group_is_asked_for_as_often_as_its_file_says() {
+        let meta = Meta::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/meta-kvcache_reg")).expect("data");
+        let mut prng = Prng::new(1);
+        // By the file, 0.0751 of the requests are for the 0.02 of the keys that come behind the first 0.0139817.
+        let (keys, draws) = (100_000, 200_000);
+        let popular = (0..draws).filter(|_| meta.key(keys, &mut prng) < 1_398).count();
+        let share = popular as f64 / f64::from(draws);
+        assert!((0.735..0.755).contains(&share), "{share} of the requests for the popular keys");
+        let mean = (0..draws).map(|_| meta.value_bytes(prng.unit(), prng.unit())).sum::<u64>() / draws as u64;
+        assert!((320..380).contains(&mean), "values of {mean} bytes");
+    }
+}

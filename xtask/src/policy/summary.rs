@@ -1,0 +1,59 @@
+//! How far each policy is from the best, over all points of the table.
+
+use super::columns;
+
+/// Misses over the best peer's, for Gannet and each peer in the order of the columns: without lifetimes, and with.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    ratios: [Vec<Vec<f64>>; 2],
+}
+
+impl Summary {
+    /// Takes in a point, and gives Gannet's part of the best peer's misses; `-` without peers.
+    pub fn add(&mut self, has_lifetimes: bool, ours: u64, peers: &[u64]) -> String {
+        let Some(best) = peers.iter().min() else { return "-".into() };
+        let of_best = |misses: u64| misses as f64 / (*best).max(1) as f64;
+        let ratios: Vec<f64> = std::iter::once(ours).chain(peers.iter().copied()).map(of_best).collect();
+        let text = format!("{:.3}", ratios[0]);
+        self.ratios[usize::from(has_lifetimes)].push(ratios);
+        text
+    }
+
+    /// A table with a line for each kind of stream; `peers` are their names.
+    pub fn text(&self, peers: &[&str]) -> String {
+        let all: Vec<Vec<f64>> = self.ratios.concat();
+        let names = columns(std::iter::once("gannet").chain(peers.iter().copied()));
+        let mut text =
+            format!("| misses over the best peer's | points |{names}\n|---|---|{}\n", "---|".repeat(peers.len() + 1));
+        for (what, points) in
+            [("without lifetimes", &self.ratios[0]), ("with lifetimes", &self.ratios[1]), ("all", &all)]
+        {
+            if points.is_empty() {
+                continue;
+            }
+            let cell = |column: usize| {
+                let ratios = || points.iter().map(|point| point[column]);
+                let mean = (ratios().map(f64::ln).sum::<f64>() / points.len() as f64).exp();
+                format!("{mean:.3} ({:.3})", ratios().fold(0.0, f64::max))
+            };
+            text += &format!("| {what} | {} |{}\n", points.len(), columns((0..=peers.len()).map(cell)));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_geometric_and_the_worst_is_kept() {
+        let mut summary = Summary::default();
+        assert_eq!(summary.add(false, 20, &[10, 40]), "2.000");
+        assert_eq!(summary.add(false, 5, &[10, 10]), "0.500");
+        assert_eq!(summary.add(true, 5, &[]), "-");
+        let text = summary.text(&["A", "B"]);
+        assert!(text.contains("| without lifetimes | 2 | 1.000 (2.000) | 1.000 (1.000) | 2.000 (4.000) |"), "{text}");
+        assert!(!text.contains("with lifetimes | 1"), "{text}");
+    }
+}
