@@ -7,7 +7,7 @@
 //! ```
 //! What the generator measures of another server is not to be trusted below the timing error, nor near the rate.
 
-use crate::engine::{Config, Control, Error, Limit, Load, Run, Target, run};
+use crate::engine::{Config, Control, Error, Limit, Load, Run, run};
 use crate::fake::{Lines, Served, Server};
 use crate::schedule::Plan;
 use serde::{Deserialize, Serialize};
@@ -178,7 +178,7 @@ fn part(trial: &Trial, load: Load, depth: usize, rate_per_s: f64) -> Result<(Run
     let server = Server::start(None, VALUE_BYTES, trial.server_cpu)
         .map_err(|error| Error::System { doing: "starting the null server", error })?;
     let config = Config {
-        targets: vec![Target::Tcp(server.address().to_string())],
+        targets: vec![server.target()],
         cpus: trial.generator_cpu.into_iter().collect(),
         connections: trial.connections,
         depth,

@@ -400,7 +400,8 @@ impl<'a> Follower<'a> {
     /// Until the next instant at which the phase changes, or a little while.
     fn next_look_ns(&self) -> u64 {
         let elapsed_ns = self.elapsed_ns();
-        let (begin_ns, end_ns) = (self.config.warm_up_ns, self.config.warm_up_ns + self.config.duration_ns);
+        let begin_ns = self.config.warm_up_ns;
+        let end_ns = begin_ns.saturating_add(self.config.duration_ns);
         let next = [begin_ns, end_ns].into_iter().find(|at_ns| *at_ns > elapsed_ns).unwrap_or(u64::MAX);
         (next - elapsed_ns).clamp(100_000, LOOK_NS_MAX)
     }

@@ -2,12 +2,16 @@
 
 use super::script::GARBAGE;
 use super::{Lines, Misconduct, Script};
+use crate::engine::Target;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -22,10 +26,17 @@ const LOOK_NS: u64 = 20_000_000;
 /// Shorter than this before an answer is due, the thread polls.
 const POLL_NS: u64 = 100_000;
 
+/// Where a server listens.
+#[derive(Clone, Debug)]
+enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
 /// A running fake server; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
+    place: Place,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
     cpu_ns: Arc<AtomicU64>,
@@ -50,7 +61,27 @@ impl Server {
     pub fn start(script: Option<Script>, value_bytes: usize, cpu: Option<usize>) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+        let place = Place::Tcp(listener.local_addr()?);
+        Self::start_on(listener.into(), place, script, value_bytes, cpu)
+    }
+
+    /// The same on a unix socket at `path`, where nothing is yet.
+    ///
+    /// # Errors
+    /// When the path can not be had, or there is no epoll instance.
+    pub fn start_unix(path: &Path, script: Option<Script>, value_bytes: usize) -> std::io::Result<Self> {
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        Self::start_on(listener.into(), Place::Unix(path.to_owned()), script, value_bytes, None)
+    }
+
+    fn start_on(
+        listener: OwnedFd,
+        place: Place,
+        script: Option<Script>,
+        value_bytes: usize,
+        cpu: Option<usize>,
+    ) -> std::io::Result<Self> {
         let (stop, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
@@ -77,12 +108,15 @@ impl Server {
             used.store(this_threads_cpu_ns(), Ordering::Relaxed);
             served
         })?;
-        Ok(Self { address, stop, answered, cpu_ns, thread: Some(thread) })
+        Ok(Self { place, stop, answered, cpu_ns, thread: Some(thread) })
     }
 
     /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    pub fn target(&self) -> Target {
+        match &self.place {
+            Place::Tcp(address) => Target::Tcp(address.to_string()),
+            Place::Unix(path) => Target::Unix(path.clone()),
+        }
     }
 
     /// Ends it, and says what it did.
@@ -94,7 +128,10 @@ impl Server {
     fn join(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         // It may wait without an end: a connection wakes it.
-        let _ = TcpStream::connect(self.address);
+        match &self.place {
+            Place::Tcp(address) => drop(TcpStream::connect(address)),
+            Place::Unix(path) => drop(UnixStream::connect(path)),
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -114,7 +151,7 @@ fn this_threads_cpu_ns() -> u64 {
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: OwnedFd,
     /// When the answers are due that are not, the oldest first; in nanoseconds from the first request.
     due_ns: VecDeque<u64>,
     /// Bytes of answers that are due and not sent.
@@ -125,8 +162,8 @@ struct Connection {
 }
 
 struct Body {
-    listener: TcpListener,
-    poll: rustix::fd::OwnedFd,
+    listener: OwnedFd,
+    poll: OwnedFd,
     script: Option<Script>,
     answers: Vec<u8>,
     answer_bytes: usize,
@@ -171,17 +208,18 @@ impl Body {
 
     fn accept(&mut self) -> std::io::Result<()> {
         loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let stream = match rustix::net::accept_with(&self.listener, flags) {
+                Ok(stream) => stream,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
             };
             let index = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
             if index == CONNECTIONS_MAX {
                 continue;
             }
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
+            // A unix socket knows no such delay.
+            let _ = rustix::net::sockopt::set_tcp_nodelay(&stream, true);
             epoll::add(&self.poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
             let connection =
                 Connection { stream, due_ns: VecDeque::new(), owed_bytes: 0, waits_for_room: false, silent: false };
@@ -195,12 +233,16 @@ impl Body {
     /// One receive, and a send of what is due.
     fn turn(&mut self, index: usize, buffer: &mut [u8]) -> std::io::Result<()> {
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
-        let read = if connection.waits_for_room { Ok(None) } else { connection.stream.read(buffer).map(Some) };
+        let read = if connection.waits_for_room {
+            Ok(None)
+        } else {
+            rustix::io::read(&connection.stream, &mut *buffer).map(Some)
+        };
         let lines = match read {
             Ok(Some(0)) => return self.end(index),
             Ok(Some(bytes)) => buffer[..bytes].iter().filter(|byte| **byte == b'\n').count(),
             Ok(None) => 0,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(Errno::AGAIN | Errno::INTR) => 0,
             Err(_) => return self.end(index),
         };
         match &self.script {
@@ -215,7 +257,7 @@ impl Body {
                     match wrong {
                         Some(Misconduct::Close) => return self.end(index),
                         Some(Misconduct::Garbage) => {
-                            let _ = connection.stream.write(GARBAGE);
+                            let _ = rustix::net::send(&connection.stream, GARBAGE, SendFlags::NOSIGNAL);
                             return Ok(());
                         }
                         Some(Misconduct::Silence) => connection.silent = true,
@@ -260,12 +302,13 @@ impl Body {
             // A send that begins inside an answer ends at an answer's end, so the bytes line up.
             let inside = (self.answer_bytes - connection.owed_bytes % self.answer_bytes) % self.answer_bytes;
             let end = self.answers.len().min(inside + connection.owed_bytes);
-            match connection.stream.write(&self.answers[inside..end]) {
+            match rustix::net::send(&connection.stream, &self.answers[inside..end], SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     answered += (inside + sent) / self.answer_bytes;
                     connection.owed_bytes -= sent;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
                 Err(_) => return self.end(index),
             }
         }
