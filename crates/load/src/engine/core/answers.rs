@@ -1,0 +1,149 @@
+//! Events, bytes in, and answers that are matched with their requests in order.
+
+use super::{Core, KEPT_BYTES_MAX, Pacing, RECEIVES_MAX, fault_name};
+use crate::engine::connection::State;
+use crate::engine::net::{Event, Moved, Net};
+use crate::measure::{Ended, Fate};
+use crate::traffic::{Progress, Traffic};
+
+impl<N: Net, T: Traffic> Core<'_, N, T> {
+    pub(super) fn handle(&mut self, event: Event) {
+        let index = event.connection;
+        match self.connections[index].state {
+            State::Waiting => {}
+            State::Connecting => {
+                if event.writable {
+                    let made = self.net.finish_connect(index);
+                    let now_ns = self.net.now_ns();
+                    self.connect_went(index, made, now_ns);
+                }
+            }
+            State::Greeting | State::Up => {
+                if event.writable {
+                    self.connections[index].blocked = false;
+                    self.send(index);
+                }
+                if event.readable {
+                    self.receive(index);
+                }
+                if event.writable {
+                    let now_ns = self.net.now_ns();
+                    self.queue(index, now_ns);
+                }
+            }
+        }
+    }
+
+    pub(super) fn receive(&mut self, index: usize) {
+        if !matches!(self.connections[index].state, State::Greeting | State::Up) {
+            return;
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        for _ in 0..RECEIVES_MAX {
+            let moved = self.net.receive(index, &mut buffer);
+            let now_ns = self.net.now_ns();
+            match moved {
+                Moved::Bytes(bytes) => {
+                    self.recorder.bytes_in(now_ns, bytes as u64);
+                    if !matches!(self.pacing, Pacing::Blind(_)) || self.connections[index].state == State::Greeting {
+                        self.take(index, &buffer[..bytes], now_ns);
+                    }
+                    let is_open = matches!(self.connections[index].state, State::Greeting | State::Up);
+                    if bytes == buffer.len() && is_open {
+                        continue;
+                    }
+                }
+                Moved::Blocked => {}
+                Moved::Closed => self.lose(index, now_ns, "closed-by-server", "it closed the connection"),
+                Moved::Broken(error) => self.lose(index, now_ns, fault_name(&error), &error.to_string()),
+            }
+            break;
+        }
+        self.buffer = buffer;
+    }
+
+    /// Reads answers out of what was kept and what has come.
+    pub(super) fn take(&mut self, index: usize, come: &[u8], now_ns: u64) {
+        let mut kept = std::mem::take(&mut self.connections[index].kept);
+        let had_kept = !kept.is_empty();
+        if had_kept {
+            kept.extend_from_slice(come);
+        }
+        let bytes = if had_kept { &kept[..] } else { come };
+        match self.match_answers(index, bytes, now_ns) {
+            Ok(used) => {
+                let rest = bytes.len() - used;
+                if rest > KEPT_BYTES_MAX {
+                    let message = format!("{rest} bytes of an answer came, and it did not end");
+                    return self.lose(index, now_ns, "garbage", &message);
+                }
+                if had_kept {
+                    kept.drain(..used);
+                } else {
+                    kept.extend_from_slice(&come[used..]);
+                }
+                self.connections[index].kept = kept;
+                self.answered(index, now_ns);
+            }
+            Err((at, what)) => {
+                let seen = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 60)]).into_owned();
+                self.lose(index, now_ns, "garbage", &format!("{what}: {seen:?}"));
+            }
+        }
+    }
+
+    /// How many of `bytes` belong to answers that are whole or under way; or where, and why, they are no answers.
+    pub(super) fn match_answers(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        now_ns: u64,
+    ) -> Result<usize, (usize, &'static str)> {
+        let connection = &mut self.connections[index];
+        let is_up = connection.state == State::Up;
+        let mut used = 0;
+        while used < bytes.len() {
+            let Some(request) = connection.in_flight.front_mut().filter(|_| connection.stamped > 0) else {
+                return Err((used, "bytes came that nothing had asked for"));
+            };
+            let (taken, progress) = self.traffic.answer(&mut request.pending, &bytes[used..]);
+            used += taken;
+            let (outcome, value_bytes) = match progress {
+                Progress::More => break,
+                Progress::Garbage(what) => return Err((used, what)),
+                Progress::Done { outcome, value_bytes } => (outcome, value_bytes),
+            };
+            let request = *request;
+            connection.in_flight.pop_front();
+            connection.stamped -= 1;
+            self.in_flight -= 1;
+            if is_up {
+                self.recorder.end(&Ended {
+                    verb: request.pending.verb,
+                    fate: Fate::from(outcome),
+                    read_bytes: value_bytes,
+                    written_bytes: request.pending.value_bytes,
+                    intended_ns: request.intended_ns,
+                    sent_ns: request.sent_ns,
+                    ended_ns: now_ns,
+                });
+            } else if Fate::from(outcome).is_failure() {
+                return Err((0, "what the connection said first was refused"));
+            }
+        }
+        Ok(used)
+    }
+
+    /// After answers: the greeting may be over, there may be room, or it was only waited for to be closed.
+    pub(super) fn answered(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        if connection.in_flight.is_empty() {
+            match connection.state {
+                State::Greeting => return self.is_up(index, now_ns),
+                State::Up if connection.closing => return self.close_on_purpose(index, now_ns),
+                _ => {}
+            }
+        }
+        self.queue(index, now_ns);
+    }
+}

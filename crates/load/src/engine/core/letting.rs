@@ -1,0 +1,144 @@
+//! Requests that are let out, and the bytes that go.
+
+use super::{BLIND_BYTES_MAX, Core, Pacing, fault_name};
+use crate::engine::connection::{InFlight, State};
+use crate::engine::net::{Moved, Net};
+use crate::traffic::Traffic;
+
+impl<N: Net, T: Traffic> Core<'_, N, T> {
+    pub(super) fn let_out(&mut self, now_ns: u64) {
+        if now_ns < self.start_ns {
+            return;
+        }
+        if self.control.is_stopped() && now_ns < self.end_ns {
+            self.end_ns = now_ns;
+            self.recorder.cut(now_ns);
+        }
+        self.follow_rate(now_ns);
+        while self.traffic.has_follow_up() && self.let_one_out(now_ns, now_ns) {}
+        match self.pacing {
+            Pacing::Open(_) | Pacing::Blind(Some(_)) => {
+                while self.left > 0 && !self.traffic.is_exhausted() {
+                    let due_ns = self.next_due_ns();
+                    if due_ns > now_ns || !self.let_one_out(due_ns, now_ns) {
+                        break;
+                    }
+                    if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &mut self.pacing {
+                        intents.take_ns();
+                    }
+                    self.left -= 1;
+                }
+            }
+            Pacing::Closed | Pacing::Blind(None) => {
+                while now_ns < self.end_ns
+                    && self.left > 0
+                    && !self.traffic.is_exhausted()
+                    && self.let_one_out(now_ns, now_ns)
+                {
+                    self.left -= 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn follow_rate(&mut self, now_ns: u64) {
+        let bits = self.control.rate_per_s().to_bits();
+        if bits == self.rate_bits || !self.settings.follows_control {
+            return;
+        }
+        self.rate_bits = bits;
+        if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &mut self.pacing {
+            intents.change_rate(now_ns.saturating_sub(self.start_ns), f64::from_bits(bits));
+        }
+    }
+
+    /// Hands the next request to a connection with room. False: there is none.
+    pub(super) fn let_one_out(&mut self, intended_ns: u64, now_ns: u64) -> bool {
+        let list = if self.settings.routed { self.traffic.target() } else { 0 };
+        let depth = self.settings.depth;
+        let index = loop {
+            let Some(index) = self.ready[list].pop_front() else { return false };
+            let connection = &mut self.connections[index as usize];
+            connection.queued = false;
+            if connection.has_room(depth) {
+                break index;
+            }
+        };
+        let connection = &mut self.connections[index as usize];
+        let pending = self.traffic.next(index as usize, &mut connection.out);
+        let room_ns = self.room_ns[list];
+        if matches!(self.pacing, Pacing::Blind(_)) {
+            self.recorder.send(intended_ns, room_ns, now_ns);
+            connection.blocked = connection.unsent_bytes() >= BLIND_BYTES_MAX;
+        } else {
+            connection.in_flight.push_back(InFlight { pending, intended_ns, room_ns, sent_ns: 0 });
+            self.in_flight += 1;
+        }
+        if connection.has_room(depth) {
+            connection.queued = true;
+            // A closed loop fills a connection before it goes to the next; by a schedule they take turns.
+            if matches!(self.pacing, Pacing::Closed) {
+                self.ready[list].push_front(index);
+            } else {
+                self.ready[list].push_back(index);
+            }
+        }
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(index);
+        }
+        true
+    }
+
+    /// Stands a connection with room in its list.
+    pub(super) fn queue(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        if connection.queued || !connection.has_room(self.settings.depth) {
+            return;
+        }
+        connection.queued = true;
+        let list = if self.settings.routed { connection.target } else { 0 };
+        if self.ready[list].is_empty() {
+            self.room_ns[list] = now_ns;
+        }
+        self.ready[list].push_back(index as u32);
+    }
+
+    pub(super) fn flush(&mut self) {
+        while let Some(index) = self.dirty.pop() {
+            self.connections[index as usize].dirty = false;
+            self.send(index as usize);
+        }
+    }
+
+    pub(super) fn send(&mut self, index: usize) {
+        let now_ns = self.net.now_ns();
+        let connection = &mut self.connections[index];
+        if !matches!(connection.state, State::Up | State::Greeting) || connection.unsent_bytes() == 0 {
+            return;
+        }
+        let is_up = connection.state == State::Up;
+        let closed = matches!(self.pacing, Pacing::Closed);
+        for request in connection.in_flight.range_mut(connection.stamped..) {
+            request.sent_ns = now_ns;
+            if is_up {
+                if closed {
+                    (request.intended_ns, request.room_ns) = (now_ns, now_ns);
+                }
+                self.recorder.send(request.intended_ns, request.room_ns, now_ns);
+            }
+        }
+        connection.stamped = connection.in_flight.len();
+        match self.net.send(index, &connection.out[connection.out_begin..]) {
+            Moved::Bytes(bytes) => {
+                connection.sent(bytes);
+                connection.blocked = connection.unsent_bytes() > 0;
+                self.recorder.bytes_out(now_ns, bytes as u64);
+                self.queue(index, now_ns);
+            }
+            Moved::Blocked => connection.blocked = true,
+            Moved::Closed => self.lose(index, now_ns, "closed-by-server", "it closed while requests were sent"),
+            Moved::Broken(error) => self.lose(index, now_ns, fault_name(&error), &error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is done by the clock: slices, timeouts, purposeful closes.
+
+use super::{Core, Pacing};
+use crate::engine::connection::State;
+use crate::engine::net::Net;
+use crate::traffic::Traffic;
+
+impl<N: Net, T: Traffic> Core<'_, N, T> {
+    pub(super) fn upkeep(&mut self, now_ns: u64) {
+        while now_ns >= self.next_slice_ns {
+            self.hand_over_slice(now_ns);
+            self.next_slice_ns = self.next_slice_ns.saturating_add(self.settings.slice_ns);
+        }
+        if now_ns >= self.next_tick_ns {
+            self.next_tick_ns = now_ns + self.tick_ns;
+            self.look_for_timeouts(now_ns);
+        }
+        if now_ns >= self.next_storm_ns && now_ns < self.end_ns {
+            self.next_storm_ns = self.next_storm_ns.saturating_add(self.settings.storm_every_ns);
+            self.storm(now_ns);
+        }
+        while now_ns >= self.next_reconnect_ns && now_ns < self.end_ns {
+            self.next_reconnect_ns = self.next_reconnect_ns.saturating_add(self.settings.reconnect_every_ns);
+            self.close_next(now_ns);
+        }
+        if now_ns < self.end_ns {
+            self.make_connections(now_ns);
+        }
+    }
+
+    pub(super) fn hand_over_slice(&mut self, now_ns: u64) {
+        let due_ns = self.next_due_ns();
+        let rate_per_s = match &self.pacing {
+            Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.rate_per_s(),
+            Pacing::Closed | Pacing::Blind(None) => 0.0,
+        };
+        let slice = &mut self.recorder.slice;
+        let number = slice.number;
+        slice.rate_per_s = rate_per_s;
+        slice.behind_ns = if matches!(self.pacing, Pacing::Blind(None)) { 0 } else { now_ns.saturating_sub(due_ns) };
+        slice.in_flight = self.in_flight as u64;
+        slice.connections = self.up as u64;
+        let whole = std::mem::take(slice);
+        slice.number = number + 1;
+        if let Some(slices) = &self.slices
+            && slices.try_send(whole).is_err()
+        {
+            self.recorder.fault("slice-lost", || "the timeline was not taken up in time".to_owned());
+        }
+    }
+
+    pub(super) fn look_for_timeouts(&mut self, now_ns: u64) {
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            match connection.state {
+                State::Waiting => {}
+                State::Connecting | State::Greeting => {
+                    if now_ns.saturating_sub(connection.since_ns) > self.settings.connect_timeout_ns {
+                        self.lose(index, now_ns, "connect-timeout", "it did not take the connection in time");
+                    }
+                }
+                State::Up => {
+                    let oldest_ns = connection.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
+                    if connection.stamped > 0 && now_ns.saturating_sub(oldest_ns) > self.settings.timeout_ns {
+                        self.lose(index, now_ns, "timeout", "it did not answer in time");
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn storm(&mut self, now_ns: u64) {
+        self.storming = true;
+        for index in 0..self.connections.len() {
+            self.close_when_idle(index, now_ns);
+        }
+    }
+
+    /// Closes the next connection that is up, so that all have their turn.
+    pub(super) fn close_next(&mut self, now_ns: u64) {
+        for _ in 0..self.connections.len() {
+            let index = self.reconnect_at;
+            self.reconnect_at = (index + 1) % self.connections.len();
+            if self.connections[index].state == State::Up && !self.connections[index].closing {
+                return self.close_when_idle(index, now_ns);
+            }
+        }
+    }
+
+    pub(super) fn close_when_idle(&mut self, index: usize, now_ns: u64) {
+        let connection = &mut self.connections[index];
+        if connection.state != State::Up {
+            return;
+        }
+        connection.closing = true;
+        if connection.in_flight.is_empty() {
+            self.close_on_purpose(index, now_ns);
+        }
+    }
+}
