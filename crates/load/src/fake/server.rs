@@ -23,8 +23,8 @@ const CONNECTIONS_MAX: usize = 16_384;
 const LISTENER: u64 = u64::MAX;
 /// How often the thread looks whether it shall end.
 const LOOK_NS: u64 = 20_000_000;
-/// Shorter than this before an answer is due, the thread polls.
-const POLL_NS: u64 = 100_000;
+/// Shorter than this before an answer is due, the thread polls: a virtual machine may wake it that late.
+const POLL_NS: u64 = 2_000_000;
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
