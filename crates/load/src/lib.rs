@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod dialect;
+pub mod cost;
 pub mod engine;
 pub mod fake;
 pub mod measure;
@@ -26,6 +27,7 @@ pub mod result;
 pub mod schedule;
 pub mod search;
 pub mod selftest;
+pub mod session;
 pub mod timeline;
 pub mod traffic;
 pub mod workload;

@@ -1,10 +1,22 @@
 //! `gannet load`: the load generator's command line.
 //!
 //! ```text
-//!   mod       subcommands          compare   results side by side
+//!   args      what can be asked            run       prefill, session, files, exit code
+//!   ask       arguments -> a session       view      what is seen while it runs
+//!   plan      arrivals -> a schedule       compare   results side by side
+//!   cost      requests for a dollar        versus    two servers in turn, ratios
+//!   self_test what this host can do
 //! ```
 
+mod args;
+mod ask;
 mod compare;
+mod cost;
+mod plan;
+mod run;
+mod self_test;
+mod versus;
+mod view;
 
 use clap::{ArgMatches, Command};
 
@@ -12,20 +24,28 @@ use crate::{Failure, print};
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
-    Command::new("load")
-        .about("Results of load runs: compare them, and their JSON schema")
-        .subcommand_required(true)
+    let command = Command::new("load")
+        .about("Load a server, and find the highest rate that keeps an objective")
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .subcommand(self_test::command())
         .subcommand(compare::command())
-        .subcommand(Command::new("schema").about("Print the JSON schema of a result"))
+        .subcommand(versus::command())
+        .subcommand(cost::command())
+        .subcommand(Command::new("schema").about("Print the JSON schema of a result"));
+    args::add(command)
 }
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
+        Some(("self-test", matches)) => self_test::run(matches),
         Some(("compare", matches)) => compare::run(matches),
+        Some(("versus", matches)) => versus::run(matches),
+        Some(("cost", matches)) => cost::run(matches),
         Some(("schema", _)) => print(&load::result::schema()),
-        _ => unreachable!("a subcommand is required"),
+        _ => run::run(matches),
     }
 }

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod common;
+mod load;
 mod memcached;
 mod memory;
 mod signals;

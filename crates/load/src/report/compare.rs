@@ -102,8 +102,18 @@ pub fn text(results: &[RunResult]) -> String {
 
 /// The comparison as a page of its own.
 pub fn html(results: &[RunResult]) -> String {
+    page(&title(results), &body(results))
+}
+
+fn title(results: &[RunResult]) -> String {
     let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
-    let title = names.join(" against ");
+    names.join(" against ")
+}
+
+/// What is on that page.
+pub fn body(results: &[RunResult]) -> String {
+    let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
+    let title = title(results);
     let mut body =
         format!("<div class=\"card verdict\"><div class=\"what\">comparison</div><h1>{}</h1>", escape(&title));
     for warning in warnings(results) {
@@ -136,5 +146,5 @@ pub fn html(results: &[RunResult]) -> String {
     for result in results {
         section(&mut body, &format!("Settings and machine of {}", result.name), &tables::environment(result));
     }
-    page(&title, &body)
+    body
 }

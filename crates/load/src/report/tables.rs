@@ -101,7 +101,10 @@ pub fn counts(result: &RunResult) -> String {
         ("misses", c.misses),
         ("errors", c.errors),
         ("wrong values", c.wrong),
-        ("broken connections", c.disconnects),
+        ("never sent", c.unsent),
+        ("sent late for want of room", c.late_for_room),
+        ("sent late by the generator", c.late_by_generator),
+        ("connections made", c.connects),
         ("bytes sent", c.sent_bytes),
         ("bytes received", c.received_bytes),
     ]
@@ -120,10 +123,25 @@ pub fn threads(result: &RunResult) -> String {
         .iter()
         .map(|thread| {
             let busy = format!("{:.0} %", thread.cpu_share * 100.0);
-            ("", vec![thread.name.clone(), busy, grouped(thread.involuntary_switches as f64)])
+            let waiting = format!("{:.0} %", thread.waiting_share * 100.0);
+            ("", vec![thread.name.clone(), busy, waiting, grouped(thread.involuntary_switches as f64)])
         })
         .collect();
-    table(&["thread of the generator", "on CPU", "involuntary switches"], &rows)
+    table(&["thread of the generator", "working", "waiting for a CPU", "involuntary switches"], &rows)
+}
+
+/// What went wrong; nothing if nothing did.
+pub fn faults(result: &RunResult) -> String {
+    if result.figures.faults.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<(&str, Vec<String>)> = result
+        .figures
+        .faults
+        .iter()
+        .map(|fault| ("broken", vec![fault.name.clone(), grouped(fault.count as f64), fault.first.clone()]))
+        .collect();
+    table(&["fault", "times", "the first"], &rows)
 }
 
 /// The machine, the command line and the settings.

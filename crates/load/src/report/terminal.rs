@@ -22,6 +22,8 @@ pub struct Progress {
     pub achieved_per_s: f64,
     /// p50, p99 and p999 of the response time, lately, in ns.
     pub percentiles_ns: [u64; 3],
+    /// Answers so far.
+    pub answered: u64,
     /// Errors and wrong values so far.
     pub errors: u64,
 }
@@ -103,6 +105,9 @@ pub fn summary(result: &RunResult) -> String {
         grouped(c.wrong as f64),
         grouped(c.unanswered as f64),
     );
+    for fault in &figures.faults {
+        let _ = writeln!(out, "fault: {} {} times; the first: {}", fault.name, grouped(fault.count as f64), fault.first);
+    }
     if let Some(step) = first_broken(result) {
         let _ = writeln!(out, "first rate that failed: {}", self::step(step));
     }

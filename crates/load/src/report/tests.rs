@@ -89,6 +89,7 @@ fn progress_is_one_line_that_fits_a_terminal() {
         target_per_s: 1_234_567.0,
         achieved_per_s: 1_234_560.0,
         percentiles_ns: [51_000, 480_000, 1_900_000],
+        answered: 0,
         errors: 12,
     });
     assert!(line.starts_with("[#########...........] trial 12, bisect  1,234,560/s of 1,234,567/s"), "{line}");

@@ -52,7 +52,9 @@ pub fn counts(out: &mut String, counts: &Counts) {
         ("misses_total", "Reads that found nothing, and writes whose condition did not hold.", counts.misses),
         ("errors_total", "Answers that are errors.", counts.errors),
         ("wrong_values_total", "Values that are not what their key says.", counts.wrong),
-        ("disconnects_total", "Connections that broke.", counts.disconnects),
+        ("late_for_room_total", "Requests sent late since no connection had room.", counts.late_for_room),
+        ("late_by_generator_total", "Requests that the generator sent late.", counts.late_by_generator),
+        ("connects_total", "Connections that were made.", counts.connects),
         ("sent_bytes_total", "Bytes sent.", counts.sent_bytes),
         ("received_bytes_total", "Bytes received.", counts.received_bytes),
     ] {

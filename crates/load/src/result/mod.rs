@@ -19,6 +19,7 @@
 pub mod csv;
 pub mod hdr;
 pub mod latencies;
+mod machine;
 pub mod metrics;
 pub mod searched;
 
@@ -53,6 +54,8 @@ pub struct RunResult {
     pub invalid: Option<String>,
     /// Why the run is not whole, if it is not.
     pub partial: Option<String>,
+    /// Objectives of a run at a rate were broken, or a search found no rate that keeps them.
+    pub is_broken: bool,
     /// The sentence that people came for.
     pub verdict: Verdict,
     /// When it began: Unix time in ms.
@@ -193,8 +196,22 @@ pub struct Figures {
     pub sizes: Vec<Group>,
     /// A paced stream beside the bulk, on connections of its own.
     pub sampler: Option<Latencies>,
+    /// What went wrong, the most frequent first.
+    pub faults: Vec<FaultCount>,
     /// The generator's own figures.
     pub generator: Generator,
+}
+
+/// Something that went wrong.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FaultCount {
+    /// A short name that does not change.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// The first one in full.
+    pub first: String,
 }
 
 /// Counts of requests and bytes.
@@ -207,6 +224,8 @@ pub struct Counts {
     pub answered: u64,
     /// Requests that were due and have no answer; their waiting counts up to the end.
     pub unanswered: u64,
+    /// Of these: never sent, since no connection had room.
+    pub unsent: u64,
     /// Reads that found their key and writes that were done.
     pub hits: u64,
     /// Reads that did not find their key, and writes whose condition did not hold.
@@ -215,8 +234,14 @@ pub struct Counts {
     pub errors: u64,
     /// Values that are not what their key says.
     pub wrong: u64,
-    /// Connections that broke.
-    pub disconnects: u64,
+    /// Sent more than 1 ms late since no connection had room.
+    pub late_for_room: u64,
+    /// Sent more than 1 ms late although there was room.
+    pub late_by_generator: u64,
+    /// Requests that were due before the measured part; they are in no other figure.
+    pub warm_up: u64,
+    /// Connections that were made, the first ones included.
+    pub connects: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
     /// Bytes received.
@@ -233,7 +258,11 @@ impl Counts {
         self.misses += other.misses;
         self.errors += other.errors;
         self.wrong += other.wrong;
-        self.disconnects += other.disconnects;
+        self.unsent += other.unsent;
+        self.late_for_room += other.late_for_room;
+        self.late_by_generator += other.late_by_generator;
+        self.warm_up += other.warm_up;
+        self.connects += other.connects;
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
     }
@@ -245,7 +274,7 @@ impl Counts {
 pub struct Group {
     /// The verb or the size class.
     pub name: String,
-    /// `hit`, `miss`, `error`, `wrong`; empty for all.
+    /// `hit`, `miss`, `error`, `wrong`, `lost`; empty for all.
     pub outcome: String,
     /// Response times.
     pub response: Latencies,
@@ -269,8 +298,10 @@ pub struct Generator {
 pub struct GeneratorThread {
     /// Its name.
     pub name: String,
-    /// Share of the time that it was on a CPU, 0 to 1.
+    /// Share of the time that it worked, 0 to 1.
     pub cpu_share: f64,
+    /// Share of the time that it was ready and had no CPU, 0 to 1.
+    pub waiting_share: f64,
     /// How often it was taken off its CPU against its will.
     pub involuntary_switches: u64,
 }

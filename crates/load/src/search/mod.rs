@@ -119,6 +119,11 @@ pub enum Stop {
 pub trait Trial {
     /// Runs it, and gives what was seen; the service has answered or given up everything before it returns.
     fn run(&mut self, ask: Ask) -> Result<Observed, Stop>;
+
+    /// Is told how the trial was judged.
+    fn judged(&mut self, step: &Step) {
+        let _ = step;
+    }
 }
 
 /// How the search goes.
@@ -286,6 +291,7 @@ impl Search<'_> {
             let limit = observed.generator_limit.clone().filter(|_| !broken.is_empty());
             self.steps.push(Step { ask, observed, broken });
             let step = self.steps.last().expect("one was pushed");
+            self.trial.judged(step);
             (self.seen)(step);
             match limit {
                 None => return Ok(step.passed()),

@@ -44,6 +44,15 @@ impl Process {
     }
 }
 
+/// CPU time that all threads of process `pid` have taken that are still there, in ns.
+pub fn cpu_ns(pid: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let ran = tasks.take(THREADS_READ_MAX).filter_map(|task| {
+        read(&task.path(), "schedstat")?.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Some(ran.sum())
+}
+
 fn read(folder: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(folder.join(name)).ok()
 }

@@ -1,0 +1,321 @@
+//! From arguments to a session: every fault at once, each with its flag and remedy.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use base::units::{ByteSize, TimeSpan};
+use clap::ArgMatches;
+use load::engine::{Config, Load, Sampler, Target, Wait};
+use load::result::{Arrivals, Machine, RunResult};
+use load::search::Settings;
+use load::search::objective::Condition;
+use load::search::rate::{RATE_MAX, Rate};
+use load::session::{Job, Mode};
+use load::workload::model::{self, Command, Order, Pace, Protocol, Sizes, Verb};
+use load::workload::Workload;
+
+use super::plan;
+use crate::Failure;
+
+/// What was asked for.
+pub struct Asked {
+    /// The session, without its sources.
+    pub job: Job,
+    /// What is asked of the server.
+    pub workload: Workload,
+}
+
+/// Reads flags and collects what is wrong with them.
+struct Flags<'a> {
+    matches: &'a ArgMatches,
+    faults: Vec<String>,
+}
+
+impl Flags<'_> {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.matches.get_one::<String>(name).map(String::as_str)
+    }
+
+    fn fault(&mut self, name: &str, what: impl Display) {
+        self.faults.push(format!("--{name}: {what}"));
+    }
+
+    /// The flag's value, read by `read`; `None` if it is not there or wrong.
+    fn read<T, E: Display>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+        match read(self.text(name)?) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.fault(name, error);
+                None
+            }
+        }
+    }
+
+    fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<T> {
+        self.read(name, str::parse)
+    }
+
+    fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
+        self.read(name, |text| {
+            text.replace('_', "").parse::<T>().map_err(|_| format!("{text:?} is no whole number; write one, as in 50"))
+        })
+    }
+
+    fn span(&mut self, name: &str) -> Option<Duration> {
+        let units = |text: &str| {
+            text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
+        };
+        self.read(name, units).map(|span| Duration::from_nanos(span.0))
+    }
+
+    fn size(&mut self, name: &str) -> Option<u64> {
+        let units = |text: &str| {
+            text.parse::<ByteSize>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
+        };
+        self.read(name, units).map(|size| size.0)
+    }
+
+    fn percent(&mut self, name: &str) -> Option<f64> {
+        self.read(name, |text| {
+            let value = text.strip_suffix('%').and_then(|digits| digits.trim().parse::<f64>().ok());
+            let value = value.filter(|value| (0.0..=100.0).contains(value));
+            value.map(|value| value / 100.0).ok_or_else(|| format!("{text:?} is no percentage; write one, as in 99%"))
+        })
+    }
+
+    fn conditions(&mut self, name: &str) -> Vec<Condition> {
+        let texts: Vec<String> = self.matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
+        let mut list = Vec::new();
+        for text in texts {
+            match Condition::parse_list(&text) {
+                Ok(some) => list.extend(some),
+                Err(error) => self.fault(name, error),
+            }
+        }
+        list
+    }
+}
+
+/// What the arguments ask for.
+pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
+    let mut flags = Flags { matches, faults: Vec::new() };
+    let workload = workload(&mut flags)?;
+    let objectives = flags.conditions("slo");
+    let assertions = flags.conditions("assert");
+    let mode = mode(&mut flags, &workload, &objectives);
+    let config = config(&mut flags, &workload, &mode);
+    if let Err(faults) = workload.validate() {
+        flags.faults.extend(faults.iter().map(ToString::to_string));
+    }
+    if flags.faults.is_empty() {
+        flags.faults.extend(config.faults());
+    }
+    if !flags.faults.is_empty() {
+        return Err(Failure::Usage(flags.faults));
+    }
+    let known = known(matches, &workload, &mode, &config);
+    Ok(Asked { job: Job { known, config, mode, objectives, assertions, sources: Vec::new() }, workload })
+}
+
+/// The file's workload, or the one that flags alone describe; then the flags.
+fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
+    let mut workload = match flags.text("workload") {
+        Some(path) => Workload::read_file(Path::new(path))
+            .map_err(|faults| Failure::Failed(faults.iter().map(ToString::to_string).collect()))?,
+        None => plain(),
+    };
+    let targets: Vec<model::Target> = flags
+        .matches
+        .get_many::<String>("target")
+        .into_iter()
+        .flatten()
+        .map(|address| model::Target { address: address.clone(), weight: 1 })
+        .collect();
+    if !targets.is_empty() {
+        workload.targets = targets;
+    }
+    let protocols = Protocol::NAMES;
+    if let Some(protocol) = flags.read("protocol", |text| {
+        let known = protocols.iter().find(|(name, _)| *name == text).map(|(_, protocol)| *protocol);
+        known.ok_or_else(|| format!("{text:?} is no protocol; take memcache, meta or resp"))
+    }) {
+        workload.protocol = protocol;
+    }
+    workload.connections = flags.whole("connections").unwrap_or(workload.connections);
+    workload.threads = flags.whole("threads").unwrap_or(workload.threads);
+    workload.depth = flags.whole("depth").unwrap_or(workload.depth);
+    workload.seed = flags.whole("seed").unwrap_or(workload.seed);
+    workload.prefill &= !flags.matches.get_flag("no-prefill");
+    workload.fill_on_miss |= flags.matches.get_flag("fill-on-miss");
+    workload.verify |= flags.matches.get_flag("verify");
+    keys(flags, &mut workload);
+    Ok(workload)
+}
+
+/// What is asked for without a file.
+fn plain() -> Workload {
+    let mut workload = Workload { name: "plain".to_owned(), connections: 50, prefill: true, ..Workload::default() };
+    workload.keys[0].count = 100_000;
+    workload.keys[0].verbs = vec![Command::weighted(Verb::Get, 0.9), Command::weighted(Verb::Set, 0.1)];
+    // The depth is a bound on each connection: an open loop has to have room for what is due.
+    workload.depth = 0;
+    workload
+}
+
+/// The flags that describe keys and values; they stand for every key space.
+fn keys(flags: &mut Flags<'_>, workload: &mut Workload) {
+    let count = flags.whole::<u64>("keys");
+    let (key_bytes, value_bytes) = (flags.size("key-bytes"), flags.size("value-bytes"));
+    let reads = flags.percent("reads");
+    let zipf = flags.read("zipf", |text| {
+        let exponent = text.parse::<f64>().ok().filter(|exponent| exponent.is_finite() && *exponent >= 0.0);
+        exponent.ok_or_else(|| format!("{text:?} is no exponent; write a number from 0 on, as in 0.99"))
+    });
+    for space in &mut workload.keys {
+        space.count = count.unwrap_or(space.count);
+        space.key_bytes = key_bytes.map_or_else(|| space.key_bytes.clone(), Sizes::Fixed);
+        space.value_bytes = value_bytes.map_or_else(|| space.value_bytes.clone(), Sizes::Fixed);
+        if let Some(exponent) = zipf {
+            space.order = Order::Zipf { exponent };
+        }
+        if let Some(reads) = reads {
+            let both = [(Verb::Get, reads), (Verb::Set, 1.0 - reads)];
+            let used = both.into_iter().filter(|(_, weight)| *weight > 0.0);
+            space.verbs = used.map(|(verb, weight)| Command::weighted(verb, weight)).collect();
+        }
+    }
+}
+
+fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) -> Mode {
+    let rate = flags.parsed::<Rate>("rate");
+    if flags.matches.get_flag("closed") {
+        return Mode::Closed;
+    }
+    if let Some(rate) = rate {
+        return Mode::AtRate(rate);
+    }
+    if !objectives.is_empty() {
+        return Mode::Search(settings(flags, objectives));
+    }
+    match (&workload.pace, flags.text("workload").is_some()) {
+        (Pace::Open { rate_per_s, .. }, _) => Mode::AtRate(Rate::new(*rate_per_s)),
+        (Pace::Closed, true) => Mode::Closed,
+        (Pace::Closed, false) => {
+            flags.faults.push("say what to do: --slo p999=2ms to search, --rate 50k for one rate, or --closed".to_owned());
+            Mode::Closed
+        }
+    }
+}
+
+fn settings(flags: &mut Flags<'_>, objectives: &[Condition]) -> Settings {
+    let usual = Settings::default();
+    let settings = Settings {
+        objectives: objectives.to_vec(),
+        start: flags.parsed("start").unwrap_or(usual.start),
+        step: flags.parsed("step"),
+        rate_max: flags.parsed("rate-max").unwrap_or(Rate::new(RATE_MAX)),
+        trial: flags.span("trial").unwrap_or(usual.trial),
+        warm_up: flags.span("warm-up").unwrap_or(usual.warm_up),
+        tolerance: flags.percent("tolerance").unwrap_or(usual.tolerance),
+        confirmations: flags.whole("confirm").unwrap_or(usual.confirmations),
+        throughput_min: flags.percent("throughput-min").unwrap_or(usual.throughput_min),
+        ..usual
+    };
+    if settings.tolerance < 0.001 {
+        flags.fault("tolerance", "a bracket is narrowed to 0.1 % at most; write 1%");
+    }
+    if !(1..=20).contains(&settings.confirmations) {
+        flags.fault("confirm", "from 1 to 20 trials are possible; 5 give an interval of 94 %");
+    }
+    if settings.trial < Duration::from_millis(100) {
+        flags.fault("trial", "a trial is at least 100ms long");
+    }
+    if settings.start > settings.rate_max {
+        flags.fault("start", "it is above --rate-max; begin lower");
+    }
+    settings
+}
+
+fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
+    let closed = matches!(mode, Mode::Closed);
+    let arrivals = flags.text("arrivals").map(str::to_owned);
+    let plan = plan::plan(&workload.pace, arrivals.as_deref());
+    let plan = plan.unwrap_or_else(|wrong| {
+        flags.fault("arrivals", wrong);
+        load::schedule::Plan::poisson()
+    });
+    let load = match (closed, workload.blind) {
+        (true, true) => Load::Blind(None),
+        (true, false) => Load::Closed,
+        (false, true) => Load::Blind(Some(plan)),
+        (false, false) => Load::Open(plan),
+    };
+    let usual = Config::default();
+    let nanos = |span: Duration| span.as_nanos() as u64;
+    let duration_ns = flags.span("duration").map_or(usual.duration_ns, nanos);
+    let targets: Vec<Target> = workload.targets.iter().filter_map(|target| target.address.parse().ok()).collect();
+    let cpus = flags.read("cpus", |text| {
+        let cpus: Result<Vec<usize>, _> = text.split(',').map(|cpu| cpu.trim().parse::<usize>()).collect();
+        cpus.map_err(|_| format!("{text:?} is no list of CPUs; write it as in 1,3"))
+    });
+    Config {
+        routed: workload.placement != model::Placement::Any,
+        threads: workload.threads as usize,
+        cpus: cpus.unwrap_or_default(),
+        connections: workload.connections as usize,
+        depth: depth(workload, closed),
+        load,
+        seed: workload.seed,
+        warm_up_ns: flags.span("warm-up").map_or(1_000_000_000, nanos),
+        duration_ns,
+        slice_ns: (duration_ns / 10).clamp(20_000_000, 1_000_000_000),
+        timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
+        reconnect: load::engine::Reconnect { per_s: workload.reconnect_per_s, ..usual.reconnect },
+        wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
+        sampler: sampler(flags, &targets),
+        targets,
+        ..usual
+    }
+}
+
+/// Requests in flight on a connection. Without a figure a closed loop has one, and an open one room for a burst.
+pub fn depth(workload: &Workload, closed: bool) -> usize {
+    match workload.depth {
+        0 if closed => 1,
+        0 => 64,
+        depth => depth as usize,
+    }
+}
+
+fn sampler(flags: &mut Flags<'_>, targets: &[Target]) -> Option<Sampler> {
+    let rate = flags.parsed::<Rate>("sampler")?;
+    let target = flags.parsed("sampler-target").or_else(|| targets.first().cloned())?;
+    let cpu = flags.whole("sampler-cpu");
+    Some(Sampler { target, connections: 1, rate_per_s: rate.per_s(), cpu })
+}
+
+/// What is known of the result before it is run.
+fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Config) -> RunResult {
+    let first = workload.targets.first().map_or("?", |target| target.address.as_str());
+    let name = matches.get_one::<String>("name").map_or(first, String::as_str);
+    let mut known = RunResult::new(name);
+    known.arguments = std::env::args().collect();
+    known.machine = Machine::here();
+    known.arrivals = match mode {
+        Mode::Closed => Arrivals::Closed { depth: config.depth as u64 },
+        Mode::AtRate(rate) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: Some(rate.per_s()) },
+        Mode::Search(_) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None },
+    };
+    known.workload = Some(format!("{workload:#?}"));
+    let settings = [
+        ("connections", config.connections.to_string()),
+        ("threads", config.threads.to_string()),
+        ("in flight a connection at most", config.depth.to_string()),
+        ("seed", config.seed.to_string()),
+        ("workload", workload.name.clone()),
+    ];
+    known.configuration = settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    known
+}

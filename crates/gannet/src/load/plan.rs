@@ -1,0 +1,61 @@
+//! From a workload's arrivals to the engine's plan.
+
+use load::engine::Load;
+use load::schedule::{Pace as Spacing, Plan, Shape};
+use load::workload::model::{Arrivals, Pace};
+
+/// The plan of `pace`, with `kind` in the place of its arrivals if it is given.
+pub fn plan(pace: &Pace, kind: Option<&str>) -> Result<Plan, String> {
+    match kind {
+        Some("poisson") => return Ok(Plan::poisson()),
+        Some("constant") => return Ok(Plan::constant()),
+        Some(other) => return Err(format!("{other:?} is none; take poisson or constant, or a workload file for others")),
+        None => {}
+    }
+    let Pace::Open { rate_per_s, arrivals } = pace else { return Ok(Plan::poisson()) };
+    let shaped = |shape| Plan::Rate { pace: Spacing::Poisson, shape };
+    Ok(match arrivals {
+        Arrivals::Constant => Plan::constant(),
+        Arrivals::Poisson => Plan::poisson(),
+        Arrivals::OnOff { on, off } => shaped(Shape::OnOff { on_ns: on.0, off_ns: off.0 }),
+        Arrivals::Ramp { to_per_s, over } => {
+            shaped(Shape::Ramp { from: 1.0, to: to_per_s / rate_per_s.max(1e-9), over_ns: over.0 })
+        }
+        Arrivals::Sine { swing, period } => shaped(Shape::Sine { period_ns: period.0, swing: swing.0 }),
+        Arrivals::Trace { path, .. } => {
+            return Err(format!("{} is a trace; `gannet load replay` plays traces", path.display()));
+        }
+    })
+}
+
+/// A plan in words.
+pub fn words(load: &Load) -> String {
+    let Load::Open(plan) | Load::Blind(Some(plan)) = load else { return "as fast as it goes".to_owned() };
+    match plan {
+        Plan::Rate { pace: Spacing::Even, shape: Shape::Flat } => "constant".to_owned(),
+        Plan::Rate { shape: Shape::Flat, .. } => "Poisson".to_owned(),
+        Plan::Rate { shape: Shape::OnOff { on_ns, off_ns }, .. } => {
+            format!("bursts of {} ms every {} ms", on_ns / 1_000_000, (on_ns + off_ns) / 1_000_000)
+        }
+        Plan::Rate { shape: Shape::Ramp { from, to, .. }, .. } => format!("ramp by {:.2}", to / from),
+        Plan::Rate { shape: Shape::Sine { .. }, .. } => "sine".to_owned(),
+        Plan::Trace { speed, .. } => format!("trace at {speed} times its speed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::units::TimeSpan;
+
+    #[test]
+    fn a_ramp_keeps_its_rates_and_a_flag_wins() {
+        let arrivals = Arrivals::Ramp { to_per_s: 400.0, over: TimeSpan::secs(2) };
+        let pace = Pace::Open { rate_per_s: 100.0, arrivals };
+        let plan_of = |kind| plan(&pace, kind).unwrap();
+        let Plan::Rate { shape, .. } = plan_of(None) else { panic!("not a rate") };
+        assert_eq!(shape, Shape::Ramp { from: 1.0, to: 4.0, over_ns: 2_000_000_000 });
+        assert_eq!(plan_of(Some("constant")), Plan::constant());
+        assert!(plan(&pace, Some("fast")).unwrap_err().contains("poisson or constant"));
+    }
+}

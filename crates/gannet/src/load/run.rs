@@ -1,0 +1,229 @@
+//! `gannet load --target ...`: prefill, session, files, exit code.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use clap::ArgMatches;
+use io::signal::Signals;
+use load::engine::{Config, Error, Load, Stream};
+use load::report::{html, terminal};
+use load::result::{RunResult, Target, csv, hdr, metrics};
+use load::session::admin::Admin;
+use load::session::{self, Desk, Job, Mode, View};
+use load::timeline::host::Host;
+use load::timeline::process::Process;
+use load::timeline::server::{Account, Server};
+use load::timeline::{Source, locate};
+use load::workload::Workload;
+use load::workload::model::Protocol;
+use load::workload::prefill::Prefill;
+use load::workload::source;
+
+use super::ask::{Asked, ask};
+use super::compare::write;
+use super::view::Screen;
+use crate::{Failure, print};
+
+/// The generator and not the server was the limit: the result says nothing about the server.
+pub const GENERATOR_LIMITED: u8 = 3;
+/// An assertion or an objective was broken.
+pub const BROKEN: u8 = 4;
+/// It ended early; what was measured is kept.
+pub const PARTIAL: u8 = 5;
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let asked = ask(matches)?;
+    let mut screen = Screen::new(matches.get_flag("quiet"));
+    let desk = Arc::new(Desk::default());
+    watch_signals(&desk)?;
+    let _admin = admin(matches, &desk, &mut screen)?;
+    let result = one(matches, asked, &desk, &mut screen)?;
+    print(&terminal::summary(&result))?;
+    files(matches, &result)?;
+    ended(&result)
+}
+
+/// One session, prefill included.
+pub fn one(matches: &ArgMatches, asked: Asked, desk: &Desk, screen: &mut Screen) -> Result<RunResult, Failure> {
+    let Asked { mut job, workload } = asked;
+    describe(&workload, &mut job.known);
+    job.sources = sources(matches, &workload)?;
+    if workload.prefill {
+        prefill(&workload, &job.config, desk, screen)?;
+    }
+    let now = UnixMillis::now();
+    let make = |place: load::engine::Place| {
+        // The sampler draws as one more thread of the workload's would.
+        let thread = match place.stream {
+            Stream::Bulk => place.thread,
+            Stream::Sampler => 0,
+        };
+        source::Source::new(&workload, thread as u32, now)
+    };
+    let outcome = session::run(job, make, desk, screen);
+    screen.wipe();
+    outcome.map_err(failed)
+}
+
+fn failed(error: Error) -> Failure {
+    Failure::Failed(error.to_string().lines().map(str::to_owned).collect())
+}
+
+/// Ctrl-C ends the run, and what was measured is kept.
+pub fn watch_signals(desk: &Arc<Desk>) -> Result<(), Failure> {
+    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
+    let mut signals = Signals::take_over().map_err(system)?;
+    let desk = desk.clone();
+    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while signals.wait().is_some() {
+            desk.stop();
+        }
+    });
+    watcher.map(drop).map_err(system)
+}
+
+fn admin(matches: &ArgMatches, desk: &Arc<Desk>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
+    let Some(addr) = matches.get_one::<String>("admin") else { return Ok(None) };
+    let admin = Admin::start(addr, desk.clone()).map_err(|error| {
+        Failure::Failed(vec![format!("--admin: cannot listen on {addr} ({error}); name a free HOST:PORT of this host")])
+    })?;
+    screen.line(&format!("admin port: http://{}/", admin.addr()));
+    Ok(Some(admin))
+}
+
+/// What each target says of itself.
+fn describe(workload: &Workload, known: &mut RunResult) {
+    let account = account(workload.protocol);
+    let target = |target: &load::workload::model::Target| Target {
+        address: target.address.clone(),
+        protocol: workload.protocol.name().to_owned(),
+        server: account.and_then(|account| Server::new(&target.address, account).describe()),
+    };
+    known.targets = workload.targets.iter().map(target).collect();
+}
+
+const fn account(protocol: Protocol) -> Option<Account> {
+    match protocol {
+        Protocol::Memcache | Protocol::Meta => Some(Account::Stats),
+        Protocol::Resp => Some(Account::Info),
+        Protocol::Ping => None,
+    }
+}
+
+/// Host, generator, and what can be had of the first target.
+fn sources(matches: &ArgMatches, workload: &Workload) -> Result<Vec<Box<dyn Source>>, Failure> {
+    let mut sources: Vec<Box<dyn Source>> =
+        vec![Box::new(Host::default()), Box::new(Process::new("generator", std::process::id()))];
+    let Some(first) = workload.targets.first() else { return Ok(sources) };
+    let pid = match matches.get_one::<String>("server-pid") {
+        Some(text) => {
+            let wrong = || Failure::Usage(vec![format!("--server-pid: {text:?} is no process id; see pidof")]);
+            Some(text.parse::<u32>().map_err(|_| wrong())?)
+        }
+        None => locate::listener(&first.address),
+    };
+    if let Some(pid) = pid {
+        sources.push(Box::new(Process::new("server", pid)));
+    }
+    match matches.get_one::<String>("server-admin") {
+        Some(admin) => sources.push(Box::new(Server::new(admin, Account::Metrics))),
+        None => {
+            if let Some(account) = account(workload.protocol) {
+                sources.push(Box::new(Server::new(&first.address, account)));
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// Stores every key once.
+fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
+    let keys: u64 = workload.keys.iter().map(|space| space.count).sum();
+    let config = Config {
+        load: Load::Closed,
+        depth: 64,
+        warm_up_ns: 0,
+        duration_ns: 24 * 3_600_000_000_000,
+        slice_ns: 1_000_000_000,
+        requests_max: Some(keys),
+        sampler: None,
+        ..config.clone()
+    };
+    let mut known = RunResult::new("prefill");
+    known.name = "prefill".to_owned();
+    let job =
+        Job { known, config, mode: Mode::Closed, objectives: Vec::new(), assertions: Vec::new(), sources: Vec::new() };
+    let now = UnixMillis::now();
+    let make = |place: load::engine::Place| Prefill::new(workload, place.thread as u32, now);
+    let mut bar = Filling { screen, keys };
+    let result = session::run(job, make, desk, &mut bar).map_err(failed)?;
+    let counts = &result.figures.counts;
+    if counts.errors > 0 || counts.unanswered > 0 {
+        let first = result.figures.faults.first().map_or(String::new(), |fault| format!("; the first: {}", fault.first));
+        return Err(Failure::Failed(vec![format!(
+            "prefill: {} of {keys} stores failed{first}; give the server room for them, or say --no-prefill",
+            counts.errors + counts.unanswered
+        )]));
+    }
+    screen.line(&format!("prefill: {keys} keys are stored"));
+    Ok(())
+}
+
+/// A progress bar by keys.
+struct Filling<'a> {
+    screen: &'a mut Screen,
+    keys: u64,
+}
+
+impl View for Filling<'_> {
+    fn progress(&mut self, progress: &terminal::Progress) {
+        let mut progress = progress.clone();
+        progress.what = "prefill".to_owned();
+        progress.done = Some(progress.answered as f64 / self.keys.max(1) as f64);
+        self.screen.progress(&progress);
+    }
+
+    fn step(&mut self, _: &load::result::StepResult) {}
+}
+
+fn files(matches: &ArgMatches, result: &RunResult) -> Result<(), Failure> {
+    let kinds: [(&str, fn(&RunResult) -> String); 6] = [
+        ("report", html),
+        ("json", RunResult::to_json),
+        ("hdr", hdr::log),
+        ("csv", csv::intervals),
+        ("steps-csv", csv::steps),
+        ("prometheus", metrics::text),
+    ];
+    for (flag, text) in kinds {
+        if let Some(path) = matches.get_one::<String>(flag) {
+            write(Path::new(path), &text(result))?;
+        }
+    }
+    Ok(())
+}
+
+/// The exit code: what makes the figures worthless comes first.
+fn ended(result: &RunResult) -> Result<(), Failure> {
+    if let Some(cause) = &result.invalid {
+        return Err(Failure::Code(GENERATOR_LIMITED, vec![format!("INVALID: {cause}")]));
+    }
+    if let Some(cause) = &result.partial {
+        return Err(Failure::Code(PARTIAL, vec![format!("PARTIAL: {cause}")]));
+    }
+    let broken: Vec<String> = result
+        .assertions
+        .iter()
+        .filter(|assertion| !assertion.held)
+        .map(|assertion| format!("assertion broken: {}; it is {}", assertion.condition, assertion.value))
+        .collect();
+    if !broken.is_empty() {
+        return Err(Failure::Code(BROKEN, broken));
+    }
+    if result.is_broken {
+        return Err(Failure::Code(BROKEN, vec![result.verdict.headline.clone()]));
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! `gannet load versus --a CMD --b CMD`: two servers in turn at the same address, round by round.
+
+use std::path::Path;
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgMatches, Command};
+use load::report::versus::{ROUNDS_MAX, Round, html, text};
+use load::session::{Desk, Mode};
+use load::timeline::process::cpu_ns;
+
+use super::args;
+use super::ask::ask;
+use super::compare::write;
+use super::run::{one, watch_signals};
+use super::view::Screen;
+use crate::{Failure, print};
+
+/// How long a server may take to listen, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
+    let command = Command::new("versus")
+        .about("Run two servers in turn, round by round, and give the ratios of their figures with intervals")
+        .arg(value("a", "COMMAND").required(true).help("Starts the first server, which has to listen at --target"))
+        .arg(value("b", "COMMAND").required(true).help("Starts the second, at the same place"))
+        .arg(value("rounds", "N").default_value("7").help("Rounds of both"));
+    args::add(command).after_help(
+        "Example:\n  gannet load versus --a 'memcached -p 11300' --b 'gannet serve --memcached 127.0.0.1:11300' \\\n    \
+         --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",
+    )
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let usage = |line: &str| Failure::Usage(vec![line.to_owned()]);
+    let command = |side: &str| matches.get_one::<String>(side).map_or("", String::as_str);
+    let rounds = matches.get_one::<String>("rounds").and_then(|text| text.parse::<u32>().ok());
+    let rounds = rounds.filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
+    let rounds = rounds.ok_or_else(|| usage("--rounds: from 1 to 101 rounds are possible; 7 give intervals of 98 %"))?;
+    if matches!(ask(matches)?.job.mode, Mode::Closed) && !matches.get_flag("closed") {
+        return Err(usage("say what each round does: --rate 20k, --slo p999=2ms or --closed"));
+    }
+    let mut screen = Screen::new(matches.get_flag("quiet"));
+    let desk = Arc::new(Desk::default());
+    watch_signals(&desk)?;
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        // The first of a round is now the one, now the other, so that neither always comes to a warmer machine.
+        let order = if round % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
+        for side in order {
+            if desk.is_stopped() {
+                break;
+            }
+            screen.line(&format!("round {} of {rounds}: {side}", round + 1));
+            let measured = self::round(matches, command(side), &desk, &mut screen)?;
+            if side == "a" { a.push(measured) } else { b.push(measured) };
+        }
+    }
+    let whole = a.len().min(b.len());
+    a.truncate(whole);
+    b.truncate(whole);
+    if whole == 0 {
+        return Err(Failure::Failed(vec!["it was stopped before the first round was over".to_owned()]));
+    }
+    if let Some(path) = matches.get_one::<String>("report") {
+        write(Path::new(path), &html(&a, &b, [command("a"), command("b")]))?;
+    }
+    print(&text(&a, &b))
+}
+
+/// Starts the server, runs one session, ends it.
+fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) -> Result<Round, Failure> {
+    let asked = ask(matches)?;
+    let target = asked.workload.targets.first().map_or("", |target| target.address.as_str()).to_owned();
+    if listens(&target) {
+        let line = format!("something listens at {target} already; end it, or name another --target");
+        return Err(Failure::Failed(vec![line]));
+    }
+    let mut server = Server::start(command, &target)?;
+    let before = cpu_ns(server.child.id());
+    let result = one(matches, asked, desk, screen)?;
+    let used = cpu_ns(server.child.id()).zip(before).map(|(after, before)| after.saturating_sub(before));
+    server.end();
+    let counts = &result.figures.counts;
+    let per_request = used.map(|ns| ns as f64 / (counts.answered + counts.warm_up).max(1) as f64);
+    // Prefill and the trials of a search are the server's work too: a plain run without a prefill has only requests
+    // that are counted.
+    let is_plain = result.search.is_none() && matches.get_flag("no-prefill");
+    Ok(Round { result, server_cpu_ns: per_request.filter(|_| is_plain) })
+}
+
+fn listens(target: &str) -> bool {
+    match target.strip_prefix("unix:") {
+        Some(path) => std::os::unix::net::UnixStream::connect(path).is_ok(),
+        None => std::net::TcpStream::connect(target).is_ok(),
+    }
+}
+
+/// A server that was started here.
+struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Starts `command` and waits until it listens at `target`.
+    fn start(command: &str, target: &str) -> Result<Self, Failure> {
+        let failed = |what: String| Failure::Failed(vec![format!("{command}: {what}")]);
+        // The shell gives its place to the server, so that the process started is the one to end.
+        let child = Process::new("sh")
+            .args(["-c", &format!("exec {command}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| failed(format!("it can not be started ({error})")))?;
+        let mut server = Self { child };
+        let begun = Instant::now();
+        while !listens(target) {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(failed(format!("it ended with {status} before it listened at {target}; run it by hand to see why")));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(failed(format!("it does not listen at {target} after 30 s; let it listen there")));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(server)
+    }
+
+    /// Ends it by its id: first as its users would, then by force.
+    fn end(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end();
+        }
+    }
+}

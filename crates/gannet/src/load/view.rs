@@ -1,0 +1,69 @@
+//! What is seen while it runs: one line that is written over in a terminal, plain lines in a log.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use load::report::terminal::{self, Progress};
+use load::result::StepResult;
+use load::session::View;
+
+/// Time between two plain lines about a run's middle.
+const PLAIN_PERIOD: Duration = Duration::from_secs(2);
+/// Time between two states of the line in a terminal.
+const LINE_PERIOD: Duration = Duration::from_millis(200);
+
+/// Standard error.
+pub struct Screen {
+    quiet: bool,
+    terminal: bool,
+    /// The line that is in the terminal now has so many characters.
+    width: usize,
+    shown: Option<Instant>,
+}
+
+impl Screen {
+    /// Says nothing if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet, terminal: std::io::stderr().is_terminal(), width: 0, shown: None }
+    }
+
+    /// A line that stays.
+    pub fn line(&mut self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        self.wipe();
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    /// Takes away what is to be written over.
+    pub fn wipe(&mut self) {
+        if self.width > 0 {
+            let _ = write!(std::io::stderr(), "\r{:width$}\r", "", width = self.width);
+            self.width = 0;
+        }
+    }
+}
+
+impl View for Screen {
+    fn progress(&mut self, progress: &Progress) {
+        let period = if self.terminal { LINE_PERIOD } else { PLAIN_PERIOD };
+        if self.quiet || self.shown.is_some_and(|shown| shown.elapsed() < period) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let line = terminal::progress(progress);
+        if !self.terminal {
+            let _ = writeln!(std::io::stderr(), "{line}");
+            return;
+        }
+        self.wipe();
+        self.width = line.chars().count();
+        let _ = write!(std::io::stderr(), "{line}");
+        let _ = std::io::stderr().flush();
+    }
+
+    fn step(&mut self, step: &StepResult) {
+        self.line(&terminal::step(step));
+    }
+}

@@ -1,0 +1,221 @@
+//! `gannet load` as a user has it, against servers that are started here. Counts and exit codes are asserted, not times:
+//! where the machine is too busy for the generator the run says so by its exit code, which is as good.
+
+use std::path::PathBuf;
+
+use load::result::RunResult;
+
+use crate::common::{Serving, connect, free_port, page, run};
+
+/// The generator was the limit; on a busy machine it may be.
+const LIMITED: i32 = 3;
+
+fn server() -> (Serving, String) {
+    let args = ["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "64MiB", "--workers", "1"];
+    let mut serving = Serving::start(&args);
+    let addr = serving.addr_behind("memcached clients connect to ").to_string();
+    (serving, addr)
+}
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-load-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `gannet load`, which must end with `code` or say that the generator was the limit; output and error text.
+fn load_ends(args: &[&str], code: i32) -> (i32, String, String) {
+    let (got, out, err) = run(&[&["load"], args].concat());
+    assert!(got == code || got == LIMITED, "{args:?} ended with {got}, not {code}: {out}\n{err}");
+    (got, out, err)
+}
+
+#[test]
+fn a_run_at_a_rate_leaves_every_file_and_they_agree() {
+    let (_serving, addr) = server();
+    let folder = Folder::new("files");
+    let [json, html, hdr, csv, metrics] = ["a.json", "a.html", "a.hlog", "a.csv", "a.prom"].map(|name| folder.file(name));
+    let args = ["--target", &addr, "--rate", "500", "--duration", "1s", "--warm-up", "100ms", "--keys", "1000"];
+    let files = ["--json", &json, "--report", &html, "--hdr", &hdr, "--csv", &csv, "--prometheus", &metrics];
+    let (_, out, err) = load_ends(&[&args[..], &files[..], &["--verify", "--assert", "rate>1"]].concat(), 0);
+    assert!(err.contains("prefill: 1000 keys are stored"), "{err}");
+    let result = RunResult::from_json(&folder.text("a.json")).unwrap();
+    let counts = &result.figures.counts;
+    assert_eq!((counts.misses, counts.errors, counts.wrong), (0, 0, 0), "every key was stored and read back whole");
+    assert!(counts.due > 100 && counts.answered == counts.due, "{counts:?}");
+    assert!(result.targets[0].server.as_ref().unwrap().contains("version"));
+    assert!(result.timelines.iter().any(|line| line.source == "server" && line.name == "CPU of the busiest thread"));
+    assert!(out.contains(&result.verdict.headline), "{out}");
+    assert!(folder.text("a.html").contains("<svg") && !folder.text("a.html").contains("http://"));
+    assert!(folder.text("a.prom").contains(&format!("gannet_load_requests_answered_total {}\n", counts.answered)));
+    assert!(folder.text("a.hlog").contains("HIST") && folder.text("a.csv").lines().count() > 5);
+}
+
+#[test]
+fn a_search_names_a_rate_and_every_trial() {
+    let (_serving, addr) = server();
+    let folder = Folder::new("search");
+    let (json, steps) = (folder.file("s.json"), folder.file("s.csv"));
+    let search = ["--slo", "p50=5s,errors=0.01%", "--start", "200", "--rate-max", "400", "--throughput-min", "1%"];
+    let short = ["--trial", "300ms", "--warm-up", "100ms", "--keys", "500", "--json", &json, "--steps-csv", &steps];
+    let (code, out, err) = load_ends(&[&["--target", &addr][..], &search[..], &short[..]].concat(), 0);
+    let result = RunResult::from_json(&folder.text("s.json")).unwrap();
+    let search = result.search.unwrap();
+    if code == 0 {
+        assert_eq!((search.end.as_str(), search.answer_per_s), ("kept at max", Some(400.0)), "{out}");
+        assert!(out.starts_with("at least 400/s with p50 at most 5 s and errors at most 0.01%"), "{out}");
+    }
+    assert_eq!(folder.text("s.csv").lines().count(), search.steps.len() + 1);
+    assert_eq!(err.matches("trial ").count(), search.steps.len(), "a line for each trial: {err}");
+}
+
+#[test]
+fn a_closed_loop_says_so_and_a_broken_assertion_ends_with_4() {
+    let (_serving, addr) = server();
+    let args = ["--target", &addr, "--closed", "--connections", "4", "--depth", "2", "--keys", "100", "--no-prefill"];
+    let short = ["--duration", "500ms", "--warm-up", "100ms", "--reads", "100%", "--quiet"];
+    let (_, out, _) = load_ends(&[&args[..], &short[..], &["--assert", "misses>=100%"]].concat(), 0);
+    assert!(out.contains("closed loop, ") && out.contains("CLOSED LOOP, 2 in flight"), "{out}");
+    let (code, _, err) = load_ends(&[&args[..], &short[..], &["--assert", "misses=0%,p999<1ns"]].concat(), 4);
+    if code == 4 {
+        assert_eq!(err.matches("assertion broken").count(), 2, "{err}");
+    }
+}
+
+#[test]
+fn objectives_of_a_run_at_a_rate_that_break_end_with_4() {
+    let (_serving, addr) = server();
+    let args = ["--target", &addr, "--rate", "300", "--duration", "500ms", "--keys", "100", "--slo", "max=1ns"];
+    let (code, out, _) = load_ends(&args, 4);
+    assert!(code == LIMITED || out.contains("BROKE its objectives: max is "), "{out}");
+}
+
+#[test]
+fn the_rate_is_changed_and_the_run_is_ended_from_outside() {
+    let (_serving, addr) = server();
+    let admin = format!("127.0.0.1:{}", free_port());
+    let folder = Folder::new("admin");
+    let json = folder.file("a.json");
+    let args = ["load", "--target", &addr, "--rate", "200", "--duration", "600s", "--admin", &admin, "--json", &json];
+    let mut running = crate::common::gannet(&[&args[..], &["--keys", "100", "--quiet"]].concat())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let patience = std::time::Instant::now() + crate::common::PATIENCE;
+    let socket = admin.parse().unwrap();
+    let measured = |text: &str| {
+        let answered = text.lines().find_map(|line| line.strip_prefix("gannet_load_requests_answered_total "));
+        answered.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count > 250)
+    };
+    while std::net::TcpStream::connect(&admin).is_err() || !measured(&page(socket, "/metrics")) {
+        assert!(std::time::Instant::now() < patience, "the run does not come about");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let ask = |request: &str| {
+        use std::io::{Read, Write};
+        let mut stream = connect(socket);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(ask("PUT /rate HTTP/1.1\r\nContent-Length: 3\r\n\r\n300").contains("300/s from now on"));
+    assert!(page(socket, "/metrics").contains("gannet_load_target_per_second 300\n"));
+    assert!(ask("POST /quitquitquit HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    let status = running.wait().unwrap();
+    assert!(matches!(status.code(), Some(5 | LIMITED)), "{status}");
+    let result = RunResult::from_json(&folder.text("a.json")).unwrap();
+    assert!(result.partial.unwrap().contains("stopped") && result.figures.counts.answered > 0);
+}
+
+#[test]
+fn results_are_compared_and_priced() {
+    let (_serving, addr) = server();
+    let folder = Folder::new("compare");
+    let both = ["a.json", "b.json"].map(|name| folder.file(name));
+    for (path, name) in both.iter().zip(["before", "after"]) {
+        let args = ["--target", &addr, "--rate", "200", "--duration", "400ms", "--keys", "100", "--quiet"];
+        load_ends(&[&args[..], &["--json", path, "--name", name]].concat(), 0);
+    }
+    let page = folder.file("both.html");
+    let (code, out, err) = run(&["load", "compare", &both[0], &both[1], "--report", &page]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("before") && out.contains("after") && out.contains("p999, response"), "{out}");
+    assert!(folder.text("both.html").contains("before against after"));
+    let (code, _, err) = run(&["load", "compare", &both[0], "/no/such.json"]);
+    assert!(code == 1 && err.contains("/no/such.json"), "{err}");
+    let prices = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/prices");
+    let (code, out, err) = run(&["load", "cost", "--prices", &format!("{prices}/ec2-2014.csv")]);
+    assert!(code == 0 && out.contains("c3.8xlarge") && out.contains("2143 M"), "{out}{err}");
+    let nodes = ["--node", "8xdram:32", "--node", "2xdram:16+2xpmem:128"];
+    let memory = format!("{prices}/memory-prices-2019.csv");
+    let (code, out, _) = run(&[&["load", "cost", "--prices", &memory][..], &nodes[..]].concat());
+    assert!(code == 0 && out.contains("1,792") && out.contains("1,392"), "{out}");
+}
+
+#[test]
+fn every_wrong_argument_is_named_at_once_with_its_remedy() {
+    let args = ["load", "--target", "nowhere", "--slo", "p999=2", "--rate", "fast", "--keys", "x", "--trial", "5"];
+    let (code, _, err) = run(&args);
+    assert_eq!(code, 2, "{err}");
+    for part in ["--slo: \"p999=2\"", "as in 60s", "--rate: \"fast\"", "--keys: \"x\"", "nowhere"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    let (code, _, err) = run(&["load", "--target", "127.0.0.1:1"]);
+    assert!(code == 2 && err.contains("--slo p999=2ms to search, --rate 50k for one rate, or --closed"), "{err}");
+    let refused = format!("127.0.0.1:{}", free_port());
+    let (code, _, err) = run(&["load", "--target", &refused, "--rate", "10", "--no-prefill"]);
+    assert!(code == 1 && err.contains(&refused) && err.contains("is the server running there?"), "{err}");
+}
+
+#[test]
+fn the_schema_is_printed_and_describes_results() {
+    let (code, out, _) = run(&["load", "schema"]);
+    assert!(code == 0 && out.contains("\"figures\"") && out.contains("gannet-load-result"), "{out}");
+}
+
+#[test]
+fn two_servers_are_run_in_turn_and_their_ratios_given() {
+    let target = format!("127.0.0.1:{}", free_port());
+    let program = env!("CARGO_BIN_EXE_gannet");
+    let serve = format!("{program} serve --memcached {target} --admin none --memory 64MiB --workers 1");
+    let folder = Folder::new("versus");
+    let page = folder.file("v.html");
+    let args = ["load", "versus", "--a", &serve, "--b", &serve, "--target", &target, "--rate", "200", "--rounds", "2"];
+    let short = ["--duration", "300ms", "--warm-up", "100ms", "--keys", "100", "--no-prefill", "--quiet", "--report", &page];
+    let (code, out, err) = run(&[&args[..], &short[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("answers a second") && out.contains("server CPU a request"), "{out}");
+    assert!(folder.text("v.html").contains("2 rounds of both in turn"));
+    assert!(std::net::TcpStream::connect(&target).is_err(), "no server is left");
+    let (code, _, err) = run(&[&args[..3], &["exit 3", "--b", &serve, "--target", &target, "--closed"]].concat());
+    assert!(code == 1 && err.contains("before it listened"), "{err}");
+}
+
+#[test]
+fn the_self_test_shows_rate_and_timer_error() {
+    let (code, out, err) = run(&["load", "self-test", "--part", "100ms"]);
+    assert!(code == 0 && out.contains("timer error at ") && out.contains("requests/s"), "{out}{err}");
+    let (code, _, err) = run(&["load", "self-test", "--part", "5"]);
+    assert!(code == 2 && err.contains("--part") && err.contains("as in 60s"), "{err}");
+}

@@ -1,0 +1,135 @@
+//! What a node's memory costs: modules from a list, nodes as `2xdram:16+2xpmem:128`.
+
+use super::machines::{columns, plot};
+use super::table::{Table, number};
+use crate::report::svg::escape;
+use crate::report::{page, section, tables};
+use crate::search::rate::grouped;
+
+/// Modules of one kind in a node at most.
+const MODULES_MAX: u64 = 1024;
+
+/// A module.
+#[derive(Clone, Debug, PartialEq)]
+struct Module {
+    kind: String,
+    gb: f64,
+    usd_per_gb: f64,
+}
+
+/// A node and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// As it was asked for.
+    pub text: String,
+    /// Its gigabytes in all.
+    pub gb: f64,
+    /// Its price in dollars.
+    pub usd: f64,
+}
+
+/// Prices each of `nodes` with the modules of the list `text`, which is what the file `name` holds.
+///
+/// # Errors
+/// What is wrong, with the line or the node, and the remedy.
+pub fn nodes(name: &str, text: &str, nodes: &[String]) -> Result<Vec<Node>, String> {
+    let table = Table::parse(name, text)?;
+    let column = |wanted: &str| {
+        table.column(wanted).ok_or_else(|| format!("{name}: there is no column {wanted}; write kind,module_gb,usd_per_gb"))
+    };
+    let (kind, gb, usd) = (column("kind")?, column("module_gb")?, column("usd_per_gb")?);
+    let mut modules = Vec::new();
+    for (line, row) in &table.rows {
+        modules.push(Module {
+            kind: row[kind].clone(),
+            gb: number(name, *line, "module_gb", &row[gb])?,
+            usd_per_gb: number(name, *line, "usd_per_gb", &row[usd])?,
+        });
+    }
+    nodes.iter().map(|text| node(name, &modules, text)).collect()
+}
+
+fn node(name: &str, modules: &[Module], text: &str) -> Result<Node, String> {
+    let mut node = Node { text: text.to_owned(), gb: 0.0, usd: 0.0 };
+    for part in text.split('+') {
+        let wrong = || format!("node {text:?}: {part:?} is no number of modules; write it as in 8xdram:32");
+        let (count, module) = part.trim().split_once('x').ok_or_else(wrong)?;
+        let (kind, gb) = module.split_once(':').ok_or_else(wrong)?;
+        let count: u64 = count.parse().ok().filter(|count| (1..=MODULES_MAX).contains(count)).ok_or_else(wrong)?;
+        let gb: f64 = gb.parse().map_err(|_| wrong())?;
+        let found = modules.iter().find(|module| module.kind == kind && module.gb == gb).ok_or_else(|| {
+            let known: Vec<String> = modules.iter().map(|module| format!("{}:{}", module.kind, module.gb)).collect();
+            format!("node {text:?}: {name} has no module {kind}:{gb}; it has {}", known.join(", "))
+        })?;
+        node.gb += count as f64 * gb;
+        node.usd += count as f64 * gb * found.usd_per_gb;
+    }
+    Ok(node)
+}
+
+fn rows(nodes: &[Node]) -> Vec<Vec<String>> {
+    let row = |node: &Node| {
+        let against = node.usd / node.gb / (nodes[0].usd / nodes[0].gb);
+        vec![
+            node.text.clone(),
+            grouped(node.gb),
+            grouped(node.usd),
+            format!("{:.2}", node.usd / node.gb),
+            format!("x {against:.2}"),
+        ]
+    };
+    nodes.iter().map(row).collect()
+}
+
+const HEADS: [&str; 5] = ["node", "GB", "$", "$ a GB", "against the first"];
+
+/// The table as text.
+pub fn text(nodes: &[Node]) -> String {
+    let heads = HEADS.map(str::to_owned).to_vec();
+    columns(&std::iter::once(heads).chain(rows(nodes)).collect::<Vec<_>>())
+}
+
+/// The table and a plot as a page of its own.
+pub fn html(nodes: &[Node]) -> String {
+    let bars: Vec<(String, f64)> = nodes.iter().map(|node| (node.text.clone(), node.usd / node.gb)).collect();
+    let mut body = format!("<div class=\"card\">{}</div>", plot("Dollars a gigabyte of memory", &bars));
+    let table: Vec<_> = rows(nodes).into_iter().map(|row| ("", row)).collect();
+    section(&mut body, &escape("By node"), &tables::table(&HEADS, &table));
+    page("What memory costs", &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULES: &str = include_str!("../../../../data/prices/memory-prices-2019.csv");
+
+    fn priced(wanted: &[&str]) -> Result<Vec<Node>, String> {
+        let wanted: Vec<String> = wanted.iter().map(|text| (*text).to_owned()).collect();
+        nodes("memory-prices-2019.csv", MODULES, &wanted)
+    }
+
+    #[test]
+    fn the_published_nodes_have_their_published_prices() {
+        let nodes = priced(&["8xdram:32", "2xdram:16+2xpmem:128"]).unwrap();
+        let prices: Vec<f64> = nodes.iter().map(|node| node.usd).collect();
+        assert_eq!(prices, [1792.0, 1392.0]);
+        assert_eq!((nodes[0].gb, nodes[1].gb), (256.0, 288.0));
+        let table = text(&nodes);
+        assert!(table.contains("1,792") && table.contains("x 0.69"), "{table}");
+        assert!(html(&nodes).contains("8xdram:32"));
+    }
+
+    #[test]
+    fn a_node_that_can_not_be_built_is_refused() {
+        for (wanted, part) in [
+            ("8dram:32", "8xdram:32"),
+            ("0xdram:32", "no number of modules"),
+            ("8xdram:48", "it has dram:16, dram:32"),
+            ("8xhbm:32", "no module hbm:32"),
+        ] {
+            let error = priced(&[wanted]).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Two servers against each other: rounds of both in turn, ratios of each round, and an interval for each ratio.
+//!
+//! A round runs both within a few seconds of each other, so that what the machine does to one it does to the other. Of
+//! the rounds' ratios the median is given, and two of them, equally far from the ends, as an interval: it misses the
+//! true median only if that many rounds fell on one side of it, which a coin would do as often (sign test).
+
+use std::fmt::Write;
+
+use super::svg::escape;
+use super::{compare, page, section, tables};
+use crate::result::RunResult;
+use crate::search::objective::duration;
+use crate::search::rate::grouped;
+use crate::session::filing;
+
+/// Rounds at most.
+pub const ROUNDS_MAX: u32 = 101;
+/// An interval has at least this confidence, if there are rounds enough.
+const CONFIDENCE_MIN: f64 = 0.9;
+
+/// What one side did in one round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// What the generator measured.
+    pub result: RunResult,
+    /// CPU time that the server took for a request, in ns.
+    pub server_cpu_ns: Option<f64>,
+}
+
+/// A ratio of the second to the first, over all rounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// The median.
+    pub median: f64,
+    /// The interval.
+    pub interval: (f64, f64),
+    /// The probability with which the interval holds the true median, 0 to 1.
+    pub confidence: f64,
+}
+
+/// The ratio of these; `None` if there is none.
+pub fn ratio(ratios: &[f64]) -> Option<Ratio> {
+    let mut sorted: Vec<f64> = ratios.iter().copied().filter(|ratio| ratio.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    if count == 0 {
+        return None;
+    }
+    let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
+    // Ends that lie `inside` places inward: wrong if at most `inside` of the rounds fall on one side.
+    let confidence = |inside: usize| 1.0 - 2.0 * binomial_at_most(count, inside);
+    let inside = (0..count.div_ceil(2)).rev().find(|inside| confidence(*inside) >= CONFIDENCE_MIN).unwrap_or(0);
+    let interval = (sorted[inside], sorted[count - 1 - inside]);
+    Some(Ratio { median, interval, confidence: confidence(inside).max(0.0) })
+}
+
+/// The probability of at most `most` heads in `count` throws of a coin.
+fn binomial_at_most(count: usize, most: usize) -> f64 {
+    let (mut term, mut sum) = (0.5f64.powi(count as i32), 0.0);
+    for heads in 0..=most.min(count) {
+        sum += term;
+        term *= (count - heads) as f64 / (heads + 1) as f64;
+    }
+    sum
+}
+
+/// A figure that two sides are compared by.
+struct Figure {
+    name: &'static str,
+    more_is_better: bool,
+    show: fn(f64) -> String,
+    of: fn(&Round) -> Option<f64>,
+}
+
+const FIGURES: [Figure; 7] = [
+    Figure::new("rate within the objectives, /s", true, grouped, |round| round.result.search.as_ref()?.answer_per_s),
+    Figure::new("answers a second", true, grouped, |round| Some(round.result.figures.achieved_per_s)),
+    Figure::new("server CPU a request", false, duration, |round| round.server_cpu_ns),
+    Figure::new("p50", false, duration, |round| Some(round.result.figures.response.p50_ns as f64)),
+    Figure::new("p99", false, duration, |round| Some(round.result.figures.response.p99_ns as f64)),
+    Figure::new("p999", false, duration, |round| Some(round.result.figures.response.p999_ns as f64)),
+    Figure::new("max", false, duration, |round| Some(round.result.figures.response.max_ns as f64)),
+];
+
+impl Figure {
+    const fn new(
+        name: &'static str,
+        more_is_better: bool,
+        show: fn(f64) -> String,
+        of: fn(&Round) -> Option<f64>,
+    ) -> Self {
+        Self { name, more_is_better, show, of }
+    }
+}
+
+/// Rows of the comparison: the figure, both medians, the ratio, and which side it speaks for.
+fn rows(a: &[Round], b: &[Round]) -> Vec<Vec<String>> {
+    let row = |figure: &Figure| {
+        let pairs: Vec<(f64, f64)> =
+            a.iter().zip(b).filter_map(|(a, b)| Some(((figure.of)(a)?, (figure.of)(b)?))).collect();
+        let ratio = ratio(&pairs.iter().map(|(a, b)| b / a).collect::<Vec<_>>())?;
+        let median = |side: fn(&(f64, f64)) -> f64| {
+            let mut values: Vec<f64> = pairs.iter().map(side).collect();
+            values.sort_by(f64::total_cmp);
+            (figure.show)(values[values.len() / 2])
+        };
+        let (from, to) = ratio.interval;
+        let better = match (from > 1.0, to < 1.0) {
+            (true, _) if figure.more_is_better => "b",
+            (_, true) if !figure.more_is_better => "b",
+            (true, _) | (_, true) => "a",
+            _ => "no difference shown",
+        };
+        Some(vec![
+            figure.name.to_owned(),
+            median(|pair| pair.0),
+            median(|pair| pair.1),
+            format!("x {:.3}", ratio.median),
+            format!("{from:.3} to {to:.3} ({:.0} %)", ratio.confidence * 100.0),
+            better.to_owned(),
+        ])
+    };
+    FIGURES.iter().filter_map(row).collect()
+}
+
+const HEADS: [&str; 6] = ["median of the rounds", "a", "b", "b / a", "interval", "better"];
+
+/// The comparison as text.
+pub fn text(a: &[Round], b: &[Round]) -> String {
+    let mut out = String::new();
+    for warning in warnings(a, b) {
+        let _ = writeln!(out, "careful: {warning}");
+    }
+    for row in std::iter::once(HEADS.map(str::to_owned).to_vec()).chain(rows(a, b)) {
+        let _ = write!(out, "{:<32}{:>14}{:>14}{:>10}{:>28}  {}", row[0], row[1], row[2], row[3], row[4], row[5]);
+        out.push('\n');
+    }
+    out
+}
+
+/// Rounds that say nothing.
+fn warnings(a: &[Round], b: &[Round]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (side, rounds) in [("a", a), ("b", b)] {
+        let invalid = rounds.iter().filter(|round| round.result.invalid.is_some()).count();
+        if invalid > 0 {
+            warnings.push(format!("the generator was the limit in {invalid} of {} rounds of {side}", rounds.len()));
+        }
+        let partial = rounds.iter().filter(|round| round.result.partial.is_some()).count();
+        if partial > 0 {
+            warnings.push(format!("{partial} of {} rounds of {side} ended early", rounds.len()));
+        }
+    }
+    warnings
+}
+
+/// Each side's rounds as one result.
+pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
+    [("a", a), ("b", b)]
+        .into_iter()
+        .filter_map(|(name, rounds)| {
+            let results: Vec<&RunResult> = rounds.iter().map(|round| &round.result).collect();
+            let mut joined = filing::results_together(&results)?;
+            joined.name = name.to_owned();
+            Some(joined)
+        })
+        .collect()
+}
+
+/// The comparison as a page of its own.
+pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
+    let table: Vec<_> = rows(a, b).into_iter().map(|row| ("", row)).collect();
+    let mut body = "<div class=\"card verdict\"><div class=\"what\">versus</div>".to_owned();
+    for (side, command) in ["a", "b"].iter().zip(commands) {
+        let _ = write!(body, "<p><b>{side}:</b> {}</p>", escape(command));
+    }
+    for warning in warnings(a, b) {
+        let _ = write!(body, "<p class=\"bad-text\">Careful: {}.</p>", escape(&warning));
+    }
+    body.push_str("</div>");
+    section(&mut body, &format!("{} rounds of both in turn", a.len().min(b.len())), &tables::table(&HEADS, &table));
+    body.push_str(&compare::body(&sides(a, b)));
+    page("a versus b", &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::tests::sample;
+
+    #[test]
+    fn seven_rounds_give_the_interval_that_the_sign_test_allows() {
+        let found = ratio(&[1.5, 1.1, 1.2, 1.3, 1.4, 1.6, 1.7]).unwrap();
+        // With 7 throws at most 0 heads come with 1/128: 98.4 %; at most 1 with 8/128: 87.5 %, which is too little.
+        assert_eq!((found.median, found.interval), (1.4, (1.1, 1.7)));
+        assert!((found.confidence - (1.0 - 2.0 / 128.0)).abs() < 1e-12);
+        let nine = ratio(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]).unwrap();
+        assert_eq!(nine.interval, (2.0, 8.0));
+        assert_eq!(ratio(&[2.0]).unwrap().confidence, 0.0);
+        assert_eq!(ratio(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn a_difference_is_named_only_where_the_interval_shows_one() {
+        let rounds = |scale: u64, cpu: [f64; 5]| -> Vec<Round> {
+            cpu.map(|ns| Round { result: sample(scale), server_cpu_ns: Some(ns) }).to_vec()
+        };
+        let (a, b) = (rounds(2, [10.0, 11.0, 12.0, 9.0, 10.0]), rounds(1, [10.5, 10.0, 12.5, 9.5, 9.0]));
+        let lines = text(&a, &b);
+        let line = |name: &str| lines.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert!(line("p99 ").contains("x 0.50") && line("p99 ").ends_with(" b"), "{lines}");
+        assert!(line("server CPU").ends_with("no difference shown"), "{lines}");
+        let page = html(&a, &b, ["one", "two & more"]);
+        assert!(page.contains("two &amp; more") && page.contains("5 rounds of both"));
+        let sides = sides(&a, &b);
+        assert_eq!(sides[0].figures.counts.due, 5 * 10_000);
+    }
+}

@@ -1,0 +1,214 @@
+//! From what the engine measured to what is kept.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Run;
+use crate::measure::{Cell, Histogram, Slice};
+use crate::result::{Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies, RunResult};
+
+const NS_A_S: f64 = 1e9;
+/// Kinds of faults that are kept.
+const FAULTS_MAX: usize = 16;
+
+/// The figures of one run.
+pub fn figures(run: &Run) -> Figures {
+    let (bulk, totals) = (&run.bulk, &run.bulk.totals);
+    let duration_s = bulk.measured_ns as f64 / NS_A_S;
+    let per_s = |count: u64| if duration_s > 0.0 { count as f64 / duration_s } else { 0.0 };
+    let verb = |cell: &Cell| (cell.verb, cell.fate as usize);
+    let name_of = |verb: usize| bulk.verbs.get(verb).cloned().unwrap_or_default();
+    let verbs = grouped(&bulk.cells, verb, |cell| (name_of(cell.verb), cell.fate.name().to_owned()));
+    let size = |cell: &Cell| (cell.size as usize, 0);
+    let sizes = grouped(&bulk.cells, size, |cell| (format!("values of {}", cell.size.name()), String::new()));
+    let threads = run.watched.threads.iter().map(|thread| GeneratorThread {
+        name: thread.name.clone(),
+        cpu_share: thread.busy_share(),
+        waiting_share: thread.preempted_share(),
+        involuntary_switches: thread.involuntary_switches,
+    });
+    let faults = bulk.faults.iter().take(FAULTS_MAX).map(|fault| FaultCount {
+        name: fault.name.clone(),
+        count: fault.count,
+        first: fault.first.clone(),
+    });
+    Figures {
+        duration_s,
+        offered_per_s: per_s(totals.due),
+        achieved_per_s: answered_in_time_per_s(run),
+        counts: counts(run),
+        response: latencies(&bulk.response),
+        service: latencies(&bulk.service),
+        verbs,
+        sizes,
+        sampler: run.sampler.as_ref().map(|sampler| latencies(&sampler.response)),
+        faults: faults.collect(),
+        generator: Generator { lateness: latencies(&bulk.lateness), threads: threads.collect() },
+    }
+}
+
+/// Counts of the measured part.
+pub fn counts(run: &Run) -> Counts {
+    let totals = &run.bulk.totals;
+    Counts {
+        due: totals.due,
+        answered: totals.answered,
+        unanswered: totals.lost + totals.unsent,
+        unsent: totals.unsent,
+        hits: totals.hits,
+        misses: totals.misses,
+        errors: totals.errors,
+        wrong: totals.wrong,
+        late_for_room: totals.late_for_room,
+        late_by_generator: totals.late_by_generator,
+        warm_up: totals.warm_up,
+        connects: totals.connects,
+        sent_bytes: totals.bytes_sent,
+        received_bytes: totals.bytes_received,
+    }
+}
+
+/// Answers a second that came within the measured part: what came behind its end is no throughput. Of a run that is
+/// shorter than a slice all answers count.
+pub fn answered_in_time_per_s(run: &Run) -> f64 {
+    let measured = || run.bulk.timeline.iter().filter(|slice| slice.measured);
+    let span_ns: u64 = measured().map(|slice| slice.length_ns).sum();
+    if span_ns == 0 {
+        return run.bulk.answered_per_s();
+    }
+    measured().map(|slice| slice.answered).sum::<u64>() as f64 * NS_A_S / span_ns as f64
+}
+
+/// A histogram of the engine's as it is kept.
+pub fn latencies(histogram: &Histogram) -> Latencies {
+    Latencies::of(histogram.as_hdr())
+}
+
+/// Cells with the same key together, in the keys' order.
+fn grouped(
+    cells: &[Cell],
+    key: impl Fn(&Cell) -> (usize, usize),
+    names: impl Fn(&Cell) -> (String, String),
+) -> Vec<Group> {
+    let mut groups: BTreeMap<(usize, usize), ((String, String), Histogram, Histogram)> = BTreeMap::new();
+    for cell in cells {
+        let (_, response, service) =
+            groups.entry(key(cell)).or_insert_with(|| (names(cell), Histogram::new(), Histogram::new()));
+        response.merge(&cell.response);
+        service.merge(&cell.service);
+    }
+    let group = |((name, outcome), response, service): ((String, String), Histogram, Histogram)| Group {
+        name,
+        outcome,
+        response: latencies(&response),
+        service: latencies(&service),
+    };
+    groups.into_values().map(group).collect()
+}
+
+/// A slice of a run that began `began_s` after the whole. Its percentiles are known; its histogram is not.
+pub fn interval(slice: &Slice, began_s: f64) -> Interval {
+    let duration_s = slice.length_ns as f64 / NS_A_S;
+    Interval {
+        at_s: began_s + slice.begin_ns as f64 / NS_A_S,
+        duration_s,
+        target_per_s: slice.rate_per_s,
+        achieved_per_s: slice.answered as f64 / duration_s,
+        errors: slice.errors + slice.wrong + slice.lost,
+        response: Latencies {
+            count: slice.answered + slice.lost,
+            p50_ns: slice.p50_ns,
+            p90_ns: slice.p90_ns,
+            p99_ns: slice.p99_ns,
+            p999_ns: slice.p999_ns,
+            p9999_ns: slice.max_ns,
+            max_ns: slice.max_ns,
+            ..Latencies::default()
+        },
+    }
+}
+
+/// Several runs of the same kind as one: the first, with the figures of all. `None` of none.
+pub fn results_together(several: &[&RunResult]) -> Option<RunResult> {
+    let mut joined = (*several.first()?).clone();
+    joined.figures = together(&several.iter().map(|result| &result.figures).collect::<Vec<_>>());
+    joined.elapsed_s = several.iter().map(|result| result.elapsed_s).sum();
+    Some(joined)
+}
+
+/// Figures of several runs of the same kind as one.
+pub fn together(several: &[&Figures]) -> Figures {
+    let Some((first, rest)) = several.split_first() else { return Figures::default() };
+    if rest.is_empty() {
+        return (*first).clone();
+    }
+    let count = several.len() as f64;
+    let mean = |of: fn(&Figures) -> f64| several.iter().map(|figures| of(figures)).sum::<f64>() / count;
+    let times = |of: fn(&Figures) -> &Latencies| Latencies::together(several.iter().map(|figures| of(figures)));
+    let mut counts = Counts::default();
+    let mut faults: Vec<FaultCount> = Vec::new();
+    for figures in several {
+        counts.add(&figures.counts);
+        for fault in &figures.faults {
+            match faults.iter_mut().find(|known| known.name == fault.name) {
+                Some(known) => known.count += fault.count,
+                None => faults.push(fault.clone()),
+            }
+        }
+    }
+    let samplers: Vec<&Latencies> = several.iter().filter_map(|figures| figures.sampler.as_ref()).collect();
+    Figures {
+        duration_s: mean(|figures| figures.duration_s) * count,
+        offered_per_s: mean(|figures| figures.offered_per_s),
+        achieved_per_s: mean(|figures| figures.achieved_per_s),
+        counts,
+        response: times(|figures| &figures.response),
+        service: times(|figures| &figures.service),
+        verbs: groups_together(several.iter().flat_map(|figures| &figures.verbs)),
+        sizes: groups_together(several.iter().flat_map(|figures| &figures.sizes)),
+        sampler: (!samplers.is_empty()).then(|| Latencies::together(samplers)),
+        faults,
+        generator: Generator {
+            lateness: times(|figures| &figures.generator.lateness),
+            threads: threads_together(several),
+        },
+    }
+}
+
+fn groups_together<'a>(groups: impl Iterator<Item = &'a Group>) -> Vec<Group> {
+    let mut joined: Vec<(&Group, Vec<&Group>)> = Vec::new();
+    for group in groups {
+        match joined.iter_mut().find(|(first, _)| first.name == group.name && first.outcome == group.outcome) {
+            Some((_, members)) => members.push(group),
+            None => joined.push((group, vec![group])),
+        }
+    }
+    let one = |(first, members): (&Group, Vec<&Group>)| Group {
+        name: first.name.clone(),
+        outcome: first.outcome.clone(),
+        response: Latencies::together(members.iter().map(|group| &group.response)),
+        service: Latencies::together(members.iter().map(|group| &group.service)),
+    };
+    joined.into_iter().map(one).collect()
+}
+
+/// Threads by name: the mean share, all switches.
+fn threads_together(several: &[&Figures]) -> Vec<GeneratorThread> {
+    let mut joined: Vec<(GeneratorThread, f64)> = Vec::new();
+    for thread in several.iter().flat_map(|figures| &figures.generator.threads) {
+        match joined.iter_mut().find(|(known, _)| known.name == thread.name) {
+            Some((known, count)) => {
+                known.cpu_share += thread.cpu_share;
+                known.waiting_share += thread.waiting_share;
+                known.involuntary_switches += thread.involuntary_switches;
+                *count += 1.0;
+            }
+            None => joined.push((thread.clone(), 1.0)),
+        }
+    }
+    let mean = |(mut thread, count): (GeneratorThread, f64)| {
+        thread.cpu_share /= count;
+        thread.waiting_share /= count;
+        thread
+    };
+    joined.into_iter().map(mean).collect()
+}

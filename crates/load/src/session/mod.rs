@@ -1,0 +1,142 @@
+//! One call of the generator from its beginning to its result: one run, or the trials of a search, beside the timelines
+//! of host and server.
+//!
+//! ```text
+//!   Job ──> run ──┬─ engine::run        once, or for every trial of the search
+//!                 ├─ follow             intervals and progress, from the engine's live figures
+//!                 ├─ timeline::Recorder host and server meanwhile
+//!                 └─ filing             what was measured, as plain data  ──> RunResult with its verdict
+//!   Desk          stop, rate, live figures: for the terminal, the admin port and signals
+//! ```
+//!
+//! Invariant: whatever ends a session, what was measured until then is in the result, which says that it is not whole.
+
+pub mod admin;
+mod desk;
+pub mod filing;
+mod follow;
+mod trials;
+pub mod verdict;
+
+pub use desk::{Desk, RateRefused};
+
+use std::time::{Duration, Instant};
+
+use crate::engine::{Config, Error, Place};
+use crate::report::terminal::Progress;
+use crate::result::{RunResult, SearchResult, StepResult, searched};
+use crate::search::objective::Condition;
+use crate::search::rate::Rate;
+use crate::search::{End, Settings, Step, Stop};
+use crate::timeline::{Recorder, Source};
+use crate::traffic::Traffic;
+use trials::Trials;
+
+/// What a session does.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// One run at a rate, which may be changed meanwhile.
+    AtRate(Rate),
+    /// One run in a closed loop, or blind.
+    Closed,
+    /// A search.
+    Search(Settings),
+}
+
+/// A session to run.
+pub struct Job {
+    /// What is known of the result before: name, targets, arguments, machine.
+    pub known: RunResult,
+    /// The engine's configuration; a search sets the times of its trials itself.
+    pub config: Config,
+    /// What is done.
+    pub mode: Mode,
+    /// What a run at a rate is judged by.
+    pub objectives: Vec<Condition>,
+    /// What must hold in the end.
+    pub assertions: Vec<Condition>,
+    /// What is read meanwhile.
+    pub sources: Vec<Box<dyn Source>>,
+}
+
+/// Who is told how it goes.
+pub trait View: Send {
+    /// In the middle of a run.
+    fn progress(&mut self, progress: &Progress);
+    /// After a trial.
+    fn step(&mut self, step: &StepResult);
+}
+
+/// Runs `job`. `make_traffic` is called once in each thread of each run.
+///
+/// # Errors
+/// When nothing at all could be run: the engine's own error.
+pub fn run<T: Traffic>(
+    mut job: Job,
+    make_traffic: impl Fn(Place) -> T + Sync,
+    desk: &Desk,
+    view: &mut dyn View,
+) -> Result<RunResult, Error> {
+    let started = Instant::now();
+    let recorder = Recorder::start(std::mem::take(&mut job.sources), started)
+        .map_err(|error| Error::System { doing: "starting the thread of the timelines", error })?;
+    let mut result = std::mem::take(&mut job.known);
+    result.started_at_unix_ms = base::clock::UnixMillis::now().0;
+    let mut trials = Trials::new(&job.config, &make_traffic, desk, view, started);
+    let outcome = match &job.mode {
+        Mode::Search(settings) => searched(settings, &mut trials, &mut result),
+        Mode::AtRate(rate) => once(&job, Some(*rate), &mut trials, &mut result),
+        Mode::Closed => once(&job, None, &mut trials, &mut result),
+    };
+    result.intervals = trials.take_intervals();
+    result.timelines = recorder.finish();
+    result.elapsed_s = started.elapsed().as_secs_f64();
+    outcome?;
+    verdict::finish(&job, &mut result);
+    Ok(result)
+}
+
+/// One run of the length that the configuration says.
+fn once<T: Traffic, F: Fn(Place) -> T + Sync>(
+    job: &Job,
+    rate: Option<Rate>,
+    trials: &mut Trials<'_, F>,
+    result: &mut RunResult,
+) -> Result<(), Error> {
+    let what = if rate.is_some() { "open loop" } else { "closed loop" };
+    let run = trials.engine(&job.config, rate.map_or(0.0, Rate::per_s), what, rate.is_some())?;
+    result.figures = filing::figures(&run);
+    result.objectives = job.objectives.iter().map(ToString::to_string).collect();
+    result.objective_line = verdict::line(&job.objectives);
+    verdict::of_run(job, &run, result);
+    Ok(())
+}
+
+fn searched<T: Traffic, F: Fn(Place) -> T + Sync>(
+    settings: &Settings,
+    trials: &mut Trials<'_, F>,
+    result: &mut RunResult,
+) -> Result<(), Error> {
+    let found = crate::search::search(settings, trials, &mut |_: &Step| {});
+    if let (End::Stopped(Stop::Failed(_)), true, Some(error)) = (&found.end, found.steps.is_empty(), trials.take_error()) {
+        return Err(error);
+    }
+    result.figures = trials.figures_of(&found);
+    result.objectives = settings.objectives.iter().map(ToString::to_string).collect();
+    result.objective_line = verdict::line(&settings.objectives);
+    result.search = Some(SearchResult::of(settings, &found));
+    let (headline, invalid, partial) = searched::headline(settings, &found);
+    result.verdict.headline = headline;
+    result.is_broken = found.end == End::NeverKept;
+    result.invalid = invalid;
+    result.partial = partial;
+    Ok(())
+}
+
+/// The time between a trial's start and its measured part: a tenth of it, and at most a second.
+fn settling(trial: Duration) -> Duration {
+    (trial / 10).clamp(Duration::from_millis(100), Duration::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests;

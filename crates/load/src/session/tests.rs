@@ -1,0 +1,131 @@
+use super::*;
+use crate::engine::{Load, Target};
+use crate::fake::{Lines, Server};
+use crate::result::Arrivals;
+use crate::schedule::Plan;
+
+#[derive(Default)]
+struct Seen {
+    progress: usize,
+    steps: Vec<StepResult>,
+}
+
+impl View for Seen {
+    fn progress(&mut self, _: &Progress) {
+        self.progress += 1;
+    }
+    fn step(&mut self, step: &StepResult) {
+        self.steps.push(step.clone());
+    }
+}
+
+fn job(address: &str, mode: Mode) -> Job {
+    let load = if matches!(mode, Mode::Closed) { Load::Closed } else { Load::Open(Plan::poisson()) };
+    let config = Config {
+        targets: vec![address.parse::<Target>().unwrap()],
+        connections: 4,
+        load,
+        duration_ns: 600_000_000,
+        slice_ns: 100_000_000,
+        ..Config::default()
+    };
+    let conditions = |text: &str| Condition::parse_list(text).unwrap();
+    Job {
+        known: RunResult::new("test"),
+        config,
+        mode,
+        objectives: conditions("p999=10s"),
+        assertions: conditions("rate>1,max<1ns"),
+        sources: vec![Box::new(crate::timeline::host::Host::default())],
+    }
+}
+
+fn session(job: Job, desk: &Desk, seen: &mut Seen) -> Result<RunResult, Error> {
+    run(job, |_| Lines::new(16), desk, seen)
+}
+
+#[test]
+fn a_run_at_a_rate_is_filed_whole() {
+    let server = Server::start(None, 16, None).unwrap();
+    let mut seen = Seen::default();
+    let job = job(&server.address().to_string(), Mode::AtRate(Rate::new(500.0)));
+    let result = session(job, &Desk::default(), &mut seen).unwrap();
+    let figures = &result.figures;
+    assert!(figures.counts.due > 50 && figures.counts.due == figures.counts.answered + figures.counts.unanswered);
+    assert_eq!(figures.response.count, figures.counts.due);
+    let by_verb: u64 = figures.verbs.iter().map(|group| group.response.count).sum();
+    assert_eq!(by_verb, figures.counts.answered, "{:?}", figures.verbs);
+    let of_intervals: u64 = result.intervals.iter().map(|interval| interval.response.count).sum();
+    assert!(of_intervals > 0 && result.intervals.iter().any(|interval| !interval.response.histogram.is_empty()));
+    assert_eq!(result.partial, None);
+    assert!(result.verdict.headline.contains("kept p999 at most 10 s"), "{}", result.verdict.headline);
+    let held: Vec<bool> = result.assertions.iter().map(|assertion| assertion.held).collect();
+    assert_eq!(held, [true, false]);
+    assert_eq!(RunResult::from_json(&result.to_json()).unwrap(), result);
+}
+
+#[test]
+fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
+    let server = Server::start(None, 16, None).unwrap();
+    let settings = Settings {
+        objectives: Condition::parse_list("p50=30s").unwrap(),
+        start: Rate::new(200.0),
+        rate_max: Rate::new(800.0),
+        throughput_min: 0.0,
+        trial: Duration::from_millis(200),
+        warm_up: Duration::from_millis(100),
+        ..Settings::default()
+    };
+    let mut seen = Seen::default();
+    let desk = Desk::default();
+    let result = session(job(&server.address().to_string(), Mode::Search(settings)), &desk, &mut seen).unwrap();
+    let search = result.search.as_ref().unwrap();
+    assert_eq!((search.end.as_str(), search.answer_per_s), ("kept at max", Some(800.0)));
+    let rates: Vec<f64> = search.steps.iter().map(|step| step.rate_per_s).collect();
+    assert_eq!(rates, [200.0, 400.0, 800.0]);
+    assert_eq!(seen.steps, search.steps);
+    assert_eq!(result.figures.response.count, search.steps[2].response.count, "the figures are those at the answer");
+    assert!(search.steps.windows(2).all(|pair| pair[0].at_s < pair[1].at_s));
+    assert!(result.verdict.headline.starts_with("at least 800/s with p50 at most 30 s"));
+    assert_eq!(desk.set_rate(Rate::new(5.0)), Err(RateRefused::Searching));
+}
+
+#[test]
+fn a_stop_keeps_what_was_measured_and_marks_it() {
+    let server = Server::start(None, 16, None).unwrap();
+    let (desk, mut seen) = (Desk::default(), Seen::default());
+    let mut job = job(&server.address().to_string(), Mode::AtRate(Rate::new(200.0)));
+    job.config.duration_ns = 600_000_000_000;
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let patience = Instant::now() + Duration::from_secs(30);
+            while desk.live().is_none_or(|(_, live)| live.totals.answered < 20) && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            desk.set_rate(Rate::new(300.0)).unwrap();
+            desk.stop();
+        });
+        session(job, &desk, &mut seen).unwrap()
+    });
+    assert!(result.partial.as_ref().unwrap().contains("stopped"));
+    assert!(result.figures.counts.answered >= 20 && result.elapsed_s < 300.0);
+}
+
+#[test]
+fn a_closed_loop_is_judged_as_one() {
+    let server = Server::start(None, 16, None).unwrap();
+    let mut job = job(&server.address().to_string(), Mode::Closed);
+    job.known.arrivals = Arrivals::Closed { depth: 1 };
+    let result = session(job, &Desk::default(), &mut Seen::default()).unwrap();
+    assert!(result.verdict.headline.starts_with("closed loop, "), "{}", result.verdict.headline);
+    assert!(result.figures.achieved_per_s > 10.0);
+}
+
+#[test]
+fn a_target_that_refuses_is_an_error_and_no_result() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for mode in [Mode::AtRate(Rate::new(10.0)), Mode::Search(Settings { warm_up: Duration::ZERO, ..Settings::default() })] {
+        let error = session(job(&address, mode), &Desk::default(), &mut Seen::default()).unwrap_err();
+        assert!(matches!(error, Error::Connect { .. }), "{error}");
+    }
+}

@@ -1,0 +1,163 @@
+//! The engine as something that a search can put to the trial.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use super::follow::follow;
+use super::{Desk, View, filing, settling};
+use crate::engine::{self, Config, Control, Ending, Error, Place, Run};
+use crate::report::terminal::Progress;
+use crate::result::{Figures, Interval, StepResult, searched};
+use crate::search::{Ask, Found, Observed, Phase, Stop, Trial};
+use crate::traffic::Traffic;
+
+/// Slices of one trial's timeline, about.
+const SLICES: u32 = 10;
+
+/// Runs of the engine, and what came of each.
+pub(super) struct Trials<'a, F> {
+    config: &'a Config,
+    make_traffic: &'a F,
+    desk: &'a Desk,
+    view: &'a mut dyn View,
+    started: Instant,
+    intervals: Vec<Interval>,
+    /// By the trial's number.
+    figures: HashMap<u32, Figures>,
+    error: Option<Error>,
+    /// When the last run's schedule began, in s since the start.
+    began_s: f64,
+}
+
+impl<'a, F> Trials<'a, F> {
+    pub fn new(
+        config: &'a Config,
+        make_traffic: &'a F,
+        desk: &'a Desk,
+        view: &'a mut dyn View,
+        started: Instant,
+    ) -> Self {
+        let (intervals, figures) = (Vec::new(), HashMap::new());
+        Self { config, make_traffic, desk, view, started, intervals, figures, error: None, began_s: 0.0 }
+    }
+
+    pub fn take_intervals(&mut self) -> Vec<Interval> {
+        std::mem::take(&mut self.intervals)
+    }
+
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    /// The figures of the trials at the answer together; without an answer those of the last trial.
+    pub fn figures_of(&self, found: &Found) -> Figures {
+        let numbers: Vec<u32> = match found.at_answer() {
+            at_answer if at_answer.is_empty() => found.steps.last().map(|step| step.ask.number).into_iter().collect(),
+            at_answer => at_answer.iter().map(|step| step.ask.number).collect(),
+        };
+        let several: Vec<&Figures> = numbers.iter().filter_map(|number| self.figures.get(number)).collect();
+        filing::together(&several)
+    }
+
+    /// One run of the engine, followed.
+    pub fn engine<T: Traffic>(
+        &mut self,
+        config: &Config,
+        rate_per_s: f64,
+        what: &str,
+        rate_is_free: bool,
+    ) -> Result<Run, Error>
+    where
+        F: Fn(Place) -> T + Sync,
+    {
+        let control = Arc::new(Control::new(rate_per_s));
+        self.desk.begin(&control, what, rate_is_free);
+        let (over, ended) = channel();
+        let length_ns = config.warm_up_ns + config.duration_ns;
+        let view = &mut *self.view;
+        let (run, cut) = std::thread::scope(|scope| {
+            let followed = control.clone();
+            let mut tell = |progress: &Progress| view.progress(progress);
+            let builder = std::thread::Builder::new().name("follow".to_owned());
+            let follower = builder
+                .spawn_scoped(scope, move || follow(&followed, config.slice_ns, length_ns, what, &ended, &mut tell))
+                .map_err(|error| Error::System { doing: "starting the thread that follows the run", error })?;
+            let run = engine::run(config, self.make_traffic, &control);
+            drop(over);
+            let cut = follower.join().unwrap_or_default();
+            Ok((run?, cut))
+        })?;
+        // The engine says when its schedule began by the wall clock; the session's clock is the monotonic one.
+        let ago_ms = base::clock::UnixMillis::now().0.saturating_sub(run.started_unix_ms);
+        self.began_s = (self.started.elapsed().as_secs_f64() - ago_ms as f64 / 1e3).max(0.0);
+        self.intervals.extend(cut.intervals(&run.bulk.timeline, self.began_s));
+        Ok(run)
+    }
+}
+
+/// The configuration of one trial of this length.
+fn trial_config(config: &Config, trial: Duration) -> Config {
+    let settling = settling(trial);
+    let slice = (trial / SLICES).clamp(Duration::from_millis(20), Duration::from_secs(1));
+    // Slices are measured if they lie wholly within the measured part, so that begins with one.
+    let slices = (settling.as_nanos() as u64).div_ceil(slice.as_nanos() as u64);
+    Config {
+        warm_up_ns: slices * slice.as_nanos() as u64,
+        duration_ns: trial.as_nanos() as u64,
+        slice_ns: slice.as_nanos() as u64,
+        ..config.clone()
+    }
+}
+
+/// What a run says of the service.
+pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
+    let totals = &run.bulk.totals;
+    let seconds = run.bulk.measured_ns as f64 / 1e9;
+    let limits: Vec<String> = run.limits.iter().map(ToString::to_string).collect();
+    Observed {
+        began_s,
+        offered_per_s: if seconds > 0.0 { totals.due as f64 / seconds } else { 0.0 },
+        achieved_per_s: filing::answered_in_time_per_s(run),
+        answered: totals.answered,
+        unanswered: totals.lost + totals.unsent,
+        errors: totals.errors + totals.wrong,
+        misses: totals.misses,
+        response_ns: run.bulk.response.as_hdr().clone(),
+        generator_limit: (!limits.is_empty()).then(|| limits.join("; ")),
+    }
+}
+
+impl<T: Traffic, F: Fn(Place) -> T + Sync> Trial for Trials<'_, F> {
+    fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
+        if self.desk.is_stopped() {
+            return Err(Stop::Asked);
+        }
+        let phase = searched::phase_name(ask.phase);
+        let what = if ask.phase == Phase::WarmUp { phase.to_owned() } else { format!("trial {}, {phase}", ask.number) };
+        let config = trial_config(self.config, ask.duration);
+        let run = match self.engine(&config, ask.rate.per_s(), &what, false) {
+            Ok(run) => run,
+            Err(error) => {
+                let words = error.to_string();
+                self.error = Some(error);
+                return Err(Stop::Failed(words));
+            }
+        };
+        if self.desk.is_stopped() || run.ending == Ending::Stopped {
+            return Err(Stop::Asked);
+        }
+        if run.ending == Ending::Deserted {
+            let first = run.bulk.faults.first().map_or(String::new(), |fault| format!(": {}", fault.first));
+            return Err(Stop::Failed(format!("no connection was left at the end of a trial{first}")));
+        }
+        let figures = filing::figures(&run);
+        self.figures.insert(ask.number, figures);
+        Ok(observed(&run, self.began_s + config.warm_up_ns as f64 / 1e9))
+    }
+
+    fn judged(&mut self, step: &crate::search::Step) {
+        self.view.step(&StepResult::from(step));
+    }
+}

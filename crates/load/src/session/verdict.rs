@@ -1,0 +1,117 @@
+//! The sentence that people came for: of a run, of a search; what held, and what the limit was.
+
+use super::{Job, Mode};
+use crate::engine::{Ending, Run};
+use crate::report::terminal;
+use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
+use crate::search::objective::{Condition, What, duration};
+use crate::search::rate::grouped;
+use crate::timeline::limit;
+
+/// The objective that a plot shows: the percentile furthest out.
+pub fn line(objectives: &[Condition]) -> Option<ObjectiveLine> {
+    let percentiles = objectives.iter().filter_map(|objective| match objective.what {
+        What::Percentile(share) => Some(ObjectiveLine { share, limit_ns: objective.limit as u64 }),
+        _ => None,
+    });
+    percentiles.max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// The figure that `what` has in `figures`.
+pub fn value(what: What, figures: &Figures) -> f64 {
+    let (counts, response) = (&figures.counts, &figures.response);
+    let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+    let times = |of: &dyn Fn(&Latencies) -> f64| if response.count == 0 { 0.0 } else { of(response) };
+    match what {
+        What::Percentile(at) => {
+            times(&|all| all.histogram().map_or(0.0, |histogram| histogram.value_at_quantile(at) as f64))
+        }
+        What::Mean => times(&|all| all.mean_ns),
+        What::Max => times(&|all| all.max_ns as f64),
+        What::Errors => share(counts.errors + counts.wrong, counts.answered),
+        What::Misses => share(counts.misses, counts.answered),
+        What::Unanswered => share(counts.unanswered, counts.due),
+        What::Rate => figures.achieved_per_s,
+    }
+}
+
+/// The verdict on one run.
+pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
+    let figures = &result.figures;
+    let closed = matches!(job.mode, Mode::Closed);
+    let loops = if closed { "closed loop, " } else { "" };
+    let rate = grouped(figures.achieved_per_s);
+    let broken: Vec<String> = broken(&job.objectives, figures);
+    result.is_broken = !broken.is_empty();
+    let kept: Vec<String> = job.objectives.iter().map(ToString::to_string).collect();
+    let judgement = match () {
+        () if !broken.is_empty() => format!("BROKE its objectives: {}", broken.join(", ")),
+        () if !kept.is_empty() => format!("kept {}", kept.join(" and ")),
+        () => {
+            let response = &figures.response;
+            let [p50, p99, p999] = [response.p50_ns, response.p99_ns, response.p999_ns].map(|ns| duration(ns as f64));
+            format!("p50 {p50}, p99 {p99}, p999 {p999}")
+        }
+    };
+    result.verdict.headline = format!("{loops}{rate}/s for {:.1} s: {judgement}", figures.duration_s);
+    if !run.limits.is_empty() {
+        let causes: Vec<String> = run.limits.iter().map(ToString::to_string).collect();
+        result.invalid = Some(format!("GENERATOR LIMITED: {}", causes.join("; ")));
+    }
+    result.partial = match run.ending {
+        Ending::Complete | Ending::Exhausted => None,
+        Ending::Stopped => Some("it was stopped before its end; the figures cover what was".to_owned()),
+        Ending::Deserted => Some("no connection was up at the end; the figures cover what was".to_owned()),
+    };
+}
+
+fn broken(objectives: &[Condition], figures: &Figures) -> Vec<String> {
+    let broken = objectives.iter().filter(|objective| !objective.holds_for(value(objective.what, figures)));
+    broken.map(|objective| format!("{} is {}", objective.what, objective.what.show(value(objective.what, figures)))).collect()
+}
+
+/// What is said of every session: assertions, the limit, and what the reader should know.
+pub(super) fn finish(job: &Job, result: &mut RunResult) {
+    result.assertions = job
+        .assertions
+        .iter()
+        .map(|assertion| {
+            let value = asserted(assertion.what, result);
+            let (condition, shown) = (assertion.to_string(), assertion.what.show(value));
+            Assertion { condition, value: shown, held: assertion.holds_for(value) }
+        })
+        .collect();
+    result.verdict.limit = limit::limit(&result.timelines, &broken_spans(job, result));
+    let first = result.search.as_ref().and_then(|search| {
+        let first = search.first_broken?;
+        search.steps.iter().find(|step| step.number == first)
+    });
+    if let Some(step) = first {
+        let note = format!("the first rate that failed: {}", terminal::step(step).trim());
+        result.verdict.notes.push(note);
+    }
+    if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() {
+        let note = "nothing that was watched of host and server was over its threshold when objectives broke".to_owned();
+        result.verdict.notes.push(note);
+    }
+}
+
+/// Of a search the rate is its answer.
+fn asserted(what: What, result: &RunResult) -> f64 {
+    match (&result.search, what) {
+        (Some(search), What::Rate) => search.answer_per_s.unwrap_or(0.0),
+        _ => value(what, &result.figures),
+    }
+}
+
+/// When objectives were broken, in s since the start.
+fn broken_spans(job: &Job, result: &RunResult) -> Vec<(f64, f64)> {
+    match &result.search {
+        Some(search) => {
+            let broken = search.steps.iter().filter(|step| !step.passed);
+            broken.map(|step| (step.at_s, step.at_s + step.duration_s)).collect()
+        }
+        None if !broken(&job.objectives, &result.figures).is_empty() => vec![(0.0, result.elapsed_s)],
+        None => Vec::new(),
+    }
+}
