@@ -14,6 +14,8 @@ Examples:
     gannet load --target 127.0.0.1:11211 --closed --connections 50 --depth 4 --duration 10s --json out.json
   Meta commands over a unix socket, skewed keys, values of 1 KiB that are checked when they are read:
     gannet load --target unix:/run/cache.sock --protocol meta --zipf 0.99 --value-bytes 1KiB --verify --slo p99=1ms
+  A published workload, as fast as its authors paced it, for five seconds:
+    gannet load --target 127.0.0.1:11211 --preset pelikan-t2a --keys 10000 --rate 10k --duration 5s
   A workload file, with the server's own account beside it:
     gannet load --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9090 --slo p999=5ms
 
@@ -40,7 +42,7 @@ fn target(command: Command) -> Command {
         .arg(
             value("target", "HOST:PORT|unix:PATH", "A server; may be repeated")
                 .action(ArgAction::Append)
-                .required_unless_present("workload"),
+                .required_unless_present_any(["workload"]),
         )
         .arg(value("protocol", "NAME", "memcache, meta or resp [default: memcache, or the workload's]"))
         .arg(value("connections", "N", "Connections in all [default: 50]"))
@@ -79,6 +81,7 @@ fn requests(command: Command) -> Command {
     command
         .next_help_heading("What is asked")
         .arg(value("workload", "FILE.toml", "A workload file; flags win over it"))
+        .arg(value("preset", "NAME", "A published workload; `gannet load presets` lists them").conflicts_with("workload"))
         .arg(value("keys", "N", "How many keys there are [default: 100000]"))
         .arg(value("key-bytes", "SIZE", "How long a key is [default: 16B]"))
         .arg(value("value-bytes", "SIZE", "How long a value is [default: 256B]"))
@@ -142,7 +145,7 @@ mod tests {
             command.clone().try_get_matches_from(words).unwrap_or_else(|error| panic!("{example}: {error}"));
             seen += 1;
         }
-        assert_eq!(seen, 6);
+        assert_eq!(seen, 7);
         command.debug_assert();
     }
 }

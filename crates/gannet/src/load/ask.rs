@@ -14,7 +14,7 @@ use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
 use load::session::{Job, Mode};
 use load::workload::model::{self, Command, Order, Pace, Protocol, Sizes, Verb};
-use load::workload::Workload;
+use load::workload::{Fault, Workload, presets};
 
 use super::plan;
 use crate::Failure;
@@ -121,10 +121,11 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
 
 /// The file's workload, or the one that flags alone describe; then the flags.
 fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
-    let mut workload = match flags.text("workload") {
-        Some(path) => Workload::read_file(Path::new(path))
-            .map_err(|faults| Failure::Failed(faults.iter().map(ToString::to_string).collect()))?,
-        None => plain(),
+    let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect();
+    let mut workload = match (flags.text("workload"), flags.text("preset")) {
+        (Some(path), _) => Workload::read_file(Path::new(path)).map_err(|faults| Failure::Failed(lines(faults)))?,
+        (None, Some(name)) => presets::preset(name).map_err(|faults| Failure::Usage(lines(faults)))?,
+        (None, None) => plain(),
     };
     let targets: Vec<model::Target> = flags
         .matches
@@ -199,7 +200,7 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
     if !objectives.is_empty() {
         return Mode::Search(settings(flags, objectives));
     }
-    match (&workload.pace, flags.text("workload").is_some()) {
+    match (&workload.pace, flags.text("workload").or(flags.text("preset")).is_some()) {
         (Pace::Open { rate_per_s, .. }, _) => Mode::AtRate(Rate::new(*rate_per_s)),
         (Pace::Closed, true) => Mode::Closed,
         (Pace::Closed, false) => {

@@ -34,6 +34,7 @@ pub fn command() -> Command {
         .subcommand(compare::command())
         .subcommand(versus::command())
         .subcommand(cost::command())
+        .subcommand(Command::new("presets").about("List the published workloads"))
         .subcommand(Command::new("schema").about("Print the JSON schema of a result"));
     args::add(command)
 }
@@ -45,7 +46,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("compare", matches)) => compare::run(matches),
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),
+        Some(("presets", _)) => print(&presets()),
         Some(("schema", _)) => print(&load::result::schema()),
         _ => run::run(matches),
     }
+}
+
+/// The presets, a line each.
+fn presets() -> String {
+    load::workload::presets::names().iter().map(|name| format!("{name}\n")).collect()
 }
