@@ -17,8 +17,8 @@
 //! nothing that was due is left out of the figures; a run that the generator itself limited says so.
 #![forbid(unsafe_code)]
 
-pub mod dialect;
 pub mod cost;
+pub mod dialect;
 pub mod engine;
 pub mod fake;
 pub mod measure;

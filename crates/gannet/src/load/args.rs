@@ -81,7 +81,10 @@ fn requests(command: Command) -> Command {
     command
         .next_help_heading("What is asked")
         .arg(value("workload", "FILE.toml", "A workload file; flags win over it"))
-        .arg(value("preset", "NAME", "A published workload; `gannet load presets` lists them").conflicts_with("workload"))
+        .arg(
+            value("preset", "NAME", "A published workload; `gannet load presets` lists them")
+                .conflicts_with("workload"),
+        )
         .arg(value("keys", "N", "How many keys there are [default: 100000]"))
         .arg(value("key-bytes", "SIZE", "How long a key is [default: 16B]"))
         .arg(value("value-bytes", "SIZE", "How long a value is [default: 256B]"))

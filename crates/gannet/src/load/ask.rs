@@ -64,16 +64,14 @@ impl Flags<'_> {
     }
 
     fn span(&mut self, name: &str) -> Option<Duration> {
-        let units = |text: &str| {
-            text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
-        };
+        let units =
+            |text: &str| text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units).map(|span| Duration::from_nanos(span.0))
     }
 
     fn size(&mut self, name: &str) -> Option<u64> {
-        let units = |text: &str| {
-            text.parse::<ByteSize>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()))
-        };
+        let units =
+            |text: &str| text.parse::<ByteSize>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units).map(|size| size.0)
     }
 
@@ -204,7 +202,9 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
         (Pace::Open { rate_per_s, .. }, _) => Mode::AtRate(Rate::new(*rate_per_s)),
         (Pace::Closed, true) => Mode::Closed,
         (Pace::Closed, false) => {
-            flags.faults.push("say what to do: --slo p999=2ms to search, --rate 50k for one rate, or --closed".to_owned());
+            flags
+                .faults
+                .push("say what to do: --slo p999=2ms to search, --rate 50k for one rate, or --closed".to_owned());
             Mode::Closed
         }
     }

@@ -67,7 +67,9 @@ fn rates(matches: &ArgMatches) -> Result<BTreeMap<String, f64>, Failure> {
         };
         match read(Path::new(path)) {
             Err(error) => faults.push(error),
-            Ok(result) if result.invalid.is_some() => faults.push(format!("{path}: this result is INVALID; run it again")),
+            Ok(result) if result.invalid.is_some() => {
+                faults.push(format!("{path}: this result is INVALID; run it again"))
+            }
             Ok(result) => {
                 let answer = result.search.as_ref().and_then(|search| search.answer_per_s);
                 rates.insert(machine.to_owned(), answer.unwrap_or(result.figures.achieved_per_s));

@@ -9,7 +9,9 @@ pub fn plan(pace: &Pace, kind: Option<&str>) -> Result<Plan, String> {
     match kind {
         Some("poisson") => return Ok(Plan::poisson()),
         Some("constant") => return Ok(Plan::constant()),
-        Some(other) => return Err(format!("{other:?} is none; take poisson or constant, or a workload file for others")),
+        Some(other) => {
+            return Err(format!("{other:?} is none; take poisson or constant, or a workload file for others"));
+        }
         None => {}
     }
     let Pace::Open { rate_per_s, arrivals } = pace else { return Ok(Plan::poisson()) };
@@ -30,7 +32,7 @@ pub fn plan(pace: &Pace, kind: Option<&str>) -> Result<Plan, String> {
 
 /// A plan in words.
 pub fn words(load: &Load) -> String {
-    let Load::Open(plan) | Load::Blind(Some(plan)) = load else { return "as fast as it goes".to_owned() };
+    let (Load::Open(plan) | Load::Blind(Some(plan))) = load else { return "as fast as it goes".to_owned() };
     match plan {
         Plan::Rate { pace: Spacing::Even, shape: Shape::Flat } => "constant".to_owned(),
         Plan::Rate { shape: Shape::Flat, .. } => "Poisson".to_owned(),

@@ -161,7 +161,8 @@ fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Scree
     let result = session::run(job, make, desk, &mut bar).map_err(failed)?;
     let counts = &result.figures.counts;
     if counts.errors > 0 || counts.unanswered > 0 {
-        let first = result.figures.faults.first().map_or(String::new(), |fault| format!("; the first: {}", fault.first));
+        let first =
+            result.figures.faults.first().map_or(String::new(), |fault| format!("; the first: {}", fault.first));
         return Err(Failure::Failed(vec![format!(
             "prefill: {} of {keys} stores failed{first}; give the server room for them, or say --no-prefill",
             counts.errors + counts.unanswered

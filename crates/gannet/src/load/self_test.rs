@@ -19,26 +19,32 @@ pub fn command() -> Command {
                 .default_value("2s")
                 .help("How long each of the three parts is"),
         )
-        .arg(Arg::new("strict").long("strict").action(ArgAction::SetTrue).help("End with 3 if the timer error is too large"))
+        .arg(
+            Arg::new("strict")
+                .long("strict")
+                .action(ArgAction::SetTrue)
+                .help("End with 3 if the timer error is too large"),
+        )
         .after_help("Example:\n  gannet load self-test --part 1s")
 }
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let text = matches.get_one::<String>("part").expect("it has a default");
-    let part: TimeSpan = text
-        .parse()
-        .map_err(|error: base::units::UnitError| Failure::Usage(vec![format!("--part: {error}; {}", error.remedy())]))?;
+    let part: TimeSpan = text.parse().map_err(|error: base::units::UnitError| {
+        Failure::Usage(vec![format!("--part: {error}; {}", error.remedy())])
+    })?;
     if !(Duration::from_millis(50)..=Duration::from_secs(60)).contains(&Duration::from_nanos(part.0)) {
         return Err(Failure::Usage(vec!["--part: from 50ms to 60s are possible".to_owned()]));
     }
     let trial = Trial { part_ns: part.0, ..Trial::default() };
-    let outcome = try_host(&trial)
-        .map_err(|error| Failure::Failed(error.to_string().lines().map(str::to_owned).collect()))?;
+    let outcome =
+        try_host(&trial).map_err(|error| Failure::Failed(error.to_string().lines().map(str::to_owned).collect()))?;
     print(&outcome.to_string())?;
     if matches.get_flag("strict") && !outcome.is_punctual() {
         let most = TIMER_ERROR_NS_MAX / 1000;
-        let line = format!("the timer error is above {most} us at p99; leave the generator a CPU that nothing else uses");
+        let line =
+            format!("the timer error is above {most} us at p99; leave the generator a CPU that nothing else uses");
         return Err(Failure::Code(super::run::GENERATOR_LIMITED, vec![line]));
     }
     Ok(())

@@ -41,7 +41,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let command = |side: &str| matches.get_one::<String>(side).map_or("", String::as_str);
     let rounds = matches.get_one::<String>("rounds").and_then(|text| text.parse::<u32>().ok());
     let rounds = rounds.filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
-    let rounds = rounds.ok_or_else(|| usage("--rounds: from 1 to 101 rounds are possible; 7 give intervals of 98 %"))?;
+    let rounds =
+        rounds.ok_or_else(|| usage("--rounds: from 1 to 101 rounds are possible; 7 give intervals of 98 %"))?;
     if matches!(ask(matches)?.job.mode, Mode::Closed) && !matches.get_flag("closed") {
         return Err(usage("say what each round does: --rate 20k, --slo p999=2ms or --closed"));
     }
@@ -58,7 +59,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             }
             screen.line(&format!("round {} of {rounds}: {side}", round + 1));
             let measured = self::round(matches, command(side), &desk, &mut screen)?;
-            if side == "a" { a.push(measured) } else { b.push(measured) };
+            if side == "a" {
+                a.push(measured)
+            } else {
+                b.push(measured)
+            };
         }
     }
     let whole = a.len().min(b.len());
@@ -122,7 +127,9 @@ impl Server {
         let begun = Instant::now();
         while !listens(target) {
             if let Ok(Some(status)) = server.child.try_wait() {
-                return Err(failed(format!("it ended with {status} before it listened at {target}; run it by hand to see why")));
+                return Err(failed(format!(
+                    "it ended with {status} before it listened at {target}; run it by hand to see why"
+                )));
             }
             if begun.elapsed() > PATIENCE {
                 return Err(failed(format!("it does not listen at {target} after 30 s; let it listen there")));

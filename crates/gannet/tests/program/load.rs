@@ -53,7 +53,8 @@ fn load_ends(args: &[&str], code: i32) -> (i32, String, String) {
 fn a_run_at_a_rate_leaves_every_file_and_they_agree() {
     let (_serving, addr) = server();
     let folder = Folder::new("files");
-    let [json, html, hdr, csv, metrics] = ["a.json", "a.html", "a.hlog", "a.csv", "a.prom"].map(|name| folder.file(name));
+    let [json, html, hdr, csv, metrics] =
+        ["a.json", "a.html", "a.hlog", "a.csv", "a.prom"].map(|name| folder.file(name));
     let args = ["--target", &addr, "--rate", "500", "--duration", "1s", "--warm-up", "100ms", "--keys", "1000"];
     let files = ["--json", &json, "--report", &html, "--hdr", &hdr, "--csv", &csv, "--prometheus", &metrics];
     let (_, out, err) = load_ends(&[&args[..], &files[..], &["--verify", "--assert", "rate>1"]].concat(), 0);
@@ -202,7 +203,8 @@ fn two_servers_are_run_in_turn_and_their_ratios_given() {
     let folder = Folder::new("versus");
     let page = folder.file("v.html");
     let args = ["load", "versus", "--a", &serve, "--b", &serve, "--target", &target, "--rate", "200", "--rounds", "2"];
-    let short = ["--duration", "300ms", "--warm-up", "100ms", "--keys", "100", "--no-prefill", "--quiet", "--report", &page];
+    let short =
+        ["--duration", "300ms", "--warm-up", "100ms", "--keys", "100", "--no-prefill", "--quiet", "--report", &page];
     let (code, out, err) = run(&[&args[..], &short[..]].concat());
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("answers a second") && out.contains("server CPU a request"), "{out}");

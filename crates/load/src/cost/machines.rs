@@ -90,7 +90,12 @@ fn millions(requests: Option<f64>) -> String {
 impl Costs {
     fn heads(&self) -> Vec<String> {
         let prices = self.prices.iter().map(|price| format!("for a dollar of {price}"));
-        ["machine", "requests/s"].map(str::to_owned).into_iter().chain(prices).chain(["$ a 10^9 requests".into()]).collect()
+        ["machine", "requests/s"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(prices)
+            .chain(["$ a 10^9 requests".into()])
+            .collect()
     }
 
     fn cells(&self, machine: &Machine) -> Vec<String> {
@@ -112,7 +117,8 @@ impl Costs {
     pub fn html(&self) -> String {
         let best = &self.machines[0];
         let best = format!("{}: {} requests for a dollar", best.name, millions(best.requests_a_dollar(0)));
-        let mut body = format!("<div class=\"card verdict\"><div class=\"what\">cost</div><h1>{}</h1></div>", escape(&best));
+        let mut body =
+            format!("<div class=\"card verdict\"><div class=\"what\">cost</div><h1>{}</h1></div>", escape(&best));
         let bars: Vec<(String, f64)> = self
             .machines
             .iter()

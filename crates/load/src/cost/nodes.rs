@@ -35,7 +35,9 @@ pub struct Node {
 pub fn nodes(name: &str, text: &str, nodes: &[String]) -> Result<Vec<Node>, String> {
     let table = Table::parse(name, text)?;
     let column = |wanted: &str| {
-        table.column(wanted).ok_or_else(|| format!("{name}: there is no column {wanted}; write kind,module_gb,usd_per_gb"))
+        table
+            .column(wanted)
+            .ok_or_else(|| format!("{name}: there is no column {wanted}; write kind,module_gb,usd_per_gb"))
     };
     let (kind, gb, usd) = (column("kind")?, column("module_gb")?, column("usd_per_gb")?);
     let mut modules = Vec::new();

@@ -23,7 +23,9 @@ impl Table {
         let cells = |line: &str| -> Vec<String> { line.split(',').map(|cell| cell.trim().to_owned()).collect() };
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
         let Some((_, head)) = lines.next() else {
-            return Err(format!("{name}: there is no line with the columns' names; write one, as in instance,usd_hour"));
+            return Err(format!(
+                "{name}: there is no line with the columns' names; write one, as in instance,usd_hour"
+            ));
         };
         let columns = cells(head);
         let mut rows = Vec::new();

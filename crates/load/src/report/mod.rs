@@ -53,7 +53,11 @@ pub fn html(result: &RunResult) -> String {
         }
         body.push_str("</div>");
     }
-    section(&mut body, "Counts", &format!("{}{}{}", tables::faults(result), tables::counts(result), tables::threads(result)));
+    section(
+        &mut body,
+        "Counts",
+        &format!("{}{}{}", tables::faults(result), tables::counts(result), tables::threads(result)),
+    );
     let mut environment = tables::environment(result);
     if let Some(workload) = &result.workload {
         let _ = write!(environment, "<details><summary>Workload</summary><pre>{}</pre></details>", escape(workload));

@@ -106,7 +106,8 @@ pub fn summary(result: &RunResult) -> String {
         grouped(c.unanswered as f64),
     );
     for fault in &figures.faults {
-        let _ = writeln!(out, "fault: {} {} times; the first: {}", fault.name, grouped(fault.count as f64), fault.first);
+        let _ =
+            writeln!(out, "fault: {} {} times; the first: {}", fault.name, grouped(fault.count as f64), fault.first);
     }
     if let Some(step) = first_broken(result) {
         let _ = writeln!(out, "first rate that failed: {}", self::step(step));

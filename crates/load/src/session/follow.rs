@@ -37,7 +37,7 @@ pub fn follow(
         let ended = !matches!(over.recv_timeout(period), Err(RecvTimeoutError::Timeout));
         let live = control.live();
         let newest = live.recent.last();
-        if let Some(slice) = newest.filter(|slice| slice.measured) {
+        if let Some(slice) = live.recent.iter().rev().find(|slice| slice.measured) {
             let now = live.response.as_hdr();
             if cut.intervals.last().is_none_or(|(begin_ns, _)| *begin_ns < slice.begin_ns) {
                 let mut since = now.clone();

@@ -118,7 +118,9 @@ fn searched<T: Traffic, F: Fn(Place) -> T + Sync>(
     result: &mut RunResult,
 ) -> Result<(), Error> {
     let found = crate::search::search(settings, trials, &mut |_: &Step| {});
-    if let (End::Stopped(Stop::Failed(_)), true, Some(error)) = (&found.end, found.steps.is_empty(), trials.take_error()) {
+    if let (End::Stopped(Stop::Failed(_)), true, Some(error)) =
+        (&found.end, found.steps.is_empty(), trials.take_error())
+    {
         return Err(error);
     }
     result.figures = trials.figures_of(&found);

@@ -61,7 +61,11 @@ fn a_run_at_a_rate_is_filed_whole() {
     assert!(result.verdict.headline.contains("kept p999 at most 10 s"), "{}", result.verdict.headline);
     let held: Vec<bool> = result.assertions.iter().map(|assertion| assertion.held).collect();
     assert_eq!(held, [true, false]);
-    assert_eq!(RunResult::from_json(&result.to_json()).unwrap(), result);
+    let again = RunResult::from_json(&result.to_json()).unwrap();
+    assert!(again == result, "what is written reads back the same, to the last digit");
+    let measured = result.intervals.iter().filter(|interval| !interval.response.histogram.is_empty());
+    let measured_s: f64 = measured.map(|interval| interval.duration_s).sum();
+    assert!((measured_s - 0.6).abs() < 1e-6, "the whole of the measured part has histograms: {measured_s}");
 }
 
 #[test]
@@ -124,7 +128,9 @@ fn a_closed_loop_is_judged_as_one() {
 #[test]
 fn a_target_that_refuses_is_an_error_and_no_result() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    for mode in [Mode::AtRate(Rate::new(10.0)), Mode::Search(Settings { warm_up: Duration::ZERO, ..Settings::default() })] {
+    for mode in
+        [Mode::AtRate(Rate::new(10.0)), Mode::Search(Settings { warm_up: Duration::ZERO, ..Settings::default() })]
+    {
         let error = session(job(&address, mode), &Desk::default(), &mut Seen::default()).unwrap_err();
         assert!(matches!(error, Error::Connect { .. }), "{error}");
     }

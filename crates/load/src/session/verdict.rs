@@ -67,7 +67,9 @@ pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
 
 fn broken(objectives: &[Condition], figures: &Figures) -> Vec<String> {
     let broken = objectives.iter().filter(|objective| !objective.holds_for(value(objective.what, figures)));
-    broken.map(|objective| format!("{} is {}", objective.what, objective.what.show(value(objective.what, figures)))).collect()
+    broken
+        .map(|objective| format!("{} is {}", objective.what, objective.what.show(value(objective.what, figures))))
+        .collect()
 }
 
 /// What is said of every session: assertions, the limit, and what the reader should know.
@@ -91,7 +93,8 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
         result.verdict.notes.push(note);
     }
     if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() {
-        let note = "nothing that was watched of host and server was over its threshold when objectives broke".to_owned();
+        let note =
+            "nothing that was watched of host and server was over its threshold when objectives broke".to_owned();
         result.verdict.notes.push(note);
     }
 }

@@ -47,9 +47,9 @@ impl Process {
 /// CPU time that all threads of process `pid` have taken that are still there, in ns.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let ran = tasks.take(THREADS_READ_MAX).filter_map(|task| {
-        read(&task.path(), "schedstat")?.split_whitespace().next()?.parse::<u64>().ok()
-    });
+    let ran = tasks
+        .take(THREADS_READ_MAX)
+        .filter_map(|task| read(&task.path(), "schedstat")?.split_whitespace().next()?.parse::<u64>().ok());
     Some(ran.sum())
 }
 
