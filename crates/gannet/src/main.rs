@@ -1,7 +1,7 @@
 //! `gannet`: reads its arguments, joins the crates, and says what went wrong.
 //!
 //! One file or folder a subcommand, and nothing here but arguments and wiring. Exit codes: 0 done, 1 it could not be
-//! done, 2 the arguments are wrong; `gannet memcached` has memcached's.
+//! done, 2 the arguments are wrong; `gannet load` has more, and `gannet memcached` has memcached's.
 #![forbid(unsafe_code)]
 
 mod args;

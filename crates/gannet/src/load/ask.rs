@@ -99,10 +99,14 @@ impl Flags<'_> {
 /// What the arguments ask for.
 pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     let mut flags = Flags { matches, faults: Vec::new() };
-    let workload = workload(&mut flags)?;
+    let mut workload = workload(&mut flags)?;
     let objectives = flags.conditions("slo");
     let assertions = flags.conditions("assert");
     let mode = mode(&mut flags, &workload, &objectives);
+    // Without a figure a closed loop has one request in flight, and an open one has room for a burst.
+    if workload.depth == 0 {
+        workload.depth = if matches!(mode, Mode::Closed) { 1 } else { 64 };
+    }
     let config = config(&mut flags, &workload, &mode);
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
@@ -158,7 +162,7 @@ fn plain() -> Workload {
     let mut workload = Workload { name: "plain".to_owned(), connections: 50, prefill: true, ..Workload::default() };
     workload.keys[0].count = 100_000;
     workload.keys[0].verbs = vec![Command::weighted(Verb::Get, 0.9), Command::weighted(Verb::Set, 0.1)];
-    // The depth is a bound on each connection: an open loop has to have room for what is due.
+    // To be said when it is known how requests come.
     workload.depth = 0;
     workload
 }
@@ -266,7 +270,7 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
         threads: workload.threads as usize,
         cpus: cpus.unwrap_or_default(),
         connections: workload.connections as usize,
-        depth: depth(workload, closed),
+        depth: workload.depth as usize,
         load,
         seed: workload.seed,
         warm_up_ns: flags.span("warm-up").map_or(1_000_000_000, nanos),
@@ -278,15 +282,6 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
         sampler: sampler(flags, &targets),
         targets,
         ..usual
-    }
-}
-
-/// Requests in flight on a connection. Without a figure a closed loop has one, and an open one room for a burst.
-pub fn depth(workload: &Workload, closed: bool) -> usize {
-    match workload.depth {
-        0 if closed => 1,
-        0 => 64,
-        depth => depth as usize,
     }
 }
 

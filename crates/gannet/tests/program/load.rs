@@ -221,3 +221,49 @@ fn the_self_test_shows_rate_and_timer_error() {
     let (code, _, err) = run(&["load", "self-test", "--part", "5"]);
     assert!(code == 2 && err.contains("--part") && err.contains("as in 60s"), "{err}");
 }
+
+/// A command of the help against a server of this test, and short: the same flags with smaller figures.
+fn shortened(example: &str, addr: &str, socket: &str, folder: &Folder) -> Vec<String> {
+    let workload = folder.file("shop.toml");
+    std::fs::write(&workload, "protocol = \"memcache\"\n[[keys]]\ncount = 100\nverbs = [{ verb = \"get\" }]\n")
+        .unwrap();
+    let text = example
+        .replace("127.0.0.1:11211", addr)
+        .replace("unix:/run/cache.sock", socket)
+        .replace("shop.toml", &workload)
+        .replace("out.", &folder.file("out."))
+        .replace("--duration 10s", "--duration 300ms")
+        .replace("--duration 5s", "--duration 300ms")
+        .replace("--start 10k --step 10k", "--start 200 --step 200")
+        .replace("--rate 10k", "--rate 200");
+    let mut words: Vec<String> = text.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect();
+    let mut add = |flags: &[&str]| words.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    add(&["--warm-up", "100ms", "--quiet"]);
+    if example.contains("--slo") {
+        add(&["--trial", "150ms", "--rate-max", "400"]);
+        add(if example.contains("--start") { &[] } else { &["--start", "200"] });
+    }
+    add(if example.contains("--keys") { &[] } else { &["--keys", "200"] });
+    words.split_off(1)
+}
+
+/// What comes of a search or an assertion depends on how busy this machine is: any verdict will do, an error will not.
+#[test]
+fn every_example_of_the_help_runs() {
+    let folder = Folder::new("examples");
+    let socket = format!("unix:{}", folder.file("cache.sock"));
+    let args = ["--memcached", "127.0.0.1:0", "--memcached", &socket, "--admin", "none", "--memory", "64MiB"];
+    let mut serving = Serving::start(&args);
+    let addr = serving.addr_behind("memcached clients connect to ").to_string();
+    let (_, help, _) = run(&["load", "--help"]);
+    let examples: Vec<&str> = help.lines().map(str::trim).filter(|line| line.starts_with("gannet load --")).collect();
+    assert_eq!(examples.len(), 7, "{help}");
+    for example in examples {
+        let words = shortened(example, &addr, &socket, &folder);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (code, out, err) = run(&words);
+        assert!(matches!(code, 0 | LIMITED | 4), "{words:?} ended with {code}: {out}\n{err}");
+        assert!(out.contains("response time"), "{words:?}: {out}");
+    }
+    assert!(folder.text("out.html").contains("<svg") && folder.text("out.json").contains("gannet-load-result"));
+}

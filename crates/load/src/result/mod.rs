@@ -84,7 +84,7 @@ pub struct RunResult {
     pub arguments: Vec<String>,
     /// Settings in force, by name.
     pub configuration: BTreeMap<String, String>,
-    /// The workload as a file that gives the same again.
+    /// What was asked of the server: the fields of the workload.
     pub workload: Option<String>,
     /// Where the generator ran.
     pub machine: Machine,
