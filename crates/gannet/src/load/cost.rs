@@ -14,9 +14,11 @@ pub fn command() -> Command {
     let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
     Command::new("cost")
         .about("Show what a request costs, from results and a price list")
-        .arg(value("prices", "FILE.csv").required(true).help(
-            "Machine types with usd_hour or usd_month, and tps where they were not measured; or kind,module_gb,usd_per_gb",
-        ))
+        .arg(
+            value("prices", "FILE.csv").required(true).help(
+                "Machine types with usd_hour or usd_month, and tps where not measured; or kind,module_gb,usd_per_gb",
+            ),
+        )
         .arg(
             Arg::new("RESULT")
                 .value_name("TYPE=RESULT.json")

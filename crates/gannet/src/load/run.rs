@@ -190,7 +190,8 @@ impl View for Filling<'_> {
 }
 
 fn files(matches: &ArgMatches, result: &RunResult) -> Result<(), Failure> {
-    let kinds: [(&str, fn(&RunResult) -> String); 6] = [
+    type Written = fn(&RunResult) -> String;
+    let kinds: [(&str, Written); 6] = [
         ("report", html),
         ("json", RunResult::to_json),
         ("hdr", hdr::log),

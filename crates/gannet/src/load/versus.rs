@@ -30,8 +30,8 @@ pub fn command() -> Command {
         .arg(value("b", "COMMAND").required(true).help("Starts the second, at the same place"))
         .arg(value("rounds", "N").default_value("7").help("Rounds of both"));
     args::add(command).after_help(
-        "Example:\n  gannet load versus --a 'memcached -p 11300' --b 'gannet serve --memcached 127.0.0.1:11300' \\\n    \
-         --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",
+        "Example:\n  gannet load versus --a 'memcached -p 11300' --b 'gannet serve --memcached 127.0.0.1:11300' \
+         \\\n    --target 127.0.0.1:11300 --rate 20k --duration 5s --report versus.html",
     )
 }
 

@@ -1,5 +1,5 @@
-//! `gannet load` as a user has it, against servers that are started here. Counts and exit codes are asserted, not times:
-//! where the machine is too busy for the generator the run says so by its exit code, which is as good.
+//! `gannet load` as a user has it, against servers that are started here. Counts and exit codes are asserted, not
+//! times: where the machine is too busy for the generator the run says so by its exit code, which is as good.
 
 use std::path::PathBuf;
 

@@ -454,8 +454,8 @@ pub fn method(settings: &Settings) -> String {
         None => format!(
             "rise by doubling, bisection to {} %, then repeats: the rate is the highest at which {n} trials taken \
              together keep all objectives; at the lower end {n} of {n} kept them, at the upper end {n} of {n} broke \
-             one; by two sign tests the rate at which a trial of {} s is as likely to pass as to fail lies between them with a \
-             confidence of at least {:.1} %",
+             one; by two sign tests the rate at which a trial of {} s is as likely to pass as to fail lies between \
+             them with a confidence of at least {:.1} %",
             settings.tolerance * 100.0,
             settings.trial.as_secs_f64(),
             100.0 - 200.0 * 0.5f64.powi(settings.confirmations as i32),

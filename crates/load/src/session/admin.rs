@@ -6,8 +6,8 @@
 //!   POST /quitquitquit       ends the run; what was measured is kept
 //! ```
 //!
-//! Invariants: one thread, one request a connection, each with a time and a length; a web page may change nothing, since
-//! browsers say where a request comes from.
+//! Invariants: one thread, one request a connection, each with a time and a length; a web page may change nothing,
+//! since browsers say where a request comes from.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};

@@ -89,14 +89,15 @@ fn grouped(
     key: impl Fn(&Cell) -> (usize, usize),
     names: impl Fn(&Cell) -> (String, String),
 ) -> Vec<Group> {
-    let mut groups: BTreeMap<(usize, usize), ((String, String), Histogram, Histogram)> = BTreeMap::new();
+    type Named = ((String, String), Histogram, Histogram);
+    let mut groups: BTreeMap<(usize, usize), Named> = BTreeMap::new();
     for cell in cells {
         let (_, response, service) =
             groups.entry(key(cell)).or_insert_with(|| (names(cell), Histogram::new(), Histogram::new()));
         response.merge(&cell.response);
         service.merge(&cell.service);
     }
-    let group = |((name, outcome), response, service): ((String, String), Histogram, Histogram)| Group {
+    let group = |((name, outcome), response, service): Named| Group {
         name,
         outcome,
         response: latencies(&response),

@@ -48,7 +48,7 @@ fn session(job: Job, desk: &Desk, seen: &mut Seen) -> Result<RunResult, Error> {
 fn a_run_at_a_rate_is_filed_whole() {
     let server = Server::start(None, 16, None).unwrap();
     let mut seen = Seen::default();
-    let job = job(&server.address().to_string(), Mode::AtRate(Rate::new(500.0)));
+    let job = job(&server.target().to_string(), Mode::AtRate(Rate::new(500.0)));
     let result = session(job, &Desk::default(), &mut seen).unwrap();
     let figures = &result.figures;
     assert!(figures.counts.due > 50 && figures.counts.due == figures.counts.answered + figures.counts.unanswered);
@@ -82,7 +82,7 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
     };
     let mut seen = Seen::default();
     let desk = Desk::default();
-    let result = session(job(&server.address().to_string(), Mode::Search(settings)), &desk, &mut seen).unwrap();
+    let result = session(job(&server.target().to_string(), Mode::Search(settings)), &desk, &mut seen).unwrap();
     let search = result.search.as_ref().unwrap();
     assert_eq!((search.end.as_str(), search.answer_per_s), ("kept at max", Some(800.0)));
     let rates: Vec<f64> = search.steps.iter().map(|step| step.rate_per_s).collect();
@@ -98,7 +98,7 @@ fn a_search_that_keeps_everything_ends_at_its_highest_rate() {
 fn a_stop_keeps_what_was_measured_and_marks_it() {
     let server = Server::start(None, 16, None).unwrap();
     let (desk, mut seen) = (Desk::default(), Seen::default());
-    let mut job = job(&server.address().to_string(), Mode::AtRate(Rate::new(200.0)));
+    let mut job = job(&server.target().to_string(), Mode::AtRate(Rate::new(200.0)));
     job.config.duration_ns = 600_000_000_000;
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -118,7 +118,7 @@ fn a_stop_keeps_what_was_measured_and_marks_it() {
 #[test]
 fn a_closed_loop_is_judged_as_one() {
     let server = Server::start(None, 16, None).unwrap();
-    let mut job = job(&server.address().to_string(), Mode::Closed);
+    let mut job = job(&server.target().to_string(), Mode::Closed);
     job.known.arrivals = Arrivals::Closed { depth: 1 };
     let result = session(job, &Desk::default(), &mut Seen::default()).unwrap();
     assert!(result.verdict.headline.starts_with("closed loop, "), "{}", result.verdict.headline);
