@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_host_is_tried_in_all_parts() {
-        let trial = Trial { part_ns: 100_000_000, connections: 4, timing_rate_per_s: 500.0, ..Trial::default() };
+        let trial = Trial { part_ns: 300_000_000, connections: 4, timing_rate_per_s: 500.0, ..Trial::default() };
         let outcome = try_host(&trial).unwrap();
         assert!(outcome.deep.rate_per_s > 0.0 && outcome.shallow.rate_per_s > 0.0);
         assert!(outcome.deep.cpu_ns > 0.0 && outcome.deep.one_cpu_rate_per_s() > 0.0);

@@ -43,8 +43,14 @@ pub(crate) struct Sockets {
     polled_ns: Arc<AtomicU64>,
 }
 
+/// CPU time of the calling thread, in nanoseconds.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 impl Sockets {
-    /// For connections numbered below `connections`. `polled_ns` grows by the time that was spent polling.
+    /// For connections numbered below `connections`. `polled_ns` grows by the CPU time that was spent polling.
     pub fn new(
         clock: MonoClock,
         targets: Vec<Resolved>,
@@ -193,8 +199,9 @@ impl Net for Sockets {
         let now_ns = self.now_ns();
         let mut count = self.sleep(now_ns, until_ns)?;
         if count == 0 {
-            let begin_ns = self.now_ns();
-            let mut now_ns = begin_ns;
+            // By the thread's own clock: time in which another had the CPU is not the polling's.
+            let begin_ns = thread_cpu_ns();
+            let mut now_ns = self.now_ns();
             while count == 0 && now_ns < until_ns {
                 if self.wait == Wait::Sleep && until_ns - now_ns > MARGIN_NS_MAX + SLEEP_NS_MIN {
                     // A signal ended the sleep early.
@@ -203,7 +210,7 @@ impl Net for Sockets {
                 count = self.look(0)?;
                 now_ns = self.now_ns();
             }
-            let polled_ns = self.polled_ns.load(Ordering::Relaxed) + (now_ns - begin_ns);
+            let polled_ns = self.polled_ns.load(Ordering::Relaxed) + (thread_cpu_ns() - begin_ns);
             self.polled_ns.store(polled_ns, Ordering::Relaxed);
         }
         for raw in &self.raw[..count] {

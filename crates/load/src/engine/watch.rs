@@ -22,7 +22,7 @@ pub struct ThreadUse {
     pub wall_ns: u64,
     /// CPU time.
     pub run_ns: u64,
-    /// Of this: time in which it only looked for the next instant to come.
+    /// Of this, but for a tick of the kernel's clock: time in which it only looked for the next instant to come.
     pub polled_ns: u64,
     /// Time in which it could have run and had no CPU.
     pub preempted_ns: u64,
