@@ -25,7 +25,12 @@ nothing about the server; 4 an assertion or objective was broken; 5 it ended ear
 /// Adds the arguments of a run to `command`.
 pub fn add(command: Command) -> Command {
     let command = command.after_help(EXAMPLES);
-    files(view(watching(requests(search(pace(target(command)))))))
+    files(view(sampler(watching(requests(search(pace(target(command))))))))
+}
+
+/// Adds what a run of another tool's command line takes beside that: what is watched, what comes out.
+pub fn add_outcome(command: Command) -> Command {
+    files(view(watching(command)))
 }
 
 fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
@@ -101,6 +106,10 @@ fn watching(command: Command) -> Command {
         .next_help_heading("What is watched")
         .arg(value("server-admin", "HOST:PORT", "The server's admin port, for its /metrics"))
         .arg(value("server-pid", "PID", "The server's process, if it is on this host and is not found by its port"))
+}
+
+fn sampler(command: Command) -> Command {
+    command
         .arg(value("sampler", "RATE", "A second stream at this rate on a thread and connections of its own"))
         .arg(value("sampler-target", "HOST:PORT|unix:PATH", "Where the sampler asks [default: the first target]"))
         .arg(value("sampler-cpu", "N", "The CPU that the sampler's thread is pinned to"))

@@ -9,6 +9,7 @@ use base::units::{ByteSize, TimeSpan};
 use clap::ArgMatches;
 use load::engine::{Config, Load, Sampler, Target, Wait};
 use load::result::{Arrivals, Machine, RunResult};
+use load::schedule::Plan;
 use load::search::Settings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
@@ -25,12 +26,15 @@ pub struct Asked {
     pub job: Job,
     /// What is asked of the server.
     pub workload: Workload,
+    /// What means something slightly else here, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Reads flags and collects what is wrong with them.
 struct Flags<'a> {
     matches: &'a ArgMatches,
     faults: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Flags<'_> {
@@ -96,9 +100,16 @@ impl Flags<'_> {
     }
 }
 
+/// What `--assert` says.
+pub fn assertions(matches: &ArgMatches) -> Result<Vec<Condition>, Failure> {
+    let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
+    let list = flags.conditions("assert");
+    if flags.faults.is_empty() { Ok(list) } else { Err(Failure::Usage(flags.faults)) }
+}
+
 /// What the arguments ask for.
 pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
-    let mut flags = Flags { matches, faults: Vec::new() };
+    let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
     let mut workload = workload(&mut flags)?;
     let objectives = flags.conditions("slo");
     let assertions = flags.conditions("assert");
@@ -107,6 +118,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     if workload.depth == 0 {
         workload.depth = if matches!(mode, Mode::Closed) { 1 } else { 64 };
     }
+    unbatched(&mut flags, &mut workload);
     let config = config(&mut flags, &workload, &mode);
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
@@ -118,7 +130,8 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         return Err(Failure::Usage(flags.faults));
     }
     let known = known(matches, &workload, &mode, &config);
-    Ok(Asked { job: Job { known, config, mode, objectives, assertions, sources: Vec::new() }, workload })
+    let notes = flags.notes;
+    Ok(Asked { job: Job { known, config, mode, objectives, assertions, sources: Vec::new() }, workload, notes })
 }
 
 /// The file's workload, or the one that flags alone describe; then the flags.
@@ -244,45 +257,76 @@ fn settings(flags: &mut Flags<'_>, objectives: &[Condition]) -> Settings {
 }
 
 fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
-    let closed = matches!(mode, Mode::Closed);
     let arrivals = flags.text("arrivals").map(str::to_owned);
     let plan = plan::plan(&workload.pace, arrivals.as_deref());
     let plan = plan.unwrap_or_else(|wrong| {
         flags.fault("arrivals", wrong);
-        load::schedule::Plan::poisson()
+        Plan::poisson()
     });
-    let load = match (closed, workload.blind) {
-        (true, true) => Load::Blind(None),
-        (true, false) => Load::Closed,
-        (false, true) => Load::Blind(Some(plan)),
-        (false, false) => Load::Open(plan),
-    };
-    let usual = Config::default();
     let nanos = |span: Duration| span.as_nanos() as u64;
-    let duration_ns = flags.span("duration").map_or(usual.duration_ns, nanos);
-    let targets: Vec<Target> = workload.targets.iter().filter_map(|target| target.address.parse().ok()).collect();
+    let duration_ns = flags.span("duration").map_or(Config::default().duration_ns, nanos);
+    let usual = config_of(workload, mode, plan, duration_ns);
     let cpus = flags.read("cpus", |text| {
         let cpus: Result<Vec<usize>, _> = text.split(',').map(|cpu| cpu.trim().parse::<usize>()).collect();
         cpus.map_err(|_| format!("{text:?} is no list of CPUs; write it as in 1,3"))
     });
     Config {
+        cpus: cpus.unwrap_or_default(),
+        warm_up_ns: flags.span("warm-up").map_or(1_000_000_000, nanos),
+        timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
+        wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
+        sampler: sampler(flags, &usual.targets),
+        ..usual
+    }
+}
+
+/// The configuration that a workload asks for by itself, for `duration_ns` nanoseconds without a warm-up.
+pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64) -> Config {
+    let usual = Config::default();
+    let load = match (matches!(mode, Mode::Closed), workload.blind) {
+        (true, true) => Load::Blind(None),
+        (true, false) => Load::Closed,
+        (false, true) => Load::Blind(Some(plan)),
+        (false, false) => Load::Open(plan),
+    };
+    Config {
+        targets: workload.targets.iter().filter_map(|target| target.address.parse().ok()).collect(),
         routed: workload.placement != model::Placement::Any,
         threads: workload.threads as usize,
-        cpus: cpus.unwrap_or_default(),
         connections: workload.connections as usize,
         depth: workload.depth as usize,
         load,
         seed: workload.seed,
-        warm_up_ns: flags.span("warm-up").map_or(1_000_000_000, nanos),
         duration_ns,
         slice_ns: (duration_ns / 10).clamp(20_000_000, 1_000_000_000),
-        timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
         reconnect: load::engine::Reconnect { per_s: workload.reconnect_per_s, ..usual.reconnect },
-        wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
-        sampler: sampler(flags, &targets),
-        targets,
         ..usual
     }
+}
+
+/// Requests are sent one by one: a preset's batches are requests in flight, and a file has to say what it wants.
+fn unbatched(flags: &mut Flags<'_>, workload: &mut Workload) {
+    if workload.batch <= 1 {
+        return;
+    }
+    match flags.text("workload").map(str::to_owned) {
+        Some(path) => flags.faults.push(format!(
+            "{path}: connections.batch: requests are not sent {} at a time; leave it away, and say depth = {} for as \
+             many in flight on each connection",
+            workload.batch, workload.depth
+        )),
+        None => flags.notes.push(in_flight(workload)),
+    }
+}
+
+/// Takes batches for requests in flight, and says so.
+pub fn in_flight(workload: &mut Workload) -> String {
+    let batch = std::mem::replace(&mut workload.batch, 1);
+    workload.depth = workload.depth.max(batch);
+    format!(
+        "batches of {batch} are not sent together: up to {} requests are in flight on each connection",
+        workload.depth
+    )
 }
 
 fn sampler(flags: &mut Flags<'_>, targets: &[Target]) -> Option<Sampler> {
@@ -293,7 +337,7 @@ fn sampler(flags: &mut Flags<'_>, targets: &[Target]) -> Option<Sampler> {
 }
 
 /// What is known of the result before it is run.
-fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Config) -> RunResult {
+pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Config) -> RunResult {
     let first = workload.targets.first().map_or("?", |target| target.address.as_str());
     let name = matches.get_one::<String>("name").map_or(first, String::as_str);
     let mut known = RunResult::new(name);
@@ -302,7 +346,7 @@ fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Config
     known.arrivals = match mode {
         Mode::Closed => Arrivals::Closed { depth: config.depth as u64 },
         Mode::AtRate(rate) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: Some(rate.per_s()) },
-        Mode::Search(_) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None },
+        Mode::Search(_) | Mode::Steps(_) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None },
     };
     known.workload = Some(format!("{workload:#?}"));
     let settings = [

@@ -43,14 +43,24 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// Reads a result; its name is the file's, if it has none.
 pub fn read(path: &Path) -> Result<RunResult, String> {
     let fault = |what: &dyn std::fmt::Display| format!("{}: {what}", path.display());
-    let file = std::fs::File::open(path).map_err(|error| fault(&error))?;
-    let mut text = String::new();
-    file.take(JSON_BYTES_MAX).read_to_string(&mut text).map_err(|error| fault(&error))?;
+    let text = read_text(path, JSON_BYTES_MAX)?;
     let mut result = RunResult::from_json(&text).map_err(|error| fault(&error))?;
     if result.name.is_empty() {
         result.name = path.file_stem().map_or_else(|| "?".into(), |stem| stem.to_string_lossy().into_owned());
     }
     Ok(result)
+}
+
+/// The text of a file of at most `bytes_max` bytes.
+pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
+    let fault = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(fault)?;
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(fault)?;
+    if text.len() as u64 > bytes_max {
+        return Err(format!("{}: it is longer than {bytes_max} bytes; is it the right file?", path.display()));
+    }
+    Ok(text)
 }
 
 /// Writes a file of results.

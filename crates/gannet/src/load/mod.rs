@@ -5,7 +5,7 @@
 //!   ask       arguments -> a session       view      what is seen while it runs
 //!   plan      arrivals -> a schedule       compare   results side by side
 //!   cost      requests for a dollar        versus    two servers in turn, ratios
-//!   self_test what this host can do
+//!   self_test what this host can do        tool      other tools' command lines and files
 //! ```
 
 mod args;
@@ -15,6 +15,7 @@ mod cost;
 mod plan;
 mod run;
 mod self_test;
+mod tool;
 mod versus;
 mod view;
 
@@ -34,6 +35,7 @@ pub fn command() -> Command {
         .subcommand(compare::command())
         .subcommand(versus::command())
         .subcommand(cost::command())
+        .subcommands(tool::commands())
         .subcommand(Command::new("presets").about("List the published workloads"))
         .subcommand(Command::new("schema").about("Print the JSON schema of a result"));
     args::add(command)
@@ -47,6 +49,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),
         Some(("presets", _)) => print(&presets()),
+        Some((name @ ("aerospike" | "memtier" | "rpc-perf" | "mc-crusher"), matches)) => tool::run(name, matches),
         Some(("schema", _)) => print(&load::result::schema()),
         _ => run::run(matches),
     }

@@ -1,6 +1,6 @@
 //! `gannet load --target ...`: prefill, session, files, exit code.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
@@ -38,16 +38,19 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut screen = Screen::new(matches.get_flag("quiet"));
     let desk = Arc::new(Desk::default());
     watch_signals(&desk)?;
-    let _admin = admin(matches, &desk, &mut screen)?;
+    for note in &asked.notes {
+        screen.line(&format!("note: {note}"));
+    }
+    let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
     let result = one(matches, asked, &desk, &mut screen)?;
     print(&terminal::summary(&result))?;
-    files(matches, &result)?;
+    files(matches, &result, 1)?;
     ended(&result)
 }
 
 /// One session, prefill included.
 pub fn one(matches: &ArgMatches, asked: Asked, desk: &Desk, screen: &mut Screen) -> Result<RunResult, Failure> {
-    let Asked { mut job, workload } = asked;
+    let Asked { mut job, workload, .. } = asked;
     describe(&workload, &mut job.known);
     job.sources = sources(matches, &workload)?;
     if workload.prefill {
@@ -62,7 +65,10 @@ pub fn one(matches: &ArgMatches, asked: Asked, desk: &Desk, screen: &mut Screen)
         };
         source::Source::new(&workload, thread as u32, now)
     };
-    let outcome = session::run(job, make, desk, screen);
+    let outcome = match job.config.requests_max {
+        Some(requests) => session::run(job, make, desk, &mut Counted { screen, requests, what: None }),
+        None => session::run(job, make, desk, screen),
+    };
     screen.wipe();
     outcome.map_err(failed)
 }
@@ -84,8 +90,9 @@ pub fn watch_signals(desk: &Arc<Desk>) -> Result<(), Failure> {
     watcher.map(drop).map_err(system)
 }
 
-fn admin(matches: &ArgMatches, desk: &Arc<Desk>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
-    let Some(addr) = matches.get_one::<String>("admin") else { return Ok(None) };
+/// Opens the admin port, if one is wanted.
+pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Result<Option<Admin>, Failure> {
+    let Some(addr) = addr else { return Ok(None) };
     let admin = Admin::start(addr, desk.clone()).map_err(|error| {
         Failure::Failed(vec![format!("--admin: cannot listen on {addr} ({error}); name a free HOST:PORT of this host")])
     })?;
@@ -157,7 +164,7 @@ fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Scree
         Job { known, config, mode: Mode::Closed, objectives: Vec::new(), assertions: Vec::new(), sources: Vec::new() };
     let now = UnixMillis::now();
     let make = |place: load::engine::Place| Prefill::new(workload, place.thread as u32, now);
-    let mut bar = Filling { screen, keys };
+    let mut bar = Counted { screen, requests: keys, what: Some("prefill") };
     let result = session::run(job, make, desk, &mut bar).map_err(failed)?;
     let counts = &result.figures.counts;
     if counts.errors > 0 || counts.unanswered > 0 {
@@ -172,24 +179,28 @@ fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Scree
     Ok(())
 }
 
-/// A progress bar by keys.
-struct Filling<'a> {
+/// A progress bar by requests.
+struct Counted<'a> {
     screen: &'a mut Screen,
-    keys: u64,
+    requests: u64,
+    what: Option<&'a str>,
 }
 
-impl View for Filling<'_> {
+impl View for Counted<'_> {
     fn progress(&mut self, progress: &terminal::Progress) {
         let mut progress = progress.clone();
-        progress.what = "prefill".to_owned();
-        progress.done = Some(progress.answered as f64 / self.keys.max(1) as f64);
+        if let Some(what) = self.what {
+            progress.what = what.to_owned();
+        }
+        progress.done = Some(progress.answered as f64 / self.requests.max(1) as f64);
         self.screen.progress(&progress);
     }
 
     fn step(&mut self, _: &load::result::StepResult) {}
 }
 
-fn files(matches: &ArgMatches, result: &RunResult) -> Result<(), Failure> {
+/// Writes every file that is asked for; from the second round on its number is in their names.
+pub fn files(matches: &ArgMatches, result: &RunResult, round: u32) -> Result<(), Failure> {
     type Written = fn(&RunResult) -> String;
     let kinds: [(&str, Written); 6] = [
         ("report", html),
@@ -201,14 +212,27 @@ fn files(matches: &ArgMatches, result: &RunResult) -> Result<(), Failure> {
     ];
     for (flag, text) in kinds {
         if let Some(path) = matches.get_one::<String>(flag) {
-            write(Path::new(path), &text(result))?;
+            write(&of_round(Path::new(path), round), &text(result))?;
         }
     }
     Ok(())
 }
 
+/// `path` in the first round, and `out-2.json` for `out.json` in the second.
+pub fn of_round(path: &Path, round: u32) -> PathBuf {
+    if round <= 1 {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{round}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{round}"),
+    };
+    path.with_file_name(name)
+}
+
 /// The exit code: what makes the figures worthless comes first.
-fn ended(result: &RunResult) -> Result<(), Failure> {
+pub fn ended(result: &RunResult) -> Result<(), Failure> {
     if let Some(cause) = &result.invalid {
         return Err(Failure::Code(GENERATOR_LIMITED, vec![format!("INVALID: {cause}")]));
     }

@@ -43,10 +43,14 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let rounds = rounds.filter(|rounds| (1..=ROUNDS_MAX).contains(rounds));
     let rounds =
         rounds.ok_or_else(|| usage("--rounds: from 1 to 101 rounds are possible; 7 give intervals of 98 %"))?;
-    if matches!(ask(matches)?.job.mode, Mode::Closed) && !matches.get_flag("closed") {
+    let asked = ask(matches)?;
+    if matches!(asked.job.mode, Mode::Closed) && !matches.get_flag("closed") {
         return Err(usage("say what each round does: --rate 20k, --slo p999=2ms or --closed"));
     }
     let mut screen = Screen::new(matches.get_flag("quiet"));
+    for note in &asked.notes {
+        screen.line(&format!("note: {note}"));
+    }
     let desk = Arc::new(Desk::default());
     watch_signals(&desk)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());

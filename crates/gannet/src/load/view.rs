@@ -7,7 +7,7 @@ use load::report::terminal::{self, Progress};
 use load::result::StepResult;
 use load::session::View;
 
-/// Time between two plain lines about a run's middle.
+/// Time between two plain lines about a run's middle, unless another is wanted.
 const PLAIN_PERIOD: Duration = Duration::from_secs(2);
 /// Time between two states of the line in a terminal.
 const LINE_PERIOD: Duration = Duration::from_millis(200);
@@ -19,12 +19,19 @@ pub struct Screen {
     /// The line that is in the terminal now has so many characters.
     width: usize,
     shown: Option<Instant>,
+    /// Time between two plain lines about a run's middle.
+    period: Duration,
 }
 
 impl Screen {
     /// Says nothing if `quiet`.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, terminal: std::io::stderr().is_terminal(), width: 0, shown: None }
+        Self { quiet, terminal: std::io::stderr().is_terminal(), width: 0, shown: None, period: PLAIN_PERIOD }
+    }
+
+    /// The same with a plain line about a run's middle every `period`.
+    pub fn every(self, period: Duration) -> Self {
+        Self { period, ..self }
     }
 
     /// A line that stays.
@@ -47,7 +54,7 @@ impl Screen {
 
 impl View for Screen {
     fn progress(&mut self, progress: &Progress) {
-        let period = if self.terminal { LINE_PERIOD } else { PLAIN_PERIOD };
+        let period = if self.terminal { LINE_PERIOD } else { self.period };
         if self.quiet || self.shown.is_some_and(|shown| shown.elapsed() < period) {
             return;
         }

@@ -3,6 +3,7 @@
 mod arguments;
 mod common;
 mod load;
+mod load_tools;
 mod memcached;
 mod memory;
 mod signals;

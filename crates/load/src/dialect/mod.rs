@@ -18,6 +18,7 @@ pub mod rpc_perf;
 
 use std::path::PathBuf;
 
+use base::prng::Prng;
 use base::units::TimeSpan;
 
 use crate::workload::fault::{FAULTS_MAX, Fault};
@@ -80,6 +81,40 @@ pub struct Steps {
     pub then: Then,
 }
 
+/// Rates of one run at most.
+pub const RATES_MAX: usize = 10_000;
+
+impl Steps {
+    /// The rates in their order, a second; `seed` shuffles them. With `duration` as many as fill it: what comes after
+    /// the last says [`Steps::then`]. Without it each once. At most [`RATES_MAX`].
+    pub fn rates(&self, duration: Option<TimeSpan>, seed: u64) -> Vec<f64> {
+        let (low, high) = (self.from_per_s.min(self.to_per_s), self.from_per_s.max(self.to_per_s));
+        // A last step that ends above the end by rounding alone belongs to it.
+        let count = ((high - low) / self.by_per_s + 1e-9).floor().clamp(0.0, RATES_MAX as f64 - 1.0) as usize + 1;
+        let mut rates: Vec<f64> = (0..count).map(|step| low + step as f64 * self.by_per_s).collect();
+        if self.from_per_s > self.to_per_s {
+            rates = rates.iter().map(|rate| high + low - rate).collect();
+        }
+        if self.shuffled {
+            let mut random = Prng::new(seed);
+            for last in (1..rates.len()).rev() {
+                rates.swap(last, random.below(last as u64 + 1) as usize);
+            }
+        }
+        let Some(duration) = duration else { return rates };
+        let wanted = duration.0.div_ceil(self.each.0.max(1)).clamp(1, RATES_MAX as u64) as usize;
+        let last = count - 1;
+        let at = |step: usize| match self.then {
+            Then::Stable => step.min(last),
+            Then::Loop => step % count,
+            // There and back, each end once: 0 1 2 1 0 1 2 ...
+            Then::Mirror if last == 0 => 0,
+            Then::Mirror => last - (step % (2 * last)).abs_diff(last),
+        };
+        (0..wanted).map(|step| rates[at(step)]).collect()
+    }
+}
+
 /// What comes after the last of several rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Then {
@@ -131,6 +166,35 @@ fn address(host: &str, port: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_fill_the_time_by_what_comes_after_the_last() {
+        let steps = Steps {
+            from_per_s: 10.0,
+            to_per_s: 30.0,
+            by_per_s: 10.0,
+            each: TimeSpan::secs(2),
+            shuffled: false,
+            then: Then::Stable,
+        };
+        let of = |then, seconds: Option<u64>| Steps { then, ..steps }.rates(seconds.map(TimeSpan::secs), 1);
+        assert_eq!(of(Then::Loop, None), [10.0, 20.0, 30.0]);
+        assert_eq!(of(Then::Stable, Some(9)), [10.0, 20.0, 30.0, 30.0, 30.0]);
+        assert_eq!(of(Then::Loop, Some(10)), [10.0, 20.0, 30.0, 10.0, 20.0]);
+        assert_eq!(of(Then::Mirror, Some(14)), [10.0, 20.0, 30.0, 20.0, 10.0, 20.0, 30.0]);
+        assert_eq!(of(Then::Stable, Some(3)), [10.0, 20.0], "no longer than the time");
+        let down = Steps { from_per_s: 30.0, to_per_s: 10.0, ..steps };
+        assert_eq!(down.rates(None, 1), [30.0, 20.0, 10.0]);
+        let one = Steps { to_per_s: 10.0, then: Then::Mirror, ..steps };
+        assert_eq!(one.rates(Some(TimeSpan::secs(4)), 1), [10.0, 10.0]);
+        let many = Steps { to_per_s: 1e9, by_per_s: 1.0, ..steps };
+        assert_eq!(many.rates(None, 1).len(), RATES_MAX);
+        let shuffled = Steps { to_per_s: 100.0, shuffled: true, ..steps }.rates(None, 7);
+        let mut sorted = shuffled.clone();
+        sorted.sort_by(f64::total_cmp);
+        let straight = Steps { to_per_s: 100.0, ..steps }.rates(None, 7);
+        assert!(sorted == straight && shuffled != straight, "{shuffled:?}");
+    }
 
     #[test]
     fn a_host_keeps_the_port_that_it_brings() {

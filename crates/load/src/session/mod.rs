@@ -15,6 +15,7 @@ pub mod admin;
 mod desk;
 pub mod filing;
 mod follow;
+mod steps;
 mod trials;
 pub mod verdict;
 
@@ -41,6 +42,17 @@ pub enum Mode {
     Closed,
     /// A search.
     Search(Settings),
+    /// Rates one after the other, whatever comes of them.
+    Steps(Stepped),
+}
+
+/// Rates one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stepped {
+    /// In the order in which they are run; one at least.
+    pub rates: Vec<Rate>,
+    /// How long each is kept.
+    pub each: Duration,
 }
 
 /// A session to run.
@@ -87,6 +99,7 @@ pub fn run<T: Traffic>(
         Mode::Search(settings) => searched(settings, &mut trials, &mut result),
         Mode::AtRate(rate) => once(&job, Some(*rate), &mut trials, &mut result),
         Mode::Closed => once(&job, None, &mut trials, &mut result),
+        Mode::Steps(steps) => steps::stepped(steps, &mut trials, &mut result),
     };
     result.intervals = trials.take_intervals();
     result.timelines = recorder.finish();
@@ -126,7 +139,9 @@ fn searched<T: Traffic, F: Fn(Place) -> T + Sync>(
     result.figures = trials.figures_of(&found);
     result.objectives = settings.objectives.iter().map(ToString::to_string).collect();
     result.objective_line = verdict::line(&settings.objectives);
-    result.search = Some(SearchResult::of(settings, &found));
+    let mut search = SearchResult::of(settings, &found);
+    trials.shorten(&mut search.steps);
+    result.search = Some(search);
     let (headline, invalid, partial) = searched::headline(settings, &found);
     result.verdict.headline = headline;
     result.is_broken = found.end == End::NeverKept;

@@ -135,3 +135,81 @@ fn a_target_that_refuses_is_an_error_and_no_result() {
         assert!(matches!(error, Error::Connect { .. }), "{error}");
     }
 }
+
+#[test]
+fn rates_one_after_the_other_are_steps_that_nothing_judges() {
+    let server = Server::start(None, 16, None).unwrap();
+    let rates: Vec<Rate> = [400.0, 200.0, 600.0].map(Rate::new).to_vec();
+    let mode = Mode::Steps(Stepped { rates, each: Duration::from_millis(200) });
+    let mut seen = Seen::default();
+    let result = session(job(&server.target().to_string(), mode), &Desk::default(), &mut seen).unwrap();
+    let search = result.search.as_ref().unwrap();
+    let rates: Vec<f64> = search.steps.iter().map(|step| step.rate_per_s).collect();
+    assert_eq!((rates, search.end.as_str(), search.answer_per_s), (vec![400.0, 200.0, 600.0], "stepped", None));
+    assert!(search.steps.iter().all(|step| step.passed) && seen.steps == search.steps);
+    let of_steps: u64 = search.steps.iter().map(|step| step.response.count).sum();
+    assert_eq!(result.figures.response.count, of_steps, "the figures are those of all rates");
+    let headline = &result.verdict.headline;
+    assert!(headline.starts_with("3 rates from 200/s to 600/s, 0.2 s each: at the highest "), "{headline}");
+    assert_eq!((result.partial, result.is_broken), (None, false));
+    assert!(result.verdict.notes.is_empty(), "{:?}", result.verdict.notes);
+}
+
+#[test]
+fn a_stop_between_rates_says_how_many_were_run() {
+    let server = Server::start(None, 16, None).unwrap();
+    let mode = Mode::Steps(Stepped { rates: vec![Rate::new(100.0); 3], each: Duration::from_millis(100) });
+    let desk = Desk::default();
+    desk.stop();
+    let result = session(job(&server.target().to_string(), mode), &desk, &mut Seen::default()).unwrap();
+    assert_eq!(result.partial.as_deref(), Some("it was stopped after 0 of 3 rates"));
+    assert_eq!(result.verdict.headline, "none of 3 rates was run");
+}
+
+#[test]
+fn a_late_generator_is_told_with_its_remedy_once_and_briefly_in_every_line() {
+    let server = Server::start(None, 16, None).unwrap();
+    let settings = Settings {
+        objectives: Condition::parse_list("max<1ns").unwrap(),
+        start: Rate::new(300.0),
+        trial: Duration::from_millis(150),
+        warm_up: Duration::ZERO,
+        ..Settings::default()
+    };
+    let mut seen = Seen::default();
+    let mut job = job(&server.target().to_string(), Mode::Search(settings));
+    job.config.lateness_ns_max = 0;
+    let result = session(job, &Desk::default(), &mut seen).unwrap();
+    let search = result.search.as_ref().unwrap();
+    assert_eq!((search.end.as_str(), &seen.steps), ("generator limited", &search.steps));
+    assert!(result.invalid.as_ref().unwrap().contains("pin the threads"), "{:?}", result.invalid);
+    for step in &search.steps {
+        let cause = step.generator_limit.as_ref().unwrap();
+        assert!(cause.contains("late by ") && !cause.contains("pin"), "{cause}");
+    }
+}
+
+/// A server that is busy while a trial breaks its objective, and a generator that was the limit or was not.
+#[test]
+fn what_rose_beside_a_limited_generator_is_not_called_the_limit() {
+    let of = |invalid: Option<&str>| {
+        let step = StepResult { number: 1, at_s: 1.0, duration_s: 2.0, ..StepResult::default() };
+        let busy = crate::result::Timeline {
+            source: "server".to_owned(),
+            name: "CPU of the busiest thread".to_owned(),
+            unit: "share".to_owned(),
+            points: vec![(0.5, 0.1), (1.5, 1.0), (2.5, 1.0)],
+        };
+        let mut result = RunResult {
+            invalid: invalid.map(str::to_owned),
+            search: Some(SearchResult { steps: vec![step], ..SearchResult::default() }),
+            timelines: vec![busy],
+            ..RunResult::new("test")
+        };
+        verdict::finish(&job("127.0.0.1:1", Mode::Search(Settings::default())), &mut result);
+        result.verdict
+    };
+    assert!(of(None).limit.unwrap().what.contains("the server's busiest thread"));
+    let limited = of(Some("GENERATOR LIMITED: late"));
+    assert!(limited.limit.is_none() && limited.notes.is_empty(), "{limited:?}");
+}

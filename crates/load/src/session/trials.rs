@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::follow::follow;
 use super::{Desk, View, filing, settling};
-use crate::engine::{self, Config, Control, Ending, Error, Place, Run};
+use crate::engine::{self, Config, Control, Ending, Error, Limit, Place, Run};
 use crate::report::terminal::Progress;
 use crate::result::{Figures, Interval, StepResult, searched};
-use crate::search::{Ask, Found, Observed, Phase, Stop, Trial};
+use crate::search::{Ask, Found, Observed, Phase, Step, Stop, Trial};
 use crate::traffic::Traffic;
 
 /// Slices of one trial's timeline, about.
@@ -26,6 +26,8 @@ pub(super) struct Trials<'a, F> {
     intervals: Vec<Interval>,
     /// By the trial's number.
     figures: HashMap<u32, Figures>,
+    /// Why the generator was the limit, in a few words, by the trial's number.
+    limits: HashMap<u32, String>,
     error: Option<Error>,
     /// When the last run's schedule began, in s since the start.
     began_s: f64,
@@ -39,8 +41,8 @@ impl<'a, F> Trials<'a, F> {
         view: &'a mut dyn View,
         started: Instant,
     ) -> Self {
-        let (intervals, figures) = (Vec::new(), HashMap::new());
-        Self { config, make_traffic, desk, view, started, intervals, figures, error: None, began_s: 0.0 }
+        let (intervals, figures, limits) = (Vec::new(), HashMap::new(), HashMap::new());
+        Self { config, make_traffic, desk, view, started, intervals, figures, limits, error: None, began_s: 0.0 }
     }
 
     pub fn take_intervals(&mut self) -> Vec<Interval> {
@@ -59,6 +61,19 @@ impl<'a, F> Trials<'a, F> {
         };
         let several: Vec<&Figures> = numbers.iter().filter_map(|number| self.figures.get(number)).collect();
         filing::together(&several)
+    }
+
+    /// The figures of these trials together.
+    pub fn figures_together(&self, steps: &[Step]) -> Figures {
+        let several = steps.iter().filter_map(|step| self.figures.get(&step.ask.number));
+        filing::together(&several.collect::<Vec<_>>())
+    }
+
+    /// Takes the remedies out of what the trials' lines say of the generator: the verdict has them, once.
+    pub fn shorten(&self, steps: &mut [StepResult]) {
+        for step in steps {
+            step.generator_limit = self.limits.get(&step.number).cloned();
+        }
     }
 
     /// One run of the engine, followed.
@@ -111,6 +126,18 @@ fn trial_config(config: &Config, trial: Duration) -> Config {
     }
 }
 
+/// A cause in a few words, as a line of many has room for.
+fn brief(limit: &Limit) -> String {
+    match limit {
+        Limit::Cpu { thread, busy_share } => format!("{thread} worked {:.0} %", busy_share * 100.0),
+        Limit::Late { p99_ns, .. } => format!("late by {} us at p99", p99_ns / 1000),
+        Limit::Preempted { thread, preempted_share } => {
+            format!("{thread} waited for a CPU {:.0} %", preempted_share * 100.0)
+        }
+        Limit::Steal { steal_share } => format!("steal {:.0} %", steal_share * 100.0),
+    }
+}
+
 /// What a run says of the service.
 pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     let totals = &run.bulk.totals;
@@ -154,10 +181,16 @@ impl<T: Traffic, F: Fn(Place) -> T + Sync> Trial for Trials<'_, F> {
         }
         let figures = filing::figures(&run);
         self.figures.insert(ask.number, figures);
+        if !run.limits.is_empty() {
+            let causes: Vec<String> = run.limits.iter().map(brief).collect();
+            self.limits.insert(ask.number, causes.join(", "));
+        }
         Ok(observed(&run, self.began_s + config.warm_up_ns as f64 / 1e9))
     }
 
-    fn judged(&mut self, step: &crate::search::Step) {
-        self.view.step(&StepResult::from(step));
+    fn judged(&mut self, step: &Step) {
+        let mut line = StepResult::from(step);
+        self.shorten(std::slice::from_mut(&mut line));
+        self.view.step(&line);
     }
 }

@@ -83,7 +83,9 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
             Assertion { condition, value: shown, held: assertion.holds_for(value) }
         })
         .collect();
-    result.verdict.limit = limit::limit(&result.timelines, &broken_spans(job, result));
+    let spans = broken_spans(job, result);
+    // Where the generator was the limit, what rose meanwhile is not what held the server back.
+    result.verdict.limit = if result.invalid.is_none() { limit::limit(&result.timelines, &spans) } else { None };
     let first = result.search.as_ref().and_then(|search| {
         let first = search.first_broken?;
         search.steps.iter().find(|step| step.number == first)
@@ -92,7 +94,7 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
         let note = format!("the first rate that failed: {}", terminal::step(step).trim());
         result.verdict.notes.push(note);
     }
-    if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() {
+    if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() && !spans.is_empty() {
         let note =
             "nothing that was watched of host and server was over its threshold when objectives broke".to_owned();
         result.verdict.notes.push(note);

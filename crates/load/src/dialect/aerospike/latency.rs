@@ -11,6 +11,7 @@
 use std::fmt::Write as _;
 
 use crate::measure::Histogram;
+use crate::result::Figures;
 
 /// What `-latency` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +142,45 @@ pub fn tps_line(operations: &[(&str, Tps)]) -> String {
     line + &shown("total", &total)
 }
 
+/// What the benchmarks print of a whole run: the line of its operations, a second over its length, and under it
+/// `table`. What is read or written is told by the verbs' names.
+pub fn printed(figures: &Figures, table: Option<LatencyTable>) -> String {
+    let of = |reads: bool| {
+        let (mut tps, mut times, mut answered) = (Tps::default(), Histogram::new(), 0);
+        for group in figures.verbs.iter().filter(|group| READS.contains(&group.name.as_str()) == reads) {
+            match group.outcome.as_str() {
+                "lost" | "unsent" => tps.timeouts += group.response.count,
+                "error" | "wrong" => tps.errors += group.response.count,
+                _ => {}
+            }
+            if matches!(group.outcome.as_str(), "lost" | "unsent") {
+                continue;
+            }
+            answered += group.response.count;
+            for bucket in group.response.histogram().iter().flat_map(|histogram| histogram.iter_recorded()) {
+                times.record_n(bucket.value_iterated_to(), bucket.count_at_value());
+            }
+        }
+        tps.per_s = (answered as f64 / figures.duration_s.max(1e-9)) as u64;
+        (tps, times)
+    };
+    let ((writes, write_times), (reads, read_times)) = (of(false), of(true));
+    let mut lines = tps_line(&[("write", writes), ("read", reads)]);
+    lines.push('\n');
+    if let Some(table) = table {
+        for line in [table.header(), table.row("write", &write_times), table.row("read", &read_times)] {
+            if !line.is_empty() {
+                lines.push_str(&line);
+                lines.push('\n');
+            }
+        }
+    }
+    lines
+}
+
+/// Verbs that read.
+const READS: [&str; 3] = ["hget", "hmget", "hgetall"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +229,37 @@ mod tests {
         let expected = "write(tps=10 timeouts=1 errors=0) read(tps=90 timeouts=0 errors=2) \
                         total(tps=100 timeouts=1 errors=2)";
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn a_whole_run_is_printed_by_what_its_verbs_did() {
+        let group = |name: &str, outcome: &str, ns: u64, count: u64| {
+            let mut times = Histogram::new();
+            times.record_n(ns, count);
+            crate::result::Group {
+                name: name.to_owned(),
+                outcome: outcome.to_owned(),
+                response: crate::result::Latencies::of(times.as_hdr()),
+                ..Default::default()
+            }
+        };
+        let verbs = vec![
+            group("hset", "hit", 500_000, 100),
+            group("hgetall", "hit", 500_000, 90),
+            group("hgetall", "miss", 1_500_000, 10),
+            group("hget", "error", 1_500_000, 100),
+            group("raw", "lost", 9_000_000, 3),
+        ];
+        let figures = Figures { duration_s: 2.0, verbs, ..Figures::default() };
+        let expected = "write(tps=50 timeouts=3 errors=0) read(tps=100 timeouts=0 errors=100) \
+                        total(tps=150 timeouts=3 errors=100)\n";
+        assert_eq!(printed(&figures, None), expected);
+        let table = printed(&figures, Some(LatencyTable::read("3,1").unwrap()));
+        let lines: Vec<&str> = table.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            ["        <=1ms  >1ms  >2ms", "write    100%    0%    0%", "read      45%   55%    0%"],
+            "{table}"
+        );
     }
 }

@@ -14,7 +14,7 @@
 mod latency;
 mod object;
 
-pub use latency::{LatencyTable, Tps, tps_line};
+pub use latency::{LatencyTable, Tps, printed, tps_line};
 
 use base::units::TimeSpan;
 

@@ -1,0 +1,250 @@
+//! Other tools' command lines and files under `gannet load`, as their users have them: every example of the help runs
+//! against a server that is started here. Counts are asserted, not times.
+
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use load::result::RunResult;
+
+use crate::common::{PATIENCE, Serving, free_port, run};
+
+/// The generator was the limit; on a busy machine it may be.
+const LIMITED: i32 = 3;
+
+fn memcached() -> (Serving, String) {
+    let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "1"];
+    let mut serving = Serving::start(&args);
+    let addr = serving.addr_behind("memcached clients connect to ").to_string();
+    (serving, addr)
+}
+
+/// A server that speaks RESP and knows hashes; ended by its id.
+struct Redis {
+    child: Child,
+    port: u16,
+}
+
+impl Redis {
+    /// `None` where it is not installed, which is printed.
+    fn start() -> Option<Self> {
+        let port = free_port();
+        let args = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let started = Command::new("redis-server").args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                println!("SKIPPED: redis-server can not be started ({error}); install it to run this test");
+                return None;
+            }
+        };
+        let redis = Self { child, port };
+        let patience = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < patience, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(redis)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-tools-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn written(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.file(name)
+    }
+
+    fn result(&self, name: &str) -> RunResult {
+        let text = std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        RunResult::from_json(&text).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The examples in the help of `tool`, each as the words behind `gannet`.
+fn examples(tool: &str) -> Vec<Vec<String>> {
+    let (code, help, err) = run(&["load", tool, "--help"]);
+    assert_eq!(code, 0, "{err}");
+    let lines = help.lines().map(str::trim).filter(|line| line.starts_with("gannet load "));
+    lines.map(|line| line.split_whitespace().skip(1).map(str::to_owned).collect()).collect()
+}
+
+/// Runs `words`, and `ours` of our flags between the tool's name and its own words: output and error text.
+fn runs(words: &[String], ours: &[&str]) -> (String, String) {
+    let all: Vec<&str> = words[..2]
+        .iter()
+        .map(String::as_str)
+        .chain(ours.iter().copied())
+        .chain(words[2..].iter().map(String::as_str))
+        .collect();
+    let (code, out, err) = run(&all);
+    assert!(matches!(code, 0 | LIMITED), "{all:?} ended with {code}: {out}\n{err}");
+    assert!(out.contains("response time"), "{all:?}: {out}");
+    (out, err)
+}
+
+#[test]
+fn aerospikes_examples_store_every_record_and_read_them_back_with_their_table() {
+    let examples = examples("aerospike");
+    assert_eq!(examples.len(), 2);
+    let Some(redis) = Redis::start() else { return };
+    let folder = Folder::new("aerospike");
+    let port = redis.port.to_string();
+    let json = folder.file("a.json");
+    for (at, example) in examples.iter().enumerate() {
+        let words: Vec<String> =
+            example.iter().map(|word| if word == "6379" { port.clone() } else { word.clone() }).collect();
+        let (out, _) = runs(&words, &["--json", &json]);
+        let result = folder.result("a.json");
+        let counts = &result.figures.counts;
+        let due = [1000, 2000][at];
+        assert_eq!((counts.answered, counts.errors, counts.misses), (due, 0, 0), "{out}");
+        assert!(out.contains("write(tps=") && out.contains(" total(tps="), "{out}");
+        let table: Vec<&str> = out.lines().skip_while(|line| !line.contains("<=1ms")).collect();
+        let heads = if at == 1 { "        <=1ms  >1ms  >2ms  >4ms  >8ms" } else { "" };
+        assert_eq!(table.first().copied().unwrap_or_default(), heads, "{out}");
+        let names: Vec<&str> = result.figures.verbs.iter().map(|group| group.name.as_str()).collect();
+        let expected: &[&str] = if at == 1 { &["hset", "hgetall"] } else { &["hset"] };
+        assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
+    }
+}
+
+#[test]
+fn memtiers_example_sends_its_requests_on_every_connection() {
+    let (_serving, addr) = memcached();
+    let port = addr.rsplit(':').next().unwrap();
+    let folder = Folder::new("memtier");
+    let own = folder.file("own.json");
+    let examples = examples("memtier");
+    assert_eq!(examples.len(), 1);
+    let mut words: Vec<String> = examples[0].clone();
+    words.iter_mut().filter(|word| *word == "11211").for_each(|word| *word = port.to_owned());
+    let more = ["-x", "2", "--json-out-file", &own, "--print-percentiles", "50,99.9", "--hide-histogram"];
+    words.extend(more.map(str::to_owned));
+    let (out, err) = runs(&words, &[]);
+    for name in ["own.json", "own-2.json"] {
+        let counts = folder.result(name).figures.counts;
+        assert_eq!((counts.answered, counts.errors), (2000, 0), "{name}: {out}");
+    }
+    assert!(out.contains("response time: p50 ") && out.contains(", p99.9 "), "{out}");
+    assert!(err.contains("note: closed loop, as with memtier") && err.contains("run 2 of 2"), "{err}");
+    assert!(err.contains("note: --hide-histogram changes nothing"), "{err}");
+}
+
+#[test]
+fn rpc_perfs_example_goes_through_the_steps_of_its_rate() {
+    let (_serving, addr) = memcached();
+    let folder = Folder::new("rpc-perf");
+    let text = format!(
+        "[general]\nprotocol = \"memcache\"\nduration = 300\n[debug]\nlog_level = \"info\"\n\
+         [target]\nendpoints = [\"{addr}\"]\n[client]\nthreads = 1\npoolsize = 4\nconcurrency = 8\n\
+         [workload.ratelimit]\nstart = 200\nend = 600\nstep = 200\ninterval = \"200ms\"\n\
+         [[workload.keyspace]]\nklen = 16\nnkeys = 100\nvlen = 64\n\
+         commands = [{{ verb = \"get\", weight = 8 }}, {{ verb = \"set\", weight = 2 }}]\n"
+    );
+    let file = folder.written("cache.toml", &text);
+    let (html, json) = (folder.file("out.html"), folder.file("a.json"));
+    let examples = examples("rpc-perf");
+    assert_eq!(examples.len(), 1);
+    let words: Vec<String> = examples[0]
+        .iter()
+        .map(|word| match word.as_str() {
+            "cache.toml" => file.clone(),
+            "5s" => "800ms".to_owned(),
+            "out.html" => html.clone(),
+            other => other.to_owned(),
+        })
+        .collect();
+    let (out, err) = runs(&words, &["--json", &json]);
+    let result = folder.result("a.json");
+    let rates: Vec<f64> = result.search.unwrap().steps.iter().map(|step| step.rate_per_s).collect();
+    assert_eq!(rates, [200.0, 400.0, 600.0, 600.0], "the last is kept for the rest of the time: {out}");
+    assert!(out.contains("4 rates from 200/s to 600/s") && err.matches("trial ").count() >= 4, "{out}{err}");
+    assert!(err.contains("note: [debug] changes nothing"), "{err}");
+    assert!(std::fs::read_to_string(&html).unwrap().contains("<svg"));
+}
+
+#[test]
+fn mc_crushers_example_paces_its_lines_and_says_what_becomes_of_batches() {
+    let (_serving, addr) = memcached();
+    let folder = Folder::new("mc-crusher");
+    let text = "send=ascii_get,conns=3,pipelines=4,usleep=50000,key_prefix=foo,key_count=100\n\
+                send=ascii_set,conns=1,pipelines=4,usleep=50000,key_prefix=foo,key_count=100,value_size=10\n";
+    let file = folder.written("paced.conf", text);
+    let json = folder.file("a.json");
+    let examples = examples("mc-crusher");
+    assert_eq!(examples.len(), 1);
+    let words: Vec<String> = examples[0]
+        .iter()
+        .map(|word| match word.as_str() {
+            "paced.conf" => file.clone(),
+            "127.0.0.1:11211" => addr.clone(),
+            "5s" => "500ms".to_owned(),
+            other => other.to_owned(),
+        })
+        .collect();
+    let (_, err) = runs(&words, &["--json", &json]);
+    let result = folder.result("a.json");
+    // 4 connections with 4 requests every 50 ms: 320 a second, less or more one at each end of each thread.
+    assert!((150..=170).contains(&result.figures.counts.due), "{:?}", result.figures.counts);
+    assert!(err.contains("note: batches of 4 are not sent together: up to 4 requests are in flight"), "{err}");
+    let names: Vec<&str> = result.figures.verbs.iter().map(|group| group.name.as_str()).collect();
+    assert!(names.contains(&"get") && names.contains(&"set"), "{names:?}");
+}
+
+#[test]
+fn what_is_wrong_in_a_tools_words_or_file_is_told_at_once() {
+    let (code, _, err) = run(&["load", "aerospike", "-h", "127.0.0.1", "-o", "X:1", "-zz", "4", "-w", "RMI"]);
+    assert!(code == 2 && err.contains("-o: ") && err.contains("-w: RMI has no equal here"), "{code}: {err}");
+    let (code, _, err) = run(&["load", "memtier", "--ratio", "1", "--pipelin", "4"]);
+    assert!(code == 2 && err.contains("--ratio: '1' is no ratio") && err.contains("did you mean --pipeline?"), "{err}");
+    let folder = Folder::new("wrong");
+    let conf = folder.written("c.conf", "send=ascii_gte\nsend=bin_get\n");
+    let (code, _, err) = run(&["load", "mc-crusher", &conf]);
+    assert!(code == 1 && err.contains("c.conf:1: send") && err.contains("c.conf:2: send"), "{err}");
+    let (code, _, err) = run(&["load", "rpc-perf", "/no/such.toml"]);
+    assert!(code == 1 && err.contains("/no/such.toml"), "{err}");
+    let (code, _, err) = run(&["load", "mc-crusher", &conf, "--duration", "5"]);
+    assert!(code == 1 && err.contains("c.conf:1"), "{err}");
+}
+
+#[test]
+fn batches_are_refused_in_a_file_and_told_of_a_preset() {
+    let folder = Folder::new("batch");
+    let text = "protocol = \"memcache\"\n[connections]\nbatch = 8\n[[keys]]\nverbs = [{ verb = \"get\" }]\n";
+    let file = folder.written("w.toml", text);
+    let refused = format!("127.0.0.1:{}", free_port());
+    let (code, _, err) = run(&["load", "--workload", &file, "--target", &refused, "--rate", "10"]);
+    assert!(code == 2 && err.contains("w.toml: connections.batch: requests are not sent 8 at a time"), "{code}: {err}");
+    assert!(err.contains("say depth = 8"), "{err}");
+    let preset = ["--preset", "mc-crusher-paced", "--connections", "2", "--no-prefill"];
+    let (code, _, err) = run(&[&["load", "--target", &refused, "--rate", "10"][..], &preset[..]].concat());
+    assert!(code == 1 && err.contains("note: batches of 50 are not sent together"), "{code}: {err}");
+    assert!(err.contains("is the server running there?"), "{err}");
+}

@@ -1,0 +1,76 @@
+//! Rates one after the other, as other generators ramp: each is run for its time, and none is judged.
+
+use super::Stepped;
+use super::trials::Trials;
+use crate::engine::{Error, Place};
+use crate::result::{RunResult, SearchResult};
+use crate::search::objective::duration;
+use crate::search::rate::{Rate, grouped};
+use crate::search::{Ask, Phase, Step, Stop, Trial};
+use crate::traffic::Traffic;
+
+/// Runs every rate; its figures are those of all of them together, and each is a step of the result.
+pub(super) fn stepped<T: Traffic, F: Fn(Place) -> T + Sync>(
+    steps: &Stepped,
+    trials: &mut Trials<'_, F>,
+    result: &mut RunResult,
+) -> Result<(), Error> {
+    assert!(!steps.rates.is_empty(), "there is a rate");
+    let mut done: Vec<Step> = Vec::with_capacity(steps.rates.len());
+    let mut stopped = None;
+    for (rate, number) in steps.rates.iter().zip(1..) {
+        let ask = Ask { rate: *rate, duration: steps.each, phase: Phase::Step, number };
+        match trials.run(ask) {
+            Ok(observed) => {
+                let step = Step { ask, observed, broken: Vec::new() };
+                trials.judged(&step);
+                done.push(step);
+            }
+            Err(stop) => {
+                stopped = Some(stop);
+                break;
+            }
+        }
+    }
+    if let (true, Some(Stop::Failed(_)), Some(error)) = (done.is_empty(), &stopped, trials.take_error()) {
+        return Err(error);
+    }
+    result.figures = trials.figures_together(&done);
+    result.verdict.headline = headline(&done, steps);
+    result.partial = stopped.map(|stop| match stop {
+        Stop::Asked => format!("it was stopped after {} of {} rates", done.len(), steps.rates.len()),
+        Stop::Failed(why) => format!("{why}, after {} of {} rates", done.len(), steps.rates.len()),
+    });
+    let limited: Vec<&Step> = done.iter().filter(|step| step.observed.generator_limit.is_some()).collect();
+    if let Some(first) = limited.first() {
+        let cause = first.observed.generator_limit.as_deref().unwrap_or_default();
+        let (count, all) = (limited.len(), done.len());
+        result.invalid =
+            Some(format!("GENERATOR LIMITED at {count} of {all} rates, first at {}: {cause}", first.ask.rate));
+    }
+    let mut search = SearchResult {
+        end: "stepped".to_owned(),
+        method: format!("rates one after the other, {} s each; nothing is judged", steps.each.as_secs_f64()),
+        steps: done.iter().map(Into::into).collect(),
+        ..SearchResult::default()
+    };
+    trials.shorten(&mut search.steps);
+    result.search = Some(search);
+    Ok(())
+}
+
+fn headline(done: &[Step], steps: &Stepped) -> String {
+    let Some(highest) = done.iter().max_by(|a, b| a.ask.rate.per_s().total_cmp(&b.ask.rate.per_s())) else {
+        return format!("none of {} rates was run", steps.rates.len());
+    };
+    let lowest = done.iter().map(|step| step.ask.rate.per_s()).fold(f64::INFINITY, f64::min);
+    format!(
+        "{} rates from {} to {}, {} s each: at the highest {}/s were answered, p999 {}",
+        done.len(),
+        Rate::new(lowest),
+        highest.ask.rate,
+        steps.each.as_secs_f64(),
+        grouped(highest.observed.achieved_per_s),
+        duration(highest.observed.response_ns.value_at_quantile(0.999) as f64),
+    )
+}
