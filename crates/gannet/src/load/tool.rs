@@ -40,7 +40,8 @@ pub fn commands() -> [Command; 4] {
             "aerospike",
             "Run a command line of the Aerospike benchmarks, of either dialect, on a server that speaks RESP",
             "Example:\n  gannet load aerospike -h 127.0.0.1 -p 6379 -n test -k 1000 -o S:10 -b 10 -w I -z 4\n  \
-             gannet load aerospike -h 127.0.0.1 -p 6379 -n test -k 1000 -o S:10 -b 10 -w RU,80 -z 4 -t 2000 -latency 5,1",
+             gannet load aerospike -h 127.0.0.1 -p 6379 -n test -k 1000 -o S:10 -b 10 -w RU,80 -z 4 \
+             -t 2000 -latency 5,1",
         ),
         words(
             "memtier",

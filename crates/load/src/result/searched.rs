@@ -11,7 +11,7 @@ use crate::search::{End, Found, Phase, Settings, Step, Stop, method};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchResult {
-    /// `found`, `kept at max`, `never kept`, `generator limited`, `trials used up`, `stopped`, or `stepped`: not judged.
+    /// `found`, `kept at max`, `never kept`, `generator limited`, `trials used up`, `stopped`; `stepped`: unjudged.
     pub end: String,
     /// The highest rate that kept the objectives, a second.
     pub answer_per_s: Option<f64>,
