@@ -6,14 +6,13 @@ use super::core::{Core, Pacing, Settings};
 use super::net::Net;
 use super::sockets::Sockets;
 use super::target::{Resolved, Target};
-use super::watch::{Watch, Watchee, limits};
+use super::watch::{Polled, Watch, Watchee, limits};
 use super::{Ending, Error, LoopKind, Place, Run, Stream};
 use crate::measure::{RawSlice, Snapshot, Timeline, Totals};
 use crate::schedule::{Intents, Plan};
 use crate::traffic::Traffic;
 use base::clock::{MonoClock, UnixMillis};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
@@ -38,7 +37,7 @@ struct Job {
     seed: u64,
     wait: Wait,
     slices: SyncSender<RawSlice>,
-    polled_ns: Arc<AtomicU64>,
+    polled: Arc<Polled>,
 }
 
 /// A thread has made its connections, or could not.
@@ -75,7 +74,7 @@ pub(super) fn run<T: Traffic>(
         jobs.push(sampler_job(config, sampler, &sampler_out)?);
     }
     drop((bulk_out, sampler_out));
-    let polled: Vec<Arc<AtomicU64>> = jobs.iter().map(|job| job.polled_ns.clone()).collect();
+    let polled: Vec<Arc<Polled>> = jobs.iter().map(|job| job.polled.clone()).collect();
     let (ready_out, ready_in) = channel();
     std::thread::scope(|scope| {
         let mut handles: Vec<Handle<'_>> = Vec::with_capacity(jobs.len());
@@ -96,10 +95,10 @@ pub(super) fn run<T: Traffic>(
         }
         drop(ready_out);
         let readies = gather(&ready_in, names.len())?;
-        let watchees = readies.iter().zip(names).zip(polled).map(|((ready, name), polled_ns)| Watchee {
+        let watchees = readies.iter().zip(names).zip(polled).map(|((ready, name), polled)| Watchee {
             name,
             thread_id: ready.thread_id,
-            polled_ns,
+            polled,
         });
         let mut follower = Follower::new(config, clock, control, Watch::new(watchees.collect()));
         for ready in &readies {
@@ -164,7 +163,7 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
             seed: config.seed,
             wait: config.wait,
             slices: slices.clone(),
-            polled_ns: Arc::default(),
+            polled: Arc::default(),
         }
     });
     Ok(jobs.collect())
@@ -190,7 +189,7 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
         seed: config.seed ^ SAMPLER_SEED,
         wait: config.wait,
         slices: slices.clone(),
-        polled_ns: Arc::default(),
+        polled: Arc::default(),
     })
 }
 
@@ -281,7 +280,7 @@ fn prepare<'c, T: Traffic>(
     sharpen_timers();
     let connections = job.settings.targets.len();
     let pacing = pacing(&job);
-    let net = Sockets::new(clock, job.targets, connections, job.wait, job.polled_ns)
+    let net = Sockets::new(clock, job.targets, connections, job.wait, job.polled)
         .map_err(|error| Error::System { doing: "making an epoll instance", error })?;
     Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
 }

@@ -11,6 +11,7 @@
 use super::config::Wait;
 use super::net::{Connecting, Event, Moved, Net};
 use super::target::Resolved;
+use super::watch::Polled;
 use base::clock::MonoClock;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -18,7 +19,6 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const EVENTS_MAX: usize = 256;
 /// The margin is never narrower: about the time from the timer to the first instruction.
@@ -40,7 +40,7 @@ pub(crate) struct Sockets {
     raw: Vec<epoll::Event>,
     wait: Wait,
     margin_ns: u64,
-    polled_ns: Arc<AtomicU64>,
+    polled: Arc<Polled>,
 }
 
 /// CPU time of the calling thread, in nanoseconds.
@@ -50,13 +50,13 @@ fn thread_cpu_ns() -> u64 {
 }
 
 impl Sockets {
-    /// For connections numbered below `connections`. `polled_ns` grows by the CPU time that was spent polling.
+    /// For connections numbered below `connections`. `polled` is told of the CPU time that was spent polling.
     pub fn new(
         clock: MonoClock,
         targets: Vec<Resolved>,
         connections: usize,
         wait: Wait,
-        polled_ns: Arc<AtomicU64>,
+        polled: Arc<Polled>,
     ) -> std::io::Result<Self> {
         Ok(Self {
             clock,
@@ -66,7 +66,7 @@ impl Sockets {
             raw: Vec::with_capacity(EVENTS_MAX),
             wait,
             margin_ns: 50_000,
-            polled_ns,
+            polled,
         })
     }
 
@@ -210,8 +210,8 @@ impl Net for Sockets {
                 count = self.look(0)?;
                 now_ns = self.now_ns();
             }
-            let polled_ns = self.polled_ns.load(Ordering::Relaxed) + (thread_cpu_ns() - begin_ns);
-            self.polled_ns.store(polled_ns, Ordering::Relaxed);
+            let end_ns = thread_cpu_ns();
+            self.polled.add(end_ns - begin_ns, end_ns);
         }
         for raw in &self.raw[..count] {
             let flags = raw.flags;

@@ -22,7 +22,7 @@ pub struct ThreadUse {
     pub wall_ns: u64,
     /// CPU time.
     pub run_ns: u64,
-    /// Of this, but for a tick of the kernel's clock: time in which it only looked for the next instant to come.
+    /// Of this: time in which it only looked for the next instant to come.
     pub polled_ns: u64,
     /// Time in which it could have run and had no CPU.
     pub preempted_ns: u64,
@@ -161,7 +161,7 @@ fn share(part: u64, whole: u64) -> f64 {
 pub(super) struct Watchee {
     pub name: String,
     pub thread_id: i32,
-    pub polled_ns: Arc<AtomicU64>,
+    pub polled: Arc<Polled>,
 }
 
 /// Counters at one instant.
@@ -254,7 +254,30 @@ fn difference(begin: &Counters, end: &Counters) -> Watched {
     Watched { threads: threads.collect(), steal_share: share(steal, all), timeline: Vec::new() }
 }
 
+/// What a thread says of itself whenever it has polled. The kernel's figure of a thread that runs is up to a tick old;
+/// this one is as old as the last polling, so that a thread that polls most of the time is not said to poll all of it.
+#[derive(Debug, Default)]
+pub struct Polled {
+    polled_ns: AtomicU64,
+    run_ns: AtomicU64,
+}
+
+impl Polled {
+    /// Adds CPU time that was spent polling, until the thread had used `run_ns` in all. Only the thread itself calls it.
+    pub fn add(&self, polled_ns: u64, run_ns: u64) {
+        self.run_ns.store(run_ns, Ordering::Relaxed);
+        self.polled_ns.store(self.polled_ns.load(Ordering::Relaxed) + polled_ns, Ordering::Release);
+    }
+
+    /// CPU time spent polling, and at least so much in all.
+    fn read(&self) -> (u64, u64) {
+        let polled_ns = self.polled_ns.load(Ordering::Acquire);
+        (polled_ns, self.run_ns.load(Ordering::Relaxed))
+    }
+}
+
 fn read_thread(watchee: &Watchee, at_ns: u64) -> ThreadUse {
+    let (polled_ns, run_ns) = watchee.polled.read();
     let folder = format!("/proc/self/task/{}", watchee.thread_id);
     let schedstat = std::fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
     let mut numbers = schedstat.split_whitespace().map(|number| number.parse().unwrap_or(0));
@@ -263,9 +286,9 @@ fn read_thread(watchee: &Watchee, at_ns: u64) -> ThreadUse {
     ThreadUse {
         name: watchee.name.clone(),
         wall_ns: at_ns,
-        run_ns: numbers.next().unwrap_or(0),
+        run_ns: numbers.next().unwrap_or(0).max(run_ns),
         preempted_ns: numbers.next().unwrap_or(0),
-        polled_ns: watchee.polled_ns.load(Ordering::Relaxed),
+        polled_ns,
         involuntary_switches: involuntary.and_then(|text| text.trim().parse().ok()).unwrap_or(0),
     }
 }
