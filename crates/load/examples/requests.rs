@@ -25,7 +25,8 @@ fn main() {
     let (mut draw_ns, mut read_ns) = (0, 0);
     let mut pendings = Vec::with_capacity(1000);
     for _ in 0..count / 1000 {
-        (out.clear(), pendings.clear());
+        out.clear();
+        pendings.clear();
         let begin = Instant::now();
         for _ in 0..1000 {
             pendings.push(source.next(0, &mut out));

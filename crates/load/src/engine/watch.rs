@@ -263,7 +263,8 @@ pub struct Polled {
 }
 
 impl Polled {
-    /// Adds CPU time that was spent polling, until the thread had used `run_ns` in all. Only the thread itself calls it.
+    /// Adds CPU time that was spent polling, until the thread had used `run_ns` in all. Only the thread itself calls
+    /// it.
     pub fn add(&self, polled_ns: u64, run_ns: u64) {
         self.run_ns.store(run_ns, Ordering::Relaxed);
         self.polled_ns.store(self.polled_ns.load(Ordering::Relaxed) + polled_ns, Ordering::Release);
