@@ -95,6 +95,19 @@ impl Flags {
         self.text(name).is_some()
     }
 
+    /// The percentiles that a flag lists, from 0 to 100; a fault names `remedy`.
+    pub fn percentiles(&mut self, name: &str, remedy: &str) -> Option<Vec<f64>> {
+        let text = self.text(name)?.to_owned();
+        let read: Option<Vec<f64>> = text
+            .split(',')
+            .map(|word| word.trim().parse().ok().filter(|percent| (0.0..=100.0).contains(percent)))
+            .collect();
+        if read.is_none() {
+            self.fault(name, format!("'{text}' are no percentiles"), remedy);
+        }
+        read
+    }
+
     /// A whole number.
     pub fn count(&mut self, name: &str) -> Option<u64> {
         let text = self.text(name)?.to_owned();

@@ -319,14 +319,8 @@ fn outputs(flags: &mut Flags, run: &mut Run) {
     run.out = flags.text("--out-file").map(Into::into);
     run.json = flags.text("--json-out-file").map(Into::into);
     run.hdr = flags.text("--hdr-file-prefix").map(Into::into);
-    let Some(text) = flags.text("--print-percentiles").map(str::to_owned) else { return };
-    let read: Option<Vec<f64>> = text
-        .split(',')
-        .map(|word| word.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent)))
-        .collect();
-    match read {
-        Some(percentiles) => run.percentiles = percentiles,
-        None => flags.fault("--print-percentiles", format!("'{text}' are no percentiles"), "write 50,99,99.9"),
+    if let Some(percentiles) = flags.percentiles("--print-percentiles", "write 50,99,99.9") {
+        run.percentiles = percentiles;
     }
 }
 

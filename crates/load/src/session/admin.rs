@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::Desk;
 use super::filing;
-use crate::result::{Counts, metrics};
+use crate::result::metrics;
 use crate::search::rate::Rate;
 
 /// The longest request, in bytes.
@@ -184,24 +184,7 @@ fn live_metrics(desk: &Desk) -> String {
         let _ = write!(out, "# HELP gannet_load_{name} {help}\n# TYPE gannet_load_{name} gauge\n");
         let _ = writeln!(out, "gannet_load_{name} {value}");
     }
-    let totals = &live.totals;
-    let counts = Counts {
-        due: totals.due,
-        answered: totals.answered,
-        unanswered: totals.lost + totals.unsent,
-        unsent: totals.unsent,
-        hits: totals.hits,
-        misses: totals.misses,
-        errors: totals.errors,
-        wrong: totals.wrong,
-        late_for_room: totals.late_for_room,
-        late_by_generator: totals.late_by_generator,
-        warm_up: totals.warm_up,
-        connects: totals.connects,
-        sent_bytes: totals.bytes_sent,
-        received_bytes: totals.bytes_received,
-    };
-    metrics::counts(&mut out, &counts);
+    metrics::counts(&mut out, &filing::counts(&live.totals));
     out.push_str("# HELP gannet_load_response_quantile_seconds Response time from the intended instant.\n");
     out.push_str("# TYPE gannet_load_response_quantile_seconds gauge\n");
     metrics::quantiles(&mut out, "response", "verb=\"\",outcome=\"\"", &filing::latencies(&live.response));

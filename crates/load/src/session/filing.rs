@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::Run;
-use crate::measure::{Cell, Histogram, Slice};
+use crate::measure::{Cell, Histogram, Slice, Totals};
 use crate::result::{Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies, RunResult};
 
 const NS_A_S: f64 = 1e9;
@@ -35,7 +35,7 @@ pub fn figures(run: &Run) -> Figures {
         duration_s,
         offered_per_s: per_s(totals.due),
         achieved_per_s: answered_in_time_per_s(run),
-        counts: counts(run),
+        counts: counts(&run.bulk.totals),
         response: latencies(&bulk.response),
         service: latencies(&bulk.service),
         verbs,
@@ -47,8 +47,7 @@ pub fn figures(run: &Run) -> Figures {
 }
 
 /// Counts of the measured part.
-pub fn counts(run: &Run) -> Counts {
-    let totals = &run.bulk.totals;
+pub fn counts(totals: &Totals) -> Counts {
     Counts {
         due: totals.due,
         answered: totals.answered,

@@ -394,15 +394,8 @@ fn times(flags: &mut Flags, form: Form, run: &mut Run) {
     if let Some(seconds) = flags.count("--output-period").filter(|count| *count > 0) {
         run.interval = Some(TimeSpan::secs(seconds));
     }
-    if let Some(text) = flags.text("--percentiles").map(str::to_owned) {
-        let read: Option<Vec<f64>> = text
-            .split(',')
-            .map(|word| word.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent)))
-            .collect();
-        match read {
-            Some(percentiles) => run.percentiles = percentiles,
-            None => flags.fault("--percentiles", format!("'{text}' are no percentiles"), "write 50,90,99,99.9"),
-        }
+    if let Some(percentiles) = flags.percentiles("--percentiles", "write 50,90,99,99.9") {
+        run.percentiles = percentiles;
     }
 }
 
