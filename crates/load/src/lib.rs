@@ -30,4 +30,5 @@ pub mod selftest;
 pub mod session;
 pub mod timeline;
 pub mod traffic;
+pub mod warm;
 pub mod workload;

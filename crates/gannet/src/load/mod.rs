@@ -6,6 +6,7 @@
 //!   plan      arrivals -> a schedule       compare   results side by side
 //!   cost      requests for a dollar        versus    two servers in turn, ratios
 //!   self_test what this host can do        tool      other tools' command lines and files
+//!   warm      one server's keys to another
 //! ```
 
 mod args;
@@ -18,6 +19,7 @@ mod self_test;
 mod tool;
 mod versus;
 mod view;
+mod warm;
 
 use clap::{ArgMatches, Command};
 
@@ -36,6 +38,7 @@ pub fn command() -> Command {
         .subcommand(versus::command())
         .subcommand(cost::command())
         .subcommands(tool::commands())
+        .subcommand(warm::command())
         .subcommand(Command::new("presets").about("List the published workloads"))
         .subcommand(Command::new("schema").about("Print the JSON schema of a result"));
     args::add(command)
@@ -48,6 +51,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("compare", matches)) => compare::run(matches),
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),
+        Some(("warm", matches)) => warm::run(matches),
         Some(("presets", _)) => print(&presets()),
         Some((name @ ("aerospike" | "memtier" | "rpc-perf" | "mc-crusher"), matches)) => tool::run(name, matches),
         Some(("schema", _)) => print(&load::result::schema()),

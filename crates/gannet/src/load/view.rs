@@ -50,16 +50,15 @@ impl Screen {
             self.width = 0;
         }
     }
-}
 
-impl View for Screen {
-    fn progress(&mut self, progress: &Progress) {
+    /// What is so now: written over the last time it was said in a terminal, a line once in a while elsewhere.
+    pub fn now(&mut self, line: impl FnOnce() -> String) {
         let period = if self.terminal { LINE_PERIOD } else { self.period };
         if self.quiet || self.shown.is_some_and(|shown| shown.elapsed() < period) {
             return;
         }
         self.shown = Some(Instant::now());
-        let line = terminal::progress(progress);
+        let line = line();
         if !self.terminal {
             let _ = writeln!(std::io::stderr(), "{line}");
             return;
@@ -68,6 +67,12 @@ impl View for Screen {
         self.width = line.chars().count();
         let _ = write!(std::io::stderr(), "{line}");
         let _ = std::io::stderr().flush();
+    }
+}
+
+impl View for Screen {
+    fn progress(&mut self, progress: &Progress) {
+        self.now(|| terminal::progress(progress));
     }
 
     fn step(&mut self, step: &StepResult) {

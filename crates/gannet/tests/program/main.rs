@@ -4,6 +4,8 @@ mod arguments;
 mod common;
 mod load;
 mod load_tools;
+mod load_warm;
 mod memcached;
 mod memory;
 mod signals;
+mod warm_peers;

@@ -1,0 +1,124 @@
+//! How far a copy has come, in a small file: written anew beside itself and renamed, so that it is whole whenever the
+//! process ends.
+//!
+//! It is never ahead of the target: a place is told when every item before it was answered. What was copied since the
+//! last time it was written is copied again by who goes on, and found to be there.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::counts::Counts;
+use super::source::Position;
+use super::{Fault, Job};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// What the file holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Journal {
+    version: u32,
+    from: String,
+    to: String,
+    prefixes: Vec<String>,
+    excluded: Vec<String>,
+    file_db: u32,
+    /// Where to go on; none before anything is known of the source.
+    pub position: Option<Position>,
+    /// What became of the keys before it.
+    pub counts: Counts,
+    /// Seconds that were spent.
+    pub spent_s: f64,
+    /// How often it was gone on with.
+    pub resumed: u32,
+    /// All keys are done.
+    pub is_complete: bool,
+}
+
+/// A journal and its file, if it has one.
+#[derive(Debug)]
+pub(super) struct Kept {
+    path: Option<PathBuf>,
+    pub journal: Journal,
+}
+
+fn shown(keys: &[Vec<u8>]) -> Vec<String> {
+    keys.iter().map(|key| key.escape_ascii().to_string()).collect()
+}
+
+impl Journal {
+    fn new(job: &Job) -> Self {
+        Self {
+            version: VERSION,
+            from: job.from.to_string(),
+            to: job.to.to_string(),
+            prefixes: shown(&job.choice.prefixes),
+            excluded: shown(&job.choice.excluded),
+            file_db: job.file_db,
+            position: None,
+            counts: Counts::default(),
+            spent_s: 0.0,
+            resumed: 0,
+            is_complete: false,
+        }
+    }
+
+    /// What is said of another copy than `job` is.
+    fn differs(&self, job: &Job) -> Option<String> {
+        let own = Self::new(job);
+        let pairs = [
+            ("is of another form", self.version.to_string(), own.version.to_string()),
+            ("copies from", self.from.clone(), own.from),
+            ("copies to", self.to.clone(), own.to),
+            ("has --prefix", self.prefixes.join(" "), own.prefixes.join(" ")),
+            ("has --exclude", self.excluded.join(" "), own.excluded.join(" ")),
+            ("has --db", self.file_db.to_string(), own.file_db.to_string()),
+        ];
+        pairs.into_iter().find(|(_, told, own)| told != own).map(|(what, told, own)| format!("it {what} {told}, not {own}"))
+    }
+}
+
+impl Kept {
+    /// The journal of `job`: that of an earlier process if its file is there.
+    pub fn open(job: &Job) -> Result<Self, Fault> {
+        let fresh = Journal::new(job);
+        let Some(path) = &job.journal else { return Ok(Self { path: None, journal: fresh }) };
+        let refused = |what: String| Fault::Refused(format!("{}: {what}", path.display()));
+        let journal = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => fresh,
+            Err(error) => return Err(refused(error.to_string())),
+            Ok(bytes) => {
+                let mut journal: Journal = serde_json::from_slice(&bytes)
+                    .map_err(|error| refused(format!("this is no journal of a copy ({error}); name another file")))?;
+                if let Some(what) = journal.differs(job) {
+                    return Err(refused(format!("this is the journal of another copy: {what}; name another file, or delete it")));
+                }
+                journal.resumed += 1;
+                journal
+            }
+        };
+        let kept = Self { path: Some(path.clone()), journal };
+        kept.write()?;
+        Ok(kept)
+    }
+
+    /// Writes it, if it has a file.
+    pub fn write(&self) -> Result<(), Fault> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let text = serde_json::to_vec_pretty(&self.journal).expect("a journal is plain data");
+        replace(path, &text).map_err(|error| Fault::Refused(format!("{}: it can not be written ({error})", path.display())))
+    }
+}
+
+/// Puts `bytes` in the place of the file at `path`.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let mut file = fs::File::create(&beside)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&beside, path)
+}

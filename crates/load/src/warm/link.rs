@@ -1,0 +1,263 @@
+//! A connection to one server that is waited on: requests are put into a buffer, answers come out of another.
+//!
+//! Both directions move at once: a server that stops reading until its answers are read never waits on a client that
+//! stops reading until its requests are sent.
+//!
+//! ```text
+//!   out   ---> requests  --->  server
+//!   input <--- answers   <---          pump: sends what can be sent, takes what has come, waits at most `timeout`
+//! ```
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+
+use crate::engine::Target;
+
+/// Bytes that are taken at once.
+const CHUNK_BYTES: usize = 128 << 10;
+/// A buffer that grew beyond this is given back when it is empty.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes both ways. What encrypts comes in as one more kind.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(target: &Target, timeout: Duration) -> io::Result<Self> {
+        match target {
+            Target::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(true)?;
+                Ok(Self::Unix(stream))
+            }
+            Target::Tcp(address) => {
+                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+                for address in address.to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, timeout) {
+                        Ok(stream) => {
+                            stream.set_nodelay(true)?;
+                            stream.set_nonblocking(true)?;
+                            return Ok(Self::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+
+    /// Waits until it can be read, or sent to if `sending`.
+    fn wait(&self, sending: bool, timeout: Duration) -> io::Result<()> {
+        let fd = match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        };
+        let flags = if sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&timeout)) {
+            Ok(0) => Err(ErrorKind::TimedOut.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// One connection, made anew whenever it is wanted.
+#[derive(Debug)]
+pub(super) struct Link {
+    target: Target,
+    timeout: Duration,
+    stream: Option<Stream>,
+    out: Vec<u8>,
+    sent: usize,
+    input: Vec<u8>,
+    taken: usize,
+    chunk: Box<[u8]>,
+}
+
+impl Link {
+    /// To `target`, not yet connected. Whoever answers nothing for `timeout` is taken for gone.
+    pub fn new(target: Target, timeout: Duration) -> Self {
+        Self {
+            target,
+            timeout,
+            stream: None,
+            out: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            taken: 0,
+            chunk: vec![0; CHUNK_BYTES].into(),
+        }
+    }
+
+    /// There is a connection.
+    pub const fn is_up(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Connects; what was in the buffers is gone.
+    pub fn connect(&mut self) -> io::Result<()> {
+        self.close();
+        self.stream = Some(Stream::connect(&self.target, self.timeout)?);
+        Ok(())
+    }
+
+    /// Ends the connection.
+    pub fn close(&mut self) {
+        self.stream = None;
+        self.out.clear();
+        self.input.clear();
+        (self.sent, self.taken) = (0, 0);
+    }
+
+    /// Where requests are put.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// What has come and was not taken.
+    pub fn input(&self) -> &[u8] {
+        &self.input[self.taken..]
+    }
+
+    /// The first `bytes` of the input are used up.
+    pub fn take(&mut self, bytes: usize) {
+        self.taken += bytes;
+        assert!(self.taken <= self.input.len(), "only what has come can be taken");
+        if self.taken == self.input.len() {
+            self.input.clear();
+            self.taken = 0;
+            if self.input.capacity() > KEPT_BYTES_MAX {
+                self.input = Vec::new();
+            }
+        }
+    }
+
+    /// Moves bytes until at least one has come.
+    ///
+    /// # Errors
+    /// The connection is broken, closed by the server, or nothing moved for the timeout.
+    pub fn pump(&mut self) -> io::Result<()> {
+        loop {
+            let sending = !self.flush()?;
+            let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
+            match stream.receive(&mut self.chunk) {
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection")),
+                Ok(bytes) => {
+                    if self.taken > 0 {
+                        self.input.drain(..self.taken);
+                        self.taken = 0;
+                    }
+                    self.input.extend_from_slice(&self.chunk[..bytes]);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => stream.wait(sending, self.timeout)?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends what can be sent now; whether that was all.
+    fn flush(&mut self) -> io::Result<bool> {
+        let stream = self.stream.as_mut().ok_or(ErrorKind::NotConnected)?;
+        while self.sent < self.out.len() {
+            match stream.send(&self.out[self.sent..]) {
+                Ok(bytes) => self.sent += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        if self.out.capacity() > KEPT_BYTES_MAX {
+            self.out = Vec::new();
+        }
+        Ok(true)
+    }
+}
+
+/// How often a lost connection is made again, and how long between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Attempts after a connection was lost; 0: none.
+    pub attempts: u32,
+    /// Before the first attempt; twice as long before each further one.
+    pub pause_min: Duration,
+    /// Never longer than this.
+    pub pause_max: Duration,
+}
+
+impl Default for Patience {
+    /// Ten attempts within about half a minute.
+    fn default() -> Self {
+        Self { attempts: 10, pause_min: Duration::from_millis(100), pause_max: Duration::from_secs(5) }
+    }
+}
+
+impl Patience {
+    /// The pause before attempt `number`, counted from 0.
+    pub fn pause(&self, number: u32) -> Duration {
+        self.pause_min.saturating_mul(1 << number.min(20)).min(self.pause_max)
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The connection is gone, or the server can not serve yet: worth another attempt.
+    Lost(String),
+    /// The server refuses, or answers what is no answer: another attempt would not help.
+    Refused(String),
+    /// The user ended it.
+    Stopped,
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(match error.kind() {
+            ErrorKind::TimedOut => "it does not answer".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+/// Sleeps, a little at a time, so that an end is noticed; whether it slept to the end.
+pub(super) fn sleep(span: Duration, is_stopped: &dyn Fn() -> bool) -> bool {
+    const STEP: Duration = Duration::from_millis(50);
+    let end = Instant::now() + span;
+    loop {
+        if is_stopped() {
+            return false;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(STEP));
+    }
+}

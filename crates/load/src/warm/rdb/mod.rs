@@ -1,0 +1,240 @@
+//! The file that Redis and Valkey save: keys with their values and expiries.
+//!
+//! ```text
+//!  "REDIS0010" | aux: name, value ... | select db 0 | sizes | [expiry] type key value ... | 0xFF | CRC-64, 8 bytes
+//!   magic, version                                     `---- an entry, once a key ----'
+//!
+//!   input   bytes with their offset: lengths, strings in all their encodings, compressed ones included
+//!   packed  values that are one string within: listpack, ziplist, zipmap
+//!   value   the types of values: read (strings, hashes) or passed over (all else)
+//!   sum     the checksum of a whole file, before anything in it is believed
+//! ```
+//!
+//! Versions 1 to 12 are read. Strings and hashes become values; lists, sets, sorted sets, streams and values of modules
+//! are passed over, so that they can be counted by name.
+//!
+//! Invariants: no bytes lead to a panic; what is held in memory is at most a small multiple of what the file really
+//! has, whatever lengths it claims; every error names the byte at which reading ended.
+
+mod input;
+mod packed;
+mod sum;
+mod value;
+
+use std::fmt;
+use std::io::{self, Read};
+
+use base::clock::UnixMillis;
+
+use input::Input;
+pub use sum::{Checked, check};
+
+/// The newest version that is read.
+pub const VERSION_MAX: u32 = 12;
+/// Bytes of a checksum, behind the last entry from version 5 on.
+const SUM_BYTES: u64 = 8;
+/// Bytes of magic and version.
+const HEAD_BYTES: u64 = 9;
+
+mod op {
+    pub const SLOT_INFO: u8 = 244;
+    pub const FUNCTION: u8 = 245;
+    pub const FUNCTION_EARLY: u8 = 246;
+    pub const MODULE_AUX: u8 = 247;
+    pub const IDLE: u8 = 248;
+    pub const FREQUENCY: u8 = 249;
+    pub const AUX: u8 = 250;
+    pub const SIZES: u8 = 251;
+    pub const EXPIRE_MS: u8 = 252;
+    pub const EXPIRE_S: u8 = 253;
+    pub const SELECT_DB: u8 = 254;
+    pub const END: u8 = 255;
+}
+
+/// Why a file cannot be read on, and where.
+#[derive(Debug)]
+pub struct Damage {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: What,
+}
+
+/// What is wrong.
+#[derive(Debug)]
+pub enum What {
+    /// The file ends within something.
+    Truncated,
+    /// The bytes make no sense.
+    Malformed(String),
+    /// The system could not read it.
+    System(io::Error),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.what {
+            What::Truncated => write!(f, "byte {}: the file ends in the middle of something", self.offset),
+            What::Malformed(what) => write!(f, "byte {}: {what}", self.offset),
+            What::System(error) => write!(f, "byte {}: it can not be read ({error})", self.offset),
+        }
+    }
+}
+
+impl std::error::Error for Damage {}
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A string.
+    Bytes(Vec<u8>),
+    /// A hash: fields and values in the file's order; and how many fields had an expiry of their own, which is left out.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>, u64),
+    /// Of a type that is passed over, or not asked for; the type's name as `TYPE` says it.
+    Passed(&'static str),
+}
+
+/// A key of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The database's number.
+    pub db: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// When it expires.
+    pub expire_at: Option<UnixMillis>,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// Where between two entries a reader is: enough to go on from there in another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Mark {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// The database that entries belong to from here on.
+    pub db: u32,
+    /// The file's version.
+    pub version: u32,
+}
+
+/// Reads entries in the file's order.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: Input<R>,
+    db: u32,
+    version: u32,
+    ended: bool,
+}
+
+impl<R: Read> Reader<R> {
+    /// At the start of a file.
+    ///
+    /// # Errors
+    /// [`Damage`]: it is no such file, or of a version that is not known.
+    pub fn new(input: R) -> Result<Self, Damage> {
+        let mut input = Input::new(input, 0);
+        let head: [u8; HEAD_BYTES as usize] = input.array()?;
+        let version = version(&head)?;
+        Ok(Self { input, db: 0, version, ended: false })
+    }
+
+    /// At `mark`, where `input` has been put.
+    pub fn resume(input: R, mark: Mark) -> Self {
+        Self { input: Input::new(input, mark.offset), db: mark.db, version: mark.version, ended: false }
+    }
+
+    /// Where it is. The next entry begins here.
+    pub const fn mark(&self) -> Mark {
+        Mark { offset: self.input.offset(), db: self.db, version: self.version }
+    }
+
+    /// The next key, if there is one. Its value is passed over unless `is_wanted` of database and key, which saves the
+    /// memory.
+    ///
+    /// # Errors
+    /// [`Damage`]: the file ends or makes no sense. No call goes on from there.
+    pub fn next(&mut self, mut is_wanted: impl FnMut(u32, &[u8]) -> bool) -> Result<Option<Entry>, Damage> {
+        let mut expire_at = None;
+        while !self.ended {
+            let at = self.input.offset();
+            match self.input.byte()? {
+                op::EXPIRE_MS => expire_at = Some(UnixMillis(u64::from_le_bytes(self.input.array()?))),
+                op::EXPIRE_S => {
+                    // It has a sign; what is before 1970 is past like all else.
+                    let at_s = i32::from_le_bytes(self.input.array()?);
+                    expire_at = Some(UnixMillis::from_secs(at_s.max(0).unsigned_abs().into()));
+                }
+                op::SELECT_DB => {
+                    let db = self.input.length()?;
+                    self.db = u32::try_from(db).map_err(|_| malformed(at, format!("there is no database {db}")))?;
+                }
+                op::END => self.ended = true,
+                code @ op::SLOT_INFO..=op::SIZES => self.pass_over(code)?,
+                kind => {
+                    let key = self.input.string()?;
+                    let wanted = is_wanted(self.db, &key);
+                    let content = value::read(&mut self.input, kind, wanted, at)?;
+                    return Ok(Some(Entry { db: self.db, key, expire_at, content }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What stands between entries and is not of use here.
+    fn pass_over(&mut self, code: u8) -> Result<(), Damage> {
+        let lengths = |input: &mut Input<R>, count: u32| -> Result<(), Damage> {
+            (0..count).try_for_each(|_| input.length().map(drop))
+        };
+        match code {
+            op::SLOT_INFO => lengths(&mut self.input, 3),
+            op::SIZES => lengths(&mut self.input, 2),
+            op::IDLE => lengths(&mut self.input, 1),
+            op::FREQUENCY => self.input.byte().map(drop),
+            op::FUNCTION => self.input.skip_string(),
+            op::AUX => {
+                self.input.skip_string()?;
+                self.input.skip_string()
+            }
+            op::FUNCTION_EARLY => {
+                self.input.skip_string()?;
+                self.input.skip_string()?;
+                if self.input.length()? > 0 {
+                    self.input.skip_string()?;
+                }
+                self.input.skip_string()
+            }
+            _ => {
+                debug_assert_eq!(code, op::MODULE_AUX);
+                lengths(&mut self.input, 3)?;
+                value::skip_module(&mut self.input)
+            }
+        }
+    }
+}
+
+fn malformed(offset: u64, what: impl Into<String>) -> Damage {
+    Damage { offset, what: What::Malformed(what.into()) }
+}
+
+/// The version that a file's first bytes say.
+fn version(head: &[u8; HEAD_BYTES as usize]) -> Result<u32, Damage> {
+    let (magic, digits) = head.split_at(5);
+    if magic != b"REDIS" {
+        let hint = if head.starts_with(b"VALKEY") { ": Valkey writes it from version 9 on; copy from the server" } else { "" };
+        return Err(malformed(0, format!("this is no RDB file: it does not begin with REDIS{hint}")));
+    }
+    let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
+    match version {
+        Some(version @ 1..=VERSION_MAX) => Ok(version),
+        Some(version) => {
+            let what = format!("RDB version {version} is not known (1 to {VERSION_MAX} are); copy from the server itself");
+            Err(malformed(5, what))
+        }
+        None => Err(malformed(5, "the RDB version is no number")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! The checksum of a whole file.
+
+use std::io::{BufReader, Read};
+
+use crc::{CRC_64_REDIS, Crc, Table};
+
+use super::{Damage, HEAD_BYTES, SUM_BYTES, What, malformed, version};
+
+static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
+
+/// The first version with a checksum.
+const VERSION_MIN: u32 = 5;
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What is known of a file whose bytes were all read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Its version.
+    pub version: u32,
+    /// Its checksum; `None` if it was written without one.
+    pub sum: Option<u64>,
+}
+
+/// Reads a file of `len` bytes to its end and compares its checksum, so that nothing damaged is believed.
+///
+/// # Errors
+/// [`Damage`]: it is no such file, or its bytes are not those that were written.
+pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
+    let mut input = BufReader::with_capacity(CHUNK_BYTES, input);
+    let mut head = [0; HEAD_BYTES as usize];
+    let failed = |offset, error: std::io::Error| Damage {
+        offset,
+        what: if error.kind() == std::io::ErrorKind::UnexpectedEof { What::Truncated } else { What::System(error) },
+    };
+    input.read_exact(&mut head).map_err(|error| failed(0, error))?;
+    let version = version(&head)?;
+    if version < VERSION_MIN {
+        return Ok(Checked { version, sum: None });
+    }
+    let Some(mut left) = len.checked_sub(HEAD_BYTES + SUM_BYTES) else {
+        return Err(Damage { offset: len, what: What::Truncated });
+    };
+    let mut digest = CRC.digest();
+    digest.update(&head);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while left > 0 {
+        let wanted = left.min(CHUNK_BYTES as u64) as usize;
+        input.read_exact(&mut chunk[..wanted]).map_err(|error| failed(len - SUM_BYTES - left, error))?;
+        digest.update(&chunk[..wanted]);
+        left -= wanted as u64;
+    }
+    let mut sum = [0; SUM_BYTES as usize];
+    input.read_exact(&mut sum).map_err(|error| failed(len - SUM_BYTES, error))?;
+    let (sum, own) = (u64::from_le_bytes(sum), digest.finalize());
+    if sum == 0 {
+        return Ok(Checked { version, sum: None });
+    }
+    if sum != own {
+        let what = format!(
+            "the checksum here is {sum:#018x}, and that of the bytes before it {own:#018x}: the file is damaged or cut short"
+        );
+        return Err(malformed(len - SUM_BYTES, what));
+    }
+    Ok(Checked { version, sum: Some(sum) })
+}

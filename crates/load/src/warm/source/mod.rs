@@ -1,0 +1,177 @@
+//! Where items come from, batch by batch.
+//!
+//! ```text
+//!   memcached   a list of all keys in a file, then reads      place: an offset of the list
+//!   redis       SCAN, page by page                            place: the cursor of a page
+//!   file        entries in their order                        place: a byte of the file
+//! ```
+
+mod file;
+mod memcached;
+mod redis;
+
+use serde::{Deserialize, Serialize};
+
+use super::choice::{Choice, Sample};
+use super::counts::Counts;
+use super::item::{Found, Item};
+use super::place::{Place, Speech};
+use super::rdb::Mark;
+use super::side::Care;
+use super::target::Target;
+use super::{Fault, Job};
+
+/// A place in a source, from which another process can go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Position {
+    /// In the list of a memcached server's keys, which has so many.
+    Keys {
+        /// Bytes from its start.
+        offset: u64,
+        /// Keys in the whole list.
+        keys: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// In the walk over a Redis server's keys.
+    Cursor {
+        /// What `SCAN` goes on from.
+        cursor: u64,
+        /// The walk is over.
+        is_over: bool,
+        /// The run of the server to which the cursor means something.
+        run_id: String,
+    },
+    /// In a file.
+    File {
+        /// Where.
+        mark: Mark,
+        /// The file's length and checksum, by which it is known again.
+        bytes: u64,
+        /// See `bytes`.
+        sum: Option<u64>,
+    },
+}
+
+/// What is asked of a source.
+pub(super) struct Ask<'a> {
+    /// Keys that are copied.
+    pub choice: &'a Choice,
+    /// The part of them that is looked at.
+    pub sample: Sample,
+    /// Keys in a batch, at most.
+    pub keys_max: usize,
+    /// Bytes in a batch, one larger item aside.
+    pub bytes_max: u64,
+    /// Who gets them.
+    pub target: &'a Target,
+    /// They are compared with what the target has, not stored.
+    pub to_compare: bool,
+}
+
+impl Ask<'_> {
+    /// Whether `key` is looked at; what is not is counted.
+    fn takes(&self, key: &[u8], counts: &mut Counts) -> bool {
+        if !self.sample.takes(key) {
+            return false;
+        }
+        counts.seen += 1;
+        if !self.choice.takes(key) {
+            counts.not_chosen += 1;
+            return false;
+        }
+        if let Some(why) = self.target.unfit(key) {
+            counts.skip(why);
+            return false;
+        }
+        true
+    }
+}
+
+/// Where items come from.
+pub(super) enum Source {
+    Memcached(memcached::Keys),
+    Redis(redis::Walk),
+    File(file::Entries),
+}
+
+impl Source {
+    /// Opens what `job` copies from, at the place where an earlier process was if there is one. `first` is for whether
+    /// there is anybody, `care` for what comes then.
+    pub fn open(job: &Job, position: Option<&Position>, first: &Care<'_>, care: &Care<'_>) -> Result<Self, Fault> {
+        match &job.from {
+            Place::File(path) => file::Entries::open(path, job, position, care).map(Self::File),
+            Place::Server(server) => match server.speech {
+                Speech::Memcached => memcached::Keys::open(server, job, position, (first, care)).map(Self::Memcached),
+                Speech::Redis => redis::Walk::open(server, job, position, first).map(Self::Redis),
+            },
+        }
+    }
+
+    /// The next items, and what became of the keys that gave none. An empty batch is not the end: `None` is.
+    pub fn next(&mut self, ask: &Ask<'_>, counts: &mut Counts, care: &Care<'_>) -> Result<Option<Vec<Item>>, Fault> {
+        match self {
+            Self::Memcached(keys) => keys.next(ask, counts, care),
+            Self::Redis(walk) => walk.next(ask, counts, care),
+            Self::File(entries) => entries.next(ask, counts),
+        }
+    }
+
+    /// Where it is; `None` in the middle of what can not be gone on from.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Self::Memcached(keys) => Some(keys.position()),
+            Self::Redis(walk) => walk.position(),
+            Self::File(entries) => Some(entries.position()),
+        }
+    }
+
+    /// Goes back to the beginning.
+    pub fn rewind(&mut self) -> Result<(), Fault> {
+        match self {
+            Self::Memcached(keys) => keys.rewind(),
+            Self::Redis(walk) => {
+                walk.rewind();
+                Ok(())
+            }
+            Self::File(entries) => entries.rewind(),
+        }
+    }
+
+    /// The share of it that is behind, 0 to 1, given that `seen` keys are; `None` if it is not known.
+    pub fn share(&self, seen: u64) -> Option<f64> {
+        match self {
+            Self::Memcached(keys) => Some(keys.share()),
+            Self::Redis(walk) => walk.share(seen),
+            Self::File(entries) => Some(entries.share()),
+        }
+    }
+
+    /// Keys in all, if that is known.
+    pub fn keys(&self) -> Option<u64> {
+        match self {
+            Self::Memcached(keys) => Some(keys.keys()),
+            Self::Redis(walk) => walk.keys(),
+            Self::File(_) => None,
+        }
+    }
+
+    /// It tells when an item expires to the second only.
+    pub const fn counts_seconds(&self) -> bool {
+        matches!(self, Self::Memcached(_))
+    }
+}
+
+/// Sorts out what was read.
+fn sort_out(found: Vec<Found>, counts: &mut Counts) -> Vec<Item> {
+    let mut items = Vec::with_capacity(found.len());
+    for found in found {
+        match found {
+            Found::Item(item) => items.push(item),
+            Found::Gone => counts.gone += 1,
+            Found::Unfit(why) => counts.skip(why),
+        }
+    }
+    items
+}

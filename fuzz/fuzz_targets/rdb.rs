@@ -1,0 +1,31 @@
+//! Any bytes as a file that Redis saved: no panic, errors lie within the file, reading goes on from every mark to the
+//! same keys, and passing over a value ends where reading it does.
+#![no_main]
+
+use gannet_load::warm::rdb::{Reader, check};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(damage) = check(bytes, bytes.len() as u64) {
+        assert!(damage.offset <= bytes.len() as u64, "{damage}");
+    }
+    let Ok(mut reader) = Reader::new(bytes) else { return };
+    loop {
+        let mark = reader.mark();
+        match reader.next(|_, _| true) {
+            Ok(Some(entry)) => {
+                let rest = &bytes[mark.offset as usize..];
+                let again = Reader::resume(rest, mark).next(|_, _| true).expect("it was read before");
+                assert_eq!(again.as_ref(), Some(&entry));
+                let mut passing = Reader::resume(rest, mark);
+                let passed = passing.next(|_, _| false).expect("it was read before").expect("it was there before");
+                assert_eq!((passed.key, passing.mark()), (entry.key, reader.mark()));
+            }
+            Ok(None) => return,
+            Err(damage) => {
+                assert!(damage.offset <= bytes.len() as u64, "{damage}");
+                return;
+            }
+        }
+    }
+});
