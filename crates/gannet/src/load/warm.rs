@@ -23,7 +23,8 @@ Examples:
   From memcached to Gannet; what Gannet has already is left as it is:
     gannet load warm --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311
   In a way that can be interrupted and gone on with by the same line, ten thousand keys a second, and all compared:
-    gannet load warm --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311 --resume move.json --rate 10k --verify all
+    gannet load warm --from memcached://127.0.0.1:11211 --to memcached://127.0.0.1:11311 --resume move.json \
+--rate 10k --verify all
   Database 0 of a Redis, without its sessions:
     gannet load warm --from redis://127.0.0.1:6379/0 --to redis://127.0.0.1:6380/0 --exclude session:
   From the file that Redis saved:
@@ -55,13 +56,20 @@ pub fn command() -> Command {
         .arg(value("exclude", "TEXT", "Not keys that begin so; may be repeated").action(ArgAction::Append))
         .arg(value("limit", "N", "End after N copied keys, rounded up to a batch"))
         .arg(
-            value("verify", "PART", "Compare a part of the keys at both ends afterwards: all, none, a share as 5%, or some")
-                .default_value("some"),
+            value(
+                "verify",
+                "PART",
+                "Compare a part of the keys at both ends afterwards: all, none, a share as 5%, or some",
+            )
+            .default_value("some"),
         )
         .arg(value("db", "N", "The database of an RDB file that is copied").default_value("0"))
         .arg(flag("accept-damaged", "Copy what can be read of an RDB file whose checksum is wrong"))
         .arg(value("timeout", "DURATION", "How long an answer is waited for").default_value("10s"))
-        .arg(value("retries", "N", "How often a lost connection is made again, within about half a minute").default_value("10"))
+        .arg(
+            value("retries", "N", "How often a lost connection is made again, within about half a minute")
+                .default_value("10"),
+        )
         .arg(value("json", "FILE", "Write the outcome for programs"))
         .arg(flag("quiet", "Nothing on standard error while it runs"))
         .after_help(EXAMPLES)
@@ -148,7 +156,9 @@ impl Words<'_> {
     }
 
     fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
-        self.read(name, |text| text.replace('_', "").parse().map_err(|_| format!("{text:?} is no whole number, as 50 is")))
+        self.read(name, |text| {
+            text.replace('_', "").parse().map_err(|_| format!("{text:?} is no whole number, as 50 is"))
+        })
     }
 
     fn begins(&self, name: &str) -> Vec<Vec<u8>> {

@@ -246,7 +246,11 @@ fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
         let (outcome, out, _) = warm(&folder, &[&args[..], &["--rate", "none", "--verify", "all"]].concat(), 0);
         assert_whole(&outcome);
         let counts = &outcome.counts;
-        assert_eq!((counts.seen, counts.copied + counts.already_there, outcome.resumed), (count, count, 1), "{from} {out}");
+        assert_eq!(
+            (counts.seen, counts.copied + counts.already_there, outcome.resumed),
+            (count, count, 1),
+            "{from} {out}"
+        );
         assert!(counts.copied >= told, "{from}: what the journal told is not copied again: {out}");
         assert_eq!(outcome.verified.unwrap().same, count, "{from} {out}");
         let (outcome, out, _) = warm(&folder, &args, 0);
@@ -313,7 +317,8 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
     let why = outcome.ended_early.unwrap();
     assert!(why.starts_with(&target) && why.contains(&format!("go on with --resume {journal}")), "{why}");
     let Some(_new) = Peer::redis_at(port, &folder, &[]) else { return };
-    let (outcome, out, _) = warm(&folder, &["--from", &source, "--to", &target, "--resume", &journal, "--verify", "none"], 0);
+    let (outcome, out, _) =
+        warm(&folder, &["--from", &source, "--to", &target, "--resume", &journal, "--verify", "none"], 0);
     assert_eq!((outcome.counts.seen, outcome.resumed), (1000, 1), "{out}");
 }
 
@@ -386,7 +391,8 @@ fn of_a_damaged_file_nothing_is_copied_unless_it_is_wanted_and_then_what_can_be_
 
 #[test]
 fn what_is_wrong_with_the_arguments_is_told_at_once() {
-    let args = ["--from", "ftp://x", "--to", "dump.rdb", "--rate", "fast", "--bytes", "5", "--verify", "101%", "--limit", "x"];
+    let args =
+        ["--from", "ftp://x", "--to", "dump.rdb", "--rate", "fast", "--bytes", "5", "--verify", "101%", "--limit", "x"];
     let (code, _, err) = run(&[&["load", "warm"], &args[..]].concat());
     let flags = ["--from: ", "--to: ", "--rate: ", "--bytes: ", "--verify: ", "--limit: "];
     assert!(code == 2 && flags.iter().all(|flag| err.contains(flag)), "{code}: {err}");
@@ -432,7 +438,8 @@ fn every_example_of_the_help_and_of_the_page_runs() {
         let words: Vec<String> = example.iter().map(replaced).collect();
         let (code, out, err) = run(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(code, 0, "{example:?}: {out}{err}");
-        let line = out.lines().find_map(|line| line.trim_start().strip_prefix("copied")).expect("a line of copied keys");
+        let line =
+            out.lines().find_map(|line| line.trim_start().strip_prefix("copied")).expect("a line of copied keys");
         assert!(!line.trim_start().starts_with("0 "), "{example:?}: {out}");
         copied += 1;
     }

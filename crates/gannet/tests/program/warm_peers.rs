@@ -99,7 +99,8 @@ impl Drop for Peer {
 
 /// Gannet with the memcached protocol.
 pub fn gannet() -> (Serving, u16) {
-    let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "128MiB", "--item-max", "4MiB", "--workers", "1"];
+    let args =
+        ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "128MiB", "--item-max", "4MiB", "--workers", "1"];
     let mut serving = Serving::start(&args);
     let port = serving.addr_behind("memcached clients connect to ").port();
     (serving, port)

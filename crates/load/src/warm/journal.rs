@@ -77,7 +77,10 @@ impl Journal {
             ("has --exclude", self.excluded.join(" "), own.excluded.join(" ")),
             ("has --db", self.file_db.to_string(), own.file_db.to_string()),
         ];
-        pairs.into_iter().find(|(_, told, own)| told != own).map(|(what, told, own)| format!("it {what} {told}, not {own}"))
+        pairs
+            .into_iter()
+            .find(|(_, told, own)| told != own)
+            .map(|(what, told, own)| format!("it {what} {told}, not {own}"))
     }
 }
 
@@ -94,7 +97,9 @@ impl Kept {
                 let mut journal: Journal = serde_json::from_slice(&bytes)
                     .map_err(|error| refused(format!("this is no journal of a copy ({error}); name another file")))?;
                 if let Some(what) = journal.differs(job) {
-                    return Err(refused(format!("this is the journal of another copy: {what}; name another file, or delete it")));
+                    return Err(refused(format!(
+                        "this is the journal of another copy: {what}; name another file, or delete it"
+                    )));
                 }
                 journal.resumed += 1;
                 journal
@@ -109,7 +114,8 @@ impl Kept {
     pub fn write(&self) -> Result<(), Fault> {
         let Some(path) = &self.path else { return Ok(()) };
         let text = serde_json::to_vec_pretty(&self.journal).expect("a journal is plain data");
-        replace(path, &text).map_err(|error| Fault::Refused(format!("{}: it can not be written ({error})", path.display())))
+        replace(path, &text)
+            .map_err(|error| Fault::Refused(format!("{}: it can not be written ({error})", path.display())))
     }
 }
 

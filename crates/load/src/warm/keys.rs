@@ -1,5 +1,5 @@
-//! The list of a memcached server's keys, in a file: a dump holds up the server's crawler while it lasts, so it is taken
-//! as fast as it comes, and memory could not hold it.
+//! The list of a memcached server's keys, in a file: a dump holds up the server's crawler while it lasts, so it is
+//! taken as fast as it comes, and memory could not hold it.
 //!
 //! ```text
 //!  key length 1 | item's bytes 4 | expiry 8 (seconds since 1970, 0: none) | key      numbers with the least byte first

@@ -190,13 +190,24 @@ mod tests {
 
     #[test]
     fn nothing_that_was_not_copied_is_missing_from_the_table() {
-        let mut counts = Counts { seen: 1_234_567, copied: 1_234_000, bytes: 5_500_000_000, gone: 3, ..Counts::default() };
+        let mut counts =
+            Counts { seen: 1_234_567, copied: 1_234_000, bytes: 5_500_000_000, gone: 3, ..Counts::default() };
         counts.skip("list: no place".into());
         counts.refuse("SERVER_ERROR out of memory".into());
-        let verified = Verified { looked_for: 9, same: 8, missing: 1, examples: vec!["k: why".into()], ..Verified::default() };
+        let verified =
+            Verified { looked_for: 9, same: 8, missing: 1, examples: vec!["k: why".into()], ..Verified::default() };
         let outcome = Outcome { counts, verified: Some(verified), seconds: 3_700.0, resumed: 2, ..Outcome::default() };
         let text = outcome.text();
-        for part in ["1,234,567", "5.5 GB", "1 h 1 min", "resumed 2 times", "list: no place", "REFUSED", "1 DIFFER: 1 missing", "  k: why"] {
+        for part in [
+            "1,234,567",
+            "5.5 GB",
+            "1 h 1 min",
+            "resumed 2 times",
+            "list: no place",
+            "REFUSED",
+            "1 DIFFER: 1 missing",
+            "  k: why",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(Outcome::from_json(&outcome.to_json()).unwrap(), outcome);

@@ -21,7 +21,11 @@ pub struct Pace {
 impl Pace {
     /// `None`: as fast as it goes. A rate of 0 counts as 1.
     pub fn new(keys_per_s: Option<u64>, bytes_per_s: Option<u64>) -> Self {
-        Self { keys_per_s: keys_per_s.map(|rate| rate.max(1)), bytes_per_s: bytes_per_s.map(|rate| rate.max(1)), due_ns: 0 }
+        Self {
+            keys_per_s: keys_per_s.map(|rate| rate.max(1)),
+            bytes_per_s: bytes_per_s.map(|rate| rate.max(1)),
+            due_ns: 0,
+        }
     }
 
     /// The most keys that a batch should have, if `most` is the most it may.
@@ -38,7 +42,9 @@ impl Pace {
     /// A batch was copied by `now_ns`: how many nanoseconds the next one has to wait.
     pub fn after(&mut self, now_ns: u64, keys: u64, bytes: u64) -> u64 {
         let span = |count: u64, rate: Option<u64>| {
-            rate.map_or(0, |rate| u64::try_from(u128::from(count) * u128::from(SECOND_NS) / u128::from(rate)).unwrap_or(u64::MAX))
+            rate.map_or(0, |rate| {
+                u64::try_from(u128::from(count) * u128::from(SECOND_NS) / u128::from(rate)).unwrap_or(u64::MAX)
+            })
         };
         let span_ns = span(keys, self.keys_per_s).max(span(bytes, self.bytes_per_s));
         // A batch began when the one before it was paid for, or later: what is due counts from its beginning.

@@ -198,7 +198,16 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_refused_with_the_forms_and_without_the_password() {
-        for text in ["", "cache", "ftp://h", "redis://h:x", "redis://:hush@h/x", "memcached://h/1", "redis://h/1?db=2", "redis://%zz@h"] {
+        for text in [
+            "",
+            "cache",
+            "ftp://h",
+            "redis://h:x",
+            "redis://:hush@h/x",
+            "memcached://h/1",
+            "redis://h/1?db=2",
+            "redis://%zz@h",
+        ] {
             let error = text.parse::<Place>().unwrap_err();
             assert!(error.contains("write memcached://HOST:PORT") && !error.contains("hush"), "{text}: {error}");
         }

@@ -70,7 +70,9 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     let ended_early = match (result, &job.journal) {
         (Ok(()), _) => None,
         (Err(fault), Some(path)) => Some(format!("{fault}; go on with --resume {}", path.display())),
-        (Err(fault), None) => Some(format!("{fault}; what was copied stays, and is passed over when it is begun again")),
+        (Err(fault), None) => {
+            Some(format!("{fault}; what was copied stays, and is passed over when it is begun again"))
+        }
     };
     Ok(Outcome {
         from: job.from.to_string(),

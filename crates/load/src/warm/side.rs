@@ -24,8 +24,8 @@ pub(super) trait Side {
     fn name(&self) -> &str;
 }
 
-/// Does `work`, over as many connections as it takes and `care` allows. Work that is done again begins anew, so it keeps
-/// outside itself what was answered.
+/// Does `work`, over as many connections as it takes and `care` allows. Work that is done again begins anew, so it
+/// keeps outside itself what was answered.
 pub(super) fn persist<S: Side, T>(
     side: &mut S,
     care: &Care<'_>,

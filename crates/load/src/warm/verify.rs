@@ -138,7 +138,11 @@ mod tests {
     fn what_an_end_does_not_keep_is_not_compared() {
         let own = item("v", 7, Some(1_000_000));
         let mut verified = Verified::default();
-        verified.add(&own, &Found::Item(item("v", 0, Some(1_002_000))), Measure { flags: false, expiry: true, seconds: true });
+        verified.add(
+            &own,
+            &Found::Item(item("v", 0, Some(1_002_000))),
+            Measure { flags: false, expiry: true, seconds: true },
+        );
         verified.add(&own, &Found::Item(item("v", 7, None)), Measure { flags: true, expiry: false, seconds: true });
         assert_eq!((verified.same, verified.differ()), (2, 0));
     }

@@ -18,9 +18,9 @@ pub(in crate::warm) struct Listed {
 }
 
 impl Memcached {
-    /// Lists all items with `lru_crawler metadump`. The walk over the hash table sees each item once whatever becomes of
-    /// it in the meantime; servers that do not know that walk are asked for the one by age, which may miss a few that
-    /// are used at that moment.
+    /// Lists all items with `lru_crawler metadump`. The walk over the hash table sees each item once whatever becomes
+    /// of it in the meantime; servers that do not know that walk are asked for the one by age, which may miss a few
+    /// that are used at that moment.
     pub fn list(&mut self, mut each: impl FnMut(&Listed) -> Result<(), Trouble>) -> Result<(), Trouble> {
         for walk in ["hash", "all"] {
             self.link.out().extend_from_slice(format!("lru_crawler metadump {walk}\r\n").as_bytes());

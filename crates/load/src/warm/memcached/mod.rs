@@ -157,4 +157,3 @@ fn text(bytes: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     bytes[..bytes.len().min(BYTES_MAX)].escape_ascii().to_string()
 }
-

@@ -85,8 +85,8 @@ fn by_own_clock(told_s: u64, skew_s: i64) -> UnixMillis {
     UnixMillis::from_secs(told_s.saturating_add_signed(-skew_s))
 }
 
-/// When an item expires that had `ttl_s` left some time after `sent`, and how much later that may be. What the dump told
-/// is exact, unless the item was touched since.
+/// When an item expires that had `ttl_s` left some time after `sent`, and how much later that may be. What the dump
+/// told is exact, unless the item was touched since.
 fn expiry(sent: UnixMillis, ttl_s: u64, told_s: Option<u64>, skew_s: i64) -> (UnixMillis, u64) {
     let slack_ms = UnixMillis::now().ms_since(sent);
     let read = sent.plus_ms(ttl_s.saturating_mul(1000));

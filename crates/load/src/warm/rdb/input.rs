@@ -154,7 +154,8 @@ pub(super) fn expand(packed: &[u8], len: u64) -> Option<Vec<u8>> {
             out.extend_from_slice(run);
             rest = behind;
         } else {
-            let (more, behind) = if high == 7 { behind.split_first().map(|(l, b)| (usize::from(*l), b))? } else { (0, behind) };
+            let (more, behind) =
+                if high == 7 { behind.split_first().map(|(l, b)| (usize::from(*l), b))? } else { (0, behind) };
             let (low, behind) = behind.split_first()?;
             let back = usize::from(control & 0x1F) << 8 | usize::from(*low);
             let from = out.len().checked_sub(back + 1)?;

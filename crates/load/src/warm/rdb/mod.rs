@@ -88,7 +88,8 @@ impl std::error::Error for Damage {}
 pub enum Content {
     /// A string.
     Bytes(Vec<u8>),
-    /// A hash: fields and values in the file's order; and how many fields had an expiry of their own, which is left out.
+    /// A hash: fields and values in the file's order; and how many fields had an expiry of their own, which is left
+    /// out.
     Hash(Vec<(Vec<u8>, Vec<u8>)>, u64),
     /// Of a type that is passed over, or not asked for; the type's name as `TYPE` says it.
     Passed(&'static str),
@@ -222,14 +223,16 @@ fn malformed(offset: u64, what: impl Into<String>) -> Damage {
 fn version(head: &[u8; HEAD_BYTES as usize]) -> Result<u32, Damage> {
     let (magic, digits) = head.split_at(5);
     if magic != b"REDIS" {
-        let hint = if head.starts_with(b"VALKEY") { ": Valkey writes it from version 9 on; copy from the server" } else { "" };
+        let hint =
+            if head.starts_with(b"VALKEY") { ": Valkey writes it from version 9 on; copy from the server" } else { "" };
         return Err(malformed(0, format!("this is no RDB file: it does not begin with REDIS{hint}")));
     }
     let version = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
     match version {
         Some(version @ 1..=VERSION_MAX) => Ok(version),
         Some(version) => {
-            let what = format!("RDB version {version} is not known (1 to {VERSION_MAX} are); copy from the server itself");
+            let what =
+                format!("RDB version {version} is not known (1 to {VERSION_MAX} are); copy from the server itself");
             Err(malformed(5, what))
         }
         None => Err(malformed(5, "the RDB version is no number")),

@@ -1,4 +1,5 @@
-//! Small hashes that are one string within: listpack, ziplist, zipmap. Their elements in order; `None` for what is none.
+//! Small hashes that are one string within: listpack, ziplist, zipmap. Their elements in order; `None` for what is
+//! none.
 
 use super::input::decimal;
 

@@ -58,7 +58,7 @@ pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     }
     if sum != own {
         let what = format!(
-            "the checksum here is {sum:#018x}, and that of the bytes before it {own:#018x}: the file is damaged or cut short"
+            "the checksum here is {sum:#018x}, that of the bytes before it {own:#018x}: the file is damaged or cut short"
         );
         return Err(malformed(len - SUM_BYTES, what));
     }

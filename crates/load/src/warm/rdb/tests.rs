@@ -44,7 +44,9 @@ fn strings_in_every_form_are_what_was_stored() {
         Content::Bytes(bytes) => bytes.clone(),
         other => panic!("{key}: {other:?}"),
     };
-    for (key, value) in [("i8", "-5"), ("i16", "1000"), ("i32", "-100000"), ("i64", "1000000000000"), ("t", "text"), ("e", "")] {
+    for (key, value) in
+        [("i8", "-5"), ("i16", "1000"), ("i32", "-100000"), ("i64", "1000000000000"), ("t", "text"), ("e", "")]
+    {
         assert_eq!(text(key), value.as_bytes(), "{key}");
     }
     assert_eq!(text("l"), b"ab".repeat(200), "compressed");
@@ -77,8 +79,14 @@ fn hashes_in_every_form_are_what_was_stored() {
 
     let old = by_key("old_forms");
     let (ziplist, _) = hash_of(&old["zl"]);
-    let expected =
-        [("n", number(7)), ("neg", number(-3)), ("s", number(300)), ("m", number(-70_000)), ("d", number(1_000_000_000)), ("q", number(1 << 40))];
+    let expected = [
+        ("n", number(7)),
+        ("neg", number(-3)),
+        ("s", number(300)),
+        ("m", number(-70_000)),
+        ("d", number(1_000_000_000)),
+        ("q", number(1 << 40)),
+    ];
     assert!(expected.iter().all(|(field, value)| ziplist[*field] == *value), "{ziplist:?}");
     assert_eq!((ziplist["long"].len(), ziplist["big"].len()), (300, 20_000));
     let (zipmap, _) = hash_of(&old["zm"]);
@@ -90,11 +98,19 @@ fn hashes_in_every_form_are_what_was_stored() {
 fn fields_with_an_expiry_of_their_own_are_counted() {
     let found = by_key("hash_field_expiries");
     let of = |key: &str| hash_of(&found[key]);
-    let counts: Vec<(usize, u64)> = ["meta", "ex", "meta0", "ex0"].iter().map(|key| (of(key).0.len(), of(key).1)).collect();
+    let counts: Vec<(usize, u64)> =
+        ["meta", "ex", "meta0", "ex0"].iter().map(|key| (of(key).0.len(), of(key).1)).collect();
     assert_eq!(counts, [(2, 1), (2, 1), (1, 1), (1, 0)]);
     assert_eq!((of("meta").0["b"].as_slice(), of("ex").0["b"].as_slice()), (&b"2"[..], &b"2"[..]));
-    assert_eq!((found["lpset"].content.clone(), found["mod"].content.clone()), (Content::Passed("set"), Content::Passed("module")));
-    assert_eq!(found["after"].content, Content::Bytes(b"kept".to_vec()), "what is passed over ends where the next begins");
+    assert_eq!(
+        (found["lpset"].content.clone(), found["mod"].content.clone()),
+        (Content::Passed("set"), Content::Passed("module"))
+    );
+    assert_eq!(
+        found["after"].content,
+        Content::Bytes(b"kept".to_vec()),
+        "what is passed over ends where the next begins"
+    );
 }
 
 #[test]
@@ -108,11 +124,24 @@ fn other_types_are_passed_over_by_name_and_what_follows_is_read() {
         by_key(file).iter().map(|(key, entry)| (key.clone(), name(&entry.content))).collect()
     };
     let others = names("others");
-    for (key, name) in [("list", "list"), ("plain", "list"), ("ints", "set"), ("set", "set"), ("bigset", "set"), ("zl", "zset"), ("zs", "zset"), ("zinf", "zset"), ("st", "stream"), ("after", "string")] {
+    for (key, name) in [
+        ("list", "list"),
+        ("plain", "list"),
+        ("ints", "set"),
+        ("set", "set"),
+        ("bigset", "set"),
+        ("zl", "zset"),
+        ("zs", "zset"),
+        ("zinf", "zset"),
+        ("st", "stream"),
+        ("after", "string"),
+    ] {
         assert_eq!(others[key], name, "{key}");
     }
     let old = names("old_forms");
-    for (key, name) in [("list", "list"), ("iset", "set"), ("zz", "zset"), ("quick", "list"), ("ztext", "zset"), ("elist", "list")] {
+    for (key, name) in
+        [("list", "list"), ("iset", "set"), ("zz", "zset"), ("quick", "list"), ("ztext", "zset"), ("elist", "list")]
+    {
         assert_eq!(old[key], name, "{key}");
     }
     let databases = by_key("databases");

@@ -199,7 +199,9 @@ impl Redis {
                 }
                 Way::None => continue,
                 Way::Whole => self.answer(|answer| Ok(hash(&answer)))?,
-                Way::Dump => self.answer(|answer| Ok(answer.text().map(|bytes| Value::Dump(kept.kind.clone(), bytes.to_vec()))))?,
+                Way::Dump => {
+                    self.answer(|answer| Ok(answer.text().map(|bytes| Value::Dump(kept.kind.clone(), bytes.to_vec()))))?
+                }
             };
             if let Some(value) = value {
                 found[at] = item(keys[at], value, kept.expiry);

@@ -62,7 +62,9 @@ impl Entries {
             (care.tell)(&format!("{} was saved without a checksum: damage may go unseen", path.display()));
         }
         let mark = match position {
-            Some(Position::File { mark, bytes: known, sum: known_sum }) if (*known, *known_sum) == (bytes, sum) => Some(*mark),
+            Some(Position::File { mark, bytes: known, sum: known_sum }) if (*known, *known_sum) == (bytes, sum) => {
+                Some(*mark)
+            }
             Some(_) => {
                 let what = "it is not the file that the journal tells of; name another journal, or delete it";
                 return Err(Fault::Refused(format!("{}: {what}", path.display())));
@@ -159,4 +161,3 @@ impl Entries {
         self.mark.offset as f64 / self.bytes.max(1) as f64
     }
 }
-

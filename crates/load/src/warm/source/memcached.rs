@@ -49,7 +49,9 @@ impl Keys {
             let file = File::open(path).map_err(failed)?;
             let found = file.metadata().map_err(failed)?.len();
             if found != *bytes {
-                let what = format!("{shown} has {found} bytes and not the {bytes} that the journal tells; delete both to begin anew");
+                let what = format!(
+                    "{shown} has {found} bytes and not the {bytes} that the journal tells; delete both to begin anew"
+                );
                 return Err(Fault::Refused(what));
             }
             let list = KeyListReader::new(file, *offset, *bytes).map_err(failed)?;

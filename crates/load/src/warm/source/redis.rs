@@ -47,8 +47,7 @@ impl Walk {
             self.page = keys.into_iter().filter(|key| ask.takes(key, counts)).collect();
             (self.cursor, self.is_over) = (next, next == 0);
         }
-        let keys: Vec<&[u8]> =
-            self.page.iter().take(self.keys_at_once.min(ask.keys_max)).map(Vec::as_slice).collect();
+        let keys: Vec<&[u8]> = self.page.iter().take(self.keys_at_once.min(ask.keys_max)).map(Vec::as_slice).collect();
         if keys.is_empty() {
             return Ok(Some(Vec::new()));
         }
