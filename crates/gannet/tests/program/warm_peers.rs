@@ -140,6 +140,8 @@ impl Meta {
     }
 
     pub fn set(&mut self, key: &[u8], value: &[u8], flags: u32, ttl_s: u64) {
+        // Above 30 days the protocol takes it for an instant.
+        let ttl_s = if ttl_s > 30 * 86_400 { now_ms() as u64 / 1000 + ttl_s } else { ttl_s };
         let head = format!("ms {} {} b F{flags} T{ttl_s}\r\n", base64(key), value.len());
         assert_eq!(self.ask(&[head.as_bytes(), value, b"\r\n"].concat()), "HD");
     }

@@ -105,9 +105,7 @@ impl Kept {
                 journal
             }
         };
-        let kept = Self { path: Some(path.clone()), journal };
-        kept.write()?;
-        Ok(kept)
+        Ok(Self { path: Some(path.clone()), journal })
     }
 
     /// Writes it, if it has a file.

@@ -113,7 +113,12 @@ impl Redis {
     fn learn(&mut self) -> Result<(), Trouble> {
         let info = |redis: &mut Self| {
             redis.put(&[b"INFO", b"server"]);
-            redis.answer(|answer| Ok(answer.text().map(|text| String::from_utf8_lossy(text).into_owned())))
+            redis.answer(|answer| match answer {
+                Value::Error(error) if [&b"NOAUTH"[..], b"LOADING"].iter().any(|code| error.starts_with(code)) => {
+                    Err(trouble(error))
+                }
+                answer => Ok(answer.text().map(|text| String::from_utf8_lossy(text).into_owned())),
+            })
         };
         let told = info(self)?.unwrap_or_default();
         let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
