@@ -1,12 +1,14 @@
 //! `gannet load warm` between servers that are started here: what is at the source is at the target, whatever ends in
 //! between.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use load::warm::Outcome;
 
-use crate::common::{PATIENCE, free_port, run};
+use crate::common::{PATIENCE, Serving, free_port, run};
 use crate::warm_peers::{Answer, Folder, Kept, Meta, Peer, Resp, assert_same, gannet};
 
 /// Runs `gannet load warm`, which must end with `code`; the outcome, output and error text.
@@ -445,4 +447,124 @@ fn every_example_of_the_help_and_of_the_page_runs() {
         copied += 1;
     }
     assert!(copied == 9 && folder.path().join("moved.json").exists());
+}
+
+/// A server from before there were meta commands: the first line of a connection that asks for them is an error, and
+/// all else goes to `port` and back.
+fn without_meta(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let mut first = [0; 4];
+                if from.read_exact(&mut first).is_ok() && &first == b"mn\r\n" {
+                    from.write_all(b"ERROR\r\n").unwrap();
+                } else {
+                    to.write_all(&first).unwrap();
+                }
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || std::io::copy(&mut &server, &mut &client));
+        }
+    });
+    own
+}
+
+#[test]
+fn a_server_without_meta_commands_gives_and_takes_what_text_can_carry() {
+    let folder = Folder::new("old");
+    let Some(old) = Peer::memcached(&[]) else { return };
+    let (_serving, port) = gannet();
+    let mut from = Meta::to(old.port);
+    let keys: Vec<Vec<u8>> = (0..300).map(|n| format!("text:{n}").into_bytes()).collect();
+    for (n, key) in keys.iter().enumerate() {
+        from.set(key, &vec![b'v'; n * 50], n as u32, [0, 5000][n % 2]);
+    }
+    from.set(b"not text", b"v", 0, 0);
+    let source = format!("127.0.0.1:{}", without_meta(old.port));
+    let (outcome, out, _) = warm(&folder, &["--from", &source, "--to", &format!("127.0.0.1:{port}")], 0);
+    assert_whole(&outcome);
+    assert_eq!((outcome.counts.copied, outcome.counts.skipped_sum()), (300, 1), "{out}");
+    assert!(out.contains("the source has no meta commands"), "{out}");
+    assert_same(&keys, &mut from, &mut Meta::to(port));
+
+    let Some(new) = Peer::memcached(&["-I", "1m"]) else { return };
+    from.set(b"large", &vec![b'x'; 2 << 20], 0, 0);
+    let target = format!("127.0.0.1:{}", without_meta(new.port));
+    let args = ["--from", &old.place("memcached"), "--to", &target, "--verify", "10%"];
+    let (outcome, out, _) = warm(&folder, &args, 0);
+    assert_eq!((outcome.counts.copied, outcome.counts.skipped_sum()), (300, 2), "{out}");
+    assert!(out.contains("the target has no meta commands") && out.contains("larger than the target takes"), "{out}");
+    assert_same(&keys, &mut from, &mut Meta::to(new.port));
+}
+
+#[test]
+fn a_memcached_with_a_password_is_asked_with_it_and_a_unix_socket_is_written_to() {
+    let folder = Folder::new("auth");
+    let users = folder.file("users");
+    std::fs::write(&users, "bo:s3cret\n").unwrap();
+    // The server gives up its rights before it looks for the file again.
+    let Some(old) = Peer::memcached(&["-Y", &users]) else { return };
+    let mut from = Meta::to(old.port);
+    assert_eq!(from.ask(b"set auth 0 0 9\r\nbo s3cret\r\n"), "STORED");
+    (0..50).for_each(|n| from.set(format!("k{n}").as_bytes(), b"v", n, 0));
+    let socket = folder.file("gannet.sock");
+    let listen = format!("unix:{socket}");
+    let args = ["--memcached", &listen, "--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB"];
+    let mut serving = Serving::start(&args);
+    let port = wait_for_port(&mut serving);
+    let to = format!("memcached://unix:{socket}");
+    let (code, _, err) = run(&["load", "warm", "--from", &old.place("memcached"), "--to", &to]);
+    assert!(
+        code == 1 && err.contains("unauthenticated") && err.contains("memcached://USER:PASSWORD@"),
+        "{code}: {err}"
+    );
+    let with = |password: &str| format!("memcached://bo:{password}@127.0.0.1:{}", old.port);
+    let (code, _, err) = run(&["load", "warm", "--from", &with("wrong"), "--to", &to]);
+    assert!(code == 1 && !err.contains("wrong@"), "{code}: {err}");
+    let (outcome, out, err) = warm(&folder, &["--from", &with("s3cret"), "--to", &to, "--verify", "all"], 0);
+    assert!(outcome.counts.copied == 50 && !out.contains("s3cret") && !err.contains("s3cret"), "{out}{err}");
+    assert_eq!(Meta::to(port).read(b"k7").unwrap().flags, 7);
+}
+
+/// The port of the TCP listener, whichever of the listeners is told first.
+fn wait_for_port(serving: &mut Serving) -> u16 {
+    loop {
+        let line = serving.wait_for("memcached clients connect to ");
+        let place = line.split("memcached clients connect to ").nth(1).unwrap();
+        if let Some(rest) = place.strip_prefix("127.0.0.1:") {
+            return rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+        }
+    }
+}
+
+#[test]
+fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_there() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let odd = TcpListener::bind("127.0.0.1:0").unwrap();
+    let odd_place = odd.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut client in odd.incoming().map_while(Result::ok) {
+            let _ = client.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            // It stays open: what ends it is what it said.
+            let _ = client.read_to_end(&mut Vec::new());
+        }
+    });
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let silent_place = silent.local_addr().unwrap().to_string();
+    for (place, what) in [
+        (format!("memcached://{silent_place}"), "it does not answer"),
+        (format!("redis://{silent_place}"), "it does not answer"),
+        (format!("memcached://{odd_place}"), "begins with no word of the memcached protocol"),
+        (format!("redis://{odd_place}"), "begins with the byte of no RESP type"),
+        (format!("memcached://{nobody}"), "Connection refused"),
+    ] {
+        let (code, _, err) =
+            run(&["load", "warm", "--from", "redis://127.0.0.1:1", "--to", &place, "--timeout", "300ms"]);
+        assert!(code == 1 && err.contains(what) && err.contains(&place), "{place}: {code}: {err}");
+    }
 }

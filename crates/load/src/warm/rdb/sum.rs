@@ -4,7 +4,7 @@ use std::io::{BufReader, Read};
 
 use crc::{CRC_64_REDIS, Crc, Table};
 
-use super::{Damage, HEAD_BYTES, SUM_BYTES, What, malformed, version};
+use super::{Damage, HEAD_BYTES, SUM_BYTES, What, malformed, op, version};
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
@@ -43,22 +43,27 @@ pub fn check(input: impl Read, len: u64) -> Result<Checked, Damage> {
     };
     let mut digest = CRC.digest();
     digest.update(&head);
+    let mut last = head[head.len() - 1];
     let mut chunk = vec![0; CHUNK_BYTES];
     while left > 0 {
         let wanted = left.min(CHUNK_BYTES as u64) as usize;
         input.read_exact(&mut chunk[..wanted]).map_err(|error| failed(len - SUM_BYTES - left, error))?;
         digest.update(&chunk[..wanted]);
+        last = chunk[wanted - 1];
         left -= wanted as u64;
     }
     let mut sum = [0; SUM_BYTES as usize];
     input.read_exact(&mut sum).map_err(|error| failed(len - SUM_BYTES, error))?;
     let (sum, own) = (u64::from_le_bytes(sum), digest.finalize());
+    if sum == 0 && last != op::END {
+        return Err(Damage { offset: len, what: What::Truncated });
+    }
     if sum == 0 {
         return Ok(Checked { version, sum: None });
     }
     if sum != own {
         let what = format!(
-            "the checksum here is {sum:#018x}, that of the bytes before it {own:#018x}: the file is damaged or cut short"
+            "the checksum is {sum:#018x}, and that of the bytes before it {own:#018x}: the file is damaged or cut short"
         );
         return Err(malformed(len - SUM_BYTES, what));
     }

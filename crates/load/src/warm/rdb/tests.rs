@@ -1,5 +1,5 @@
-//! Files that a real server saved, files in forms that older and newer ones save, and what is left of them when they are
-//! damaged.
+//! Files that a real server saved, files in forms that older and newer ones save, and what is left of them when they
+//! are damaged.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -155,6 +155,17 @@ fn every_file_that_was_saved_has_its_checksum() {
         let checked = check(bytes.as_slice(), bytes.len() as u64).unwrap_or_else(|damage| panic!("{name}: {damage}"));
         assert!(checked.sum.is_some() && checked.version >= 9, "{name}: {checked:?}");
     }
+}
+
+#[test]
+fn a_file_without_a_checksum_is_one_and_zeros_where_it_was_cut_are_not() {
+    let mut bytes = corpus()["strings"].clone();
+    let end = bytes.len() - 8;
+    bytes[end..].fill(0);
+    assert_eq!(check(bytes.as_slice(), bytes.len() as u64).unwrap(), Checked { version: 10, sum: None });
+    bytes[end - 1] = 0;
+    let damage = check(bytes.as_slice(), bytes.len() as u64).unwrap_err();
+    assert!(matches!(damage.what, What::Truncated), "{damage}");
 }
 
 #[test]
