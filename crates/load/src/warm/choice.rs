@@ -35,7 +35,7 @@ impl Sample {
             .iter()
             .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3));
         let mixed = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        mixed * 1_000_000 >> 32 < u64::from(self.per_million)
+        (mixed * 1_000_000) >> 32 < u64::from(self.per_million)
     }
 }
 
