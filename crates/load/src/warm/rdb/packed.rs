@@ -121,11 +121,11 @@ pub(super) fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut elements = Vec::new();
     loop {
         let len = match cursor.byte()? {
-            0xFF => return (cursor.0.is_empty() && elements.len() % 2 == 0).then_some(elements),
+            0xFF => return (cursor.0.is_empty() && elements.len().is_multiple_of(2)).then_some(elements),
             0xFE => cursor.unsigned(4)?,
             len => len.into(),
         };
-        let is_value = elements.len() % 2 == 1;
+        let is_value = !elements.len().is_multiple_of(2);
         let unused = if is_value { usize::from(cursor.byte()?) } else { 0 };
         elements.push(cursor.string(len)?);
         cursor.take(unused)?;

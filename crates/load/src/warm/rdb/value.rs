@@ -115,7 +115,7 @@ pub(super) fn read<R: Read>(input: &mut Input<R>, kind: u8, wanted: bool, at: u6
 
 /// The first two of every `each` elements.
 fn pairs(elements: Vec<Vec<u8>>, each: usize) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-    if elements.is_empty() || elements.len() % each != 0 {
+    if elements.is_empty() || !elements.len().is_multiple_of(each) {
         return None;
     }
     let mut fields = Vec::with_capacity(elements.len() / each);

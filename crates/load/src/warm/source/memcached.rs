@@ -62,7 +62,7 @@ impl Keys {
         persist(&mut server, care, |server| {
             list.clear().map_err(wrong)?;
             server.list(|listed| {
-                if list.keys % 4096 == 0 && (care.is_stopped)() {
+                if list.keys.is_multiple_of(4096) && (care.is_stopped)() {
                     return Err(Trouble::Stopped);
                 }
                 list.push(listed).map_err(wrong)
