@@ -7,11 +7,12 @@
 mod rdb;
 
 use libfuzzer_sys::fuzz_target;
-use rdb::{Reader, check};
+use rdb::{Checked, Reader, check};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(damage) = check(bytes, bytes.len() as u64) {
-        assert!(damage.offset <= bytes.len() as u64, "{damage}");
+    match check(bytes, bytes.len() as u64) {
+        Ok(Checked { version, .. }) => assert!((1..=rdb::VERSION_MAX).contains(&version)),
+        Err(damage) => assert!(damage.offset <= bytes.len() as u64, "{damage}"),
     }
     let Ok(mut reader) = Reader::new(bytes) else { return };
     loop {

@@ -32,7 +32,7 @@ pub struct Outcome {
 /// What is known in the middle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// `copied` or `verified`.
+    /// `copying` or `comparing`.
     pub what: &'static str,
     /// What became of the keys so far.
     pub counts: &'a Counts,

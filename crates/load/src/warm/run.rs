@@ -189,7 +189,7 @@ impl Copy<'_> {
                 kept.write()?;
                 written = Instant::now();
             }
-            self.show("copied", source, &counts, view);
+            self.show("copying", source, &counts, view);
             if job.limit.is_some_and(|limit| counts.copied >= limit) {
                 break Ok(false);
             }
@@ -245,7 +245,7 @@ impl Copy<'_> {
             counts.copied = verified.looked_for;
             let (keys, bytes) = (items.len() as u64, items.iter().map(Item::weight).sum());
             counts.bytes += bytes;
-            self.show("verified", source, &counts, view);
+            self.show("comparing", source, &counts, view);
             if (care.is_stopped)() {
                 return Err(Fault::Stopped);
             }
