@@ -65,6 +65,7 @@ fn pace(command: Command) -> Command {
         .arg(flag("closed", "A closed loop: the next request waits for an answer; hides what stalls hold back"))
         .group(ArgGroup::new("mode").args(["rate", "closed"]))
         .arg(value("depth", "N", "Requests in flight on a connection at most [default: 1 closed, 64 else]"))
+        .arg(value("batch", "N", "Requests that are due at once and leave in one send [default: 1]"))
         .arg(value("duration", "DURATION", "How long a run at a rate, or a closed one, is [default: 10s]"))
         .arg(value("warm-up", "DURATION", "Before anything is measured [default: 1s; 5s of a search]"))
         .arg(value("arrivals", "KIND", "poisson or constant [default: poisson, or the workload's]"))

@@ -116,9 +116,8 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     let mode = mode(&mut flags, &workload, &objectives);
     // Without a figure a closed loop has one request in flight, and an open one has room for a burst.
     if workload.depth == 0 {
-        workload.depth = if matches!(mode, Mode::Closed) { 1 } else { 64 };
+        workload.depth = if matches!(mode, Mode::Closed) { workload.batch } else { workload.batch.max(64) };
     }
-    unbatched(&mut flags, &mut workload);
     let config = config(&mut flags, &workload, &mode);
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
@@ -162,6 +161,12 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     workload.connections = flags.whole("connections").unwrap_or(workload.connections);
     workload.threads = flags.whole("threads").unwrap_or(workload.threads);
     workload.depth = flags.whole("depth").unwrap_or(workload.depth);
+    if let Some(batch) = flags.whole("batch") {
+        // A depth that was not asked for follows.
+        let follows = workload.depth != 0 && flags.text("depth").is_none();
+        workload.depth = if follows { workload.depth.max(batch) } else { workload.depth };
+        workload.batch = batch;
+    }
     workload.seed = flags.whole("seed").unwrap_or(workload.seed);
     workload.prefill &= !flags.matches.get_flag("no-prefill");
     workload.fill_on_miss |= flags.matches.get_flag("fill-on-miss");
@@ -295,6 +300,7 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64)
         threads: workload.threads as usize,
         connections: workload.connections as usize,
         depth: workload.depth as usize,
+        batch: workload.batch as usize,
         load,
         seed: workload.seed,
         duration_ns,
@@ -302,31 +308,6 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64)
         reconnect: load::engine::Reconnect { per_s: workload.reconnect_per_s, ..usual.reconnect },
         ..usual
     }
-}
-
-/// Requests are sent one by one: a preset's batches are requests in flight, and a file has to say what it wants.
-fn unbatched(flags: &mut Flags<'_>, workload: &mut Workload) {
-    if workload.batch <= 1 {
-        return;
-    }
-    match flags.text("workload").map(str::to_owned) {
-        Some(path) => flags.faults.push(format!(
-            "{path}: connections.batch: requests are not sent {} at a time; leave it away, and say depth = {} for as \
-             many in flight on each connection",
-            workload.batch, workload.depth
-        )),
-        None => flags.notes.push(in_flight(workload)),
-    }
-}
-
-/// Takes batches for requests in flight, and says so.
-pub fn in_flight(workload: &mut Workload) -> String {
-    let batch = std::mem::replace(&mut workload.batch, 1);
-    workload.depth = workload.depth.max(batch);
-    format!(
-        "batches of {batch} are not sent together: up to {} requests are in flight on each connection",
-        workload.depth
-    )
 }
 
 fn sampler(flags: &mut Flags<'_>, targets: &[Target]) -> Option<Sampler> {
@@ -353,6 +334,7 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
         ("connections", config.connections.to_string()),
         ("threads", config.threads.to_string()),
         ("in flight a connection at most", config.depth.to_string()),
+        ("sent together", config.batch.to_string()),
         ("seed", config.seed.to_string()),
         ("workload", workload.name.clone()),
     ];

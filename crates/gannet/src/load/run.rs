@@ -151,6 +151,7 @@ fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Scree
     let config = Config {
         load: Load::Closed,
         depth: 64,
+        batch: 1,
         warm_up_ns: 0,
         duration_ns: 24 * 3_600_000_000_000,
         slice_ns: 1_000_000_000,

@@ -19,7 +19,7 @@ use load::session::{Desk, Job, Mode, Stepped};
 use load::workload::model::{Pace, Target};
 use load::workload::{Fault, Workload};
 
-use super::ask::{Asked, assertions, config_of, in_flight, known};
+use super::ask::{Asked, assertions, config_of, known};
 use super::compare::{read_text, write};
 use super::run::{admin, ended, files, of_round, one, watch_signals};
 use super::view::Screen;
@@ -152,10 +152,6 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
         }
         _ => of_file(name, matches).map_err(Failure::Failed)?,
     };
-    if mapped.workload.batch > 1 {
-        let note = in_flight(&mut mapped.workload);
-        mapped.notes.push(note);
-    }
     if mapped.run.rounds > ROUNDS_MAX {
         return Err(Failure::Usage(vec![format!(
             "{} runs are too many; give {ROUNDS_MAX} at most",

@@ -191,7 +191,7 @@ fn rpc_perfs_example_goes_through_the_steps_of_its_rate() {
 }
 
 #[test]
-fn mc_crushers_example_paces_its_lines_and_says_what_becomes_of_batches() {
+fn mc_crushers_example_paces_its_lines_in_batches() {
     let (_serving, addr) = memcached();
     let folder = Folder::new("mc-crusher");
     let text = "send=ascii_get,conns=3,pipelines=4,usleep=50000,key_prefix=foo,key_count=100\n\
@@ -209,11 +209,13 @@ fn mc_crushers_example_paces_its_lines_and_says_what_becomes_of_batches() {
             other => other.to_owned(),
         })
         .collect();
-    let (_, err) = runs(&words, &["--json", &json]);
+    runs(&words, &["--json", &json]);
     let result = folder.result("a.json");
-    // 4 connections with 4 requests every 50 ms: 320 a second, less or more one at each end of each thread.
-    assert!((150..=170).contains(&result.figures.counts.due), "{:?}", result.figures.counts);
-    assert!(err.contains("note: batches of 4 are not sent together: up to 4 requests are in flight"), "{err}");
+    // 4 connections with 4 requests every 50 ms: 320 a second, less or more a batch at each end of each thread.
+    let counts = &result.figures.counts;
+    assert!((144..=176).contains(&counts.due) && counts.due.is_multiple_of(4), "{counts:?}");
+    assert_eq!((counts.answered, counts.errors), (counts.due, 0));
+    assert_eq!(result.configuration["sent together"], "4");
     let names: Vec<&str> = result.figures.verbs.iter().map(|group| group.name.as_str()).collect();
     assert!(names.contains(&"get") && names.contains(&"set"), "{names:?}");
 }
@@ -235,16 +237,30 @@ fn what_is_wrong_in_a_tools_words_or_file_is_told_at_once() {
 }
 
 #[test]
-fn batches_are_refused_in_a_file_and_told_of_a_preset() {
+fn batches_of_a_file_a_preset_and_a_flag_are_sent_together() {
+    let (_serving, addr) = memcached();
     let folder = Folder::new("batch");
     let text = "protocol = \"memcache\"\n[connections]\nbatch = 8\n[[keys]]\nverbs = [{ verb = \"get\" }]\n";
     let file = folder.written("w.toml", text);
-    let refused = format!("127.0.0.1:{}", free_port());
-    let (code, _, err) = run(&["load", "--workload", &file, "--target", &refused, "--rate", "10"]);
-    assert!(code == 2 && err.contains("w.toml: connections.batch: requests are not sent 8 at a time"), "{code}: {err}");
-    assert!(err.contains("say depth = 8"), "{err}");
-    let preset = ["--preset", "mc-crusher-paced", "--connections", "2", "--no-prefill"];
-    let (code, _, err) = run(&[&["load", "--target", &refused, "--rate", "10"][..], &preset[..]].concat());
-    assert!(code == 1 && err.contains("note: batches of 50 are not sent together"), "{code}: {err}");
-    assert!(err.contains("is the server running there?"), "{err}");
+    let json = folder.file("b.json");
+    let paced = ["--rate", "800", "--warm-up", "100ms", "--duration", "300ms", "--quiet", "--json", &json];
+    let asked = [
+        (vec!["--workload", &file], "8", "8"),
+        (vec!["--preset", "mc-crusher-paced", "--connections", "2", "--keys", "100"], "50", "100"),
+        (vec!["--batch", "16", "--no-prefill"], "16", "64"),
+        (vec!["--workload", &file, "--batch", "20"], "20", "20"),
+    ];
+    for (what, batch, depth) in asked {
+        let (code, out, err) = run(&[&["load", "--target", &addr][..], &what, &paced].concat());
+        assert!(matches!(code, 0 | LIMITED), "{what:?} ended with {code}: {out}{err}");
+        let result = folder.result("b.json");
+        let told = |name: &str| result.configuration[name].clone();
+        assert_eq!((told("sent together"), told("in flight a connection at most")), (batch.into(), depth.into()));
+        let counts = &result.figures.counts;
+        let batch: u64 = batch.parse().unwrap();
+        assert!(counts.due > 100 && counts.due.is_multiple_of(batch), "{counts:?}");
+        assert_eq!((counts.answered, result.figures.response.count, counts.errors), (counts.due, counts.due, 0));
+    }
+    let (code, _, err) = run(&["load", "--target", &addr, "--rate", "10", "--batch", "8", "--depth", "4"]);
+    assert!(code == 2 && err.contains("connections.batch: a batch of 8 does not fit a depth of 4"), "{code}: {err}");
 }

@@ -75,6 +75,10 @@ pub struct Config {
     pub connections: usize,
     /// Requests in flight on one connection, at most.
     pub depth: usize,
+    /// Requests that are due at the same instant and leave in one send, on one connection (where `routed`: on one to
+    /// each target that they are for). Each answer counts by itself, from that instant. A rate is of requests, not of
+    /// batches.
+    pub batch: usize,
     /// How requests are let out.
     pub load: Load,
     /// Draws of the schedule follow from it.
@@ -116,6 +120,7 @@ impl Default for Config {
             cpus: Vec::new(),
             connections: 1,
             depth: 1,
+            batch: 1,
             load: Load::Open(Plan::constant()),
             seed: 1,
             warm_up_ns: 0,
@@ -152,6 +157,8 @@ impl Config {
         );
         check(self.connections <= CONNECTIONS_MAX, "connections are at most 1048576");
         check((1..=DEPTH_MAX).contains(&self.depth), "the depth is 1 to 65536");
+        check(self.batch >= 1, "a batch has one request at least");
+        check(self.batch <= self.depth, "a batch fits the depth: raise the depth to the batch at least");
         check(self.duration_ns > 0, "the measured part has a length, as in 10s");
         check(self.slice_ns >= 1_000_000, "a slice of the timeline is at least 1ms");
         check(self.timeout_ns > 0 && self.connect_timeout_ns > 0, "a timeout is above 0, as in 10s");
@@ -174,6 +181,10 @@ impl Config {
             && let Err(error) = plan.check()
         {
             faults.push(error.0);
+        }
+        if let (Load::Open(Plan::Trace { .. }) | Load::Blind(Some(Plan::Trace { .. })), 2..) = (&self.load, self.batch)
+        {
+            faults.push("each request of a trace has its own instant: leave the batch away".to_owned());
         }
         faults
     }

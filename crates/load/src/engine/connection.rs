@@ -54,6 +54,8 @@ pub(super) struct Connection {
     pub closing: bool,
     /// When the attempt to make it began.
     pub since_ns: u64,
+    /// The last batch that it was given a request of.
+    pub batch: u64,
 }
 
 impl Connection {
@@ -71,12 +73,13 @@ impl Connection {
             blocked: false,
             closing: false,
             since_ns: 0,
+            batch: 0,
         }
     }
 
-    /// Whether it takes another request.
-    pub fn has_room(&self, depth: usize) -> bool {
-        self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() < depth
+    /// Whether it takes so many requests more.
+    pub fn has_room(&self, requests: usize, depth: usize) -> bool {
+        self.state == State::Up && !self.blocked && !self.closing && self.in_flight.len() + requests <= depth
     }
 
     /// Bytes that are not sent.

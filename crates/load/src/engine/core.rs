@@ -3,14 +3,15 @@
 //!
 //! ```text
 //!   turn:  upkeep      slices, timeouts, connections to make or to close
-//!          let out     what is due goes to the connection that has had room for the longest
+//!          let out     what is due goes, a batch at a time, to the connection that has had room for the longest
 //!          flush       one send for each connection that was given something
 //!          wait        until the next instant of any of these, or an event
 //!          events      one receive each; answers are matched in order and filed
 //! ```
 //!
 //! Invariants: intended instants are taken in order and each ends in the figures once; what can not be let out stays
-//! in the schedule, which is a position and no list; a connection never has more than `depth` requests in flight.
+//! in the schedule, which is a position and no list; a connection never has more than `depth` requests in flight; a
+//! batch goes to one connection (to one of each target where routed), and is begun only where it fits whole.
 
 mod answers;
 mod connections;
@@ -61,6 +62,7 @@ pub(crate) struct Settings {
     pub names: Vec<String>,
     pub routed: bool,
     pub depth: usize,
+    pub batch: usize,
     pub warm_up_ns: u64,
     pub duration_ns: u64,
     pub drain_ns: u64,
@@ -99,6 +101,12 @@ pub(crate) struct Core<'c, N, T> {
     in_flight: usize,
     /// Requests that may still be let out.
     left: u64,
+    /// Which batch is under way, from 1.
+    batch: u64,
+    /// Requests of it that are still to be let out.
+    batch_left: usize,
+    /// What is due waits for room, so that only an event lets it out.
+    is_stuck: bool,
     started: bool,
     start_ns: u64,
     end_ns: u64,
@@ -141,6 +149,9 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
             up: 0,
             in_flight: 0,
             left: settings.requests_max,
+            batch: 0,
+            batch_left: 0,
+            is_stuck: false,
             started: false,
             start_ns: 0,
             end_ns: u64::MAX,
@@ -259,7 +270,7 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
             return wake_ns.min(self.start_ns);
         }
         let has_room = self.ready.iter().any(|list| !list.is_empty());
-        if has_room && self.left > 0 {
+        if has_room && !self.is_stuck && self.left > 0 {
             wake_ns = wake_ns.min(self.next_due_ns());
         }
         let is_draining = self.now_ns >= self.end_ns;

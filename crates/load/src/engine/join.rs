@@ -174,6 +174,7 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
         targets: vec![0; sampler.connections],
         routed: false,
         depth: 1,
+        batch: 1,
         reconnect_every_ns: u64::MAX,
         storm_every_ns: u64::MAX,
         follows_control: false,
@@ -204,6 +205,7 @@ fn settings(config: &Config, names: Vec<String>) -> Settings {
         names,
         routed: config.routed,
         depth: config.depth,
+        batch: config.batch,
         warm_up_ns: config.warm_up_ns,
         duration_ns: config.duration_ns,
         drain_ns: config.drain_ns,
@@ -287,7 +289,9 @@ fn prepare<'c, T: Traffic>(
 
 fn pacing(job: &Job) -> Pacing {
     let Place { thread, threads, .. } = job.place;
-    let intents = |plan: &Plan| Intents::new(plan, job.rate_per_s, thread, threads, job.seed);
+    // The schedule is one of batches.
+    let batches_per_s = job.rate_per_s / job.settings.batch as f64;
+    let intents = |plan: &Plan| Intents::new(plan, batches_per_s, thread, threads, job.seed);
     match &job.load {
         Load::Open(plan) => Pacing::Open(intents(plan)),
         Load::Closed => Pacing::Closed,

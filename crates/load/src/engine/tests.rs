@@ -282,12 +282,20 @@ fn memcached_answers_what_the_engine_asks() {
         timeout_ns: 20_000 * MS,
         ..Config::default()
     };
-    let run = run(&config, |_| Lines::new(200), &Control::new(0.0));
+    let one_by_one = run(&config, |_| Lines::new(200), &Control::new(0.0));
+    let batches = Config { batch: 16, ..config.clone() };
+    let batched = run(&batches, |_| Lines::new(200), &Control::new(0.0));
+    let paced = Config { load: Load::Open(Plan::constant()), requests_max: Some(800), depth: 16, ..batches };
+    let paced = run(&paced, |_| Lines::new(200), &Control::new(4_000.0));
     memcached.kill().unwrap();
     memcached.wait().unwrap();
     assert_eq!(stored, Some(true));
-    let totals = run.unwrap().bulk.totals;
-    assert_eq!((totals.answered, totals.hits, totals.value_bytes_read), (20_000, 20_000, 4_000_000));
+    for (run, requests) in [(one_by_one, 20_000), (batched, 20_000), (paced, 800)] {
+        let run = run.unwrap();
+        let totals = run.bulk.totals;
+        assert_eq!((totals.answered, totals.hits, totals.value_bytes_read), (requests, requests, 200 * requests));
+        assert_eq!(run.bulk.response.count(), requests, "each answer of a batch counts by itself");
+    }
 }
 
 #[test]
@@ -303,9 +311,9 @@ fn a_refused_connection_is_an_error_that_says_where() {
 
 #[test]
 fn a_run_without_a_target_is_refused_with_every_fault() {
-    let config = Config { depth: 0, load: Load::Open(Plan::constant()), ..Config::default() };
+    let config = Config { depth: 0, batch: 2, load: Load::Open(Plan::constant()), ..Config::default() };
     let Err(Error::Config(faults)) = run(&config, |_| Lines::new(1), &Control::new(1.0)) else { panic!("refused") };
-    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert_eq!(faults.len(), 3, "{faults:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::engine::{Config, Control, Error};
 use crate::measure::Snapshot;
 use crate::traffic::Traffic;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// What a connection is told at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +46,8 @@ pub struct SimNet {
     under_way: BinaryHeap<Reverse<UnderWay>>,
     order: u64,
     number: u64,
+    /// How many sends had so many requests.
+    sends: BTreeMap<usize, u64>,
     free_ns: u64,
     /// How much later than asked for a wait without an event ends.
     oversleep_ns: u64,
@@ -64,6 +66,7 @@ impl SimNet {
             under_way: BinaryHeap::new(),
             order: 0,
             number: 0,
+            sends: BTreeMap::new(),
             free_ns: 0,
             oversleep_ns: 0,
             connections_max: usize::MAX,
@@ -87,6 +90,11 @@ impl SimNet {
     /// Requests that reached the server.
     pub const fn requests(&self) -> u64 {
         self.number
+    }
+
+    /// How many sends had so many requests, by requests.
+    pub const fn sends(&self) -> &BTreeMap<usize, u64> {
+        &self.sends
     }
 
     fn deliver(&mut self, at_ns: u64, connection: usize, what: Delivery) {
@@ -160,7 +168,9 @@ impl Net for SimNet {
         if !self.links[connection].is_open {
             return Moved::Closed;
         }
-        for _ in bytes.iter().filter(|byte| **byte == b'\n') {
+        let requests = bytes.iter().filter(|byte| **byte == b'\n').count();
+        *self.sends.entry(requests).or_default() += 1;
+        for _ in 0..requests {
             self.request(connection);
         }
         Moved::Bytes(bytes.len())

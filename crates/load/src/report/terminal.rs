@@ -109,19 +109,11 @@ pub fn summary(result: &RunResult) -> String {
         let _ =
             writeln!(out, "fault: {} {} times; the first: {}", fault.name, grouped(fault.count as f64), fault.first);
     }
-    if let Some(step) = first_broken(result) {
-        let _ = writeln!(out, "first rate that failed: {}", self::step(step));
-    }
     for assertion in &result.assertions {
         let word = if assertion.held { "held" } else { "BROKEN" };
         let _ = writeln!(out, "assertion {word}: {}; it is {}", assertion.condition, assertion.value);
     }
     out
-}
-
-fn first_broken(result: &RunResult) -> Option<&StepResult> {
-    let search = result.search.as_ref()?;
-    search.steps.iter().find(|step| Some(step.number) == search.first_broken)
 }
 
 fn times(out: &mut String, name: &str, latencies: &Latencies) {

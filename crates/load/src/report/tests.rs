@@ -52,6 +52,18 @@ fn the_verdict_comes_before_any_figure_and_says_what_the_figures_are_worth() {
 }
 
 #[test]
+fn the_first_rate_that_failed_is_told_once() {
+    let mut result = sample(1);
+    let search = result.search.as_ref().unwrap();
+    let first = search.steps.iter().find(|step| Some(step.number) == search.first_broken).unwrap();
+    let line = terminal::step(first);
+    result.verdict.notes.push(format!("the first rate that failed: {}", line.trim()));
+    let summary = terminal::summary(&result);
+    assert_eq!(summary.matches(line.trim()).count(), 1, "{summary}");
+    assert_eq!(summary.matches("first rate that failed").count(), 1, "{summary}");
+}
+
+#[test]
 fn a_search_shows_every_trial_with_the_objective_and_the_interval() {
     let chart = charts::rate_against_percentile(&sample(1)).unwrap();
     assert_eq!(chart.series.iter().map(|series| series.points.len()).collect::<Vec<_>>(), [3, 2]);

@@ -58,8 +58,13 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &mut self.pacing {
                 intents.take_ns();
             }
-            self.recorder.give_up(due_ns, now_ns);
-            self.left -= 1;
+            let batch = if self.batch_left > 0 { self.batch_left } else { self.settings.batch };
+            let batch = self.left.min(batch as u64);
+            for _ in 0..batch {
+                self.recorder.give_up(due_ns, now_ns);
+            }
+            self.left -= batch;
+            self.batch_left = 0;
         }
     }
 }

@@ -15,28 +15,26 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             self.recorder.cut(now_ns);
         }
         self.follow_rate(now_ns);
-        while self.traffic.has_follow_up() && self.let_one_out(now_ns, now_ns) {}
+        self.is_stuck = false;
+        while self.traffic.has_follow_up() && self.let_one_out(now_ns, now_ns, 1) {}
         match self.pacing {
             Pacing::Open(_) | Pacing::Blind(Some(_)) => {
                 while self.left > 0 && !self.traffic.is_exhausted() {
                     let due_ns = self.next_due_ns();
-                    if due_ns > now_ns || !self.let_one_out(due_ns, now_ns) {
+                    if due_ns > now_ns || !self.let_batch_out(due_ns, now_ns) {
                         break;
                     }
                     if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &mut self.pacing {
                         intents.take_ns();
                     }
-                    self.left -= 1;
                 }
             }
             Pacing::Closed | Pacing::Blind(None) => {
                 while now_ns < self.end_ns
                     && self.left > 0
                     && !self.traffic.is_exhausted()
-                    && self.let_one_out(now_ns, now_ns)
-                {
-                    self.left -= 1;
-                }
+                    && self.let_batch_out(now_ns, now_ns)
+                {}
             }
         }
     }
@@ -48,19 +46,41 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
         self.rate_bits = bits;
         if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &mut self.pacing {
-            intents.change_rate(now_ns.saturating_sub(self.start_ns), f64::from_bits(bits));
+            let batches_per_s = f64::from_bits(bits) / self.settings.batch as f64;
+            intents.change_rate(now_ns.saturating_sub(self.start_ns), batches_per_s);
         }
     }
 
-    /// Hands the next request to a connection with room. False: there is none.
-    pub(super) fn let_one_out(&mut self, intended_ns: u64, now_ns: u64) -> bool {
+    /// Hands the requests of one instant to a connection with room for all of them. False: what is left of them waits
+    /// for room.
+    fn let_batch_out(&mut self, intended_ns: u64, now_ns: u64) -> bool {
+        if self.batch_left == 0 {
+            self.batch += 1;
+            self.batch_left = self.left.min(self.settings.batch as u64) as usize;
+        }
+        while self.batch_left > 0 && !self.traffic.is_exhausted() {
+            if !self.let_one_out(intended_ns, now_ns, self.batch_left) {
+                self.is_stuck = true;
+                return false;
+            }
+            self.left -= 1;
+            self.batch_left -= 1;
+        }
+        self.batch_left = 0;
+        true
+    }
+
+    /// Hands the next request to a connection with room: to one that has begun this batch, or has room for `requests`.
+    /// False: there is none.
+    pub(super) fn let_one_out(&mut self, intended_ns: u64, now_ns: u64, requests: usize) -> bool {
         let list = if self.settings.routed { self.traffic.target() } else { 0 };
-        let depth = self.settings.depth;
+        let (depth, batch) = (self.settings.depth, self.settings.batch);
         let index = loop {
             let Some(index) = self.ready[list].pop_front() else { return false };
             let connection = &mut self.connections[index as usize];
             connection.queued = false;
-            if connection.has_room(depth) {
+            let wanted = if connection.batch == self.batch { 1 } else { requests };
+            if connection.has_room(wanted, depth) {
                 break index;
             }
         };
@@ -69,15 +89,19 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         let room_ns = self.room_ns[list];
         if matches!(self.pacing, Pacing::Blind(_)) {
             self.recorder.send(intended_ns, room_ns, now_ns);
-            connection.blocked = connection.unsent_bytes() >= BLIND_BYTES_MAX;
+            connection.blocked = requests <= 1 && connection.unsent_bytes() >= BLIND_BYTES_MAX;
         } else {
             connection.in_flight.push_back(InFlight { pending, intended_ns, room_ns, sent_ns: 0 });
             self.in_flight += 1;
         }
-        if connection.has_room(depth) {
+        let goes_on = requests > 1;
+        if goes_on {
+            connection.batch = self.batch;
+        }
+        if goes_on || connection.has_room(batch, depth) {
             connection.queued = true;
             // A closed loop fills a connection before it goes to the next; by a schedule they take turns.
-            if matches!(self.pacing, Pacing::Closed) {
+            if goes_on || matches!(self.pacing, Pacing::Closed) {
                 self.ready[list].push_front(index);
             } else {
                 self.ready[list].push_back(index);
@@ -93,7 +117,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// Stands a connection with room in its list.
     pub(super) fn queue(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
-        if connection.queued || !connection.has_room(self.settings.depth) {
+        if connection.queued || !connection.has_room(self.settings.batch, self.settings.depth) {
             return;
         }
         connection.queued = true;

@@ -31,7 +31,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn hand_over_slice(&mut self, now_ns: u64) {
         let due_ns = self.next_due_ns();
         let rate_per_s = match &self.pacing {
-            Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.rate_per_s(),
+            Pacing::Open(intents) | Pacing::Blind(Some(intents)) => {
+                intents.rate_per_s() * self.settings.batch as f64
+            }
             Pacing::Closed | Pacing::Blind(None) => 0.0,
         };
         let slice = &mut self.recorder.slice;

@@ -261,3 +261,103 @@ fn blind_sending_keeps_the_schedule_and_counts_what_comes() {
     assert!(snapshot.totals.bytes_received > 4_900 * answer_bytes);
     assert_eq!(snapshot.service.count(), 0, "no answer is matched");
 }
+
+/// As [`computed`], of batches of `batch` requests that are due at the instants of `intended_ns`, of which each waits
+/// until there is room for it whole.
+fn computed_batches(script: &Script, intended_ns: &[u64], batch: usize, depth: usize) -> (Histogram, Histogram) {
+    let (mut response, mut service) = (Histogram::new(), Histogram::new());
+    let (mut answers, mut free_ns): (Vec<u64>, u64) = (Vec::new(), 0);
+    for intended in intended_ns {
+        let answered_before = (answers.len() + batch).saturating_sub(depth);
+        let room_ns = if answered_before > 0 { answers[answered_before - 1] } else { 0 };
+        let sent = room_ns.max(*intended);
+        for _ in 0..batch {
+            free_ns = script.answer_ns(sent, free_ns, answers.len() as u64);
+            let answer = free_ns.max(answers.last().copied().unwrap_or(0));
+            answers.push(answer);
+            response.record(answer - intended);
+            service.record(answer - sent);
+        }
+    }
+    (response, service)
+}
+
+#[test]
+fn a_batch_leaves_in_one_send_and_each_answer_counts_from_its_instant() {
+    // 2500 batches of 8: one of 20 us a request takes 160 us, and a batch comes each 4 ms. Then one that is held up.
+    for (service_ns, depth) in [(20_000, 8), (20_000, 32), (600_000, 8), (600_000, 16)] {
+        let script = Script::queue(service_ns);
+        let config = Config { batch: 8, duration_ns: 10 * S, drain_ns: 10 * S, ..config(1, depth) };
+        let net = SimNet::new(script.clone(), 100, 1);
+        let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(2_000.0)).unwrap();
+        let (response, service) = computed_batches(&script, &every(4 * MS, 2_500), 8, depth);
+        assert_eq!(classes(&snapshot.response), classes(&response), "{service_ns} {depth}");
+        assert_eq!(classes(&snapshot.service), classes(&service), "{service_ns} {depth}");
+        assert_eq!(snapshot.totals.answered, 20_000);
+        let others: Vec<_> = net.sends().keys().filter(|requests| *requests % 8 != 0).collect();
+        assert!(others.is_empty() && net.sends()[&8] > 2_000, "{:?}", net.sends());
+        assert_eq!(snapshot.timeline[4].rate_per_s, 2_000.0, "the rate is one of requests");
+    }
+}
+
+#[test]
+fn batches_take_turns_over_connections_and_follow_the_live_rate() {
+    let config = Config { batch: 10, duration_ns: 2 * S, ..config(4, 10) };
+    let net = SimNet::new(Script::fixed(MS), 100, 4);
+    let control = Control::new(1_000.0);
+    struct Faster<'a>(Lines, &'a Control, u64);
+    impl Traffic for Faster<'_> {
+        fn verbs(&self) -> &[String] {
+            self.0.verbs()
+        }
+        fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> crate::traffic::Pending {
+            // Batch number b is on connection b modulo 4, whole.
+            assert_eq!(connection as u64, self.2 / 10 % 4, "request {}", self.2);
+            self.2 += 1;
+            if self.2 == 1_000 {
+                self.1.set_rate(3_000.0);
+            }
+            self.0.next(connection, out)
+        }
+        fn answer(&mut self, pending: &mut crate::traffic::Pending, bytes: &[u8]) -> (usize, crate::traffic::Progress) {
+            self.0.answer(pending, bytes)
+        }
+        fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<crate::traffic::Pending> {
+            self.0.greet(connection, out)
+        }
+    }
+    let (snapshot, net) = simulate(net, &config, Faster(Lines::new(100), &control, 0), &control).unwrap();
+    // A second at 1000 and one at 3000, by tens.
+    assert!((3_970..=4_030).contains(&snapshot.totals.due), "{:?}", snapshot.totals);
+    assert_eq!(net.sends().keys().copied().collect::<Vec<_>>(), [10]);
+    assert_eq!(snapshot.totals.answered, snapshot.totals.due);
+}
+
+#[test]
+fn a_closed_loop_of_batches_sends_the_next_when_it_fits_whole() {
+    for (depth, largest) in [(8, 8), (12, 8), (16, 16)] {
+        let load = Load::Closed;
+        let config = Config { batch: 8, load, requests_max: Some(1_003), ..config(2, depth) };
+        let net = SimNet::new(Script::queue(50_000), 100, 2);
+        let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(0.0)).unwrap();
+        assert_eq!((snapshot.totals.answered, net.requests()), (1_003, 1_003), "the last batch has three");
+        assert_eq!(net.sends().keys().max(), Some(&largest), "{:?}", net.sends());
+        let whole: u64 = net.sends().iter().filter(|(requests, _)| **requests % 8 == 0).map(|(_, sends)| sends).sum();
+        assert!(whole >= 62 && net.sends().keys().filter(|requests| *requests % 8 != 0).count() <= 1);
+    }
+}
+
+#[test]
+fn blind_batches_and_those_that_are_given_up_are_counted_by_request() {
+    let load = Load::Blind(Some(Plan::constant()));
+    let config = Config { load, batch: 50, depth: 50, duration_ns: S, ..config(2, 1) };
+    let net = SimNet::new(Script::fixed(MS), 100, 2);
+    let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(5_000.0)).unwrap();
+    assert_eq!((snapshot.totals.sent, net.requests(), net.sends()[&50]), (5_000, 5_000, 100));
+    let config = Config { batch: 4, duration_ns: S, drain_ns: 100 * MS, ..self::config(4, 8) };
+    let snapshot = simulated(&Script::queue(MS), &config, 3_000.0);
+    let totals = snapshot.totals;
+    assert_eq!((totals.due, snapshot.response.count()), (3_000, 3_000));
+    assert_eq!(totals.answered + totals.lost + totals.unsent, 3_000);
+    assert!(totals.unsent > 1_800, "{totals:?}");
+}
