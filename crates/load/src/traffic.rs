@@ -7,6 +7,7 @@
 //!   engine: a request is due      -> Traffic::target()                    which target it goes to
 //!                                    Traffic::next(connection, out)       bytes to send, Pending to keep
 //!   engine: bytes have come       -> Traffic::answer(pending, bytes)      so many consumed; done, or more is wanted
+//!           it is elsewhere       -> Traffic::repeat(pending, out)        the same request, for another target
 //!   engine: the connection is new -> Traffic::greet(connection, out)      authentication, selection, HELLO
 //! ```
 
@@ -54,6 +55,12 @@ pub enum Progress {
     },
     /// More bytes are wanted.
     More,
+    /// The answer is whole, and says that another target has what was asked for: [`Traffic::repeat`] asks that one. The
+    /// request's time goes on from where it began.
+    Elsewhere {
+        /// Which one.
+        target: usize,
+    },
     /// These bytes are no answer to this request; the connection can not be used further.
     Garbage(&'static str),
 }
@@ -88,6 +95,17 @@ pub trait Traffic {
     /// With [`Progress::More`] the rest is shown again with more behind it.
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress);
 
+    /// What the server said with the last answer that was an error, and what to do about it.
+    fn refusal(&self) -> String {
+        String::new()
+    }
+
+    /// Appends the request of `pending` once more, which was answered with [`Progress::Elsewhere`]; only a traffic that
+    /// answers so is asked to.
+    fn repeat(&mut self, _pending: &mut Pending, _out: &mut Vec<u8>) {
+        unreachable!("no answer of this traffic was Elsewhere");
+    }
+
     /// Appends what a new connection says first to `out`, and returns a request to be answered for each part of it.
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending>;
 }
@@ -115,6 +133,14 @@ impl<T: Traffic + ?Sized> Traffic for Box<T> {
 
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
         (**self).answer(pending, bytes)
+    }
+
+    fn refusal(&self) -> String {
+        (**self).refusal()
+    }
+
+    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
+        (**self).repeat(pending, out);
     }
 
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {

@@ -49,12 +49,16 @@ fn target(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .required_unless_present_any(["workload"]),
         )
-        .arg(value("protocol", "NAME", "memcache, meta or resp [default: memcache, or the workload's]"))
+        .arg(value("protocol", "NAME", "memcache, meta, resp or resp3 [default: memcache, or the workload's]"))
+        .arg(value("placement", "NAME", "Which of several targets has a key: any, ketama or slots [default: any]"))
+        .arg(value("user", "NAME", "Who connects; the password is in the environment"))
+        .arg(value("password-env", "VARIABLE", "The environment's variable with the password"))
         .arg(value("connections", "N", "Connections in all [default: 50]"))
         .arg(value("threads", "N", "Threads of the generator [default: 1]"))
         .arg(value("cpus", "LIST", "CPUs that the threads are pinned to, as 1,3; in turn"))
         .arg(flag("poll", "Threads never sleep: the least lateness, at a CPU each"))
         .arg(value("timeout", "DURATION", "How long an answer is waited for [default: 10s]"))
+        .arg(value("connect-timeout", "DURATION", "How long a connection is waited for [default: 5s]"))
 }
 
 fn pace(command: Command) -> Command {
@@ -63,11 +67,17 @@ fn pace(command: Command) -> Command {
         .arg(value("slo", "LIST", "Objectives, as p50=200us,p999=2ms,errors=0.01%: the highest rate that keeps them"))
         .arg(value("rate", "RATE", "One rate, as 50k, instead of a search"))
         .arg(flag("closed", "A closed loop: the next request waits for an answer; hides what stalls hold back"))
-        .group(ArgGroup::new("mode").args(["rate", "closed"]))
+        .arg(value("rates", "LIST", "Rates one after the other, as 10k,20k, each for --trial; none is judged"))
+        .group(ArgGroup::new("mode").args(["rate", "closed", "rates"]))
         .arg(value("depth", "N", "Requests in flight on a connection at most [default: 1 closed, 64 else]"))
         .arg(value("batch", "N", "Requests that are due at once and leave in one send [default: 1]"))
         .arg(value("duration", "DURATION", "How long a run at a rate, or a closed one, is [default: 10s]"))
-        .arg(value("warm-up", "DURATION", "Before anything is measured [default: 1s; 5s of a search]"))
+        .arg(value("requests", "N", "Requests after which it ends, if the time is not over before"))
+        .arg(value(
+            "warm-up",
+            "DURATION",
+            "Before anything is measured [default: 1s; 5s of a search; 0s with --requests]",
+        ))
         .arg(value("arrivals", "KIND", "poisson or constant [default: poisson, or the workload's]"))
 }
 
@@ -86,7 +96,7 @@ fn search(command: Command) -> Command {
 fn requests(command: Command) -> Command {
     command
         .next_help_heading("What is asked")
-        .arg(value("workload", "FILE.toml", "A workload file; flags win over it"))
+        .arg(value("workload", "FILE.toml", "A workload file, or a result's JSON; flags win over it"))
         .arg(
             value("preset", "NAME", "A published workload; `gannet load presets` lists them")
                 .conflicts_with("workload"),

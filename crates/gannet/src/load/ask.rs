@@ -13,11 +13,12 @@ use load::schedule::Plan;
 use load::search::Settings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
-use load::session::{Job, Mode};
-use load::workload::model::{self, Command, Order, Pace, Protocol, Sizes, Verb};
+use load::session::{Job, Mode, Stepped};
+use load::workload::file::Password;
+use load::workload::model::{self, Auth, Command, Order, Pace, Placement, Protocol, Sizes, Verb};
 use load::workload::{Fault, Workload, presets};
 
-use super::plan;
+use super::{again, plan};
 use crate::Failure;
 
 /// What was asked for.
@@ -137,6 +138,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
 fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect();
     let mut workload = match (flags.text("workload"), flags.text("preset")) {
+        (Some(path), _) if path.ends_with(".json") => again::workload(Path::new(path))?,
         (Some(path), _) => Workload::read_file(Path::new(path)).map_err(|faults| Failure::Failed(lines(faults)))?,
         (None, Some(name)) => presets::preset(name).map_err(|faults| Failure::Usage(lines(faults)))?,
         (None, None) => plain(),
@@ -154,10 +156,17 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     let protocols = Protocol::NAMES;
     if let Some(protocol) = flags.read("protocol", |text| {
         let known = protocols.iter().find(|(name, _)| *name == text).map(|(_, protocol)| *protocol);
-        known.ok_or_else(|| format!("{text:?} is no protocol; take memcache, meta or resp"))
+        known.ok_or_else(|| format!("{text:?} is no protocol; take memcache, meta, resp or resp3"))
     }) {
         workload.protocol = protocol;
     }
+    if let Some(placement) = flags.read("placement", |text| {
+        let known = Placement::NAMES.iter().find(|(name, _)| *name == text).map(|(_, placement)| *placement);
+        known.ok_or_else(|| format!("{text:?} is no placement; take any, ketama or slots"))
+    }) {
+        workload.placement = placement;
+    }
+    auth(flags, &mut workload);
     workload.connections = flags.whole("connections").unwrap_or(workload.connections);
     workload.threads = flags.whole("threads").unwrap_or(workload.threads);
     workload.depth = flags.whole("depth").unwrap_or(workload.depth);
@@ -173,6 +182,19 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     workload.verify |= flags.matches.get_flag("verify");
     keys(flags, &mut workload);
     Ok(workload)
+}
+
+/// Who connects.
+fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
+    let user = flags.text("user").map(str::to_owned);
+    let password = flags.read("password-env", |variable| {
+        std::env::var(variable).map_err(|_| format!("the environment has no {variable}; set it before the command"))
+    });
+    if user.is_some() || password.is_some() {
+        let known = workload.auth.take();
+        let (known_user, known_password) = known.map(|auth| (auth.user, auth.password)).unwrap_or_default();
+        workload.auth = Some(Auth { user: user.unwrap_or(known_user), password: password.unwrap_or(known_password) });
+    }
 }
 
 /// What is asked for without a file.
@@ -216,6 +238,10 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
     }
     if let Some(rate) = rate {
         return Mode::AtRate(rate);
+    }
+    if let Some(rates) = flags.read("rates", |text| text.split(',').map(str::parse).collect::<Result<Vec<Rate>, _>>()) {
+        let each = flags.span("trial").unwrap_or(Settings::default().trial);
+        return Mode::Steps(Stepped { rates, each });
     }
     if !objectives.is_empty() {
         return Mode::Search(settings(flags, objectives));
@@ -275,10 +301,14 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
         let cpus: Result<Vec<usize>, _> = text.split(',').map(|cpu| cpu.trim().parse::<usize>()).collect();
         cpus.map_err(|_| format!("{text:?} is no list of CPUs; write it as in 1,3"))
     });
+    let requests_max = flags.whole("requests");
     Config {
         cpus: cpus.unwrap_or_default(),
-        warm_up_ns: flags.span("warm-up").map_or(1_000_000_000, nanos),
+        // So many requests may all be over before a warm-up is.
+        warm_up_ns: flags.span("warm-up").map_or(if requests_max.is_some() { 0 } else { 1_000_000_000 }, nanos),
+        requests_max,
         timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
+        connect_timeout_ns: flags.span("connect-timeout").map_or(usual.connect_timeout_ns, nanos),
         wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
         sampler: sampler(flags, &usual.targets),
         ..usual
@@ -329,7 +359,8 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
         Mode::AtRate(rate) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: Some(rate.per_s()) },
         Mode::Search(_) | Mode::Steps(_) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None },
     };
-    known.workload = Some(format!("{workload:#?}"));
+    known.workload = Some(again::in_force(workload, mode, config).to_toml(Password::LeftOut));
+    known.again = again::flags(matches, mode, config);
     let settings = [
         ("connections", config.connections.to_string()),
         ("threads", config.threads.to_string()),

@@ -7,8 +7,10 @@
 //!   cost      requests for a dollar        versus    two servers in turn, ratios
 //!   self_test what this host can do        tool      other tools' command lines and files
 //!   warm      one server's keys to another
+//!   again     a result's run once more
 //! ```
 
+mod again;
 mod args;
 mod ask;
 mod compare;
@@ -34,6 +36,7 @@ pub fn command() -> Command {
         .subcommand_negates_reqs(true)
         .args_conflicts_with_subcommands(true)
         .subcommand(self_test::command())
+        .subcommand(again::command())
         .subcommand(compare::command())
         .subcommand(versus::command())
         .subcommand(cost::command())
@@ -48,6 +51,7 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("self-test", matches)) => self_test::run(matches),
+        Some(("rerun", matches)) => again::run(matches),
         Some(("compare", matches)) => compare::run(matches),
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use clap::ArgMatches;
 use io::signal::Signals;
+use load::dialect::aerospike::Intervals;
 use load::engine::{Config, Error, Load, Stream};
 use load::report::{html, terminal};
 use load::result::{RunResult, Target, csv, hdr, metrics};
@@ -22,6 +23,7 @@ use load::workload::source;
 
 use super::ask::{Asked, ask};
 use super::compare::write;
+use super::tool::Spoken;
 use super::view::Screen;
 use crate::{Failure, print};
 
@@ -42,14 +44,20 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         screen.line(&format!("note: {note}"));
     }
     let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
-    let result = one(matches, asked, &desk, &mut screen)?;
+    let result = one(matches, asked, &desk, &mut screen, None)?;
     print(&terminal::summary(&result))?;
     files(matches, &result, 1)?;
     ended(&result)
 }
 
-/// One session, prefill included.
-pub fn one(matches: &ArgMatches, asked: Asked, desk: &Desk, screen: &mut Screen) -> Result<RunResult, Failure> {
+/// One session, prefill included. With `intervals` these are told while it goes.
+pub fn one(
+    matches: &ArgMatches,
+    asked: Asked,
+    desk: &Desk,
+    screen: &mut Screen,
+    intervals: Option<Intervals>,
+) -> Result<RunResult, Failure> {
     let Asked { mut job, workload, .. } = asked;
     describe(&workload, &mut job.known);
     job.sources = sources(matches, &workload)?;
@@ -65,9 +73,10 @@ pub fn one(matches: &ArgMatches, asked: Asked, desk: &Desk, screen: &mut Screen)
         };
         source::Source::new(&workload, thread as u32, now)
     };
-    let outcome = match job.config.requests_max {
-        Some(requests) => session::run(job, make, desk, &mut Counted { screen, requests, what: None }),
-        None => session::run(job, make, desk, screen),
+    let outcome = match (intervals, job.config.requests_max) {
+        (Some(intervals), _) => session::run(job, make, desk, &mut Spoken { intervals, screen }),
+        (None, Some(requests)) => session::run(job, make, desk, &mut Counted { screen, requests, what: None }),
+        (None, None) => session::run(job, make, desk, screen),
     };
     screen.wipe();
     outcome.map_err(failed)
@@ -114,7 +123,7 @@ fn describe(workload: &Workload, known: &mut RunResult) {
 const fn account(protocol: Protocol) -> Option<Account> {
     match protocol {
         Protocol::Memcache | Protocol::Meta => Some(Account::Stats),
-        Protocol::Resp => Some(Account::Info),
+        Protocol::Resp | Protocol::Resp3 => Some(Account::Info),
         Protocol::Ping => None,
     }
 }

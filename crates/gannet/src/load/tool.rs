@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::clock::UnixMillis;
 use base::units::TimeSpan;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use load::dialect::aerospike::{self, Aerospike, LatencyTable};
+use load::dialect::aerospike::{self, Aerospike, Intervals};
 use load::dialect::{Mapped, Run, mc_crusher, memtier, rpc_perf};
 use load::engine::Config;
-use load::report::terminal;
-use load::result::{RunResult, hdr};
+use load::report::terminal::{self, Progress};
+use load::result::{RunResult, StepResult, hdr};
 use load::search::objective::duration;
 use load::search::rate::Rate;
-use load::session::{Desk, Job, Mode, Stepped};
+use load::session::{Desk, Job, Mode, Stepped, View};
+use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
-use load::workload::{Fault, Workload};
+use load::workload::{Fault, Source, Workload};
 
 use super::ask::{Asked, assertions, config_of, known};
 use super::compare::{read_text, write};
@@ -94,8 +96,8 @@ fn file(name: &'static str, placeholder: &'static str, about: &'static str, exam
 /// A tool's command line or file, read.
 struct Tool {
     mapped: Mapped,
-    /// It is one of Aerospike's benchmarks, and this is its table of latencies.
-    aerospike: Option<Option<LatencyTable>>,
+    /// It is one of Aerospike's benchmarks.
+    aerospike: Option<Aerospike>,
 }
 
 /// Runs the tool `name`.
@@ -120,8 +122,17 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
         if rounds > 1 {
             screen.line(&format!("run {round} of {rounds}"));
         }
-        let asked = asked(matches, &tool.mapped)?;
-        let result = one(matches, asked, &desk, &mut screen)?;
+        let mut asked = asked(matches, &tool.mapped)?;
+        let result = match &tool.aerospike {
+            Some(aerospike) => {
+                asked.job.config.live_verbs = true;
+                let verbs = Source::new(&asked.workload, 0, UnixMillis::now()).verbs().to_vec();
+                let period_ns = run.interval.map_or(1_000_000_000, |span| span.0);
+                let intervals = Intervals::new(aerospike, &verbs, period_ns);
+                one(matches, asked, &desk, &mut screen, Some(intervals))?
+            }
+            None => one(matches, asked, &desk, &mut screen, None)?,
+        };
         let text = text(&tool, &result);
         print(&text)?;
         files(matches, &result, round)?;
@@ -138,7 +149,7 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
     let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
     let usage = |faults| Failure::Usage(lines(faults));
     let mut aerospike = None;
-    let mut mapped = match name {
+    let mapped = match name {
         "aerospike" | "memtier" => {
             let words: Vec<String> = matches.get_many::<String>("ARGS").into_iter().flatten().cloned().collect();
             if name == "memtier" {
@@ -146,8 +157,9 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
             } else {
                 let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
                 let read = Aerospike::read(&words, None, cpus).map_err(usage)?;
-                aerospike = Some(read.latency);
-                read.mapped
+                let mapped = read.mapped.clone();
+                aerospike = Some(read);
+                mapped
             }
         }
         _ => of_file(name, matches).map_err(Failure::Failed)?,
@@ -221,6 +233,30 @@ fn mode(workload: &Workload, run: &Run) -> Mode {
     }
 }
 
+/// Lines of the intervals on standard output, as the tool prints them.
+pub struct Spoken<'a> {
+    /// What has been told.
+    pub intervals: Intervals,
+    /// What is on standard error meanwhile.
+    pub screen: &'a mut Screen,
+}
+
+impl View for Spoken<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        let now_ms = UnixMillis::now().0;
+        let lines = self.intervals.lines(&progress.verbs, progress.covered_ns, now_ms, progress.is_last);
+        if let Some(lines) = lines {
+            self.screen.wipe();
+            // Whoever does not read them any more ends the program when the summary is printed.
+            let _ = print(&lines);
+        }
+    }
+
+    fn step(&mut self, step: &StepResult) {
+        self.screen.step(step);
+    }
+}
+
 /// What is printed of a run: the summary, and what the tool prints.
 fn text(tool: &Tool, result: &RunResult) -> String {
     let mut text = terminal::summary(result);
@@ -232,7 +268,7 @@ fn text(tool: &Tool, result: &RunResult) -> String {
         });
         text.push_str(&format!("response time: {}\n", shown.collect::<Vec<_>>().join(", ")));
     }
-    if let Some(table) = tool.aerospike {
+    if let Some(Aerospike { latency: table, .. }) = tool.aerospike {
         text.push('\n');
         text.push_str(&aerospike::printed(&result.figures, table));
     }

@@ -92,7 +92,7 @@ fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) 
     }
     let mut server = Server::start(command, &target)?;
     let before = cpu_ns(server.child.id());
-    let result = one(matches, asked, desk, screen)?;
+    let result = one(matches, asked, desk, screen, None)?;
     let used = cpu_ns(server.child.id()).zip(before).map(|(after, before)| after.saturating_sub(before));
     server.end();
     let counts = &result.figures.counts;

@@ -174,6 +174,51 @@ fn results_are_compared_and_priced() {
     assert!(code == 0 && out.contains("1,792") && out.contains("1,392"), "{out}");
 }
 
+/// The results of two runs: what was asked for is the same.
+fn assert_same(first: &RunResult, second: &RunResult) {
+    assert_eq!(first.workload, second.workload);
+    assert_eq!((&first.again, &first.configuration), (&second.again, &second.configuration));
+    assert_eq!((&first.arrivals, &first.objectives), (&second.arrivals, &second.objectives));
+}
+
+#[test]
+fn a_result_runs_again_as_it_was_and_as_new_flags_say() {
+    let (_serving, addr) = server();
+    let folder = Folder::new("again");
+    let [a, b, c, d] = ["a.json", "b.json", "c.json", "d.json"].map(|name| folder.file(name));
+    let result = |name: &str| RunResult::from_json(&folder.text(name)).unwrap();
+    let what = ["--preset", "mc-crusher-paced", "--connections", "2", "--keys", "100", "--seed", "9", "--zipf", "0.8"];
+    let paced = ["--rate", "1000", "--duration", "300ms", "--warm-up", "100ms", "--quiet", "--assert", "errors<=1%"];
+    load_ends(&[&["--target", &addr, "--json", &a][..], &what, &paced].concat(), 0);
+    load_ends(&["rerun", &a, "--json", &b, "--quiet"], 0);
+    let (first, second) = (result("a.json"), result("b.json"));
+    assert_same(&first, &second);
+    assert_eq!(first.figures.counts.due, second.figures.counts.due, "the same instants");
+    assert_eq!(second.assertions.len(), 1);
+    let text = first.workload.as_ref().unwrap();
+    assert!(text.contains("seed = 9") && text.contains("zipf = 0.8") && text.contains("batch = 50"), "{text}");
+    // A result is a workload file too, and what is given wins.
+    let closed = ["--closed", "--requests", "250", "--warm-up", "0ms", "--seed", "3"];
+    load_ends(&[&["rerun", &a, "--json", &c, "--quiet"][..], &closed].concat(), 0);
+    let other = result("c.json");
+    assert_eq!((other.figures.counts.answered, other.arrivals), (250, load::result::Arrivals::Closed { depth: 100 }));
+    assert!(other.workload.as_ref().unwrap().contains("seed = 3"));
+    load_ends(&["--workload", &a, "--rate", "500", "--duration", "100ms", "--json", &c, "--quiet"], 0);
+    assert!(result("c.json").workload.as_ref().unwrap().contains("rate = \"500.0/s\""));
+    // A search is one again.
+    let search = ["--slo", "p50=20s", "--start", "200", "--rate-max", "400", "--trial", "150ms", "--warm-up", "100ms"];
+    load_ends(&[&["--target", &addr, "--keys", "100", "--quiet", "--json", &c][..], &search].concat(), 0);
+    load_ends(&["rerun", &c, "--json", &d, "--quiet"], 0);
+    let (first, second) = (result("c.json"), result("d.json"));
+    assert_same(&first, &second);
+    assert!(second.search.is_some() && !second.objectives.is_empty());
+    let (code, _, err) = run(&["load", "rerun", "/no/such.json"]);
+    assert!(code == 1 && err.contains("/no/such.json"), "{code}: {err}");
+    std::fs::write(&b, "{\"format\": 1}").unwrap();
+    let (code, _, err) = run(&["load", "rerun", &b]);
+    assert!(code == 1 && err.contains("b.json: this is JSON, but no result of a run"), "{code}: {err}");
+}
+
 #[test]
 fn every_wrong_argument_is_named_at_once_with_its_remedy() {
     let args = ["load", "--target", "nowhere", "--slo", "p999=2", "--rate", "fast", "--keys", "x", "--trial", "5"];

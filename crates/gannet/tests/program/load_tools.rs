@@ -109,6 +109,16 @@ fn runs(words: &[String], ours: &[&str]) -> (String, String) {
     (out, err)
 }
 
+/// The result `name` runs again, with so many answers.
+fn runs_again(folder: &Folder, name: &str, answers: u64) {
+    let json = folder.file("again.json");
+    let (code, out, err) = run(&["load", "rerun", &folder.file(name), "--quiet", "--json", &json]);
+    assert!(matches!(code, 0 | LIMITED), "{name} again ended with {code}: {out}{err}");
+    let again = folder.result("again.json");
+    assert_eq!((again.figures.counts.answered, again.figures.counts.errors), (answers, 0), "{out}");
+    assert_eq!(again.workload, folder.result(name).workload);
+}
+
 #[test]
 fn aerospikes_examples_store_every_record_and_read_them_back_with_their_table() {
     let examples = examples("aerospike");
@@ -126,12 +136,24 @@ fn aerospikes_examples_store_every_record_and_read_them_back_with_their_table() 
         let due = [1000, 2000][at];
         assert_eq!((counts.answered, counts.errors, counts.misses), (due, 0, 0), "{out}");
         assert!(out.contains("write(tps=") && out.contains(" total(tps="), "{out}");
+        // What the intervals count comes to the whole.
+        let number = |line: &str, before: &str| -> u64 {
+            let rest = line.split(before).nth(1).unwrap_or_default();
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+        };
+        if at == 0 {
+            let last = out.lines().filter(|line| line.contains(" write(count=")).next_back().unwrap();
+            assert_eq!(number(last, "count="), 1000, "{out}");
+        } else {
+            assert!(out.lines().any(|line| line.starts_with("20") && number(line, "total(tps=") > 0), "{out}");
+        }
         let table: Vec<&str> = out.lines().skip_while(|line| !line.contains("<=1ms")).collect();
         let heads = if at == 1 { "        <=1ms  >1ms  >2ms  >4ms  >8ms" } else { "" };
         assert_eq!(table.first().copied().unwrap_or_default(), heads, "{out}");
         let names: Vec<&str> = result.figures.verbs.iter().map(|group| group.name.as_str()).collect();
         let expected: &[&str] = if at == 1 { &["hset", "hgetall"] } else { &["hset"] };
         assert!(expected.iter().all(|name| names.contains(name)), "{names:?}");
+        runs_again(&folder, "a.json", due);
     }
 }
 
@@ -152,6 +174,7 @@ fn memtiers_example_sends_its_requests_on_every_connection() {
         let counts = folder.result(name).figures.counts;
         assert_eq!((counts.answered, counts.errors), (2000, 0), "{name}: {out}");
     }
+    runs_again(&folder, "own.json", 2000);
     assert!(out.contains("response time: p50 ") && out.contains(", p99.9 "), "{out}");
     assert!(err.contains("note: closed loop, as with memtier") && err.contains("run 2 of 2"), "{err}");
     assert!(err.contains("note: --hide-histogram changes nothing"), "{err}");
@@ -185,6 +208,7 @@ fn rpc_perfs_example_goes_through_the_steps_of_its_rate() {
     let result = folder.result("a.json");
     let rates: Vec<f64> = result.search.unwrap().steps.iter().map(|step| step.rate_per_s).collect();
     assert_eq!(rates, [200.0, 400.0, 600.0, 600.0], "the last is kept for the rest of the time: {out}");
+    runs_again(&folder, "a.json", result.figures.counts.answered);
     assert!(out.contains("4 rates from 200/s to 600/s") && err.matches("trial ").count() >= 4, "{out}{err}");
     assert!(err.contains("note: [debug] changes nothing"), "{err}");
     assert!(std::fs::read_to_string(&html).unwrap().contains("<svg"));
@@ -222,8 +246,8 @@ fn mc_crushers_example_paces_its_lines_in_batches() {
 
 #[test]
 fn what_is_wrong_in_a_tools_words_or_file_is_told_at_once() {
-    let (code, _, err) = run(&["load", "aerospike", "-h", "127.0.0.1", "-o", "X:1", "-zz", "4", "-w", "RMI"]);
-    assert!(code == 2 && err.contains("-o: ") && err.contains("-w: RMI has no equal here"), "{code}: {err}");
+    let (code, _, err) = run(&["load", "aerospike", "-h", "127.0.0.1", "-o", "X:1", "-zz", "4", "-w", "RUF"]);
+    assert!(code == 2 && err.contains("-o: ") && err.contains("-w: RUF has no equal here"), "{code}: {err}");
     let (code, _, err) = run(&["load", "memtier", "--ratio", "1", "--pipelin", "4"]);
     assert!(code == 2 && err.contains("--ratio: '1' is no ratio") && err.contains("did you mean --pipeline?"), "{err}");
     let folder = Folder::new("wrong");

@@ -3,6 +3,7 @@
 mod arguments;
 mod common;
 mod load;
+mod load_cluster;
 mod load_tools;
 mod load_warm;
 mod memcached;

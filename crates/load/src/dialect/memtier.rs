@@ -143,10 +143,7 @@ pub fn read(args: &[String]) -> Result<Mapped, Vec<Fault>> {
 fn whole(flags: &mut Flags, notes: &mut Vec<String>) -> Workload {
     let protocol = match flags.text("--protocol").unwrap_or("redis").to_owned().as_str() {
         "redis" | "resp2" => Protocol::Resp,
-        "resp3" => {
-            notes.push("--protocol resp3: what is asked is the same in RESP2, which is spoken".to_owned());
-            Protocol::Resp
-        }
+        "resp3" => Protocol::Resp3,
         "memcache_text" => Protocol::Memcache,
         "memcache_binary" => {
             let remedy = "write --protocol=memcache_text";

@@ -102,6 +102,8 @@ pub struct Config {
     pub connects_at_once_max: usize,
     /// Length of a timeline's slice in nanoseconds.
     pub slice_ns: u64,
+    /// Whether the live figures tell what each verb did.
+    pub live_verbs: bool,
     /// How threads wait.
     pub wait: Wait,
     /// The generator's own lateness at the 99th percentile above which it is the limit, in nanoseconds.
@@ -132,6 +134,7 @@ impl Default for Config {
             reconnect: Reconnect { pause_ns: 100_000_000, ..Reconnect::default() },
             connects_at_once_max: 128,
             slice_ns: 1_000_000_000,
+            live_verbs: false,
             wait: Wait::Sleep,
             lateness_ns_max: 1_000_000,
             sampler: None,

@@ -30,6 +30,8 @@ pub(super) struct InFlight {
     /// Since when there was room for it.
     pub room_ns: u64,
     pub sent_ns: u64,
+    /// How often an answer sent it to another target; its times are those of the first send.
+    pub redirects: u8,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! What is said to a run while it goes, and what it says.
 
-use crate::measure::{Histogram, Slice, Totals};
+use crate::measure::{Histogram, Slice, Totals, VerbCounts};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -42,6 +42,8 @@ pub struct Live {
     pub totals: Totals,
     /// Response times of what ended in the measured part.
     pub response: Histogram,
+    /// What each verb did up to the end of the newest slice, where [`super::Config::live_verbs`] asks for it.
+    pub verbs: Vec<VerbCounts>,
     /// The last slices, the newest last; at most [`RECENT_MAX`].
     pub recent: Vec<Slice>,
 }

@@ -15,11 +15,14 @@
 
 mod answers;
 mod connections;
+mod elsewhere;
 mod ending;
 mod letting;
 mod upkeep;
 
-use super::connection::Connection;
+use super::connection::{Connection, InFlight};
+pub(super) use answers::GREETING_REFUSED;
+
 use super::control::Control;
 use super::net::{Event, Net};
 use crate::measure::{RawSlice, Recorder};
@@ -76,6 +79,7 @@ pub(crate) struct Settings {
     pub storm_every_ns: u64,
     pub connects_at_once_max: usize,
     pub slice_ns: u64,
+    pub live_verbs: bool,
     /// Whether the control's rate is this stream's.
     pub follows_control: bool,
 }
@@ -94,6 +98,11 @@ pub(crate) struct Core<'c, N, T> {
     /// Since when each list has had somebody.
     room_ns: Vec<u64>,
     dirty: Vec<u32>,
+    /// Requests that an answer sent to another target, by target, until a connection there has room. They are in
+    /// flight.
+    elsewhere: Vec<VecDeque<InFlight>>,
+    /// How many these are.
+    elsewhere_count: usize,
     /// Connections to make, by the instant from which on.
     to_make: BinaryHeap<Reverse<(u64, u32)>>,
     connecting: usize,
@@ -137,12 +146,17 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
     ) -> Self {
         let lists = if settings.routed { settings.names.len() } else { 1 };
         let connections: Vec<Connection> = settings.targets.iter().map(|target| Connection::new(*target)).collect();
-        let recorder = Recorder::new(traffic.verbs(), u64::MAX, u64::MAX);
+        let mut recorder = Recorder::new(traffic.verbs(), u64::MAX, u64::MAX);
+        if settings.live_verbs {
+            recorder.tell_verbs();
+        }
         Self {
             recorder,
             ready: vec![VecDeque::with_capacity(connections.len()); lists],
             room_ns: vec![0; lists],
             dirty: Vec::with_capacity(connections.len()),
+            elsewhere: vec![VecDeque::new(); if settings.routed { lists } else { 0 }],
+            elsewhere_count: 0,
             to_make: (0..connections.len() as u32).map(|connection| Reverse((0, connection))).collect(),
             connections,
             connecting: 0,

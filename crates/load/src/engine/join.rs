@@ -2,13 +2,13 @@
 
 use super::config::{Config, Load, SLICES_MAX, Sampler, Wait};
 use super::control::{Control, Phase, RECENT_MAX};
-use super::core::{Core, Pacing, Settings};
+use super::core::{Core, GREETING_REFUSED, Pacing, Settings};
 use super::net::Net;
 use super::sockets::Sockets;
 use super::target::{Resolved, Target};
 use super::watch::{Polled, Watch, Watchee, limits};
 use super::{Ending, Error, LoopKind, Place, Run, Stream};
-use crate::measure::{RawSlice, Snapshot, Timeline, Totals};
+use crate::measure::{Fault, RawSlice, Snapshot, Timeline, Totals};
 use crate::schedule::{Intents, Plan};
 use crate::traffic::Traffic;
 use base::clock::{MonoClock, UnixMillis};
@@ -45,7 +45,7 @@ struct Ready {
     job: usize,
     thread_id: i32,
     up: usize,
-    faults: Vec<String>,
+    faults: Vec<Fault>,
     error: Option<Error>,
     /// Where it waits for the start; nothing comes when there is none.
     start: Sender<u64>,
@@ -126,12 +126,17 @@ fn gather(ready_in: &Receiver<Ready>, threads: usize) -> Result<Vec<Ready>, Erro
         return Err(error);
     }
     if readies.iter().all(|ready| ready.up == 0) {
-        let mut faults: Vec<String> = readies.into_iter().flat_map(|ready| ready.faults).collect();
-        faults.sort();
-        faults.dedup();
-        return Err(Error::Connect { faults });
+        return Err(not_connected(readies.into_iter().flat_map(|ready| ready.faults).collect()));
     }
     Ok(readies)
+}
+
+fn not_connected(faults: Vec<Fault>) -> Error {
+    let refused = !faults.is_empty() && faults.iter().all(|fault| fault.name == GREETING_REFUSED);
+    let mut faults: Vec<String> = faults.into_iter().map(|fault| fault.first).collect();
+    faults.sort();
+    faults.dedup();
+    Error::Connect { faults, refused }
 }
 
 // --- what each thread gets ---
@@ -217,6 +222,7 @@ fn settings(config: &Config, names: Vec<String>) -> Settings {
         storm_every_ns: if storm_every_ns == 0 { u64::MAX } else { storm_every_ns },
         connects_at_once_max: config.connects_at_once_max,
         slice_ns: config.slice_ns,
+        live_verbs: config.live_verbs,
         follows_control: true,
     }
 }
@@ -254,7 +260,7 @@ fn work<T: Traffic>(
             return Err(no_start());
         }
     };
-    ready.faults = core.recorder.faults().iter().map(|fault| fault.first.clone()).collect();
+    ready.faults = core.recorder.faults().to_vec();
     let _ = ready_out.send(ready);
     let Ok(start_ns) = start_in.recv() else { return Err(no_start()) };
     core.begin(start_ns);
@@ -317,8 +323,7 @@ pub(crate) fn run_on<N: Net, T: Traffic>(
     let pacing = pacing(&job);
     let mut core = Core::new(net, traffic, pacing, job.settings, control, Some(slices_out));
     if core.connect_all().map_err(going_on)? == 0 {
-        let faults = core.recorder.faults().iter().map(|fault| fault.first.clone()).collect();
-        return Err(Error::Connect { faults });
+        return Err(not_connected(core.recorder.faults().to_vec()));
     }
     core.begin_now();
     core.run().map_err(going_on)?;
@@ -449,6 +454,8 @@ impl<'a> Follower<'a> {
             live.totals = self.totals;
             live.response.clone_from(self.bulk.response());
             live.recent = recent.to_vec();
+            live.verbs.clear();
+            live.verbs.extend_from_slice(self.bulk.verbs());
         });
     }
 

@@ -115,6 +115,8 @@ pub enum Error {
     Connect {
         /// What the first attempts came to, one text a kind of failure.
         faults: Vec<String>,
+        /// A server was there each time, and refused what a connection says first.
+        refused: bool,
     },
     /// A thread could not begin or go on.
     System {
@@ -130,7 +132,10 @@ impl fmt::Display for Error {
         match self {
             Self::Config(faults) => f.write_str(&faults.join("\n")),
             Self::Name { target, error } => write!(f, "{target}: {error}; check the name, or write an address"),
-            Self::Connect { faults } => {
+            Self::Connect { faults, refused: true } => {
+                write!(f, "no connection was accepted: {}", faults.join("; "))
+            }
+            Self::Connect { faults, refused: false } => {
                 write!(f, "no connection could be made: {}; is the server running there?", faults.join("; "))
             }
             Self::System { doing, error } => write!(f, "{doing}: {error}"),

@@ -21,7 +21,7 @@ mod timeline;
 pub use histogram::{Histogram, TIME_NS_MAX};
 pub use kinds::{Fate, SizeClass};
 pub use recorder::{Ended, Recorder};
-pub use timeline::{RawSlice, Slice, Timeline};
+pub use timeline::{RawSlice, Slice, Timeline, VerbCounts};
 
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +91,9 @@ pub struct Totals {
     pub warm_up: u64,
     /// Connections that were made, the first ones included.
     pub connects: u64,
+    /// Answers that sent a request to another target; it is one request still.
+    #[serde(default)]
+    pub redirects: u64,
 }
 
 impl Totals {
@@ -113,6 +116,7 @@ impl Totals {
         self.value_bytes_written += other.value_bytes_written;
         self.warm_up += other.warm_up;
         self.connects += other.connects;
+        self.redirects += other.redirects;
     }
 
     /// Requests that an objective on errors counts, as a share of those that were due: from 0 to 1.

@@ -1,7 +1,7 @@
 //! What one thread files into.
 
 use super::timeline::RawSlice;
-use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, Totals};
+use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, Totals, VerbCounts};
 
 /// Cells that are kept apart by size; beyond them sizes of a verb and fate share one.
 const SIZED_CELLS_MAX: usize = 96;
@@ -90,6 +90,11 @@ impl Recorder {
         (self.begin_ns, self.end_ns)
     }
 
+    /// From now on slices tell what each verb did.
+    pub fn tell_verbs(&mut self) {
+        self.slice.verbs = self.verbs.iter().map(|_| VerbCounts::default()).collect();
+    }
+
     /// Counts so far.
     pub const fn totals(&self) -> &Totals {
         &self.totals
@@ -124,7 +129,7 @@ impl Recorder {
     /// A request that was sent has ended.
     pub fn end(&mut self, ended: &Ended) {
         let response_ns = ended.ended_ns.saturating_sub(ended.intended_ns);
-        self.slice.end(ended.fate, response_ns);
+        self.slice.end(ended.verb, ended.fate, response_ns);
         // The first of its kind takes its memory here, perhaps while nothing is measured yet.
         let place = self.place(ended);
         if !self.is_measured(ended.intended_ns) {
@@ -179,6 +184,11 @@ impl Recorder {
         self.totals.connects += 1;
         self.slice.connects += 1;
         self.connect.record(took_ns);
+    }
+
+    /// An answer sent a request that was due at `intended_ns` to another target.
+    pub const fn redirected(&mut self, intended_ns: u64) {
+        self.totals.redirects += self.is_measured(intended_ns) as u64;
     }
 
     /// Something went wrong; `first` is asked for its words when it is the first of its name.

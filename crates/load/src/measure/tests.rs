@@ -115,7 +115,7 @@ fn merged_figures_are_those_of_one_thread_that_did_it_all() {
 
 fn slice(number: u64, sent: u64) -> RawSlice {
     let mut raw = RawSlice { number, sent, ..RawSlice::default() };
-    (0..sent).for_each(|ns| raw.end(Fate::Hit, ns));
+    (0..sent).for_each(|ns| raw.end(0, Fate::Hit, ns));
     raw
 }
 

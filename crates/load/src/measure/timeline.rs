@@ -5,6 +5,28 @@ use super::{Fate, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
+/// What was done with one verb.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VerbCounts {
+    /// Requests ended, by [`Fate`].
+    pub ended: [u64; Fate::ALL.len()],
+    /// Their response times.
+    pub response: Histogram,
+}
+
+impl VerbCounts {
+    /// Adds each of `other` to the one of the same verb.
+    fn add_all(verbs: &mut Vec<Self>, other: &[Self]) {
+        verbs.resize_with(verbs.len().max(other.len()), Self::default);
+        for (mine, theirs) in verbs.iter_mut().zip(other) {
+            for (mine, theirs) in mine.ended.iter_mut().zip(theirs.ended) {
+                *mine += theirs;
+            }
+            mine.response.merge(&theirs.response);
+        }
+    }
+}
+
 /// What one thread did in one slice.
 #[derive(Clone, Debug, Default)]
 pub struct RawSlice {
@@ -34,13 +56,26 @@ pub struct RawSlice {
     pub rate_per_s: f64,
     /// Response times of what ended.
     pub response: Histogram,
+    /// The same of each verb, where that is asked for; else empty.
+    pub verbs: Vec<VerbCounts>,
 }
 
 impl RawSlice {
-    /// A request ended after `response_ns`.
-    pub fn end(&mut self, fate: Fate, response_ns: u64) {
+    /// A request of verb number `verb` ended after `response_ns`.
+    pub fn end(&mut self, verb: u8, fate: Fate, response_ns: u64) {
         self.ended[fate as usize] += 1;
         self.response.record(response_ns);
+        if let Some(counts) = self.verbs.get_mut(usize::from(verb)) {
+            counts.ended[fate as usize] += 1;
+            counts.response.record(response_ns);
+        }
+    }
+
+    /// The next slice, empty, with as many verbs. This one is handed out.
+    pub fn next(&mut self) -> Self {
+        let verbs = self.verbs.iter().map(|_| VerbCounts::default()).collect();
+        let next = Self { number: self.number + 1, verbs, ..Self::default() };
+        std::mem::replace(self, next)
     }
 
     /// Adds another thread's slice of the same number.
@@ -60,6 +95,7 @@ impl RawSlice {
         self.connections += other.connections;
         self.rate_per_s = self.rate_per_s.max(other.rate_per_s);
         self.response.merge(&other.response);
+        VerbCounts::add_all(&mut self.verbs, &other.verbs);
     }
 
     /// Forgets everything and begins slice `number`. The histogram's memory stays.
@@ -208,6 +244,7 @@ pub struct Timeline {
     open: VecDeque<(RawSlice, usize)>,
     slices: Vec<Slice>,
     response: Histogram,
+    verbs: Vec<VerbCounts>,
     /// Slices whose memory is used again.
     spare: Vec<RawSlice>,
 }
@@ -216,7 +253,8 @@ impl Timeline {
     /// Of `threads` threads, with slices of `slice_ns`, measured from `begin_ns` to `end_ns` after the start.
     pub fn new(threads: usize, slice_ns: u64, begin_ns: u64, end_ns: u64) -> Self {
         let (open, slices) = (VecDeque::with_capacity(OPEN_MAX), Vec::new());
-        Self { slice_ns, begin_ns, end_ns, threads, open, slices, response: Histogram::new(), spare: Vec::new() }
+        let (response, verbs, spare) = (Histogram::new(), Vec::new(), Vec::new());
+        Self { slice_ns, begin_ns, end_ns, threads, open, slices, response, verbs, spare }
     }
 
     /// Takes one thread's slice. Each thread hands over every number at most once, ascending. A slice that comes after
@@ -259,6 +297,11 @@ impl Timeline {
         &self.response
     }
 
+    /// What was done with each verb in all slices that are whole, measured or not; empty where it is not asked for.
+    pub fn verbs(&self) -> &[VerbCounts] {
+        &self.verbs
+    }
+
     fn close_first(&mut self) {
         let Some((raw, _)) = self.open.pop_front() else { return };
         let begin_ns = raw.number * self.slice_ns;
@@ -266,6 +309,7 @@ impl Timeline {
         if measured {
             self.response.merge(&raw.response);
         }
+        VerbCounts::add_all(&mut self.verbs, &raw.verbs);
         self.slices.push(Slice::new(&raw, self.slice_ns, measured));
         if self.spare.len() < OPEN_MAX {
             self.spare.push(raw);

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use crate::measure::VerbCounts;
 use crate::result::{Latencies, RunResult, StepResult};
 use crate::search::objective::duration;
 use crate::search::rate::grouped;
@@ -26,6 +27,12 @@ pub struct Progress {
     pub answered: u64,
     /// Errors and wrong values so far.
     pub errors: u64,
+    /// What each verb did so far, up to `covered_ns`; empty where it is not asked for.
+    pub verbs: Vec<VerbCounts>,
+    /// From the start to the end of the last slice of the timeline.
+    pub covered_ns: u64,
+    /// The run is over.
+    pub is_last: bool,
 }
 
 /// Cells of a progress bar.
@@ -105,6 +112,10 @@ pub fn summary(result: &RunResult) -> String {
         grouped(c.wrong as f64),
         grouped(c.unanswered as f64),
     );
+    if c.redirects > 0 {
+        let _ =
+            writeln!(out, "{} redirects to other nodes, in the times of their requests", grouped(c.redirects as f64));
+    }
     for fault in &figures.faults {
         let _ =
             writeln!(out, "fault: {} {} times; the first: {}", fault.name, grouped(fault.count as f64), fault.first);

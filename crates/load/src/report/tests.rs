@@ -103,6 +103,7 @@ fn progress_is_one_line_that_fits_a_terminal() {
         percentiles_ns: [51_000, 480_000, 1_900_000],
         answered: 0,
         errors: 12,
+        ..terminal::Progress::default()
     });
     assert!(line.starts_with("[#########...........] trial 12, bisect  1,234,560/s of 1,234,567/s"), "{line}");
     assert!(line.contains("p999 1.9 ms  errors 12") && line.len() < 130 && !line.contains('\n'));

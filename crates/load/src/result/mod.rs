@@ -84,8 +84,11 @@ pub struct RunResult {
     pub arguments: Vec<String>,
     /// Settings in force, by name.
     pub configuration: BTreeMap<String, String>,
-    /// What was asked of the server: the fields of the workload.
+    /// What was asked of the server, with everything that files, presets and flags said: a workload file's text.
     pub workload: Option<String>,
+    /// The flags that a run of this workload takes to be the same again, a word each: `--rate=5000`.
+    #[serde(default)]
+    pub again: Vec<String>,
     /// Where the generator ran.
     pub machine: Machine,
 }
@@ -242,6 +245,9 @@ pub struct Counts {
     pub warm_up: u64,
     /// Connections that were made, the first ones included.
     pub connects: u64,
+    /// Answers that sent a request to another node of a cluster; its time goes on.
+    #[serde(default)]
+    pub redirects: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
     /// Bytes received.
@@ -263,6 +269,7 @@ impl Counts {
         self.late_by_generator += other.late_by_generator;
         self.warm_up += other.warm_up;
         self.connects += other.connects;
+        self.redirects += other.redirects;
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
     }

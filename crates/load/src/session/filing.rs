@@ -61,6 +61,7 @@ pub fn counts(totals: &Totals) -> Counts {
         late_by_generator: totals.late_by_generator,
         warm_up: totals.warm_up,
         connects: totals.connects,
+        redirects: totals.redirects,
         sent_bytes: totals.bytes_sent,
         received_bytes: totals.bytes_received,
     }

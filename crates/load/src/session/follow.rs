@@ -47,10 +47,9 @@ pub fn follow(
                 before.clone_from(now);
             }
         }
-        if ended {
-            return cut;
-        }
-        if let (Some(slice), true) = (newest, matches!(live.phase, Phase::WarmUp | Phase::Measuring)) {
+        // What verbs did since the last look is told in the end too.
+        let is_told = matches!(live.phase, Phase::WarmUp | Phase::Measuring) || !live.verbs.is_empty();
+        if let (Some(slice), true) = (newest, is_told && (!ended || !live.verbs.is_empty())) {
             tell(&Progress {
                 what: what.to_owned(),
                 done: (duration_ns > 0).then(|| live.elapsed_ns as f64 / duration_ns as f64),
@@ -59,7 +58,13 @@ pub fn follow(
                 percentiles_ns: [slice.p50_ns, slice.p99_ns, slice.p999_ns],
                 answered: live.totals.answered,
                 errors: live.totals.errors + live.totals.wrong + live.totals.lost,
+                covered_ns: slice.begin_ns + slice.length_ns,
+                is_last: ended,
+                verbs: live.verbs,
             });
+        }
+        if ended {
+            return cut;
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct Workload {
     pub auth: Option<Auth>,
     /// The database that a RESP connection selects; 0 needs no selection.
     pub database: u32,
+    /// What a RESP connection calls itself, as `CLIENT LIST` shows it; empty: nothing.
+    pub client_name: String,
     /// Connections in all, over all threads and targets.
     pub connections: u32,
     /// Threads that they are spread over.
@@ -82,6 +84,7 @@ impl Default for Workload {
             placement: Placement::Any,
             auth: None,
             database: 0,
+            client_name: String::new(),
             connections: 1,
             threads: 1,
             depth: 1,
@@ -108,14 +111,21 @@ pub enum Protocol {
     Meta,
     /// RESP2, which every Redis and Valkey speaks.
     Resp,
+    /// RESP3: a connection begins with `HELLO 3`.
+    Resp3,
     /// `PING` lines answered with `PONG`, as echo servers speak it.
     Ping,
 }
 
 impl Protocol {
     /// Each with its name.
-    pub const NAMES: [(&'static str, Self); 4] =
-        [("memcache", Self::Memcache), ("meta", Self::Meta), ("resp", Self::Resp), ("ping", Self::Ping)];
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("memcache", Self::Memcache),
+        ("meta", Self::Meta),
+        ("resp", Self::Resp),
+        ("resp3", Self::Resp3),
+        ("ping", Self::Ping),
+    ];
 
     /// As in files.
     pub fn name(self) -> &'static str {
@@ -125,6 +135,11 @@ impl Protocol {
     /// Sent as lines of memcached's: text or meta.
     pub fn is_memcached(self) -> bool {
         matches!(self, Self::Memcache | Self::Meta)
+    }
+
+    /// Sent as arrays of strings: RESP2 or RESP3.
+    pub const fn is_resp(self) -> bool {
+        matches!(self, Self::Resp | Self::Resp3)
     }
 }
 
@@ -149,7 +164,8 @@ pub enum Placement {
     Any,
     /// Consistent hashing on a ring with 160 points a target (libketama's).
     Ketama,
-    /// 16384 slots in equal runs, in the order of the targets, by CRC-16 of the key (Redis Cluster's).
+    /// 16384 slots by CRC-16 of the key (Redis Cluster's): at first in equal runs, in the order of the targets, then as
+    /// the servers' redirects say.
     Slots,
 }
 
@@ -385,7 +401,7 @@ pub struct Command {
     pub weight: f64,
     /// Keys in one request; more than 1 only with [`Verb::Get`] and [`Verb::Gets`].
     pub keys: u32,
-    /// What [`Verb::Incr`] and [`Verb::Decr`] add and take away.
+    /// What [`Verb::Incr`], [`Verb::Decr`] and their kin of hashes add and take away.
     pub delta: u64,
     /// Fields that a hash verb names; 0: all of the space's.
     pub fields: u32,
@@ -451,6 +467,12 @@ pub enum Verb {
     HashGetAll,
     /// Removes fields.
     HashDelete,
+    /// Reads all fields, then stores them: two requests.
+    HashUpdate,
+    /// Reads all fields, then counts up a field of its own, which no store names: two requests.
+    HashIncr,
+    /// As [`Verb::HashIncr`], down.
+    HashDecr,
     /// Asks whether the server is there.
     Ping,
     /// Sends a text in which `__key__`, `__length__` and `__data__` are replaced.
@@ -459,7 +481,7 @@ pub enum Verb {
 
 impl Verb {
     /// Each with its name.
-    pub const NAMES: [(&'static str, Self); 23] = [
+    pub const NAMES: [(&'static str, Self); 26] = [
         ("get", Self::Get),
         ("gets", Self::Gets),
         ("set", Self::Set),
@@ -481,6 +503,9 @@ impl Verb {
         ("hmget", Self::HashMultiGet),
         ("hgetall", Self::HashGetAll),
         ("hdel", Self::HashDelete),
+        ("hupdate", Self::HashUpdate),
+        ("hincr", Self::HashIncr),
+        ("hdecr", Self::HashDecr),
         ("ping", Self::Ping),
         ("raw", Self::Raw),
     ];
@@ -496,8 +521,8 @@ impl Verb {
         match (protocol, self) {
             (Protocol::Ping, verb) => verb == Self::Ping,
             (_, Get | Set | Add | Replace | Append | Incr | Decr | Delete | Touch | Raw) => true,
-            (Protocol::Resp, Self::Ping) => true,
-            (Protocol::Resp, verb) => verb.is_hash(),
+            (Protocol::Resp | Protocol::Resp3, Self::Ping) => true,
+            (Protocol::Resp | Protocol::Resp3, verb) => verb.is_hash(),
             (Protocol::Memcache | Protocol::Meta, verb) => !verb.is_hash() && verb != Self::Ping,
         }
     }
@@ -505,16 +530,29 @@ impl Verb {
     /// Is done to a hash.
     pub const fn is_hash(self) -> bool {
         matches!(self, Self::HashSet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll | Self::HashDelete)
+            || self.modifies_hash()
+    }
+
+    /// Reads a hash and then changes it.
+    pub const fn modifies_hash(self) -> bool {
+        matches!(self, Self::HashUpdate | Self::HashIncr | Self::HashDecr)
+    }
+
+    /// Is two requests, of which the second follows the first one's answer.
+    pub const fn is_two(self) -> bool {
+        matches!(self, Self::Cas) || self.modifies_hash()
     }
 
     /// Leaves something else in the store than the value which belongs to the key: a longer one, or a number.
     pub const fn alters(self) -> bool {
         matches!(self, Self::Append | Self::Prepend | Self::Incr | Self::Decr | Self::MetaArith | Self::Raw)
+            || matches!(self, Self::HashIncr | Self::HashDecr)
     }
 
     /// Reads a value that can be filled in after a miss.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::Gets | Self::MetaGet | Self::HashGet | Self::HashMultiGet | Self::HashGetAll)
+            || self.modifies_hash()
     }
 
     /// Stores the key's whole value.

@@ -1,5 +1,7 @@
 //! Which of several targets a key belongs to.
 
+use std::net::IpAddr;
+
 use md5::{Digest as _, Md5};
 
 use super::model::{Placement, Target};
@@ -18,8 +20,8 @@ pub enum Ring {
     Any,
     /// Points on the ring with their targets, in order.
     Ketama(Box<[(u32, u32)]>),
-    /// So many targets with equal runs of slots.
-    Slots(u32),
+    /// The target of each slot.
+    Slots(Slots),
 }
 
 impl Ring {
@@ -28,7 +30,7 @@ impl Ring {
         match placement {
             _ if targets.len() < 2 => Self::Any,
             Placement::Any => Self::Any,
-            Placement::Slots => Self::Slots(targets.len() as u32),
+            Placement::Slots => Self::Slots(Slots::new(targets)),
             Placement::Ketama => Self::Ketama(points(targets)),
         }
     }
@@ -43,7 +45,64 @@ impl Ring {
                 let at = points.partition_point(|(point, _)| *point < hash);
                 points[at % points.len()].1 as usize
             }
-            Self::Slots(targets) => usize::from(slot(key)) * *targets as usize / usize::from(SLOTS),
+            Self::Slots(slots) => slots.owners[usize::from(slot(key))].into(),
+        }
+    }
+
+    /// Whether targets own slots.
+    pub const fn is_slots(&self) -> bool {
+        matches!(self, Self::Slots(_))
+    }
+
+    /// Slot `slot` belongs to `target` from now on.
+    pub fn moved(&mut self, slot: u16, target: usize) {
+        if let Self::Slots(slots) = self {
+            slots.owners[usize::from(slot)] = target as u16;
+        }
+    }
+
+    /// The target that a server calls `host` and `port`; `None`: it is none, or slots are not asked for. A server that
+    /// names no host, or one that was named by another name here, is told by its port where no other target has that.
+    pub fn node(&self, host: &[u8], port: u16) -> Option<usize> {
+        let Self::Slots(Slots { nodes, .. }) = self else { return None };
+        let named = nodes.iter().position(|node| node.port == port && node.host.as_bytes() == host);
+        named.or_else(|| {
+            let is_address = |text: &str| text.parse::<IpAddr>().is_ok();
+            let mut near = nodes
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| node.port == port && (host.is_empty() || host == b"?" || !is_address(&node.host)));
+            near.next().filter(|_| near.next().is_none()).map(|(at, _)| at)
+        })
+    }
+}
+
+/// Which target owns each slot, as far as is known.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    owners: Box<[u16]>,
+    nodes: Box<[Node]>,
+}
+
+/// A target as servers name it.
+#[derive(Clone, Debug)]
+struct Node {
+    host: String,
+    port: u16,
+}
+
+impl Slots {
+    /// Equal runs, parted as `redis-cli --cluster create` parts them.
+    fn new(targets: &[Target]) -> Self {
+        let run = f64::from(SLOTS) / targets.len() as f64;
+        let owner = |slot| (0..targets.len()).rev().find(|at| (*at as f64 * run).round() <= f64::from(slot));
+        let node = |target: &Target| {
+            let (host, port) = target.address.rsplit_once(':').unwrap_or((&target.address, "0"));
+            Node { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().unwrap_or(0) }
+        };
+        Self {
+            owners: (0..SLOTS).map(|slot| owner(slot).unwrap_or(0) as u16).collect(),
+            nodes: targets.iter().map(node).collect(),
         }
     }
 }
@@ -135,6 +194,26 @@ mod tests {
             all.target(key.as_bytes()) != 3 && all.target(key.as_bytes()) != fewer.target(key.as_bytes())
         });
         assert_eq!(moved.count(), 0, "a key that did not live on the target that went stays where it is");
+    }
+
+    #[test]
+    fn slots_are_parted_as_redis_cli_does_and_go_where_a_redirect_says() {
+        let mut ring = Ring::new(Placement::Slots, &targets(&[1, 1, 1]));
+        let owner = |ring: &Ring, slot: u16| match ring {
+            Ring::Slots(slots) => slots.owners[usize::from(slot)],
+            _ => panic!("slots were asked for"),
+        };
+        let ends = [0, 5460, 5461, 10_922, 10_923, 16_383].map(|slot| owner(&ring, slot));
+        assert_eq!(ends, [0, 0, 1, 1, 2, 2]);
+        assert_eq!((ring.node(b"10.0.1.2", 11211), ring.node(b"10.0.1.9", 11211)), (Some(2), None));
+        assert_eq!(ring.node(b"", 11211), None, "three have that port");
+        ring.moved(slot(b"foo"), 0);
+        assert_eq!(ring.target(b"foo"), 0);
+        let named = |address: &str| Target { address: address.to_owned(), weight: 1 };
+        let ring = Ring::new(Placement::Slots, &[named("localhost:1"), named("[::1]:2"), named("10.0.0.1:3")]);
+        assert_eq!(ring.node(b"127.0.0.1", 1), Some(0), "a name is told by its port");
+        assert_eq!((ring.node(b"::1", 2), ring.node(b"", 3), ring.node(b"10.0.0.2", 3)), (Some(1), Some(2), None));
+        assert_eq!(Ring::new(Placement::Ketama, &targets(&[1, 1])).node(b"10.0.1.1", 11211), None);
     }
 
     #[test]

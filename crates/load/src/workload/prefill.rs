@@ -75,6 +75,14 @@ impl Traffic for Prefill {
         self.source.answer(pending, bytes)
     }
 
+    fn refusal(&self) -> String {
+        self.source.refusal()
+    }
+
+    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
+        self.source.repeat(pending, out);
+    }
+
     fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
         self.source.greet(connection, out)
     }

@@ -34,8 +34,9 @@ impl FromStr for Share {
         const REMEDY: &str = "write a number from 0 to 100 and %, as in 25%";
         let wrong = |what| Unreadable { what, remedy: REMEDY };
         let number = text.trim().strip_suffix('%').ok_or(wrong("a share is in percent, and this has no %"))?;
-        let percent = decimal(number.trim()).ok_or(wrong("a share begins with a number"))?;
-        if percent > 100.0 { Err(wrong("a share is at most 100%")) } else { Ok(Self(percent / 100.0)) }
+        // By the exponent and not by a division, so that every share has a text that is read as it.
+        let share = decimal(number.trim(), "e-2").ok_or(wrong("a share begins with a number"))?;
+        if share > 1.0 { Err(wrong("a share is at most 100%")) } else { Ok(Self(share)) }
     }
 }
 
@@ -46,13 +47,14 @@ impl fmt::Display for Share {
     }
 }
 
-/// A number of digits with `_` between them and a fraction, without sign and exponent.
-fn decimal(text: &str) -> Option<f64> {
+/// A number of digits with `_` between them and a fraction, without sign and exponent, times the power of ten that
+/// `exponent` is.
+fn decimal(text: &str, exponent: &str) -> Option<f64> {
     let plain = |c: char| c.is_ascii_digit() || c == '.' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(plain) {
         return None;
     }
-    text.replace('_', "").parse().ok()
+    (text.replace('_', "") + exponent).parse().ok()
 }
 
 #[cfg(test)]

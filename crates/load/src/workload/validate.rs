@@ -97,8 +97,9 @@ impl Check {
                 remedy,
             );
             self.holds(!workload.fill_on_miss, "fill_on_miss", "what is sent blindly tells of no miss", remedy);
-            let cas = workload.commands().any(|command| command.verb == Verb::Cas);
-            self.holds(!cas, "connections.blind", "a cas needs the token that a read gives", "leave cas or blind away");
+            let two = workload.commands().any(|command| command.verb.is_two());
+            let what = "what is two requests needs the answer to the first one";
+            self.holds(!two, "connections.blind", what, "leave cas, hupdate and their kin or blind away");
         }
     }
 
@@ -127,24 +128,29 @@ impl Check {
                 remedy,
             );
             let remedy = "name a placement, ketama or slots, so that a key has one target";
-            let filled = workload.fill_on_miss || workload.commands().any(|command| command.verb == Verb::Cas);
+            let filled = workload.fill_on_miss || workload.commands().any(|command| command.verb.is_two());
             self.holds(
                 placed || !filled,
                 "targets.placement",
-                "what follows a read (a fill, the second half of a cas) has to go to the target that was read",
+                "what follows a read (a fill, half of a cas or hupdate) has to go to the target that was read",
                 remedy,
             );
         }
         if let Some(auth) = &workload.auth {
             let plain = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n']) && text.len() <= 250;
-            let user = plain(&auth.user) || (auth.user.is_empty() && workload.protocol == Protocol::Resp);
+            let user = plain(&auth.user) || (auth.user.is_empty() && workload.protocol.is_resp());
             self.holds(user, "auth.user", "this is no user's name", "give 1 to 250 characters without spaces");
             self.holds(plain(&auth.password), "auth.password", "this is no password", "give 1 to 250 without spaces");
             let spoken = workload.protocol != Protocol::Ping;
             self.holds(spoken, "auth", "the ping protocol knows no users", "leave auth away");
         }
-        let has_databases = workload.protocol == Protocol::Resp || workload.database == 0;
+        let has_databases = workload.protocol.is_resp() || workload.database == 0;
         self.holds(has_databases, "auth.database", "only RESP has databases", "leave the database away");
+        let name = &workload.client_name;
+        let named = workload.protocol.is_resp() || name.is_empty();
+        self.holds(named, "connections.name", "only RESP's connections have names", "leave the name away");
+        let plain = name.len() <= 250 && name.bytes().all(|byte| byte.is_ascii_graphic());
+        self.holds(plain, "connections.name", "this is no name", "give up to 250 characters without spaces");
     }
 
     fn pace(&mut self, pace: &Pace) {
@@ -332,7 +338,7 @@ impl Check {
                     "no command is given",
                     "write one, as in GET __key__",
                 );
-                let whole = protocol != Protocol::Resp || !text.contains(['\r', '\n']);
+                let whole = !protocol.is_resp() || !text.contains(['\r', '\n']);
                 self.holds(whole, &at("command"), "a RESP command is one line", "write its words with spaces between");
                 let answered = !protocol.is_memcached() || super::source::expect_of(text).is_some();
                 let remedy = "begin with a command of memcached's, without noreply and q";

@@ -126,12 +126,15 @@ pub struct Tps {
     pub errors: u64,
 }
 
+/// One operation's part of a line.
+pub(super) fn shown(name: &str, tps: &Tps) -> String {
+    format!("{name}(tps={} timeouts={} errors={})", tps.per_s, tps.timeouts, tps.errors)
+}
+
 /// The line of one interval: `write(tps=... timeouts=... errors=...) read(...) total(...)`.
 pub fn tps_line(operations: &[(&str, Tps)]) -> String {
     let mut total = Tps::default();
     let mut line = String::new();
-    let shown =
-        |name: &str, tps: &Tps| format!("{name}(tps={} timeouts={} errors={})", tps.per_s, tps.timeouts, tps.errors);
     for (name, tps) in operations {
         total.per_s += tps.per_s;
         total.timeouts += tps.timeouts;
@@ -179,7 +182,7 @@ pub fn printed(figures: &Figures, table: Option<LatencyTable>) -> String {
 }
 
 /// Verbs that read.
-const READS: [&str; 3] = ["hget", "hmget", "hgetall"];
+pub(super) const READS: [&str; 3] = ["hget", "hmget", "hgetall"];
 
 #[cfg(test)]
 mod tests {

@@ -6,14 +6,17 @@
 //! | record, bin | hash, field |
 //! | `I` | every key once, in order: `HSET` of all fields |
 //! | `RU,p` | `HGETALL` (a single bin: `HGET`) for p of 100, else `HSET` |
-//! | `RMU` | `HGETALL` and `HSET`, equally often |
+//! | `RMU` | `HGETALL`, then `HSET` of the same key |
+//! | `RMI`, `RMD` | `HGETALL`, then `HINCRBY` of a field of its own, up or down |
 //! | `DB` | `HDEL` of all fields |
 //! | a thread of the synchronous client | a connection with one request in flight |
 //! | `-B n` | n requests sent together |
 
+mod intervals;
 mod latency;
 mod object;
 
+pub use intervals::Intervals;
 pub use latency::{LatencyTable, Tps, printed, tps_line};
 
 use base::units::TimeSpan;
@@ -41,6 +44,8 @@ pub struct Aerospike {
     pub mapped: Mapped,
     /// The table of latencies that it wants printed, if it does.
     pub latency: Option<LatencyTable>,
+    /// It stores every record once, `-w I`.
+    pub inserts: bool,
 }
 
 const VALUE: Takes = Takes::Value;
@@ -176,8 +181,9 @@ impl Aerospike {
                 notes.push(format!("{name} changes nothing: {why}"));
             }
         }
+        let inserts = flags.text("-w") == Some("I");
         let mapped = checked(Mapped { workload, run, notes }, flags.faults, &NAMES)?;
-        Ok(Self { form, mapped, latency })
+        Ok(Self { form, mapped, latency, inserts })
     }
 }
 
@@ -311,7 +317,7 @@ fn some_bins(flags: &mut Flags, name: &str, fields: u32) -> u32 {
 /// What `-w` says, as verbs.
 fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut Vec<String>) {
     const REMEDY: &str = "write I, RU,80, RU,80,50,100 (of reads and of writes, so many in 100 with all bins), RR,80, \
-                          RMU or DB";
+                          RUD,80,10, RMU, RMI, RMD or DB";
     let text = flags.text("-w").unwrap_or("RU,50").to_owned();
     let mut words = text.split(',').map(str::trim);
     let kind = words.next().unwrap_or_default().to_owned();
@@ -359,13 +365,14 @@ fn commands(flags: &mut Flags, space: &mut KeySpace, run: &mut Run, notes: &mut 
             notes.push("RR: a replace writes all bins; fields that it does not name would stay".to_owned());
             mixed(reads, 1.0 - reads)
         }
-        "RMU" => {
-            notes.push("RMU: the read and the write are requests of their own, for keys of their own".to_owned());
-            mixed(0.5, 0.5)
+        "RMU" => vec![Command::new(Verb::HashUpdate)],
+        "RMI" | "RMD" => {
+            notes.push(format!("{kind}: what counts is a field of its own, n: the others hold bytes and no numbers"));
+            vec![Command::new(if kind == "RMI" { Verb::HashIncr } else { Verb::HashDecr })]
         }
         "DB" => vec![Command::new(Verb::HashDelete)],
-        "RMI" | "RMD" | "RUF" | "TXN" => {
-            let what = format!("{kind} has no equal here: servers of RESP do not run it as one operation");
+        "RUF" | "TXN" => {
+            let what = format!("{kind} has no equal here: servers of RESP run no functions of Aerospike's");
             flags.fault("-w", what, REMEDY);
             return;
         }

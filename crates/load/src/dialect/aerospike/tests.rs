@@ -51,7 +51,8 @@ fn shares_of_reads_and_of_single_bins_become_weights() {
     assert_eq!(of("RU,75,50,100"), [(Verb::HashGetAll, 0.375, 0), (Verb::HashGet, 0.375, 0), (Verb::HashSet, rest, 0)]);
     assert_eq!(of("RU,0,0,0"), [(Verb::HashSet, 1.0, 1)]);
     assert_eq!(of("RR,50"), [(Verb::HashGetAll, 0.5, 0), (Verb::HashSet, 0.5, 0)]);
-    assert_eq!(of("RMU"), [(Verb::HashGetAll, 0.5, 0), (Verb::HashSet, 0.5, 0)]);
+    assert_eq!(of("RMU"), [(Verb::HashUpdate, 1.0, 0)]);
+    assert_eq!((of("RMI"), of("RMD")), (vec![(Verb::HashIncr, 1.0, 0)], vec![(Verb::HashDecr, 1.0, 0)]));
     assert_eq!(of("DB"), [(Verb::HashDelete, 1.0, 0)]);
     assert_eq!(of("RUD,50,25"), [(Verb::HashGetAll, 0.5, 0), (Verb::HashSet, 0.25, 0), (Verb::Raw, 0.25, 0)]);
 }
@@ -107,7 +108,8 @@ fn the_dialect_of_asbench_is_told_by_what_is_its_own() {
 #[test]
 fn what_has_no_equal_is_refused_with_its_remedy() {
     for (text, part) in [
-        ("-w RMI", "-w: RMI has no equal here"),
+        ("-w RUF", "-w: RUF has no equal here"),
+        ("-w TXN", "-w: TXN has no equal here"),
         ("-w RUF,1,2,x", "-w: 'RUF,1,2,x' is no workload; write I, RU,80"),
         ("-w RU,101", "-w: 'RU,101' is no workload"),
         ("-w XX", "-w: 'XX' is no workload"),

@@ -4,7 +4,18 @@ use super::{Core, KEPT_BYTES_MAX, Pacing, RECEIVES_MAX, fault_name};
 use crate::engine::connection::State;
 use crate::engine::net::{Event, Moved, Net};
 use crate::measure::{Ended, Fate};
-use crate::traffic::{Progress, Traffic};
+use crate::traffic::{Outcome, Progress, Traffic};
+
+/// The fault of a connection whose first words were answered with an error.
+pub(crate) const GREETING_REFUSED: &str = "greeting-refused";
+
+/// Why bytes are not answers that go on.
+pub(super) enum Unread {
+    /// From so many bytes on they are no answer, and why.
+    Garbage(usize, &'static str),
+    /// What the connection said first was answered with an error.
+    Refused(String),
+}
 
 impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn handle(&mut self, event: Event) {
@@ -85,38 +96,49 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 self.connections[index].kept = kept;
                 self.answered(index, now_ns);
             }
-            Err((at, what)) => {
+            Err(Unread::Garbage(at, what)) => {
                 let seen = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 60)]).into_owned();
                 self.lose(index, now_ns, "garbage", &format!("{what}: {seen:?}"));
             }
+            Err(Unread::Refused(words)) => self.lose(index, now_ns, GREETING_REFUSED, &words),
         }
     }
 
     /// How many of `bytes` belong to answers that are whole or under way; or where, and why, they are no answers.
-    pub(super) fn match_answers(
-        &mut self,
-        index: usize,
-        bytes: &[u8],
-        now_ns: u64,
-    ) -> Result<usize, (usize, &'static str)> {
-        let connection = &mut self.connections[index];
-        let is_up = connection.state == State::Up;
+    pub(super) fn match_answers(&mut self, index: usize, bytes: &[u8], now_ns: u64) -> Result<usize, Unread> {
+        let is_up = self.connections[index].state == State::Up;
         let mut used = 0;
         while used < bytes.len() {
+            let connection = &mut self.connections[index];
             let Some(request) = connection.in_flight.front_mut().filter(|_| connection.stamped > 0) else {
-                return Err((used, "bytes came that nothing had asked for"));
+                return Err(Unread::Garbage(used, "bytes came that nothing had asked for"));
             };
             let (taken, progress) = self.traffic.answer(&mut request.pending, &bytes[used..]);
             used += taken;
             let (outcome, value_bytes) = match progress {
                 Progress::More => break,
-                Progress::Garbage(what) => return Err((used, what)),
+                Progress::Garbage(what) => return Err(Unread::Garbage(used, what)),
                 Progress::Done { outcome, value_bytes } => (outcome, value_bytes),
+                Progress::Elsewhere { target } => {
+                    let request = *request;
+                    if is_up && self.may_go(&request, target) {
+                        let connection = &mut self.connections[index];
+                        connection.in_flight.pop_front();
+                        connection.stamped -= 1;
+                        self.send_elsewhere(request, target);
+                        continue;
+                    }
+                    (Outcome::Error, 0)
+                }
             };
-            let request = *request;
-            connection.in_flight.pop_front();
+            let connection = &mut self.connections[index];
+            let Some(request) = connection.in_flight.pop_front() else { break };
             connection.stamped -= 1;
             self.in_flight -= 1;
+            if outcome == Outcome::Error && is_up {
+                let name = &self.settings.names[connection.target];
+                self.recorder.fault("error-answer", || format!("{name}: {}", self.traffic.refusal()));
+            }
             if is_up {
                 self.recorder.end(&Ended {
                     verb: request.pending.verb,
@@ -128,7 +150,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                     ended_ns: now_ns,
                 });
             } else if Fate::from(outcome).is_failure() {
-                return Err((0, "what the connection said first was refused"));
+                let said = &self.traffic.verbs()[usize::from(request.pending.verb)];
+                return Err(Unread::Refused(format!("{said} was answered with {}", self.traffic.refusal())));
             }
         }
         Ok(used)

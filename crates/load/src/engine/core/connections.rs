@@ -3,7 +3,7 @@
 use super::Core;
 use crate::engine::connection::{InFlight, State};
 use crate::engine::net::{Connecting, Net};
-use crate::measure::{Ended, Fate};
+use crate::measure::{Ended, Fate, Recorder};
 use crate::traffic::Traffic;
 use std::cmp::Reverse;
 
@@ -46,7 +46,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 connection.state = State::Greeting;
                 let greeting = self.traffic.greet(index, &mut connection.out);
                 for pending in greeting {
-                    let request = InFlight { pending, intended_ns: now_ns, room_ns: now_ns, sent_ns: now_ns };
+                    let request =
+                        InFlight { pending, intended_ns: now_ns, room_ns: now_ns, sent_ns: now_ns, redirects: 0 };
                     connection.in_flight.push_back(request);
                     self.in_flight += 1;
                 }
@@ -96,26 +97,30 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn lose_in_flight(&mut self, index: usize, now_ns: u64) {
         let connection = &mut self.connections[index];
         let is_up = connection.state == State::Up;
-        for (at, request) in connection.in_flight.drain(..).enumerate() {
+        for (at, mut request) in connection.in_flight.drain(..).enumerate() {
             self.in_flight -= 1;
             if !is_up {
                 continue;
             }
-            let mut sent_ns = request.sent_ns;
-            if at >= connection.stamped {
+            if at >= connection.stamped && request.redirects == 0 {
                 self.recorder.send(request.intended_ns, request.room_ns, now_ns);
-                sent_ns = now_ns;
+                request.sent_ns = now_ns;
             }
-            self.recorder.end(&Ended {
-                verb: request.pending.verb,
-                fate: Fate::Lost,
-                read_bytes: 0,
-                written_bytes: request.pending.value_bytes,
-                intended_ns: request.intended_ns,
-                sent_ns,
-                ended_ns: now_ns,
-            });
+            lose_request(&mut self.recorder, &request, now_ns);
         }
         connection.stamped = 0;
     }
+}
+
+/// A request that was sent gets no answer.
+pub(super) fn lose_request(recorder: &mut Recorder, request: &InFlight, now_ns: u64) {
+    recorder.end(&Ended {
+        verb: request.pending.verb,
+        fate: Fate::Lost,
+        read_bytes: 0,
+        written_bytes: request.pending.value_bytes,
+        intended_ns: request.intended_ns,
+        sent_ns: request.sent_ns,
+        ended_ns: now_ns,
+    });
 }

@@ -26,6 +26,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// Gives up what is under way, and returns the figures, the traffic and the net.
     pub fn finish(mut self) -> (Snapshot, T, N) {
         let now_ns = self.net.now_ns();
+        self.lose_elsewhere(now_ns);
         for index in 0..self.connections.len() {
             let waiting = self.connections[index].in_flight.len();
             if waiting > 0 && self.connections[index].state == State::Up {

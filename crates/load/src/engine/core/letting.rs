@@ -16,6 +16,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         }
         self.follow_rate(now_ns);
         self.is_stuck = false;
+        if self.elsewhere_count > 0 {
+            self.repeat_elsewhere();
+        }
         while self.traffic.has_follow_up() && self.let_one_out(now_ns, now_ns, 1) {}
         match self.pacing {
             Pacing::Open(_) | Pacing::Blind(Some(_)) => {
@@ -74,16 +77,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     /// False: there is none.
     pub(super) fn let_one_out(&mut self, intended_ns: u64, now_ns: u64, requests: usize) -> bool {
         let list = if self.settings.routed { self.traffic.target() } else { 0 };
-        let (depth, batch) = (self.settings.depth, self.settings.batch);
-        let index = loop {
-            let Some(index) = self.ready[list].pop_front() else { return false };
-            let connection = &mut self.connections[index as usize];
-            connection.queued = false;
-            let wanted = if connection.batch == self.batch { 1 } else { requests };
-            if connection.has_room(wanted, depth) {
-                break index;
-            }
-        };
+        let Some(index) = self.take_ready(list, requests) else { return false };
         let connection = &mut self.connections[index as usize];
         let pending = self.traffic.next(index as usize, &mut connection.out);
         let room_ns = self.room_ns[list];
@@ -91,17 +85,38 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             self.recorder.send(intended_ns, room_ns, now_ns);
             connection.blocked = requests <= 1 && connection.unsent_bytes() >= BLIND_BYTES_MAX;
         } else {
-            connection.in_flight.push_back(InFlight { pending, intended_ns, room_ns, sent_ns: 0 });
+            connection.in_flight.push_back(InFlight { pending, intended_ns, room_ns, sent_ns: 0, redirects: 0 });
             self.in_flight += 1;
         }
-        let goes_on = requests > 1;
+        // A closed loop fills a connection before it goes to the next; by a schedule they take turns.
+        self.hand_back(index, list, matches!(self.pacing, Pacing::Closed), requests > 1);
+        true
+    }
+
+    /// The connection of `list` that has had room for the longest: one that has begun this batch, or has room for
+    /// `requests`. It stands in no list then.
+    pub(super) fn take_ready(&mut self, list: usize, requests: usize) -> Option<u32> {
+        loop {
+            let index = self.ready[list].pop_front()?;
+            let connection = &mut self.connections[index as usize];
+            connection.queued = false;
+            let wanted = if connection.batch == self.batch { 1 } else { requests };
+            if connection.has_room(wanted, self.settings.depth) {
+                return Some(index);
+            }
+        }
+    }
+
+    /// Stands a connection that was given a request in its list again, if it has room: in front, or behind all others.
+    /// One whose batch goes on is in front whatever room it has. Its bytes are to be sent.
+    pub(super) fn hand_back(&mut self, index: u32, list: usize, in_front: bool, goes_on: bool) {
+        let connection = &mut self.connections[index as usize];
         if goes_on {
             connection.batch = self.batch;
         }
-        if goes_on || connection.has_room(batch, depth) {
+        if goes_on || connection.has_room(self.settings.batch, self.settings.depth) {
             connection.queued = true;
-            // A closed loop fills a connection before it goes to the next; by a schedule they take turns.
-            if goes_on || matches!(self.pacing, Pacing::Closed) {
+            if goes_on || in_front {
                 self.ready[list].push_front(index);
             } else {
                 self.ready[list].push_back(index);
@@ -111,7 +126,6 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             connection.dirty = true;
             self.dirty.push(index);
         }
-        true
     }
 
     /// Stands a connection with room in its list.
@@ -121,6 +135,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             return;
         }
         connection.queued = true;
+        self.is_stuck = false;
         let list = if self.settings.routed { connection.target } else { 0 };
         if self.ready[list].is_empty() {
             self.room_ns[list] = now_ns;
@@ -144,6 +159,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         let is_up = connection.state == State::Up;
         let closed = matches!(self.pacing, Pacing::Closed);
         for request in connection.in_flight.range_mut(connection.stamped..) {
+            if request.redirects > 0 {
+                continue;
+            }
             request.sent_ns = now_ns;
             if is_up {
                 if closed {

@@ -31,19 +31,15 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
     pub(super) fn hand_over_slice(&mut self, now_ns: u64) {
         let due_ns = self.next_due_ns();
         let rate_per_s = match &self.pacing {
-            Pacing::Open(intents) | Pacing::Blind(Some(intents)) => {
-                intents.rate_per_s() * self.settings.batch as f64
-            }
+            Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.rate_per_s() * self.settings.batch as f64,
             Pacing::Closed | Pacing::Blind(None) => 0.0,
         };
         let slice = &mut self.recorder.slice;
-        let number = slice.number;
         slice.rate_per_s = rate_per_s;
         slice.behind_ns = if matches!(self.pacing, Pacing::Blind(None)) { 0 } else { now_ns.saturating_sub(due_ns) };
         slice.in_flight = self.in_flight as u64;
         slice.connections = self.up as u64;
-        let whole = std::mem::take(slice);
-        slice.number = number + 1;
+        let whole = slice.next();
         if let Some(slices) = &self.slices
             && slices.try_send(whole).is_err()
         {

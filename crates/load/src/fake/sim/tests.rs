@@ -354,10 +354,93 @@ fn blind_batches_and_those_that_are_given_up_are_counted_by_request() {
     let net = SimNet::new(Script::fixed(MS), 100, 2);
     let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(5_000.0)).unwrap();
     assert_eq!((snapshot.totals.sent, net.requests(), net.sends()[&50]), (5_000, 5_000, 100));
+    // Without a plan nothing is waited for but room to send: here there is room at once, so that no time passes.
+    let config = Config { load: Load::Blind(None), requests_max: Some(100_000), ..config };
+    let net = SimNet::new(Script::fixed(MS), 100, 2);
+    let (snapshot, net) = simulate(net, &config, Lines::new(100), &Control::new(0.0)).unwrap();
+    assert_eq!((net.requests(), snapshot.measured_ns), (100_000, 0));
     let config = Config { batch: 4, duration_ns: S, drain_ns: 100 * MS, ..self::config(4, 8) };
     let snapshot = simulated(&Script::queue(MS), &config, 3_000.0);
     let totals = snapshot.totals;
     assert_eq!((totals.due, snapshot.response.count()), (3_000, 3_000));
     assert_eq!(totals.answered + totals.lost + totals.unsent, 3_000);
     assert!(totals.unsent > 1_800, "{totals:?}");
+}
+
+/// Lines of which every tenth is sent from the first target to the second, `times` times.
+struct Moving(Lines, u64, u32);
+
+impl Traffic for Moving {
+    fn verbs(&self) -> &[String] {
+        self.0.verbs()
+    }
+
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> crate::traffic::Pending {
+        self.1 += 1;
+        crate::traffic::Pending { key: self.1, ..self.0.next(connection, out) }
+    }
+
+    fn answer(&mut self, pending: &mut crate::traffic::Pending, bytes: &[u8]) -> (usize, crate::traffic::Progress) {
+        let (used, progress) = self.0.answer(pending, bytes);
+        let is_whole = matches!(progress, crate::traffic::Progress::Done { .. });
+        if is_whole && pending.key.is_multiple_of(10) && pending.state < self.2 {
+            pending.state += 1;
+            return (used, crate::traffic::Progress::Elsewhere { target: 1 });
+        }
+        (used, progress)
+    }
+
+    fn refusal(&self) -> String {
+        "MOVED again".to_owned()
+    }
+
+    fn repeat(&mut self, _pending: &mut crate::traffic::Pending, out: &mut Vec<u8>) {
+        self.0.next(0, out);
+    }
+
+    fn greet(&mut self, connection: usize, out: &mut Vec<u8>) -> Vec<crate::traffic::Pending> {
+        self.0.greet(connection, out)
+    }
+}
+
+fn moving(net: SimNet, load: Load, times: u32) -> (Snapshot, SimNet) {
+    let targets = [1, 2].map(|port| Target::Tcp(format!("127.0.0.1:{port}"))).to_vec();
+    let requests_max = matches!(load, Load::Closed).then_some(2_000);
+    let config = Config { targets, routed: true, duration_ns: 2 * S, load, requests_max, ..config(2, 64) };
+    simulate(net, &config, Moving(Lines::new(100), 0, times), &Control::new(1_000.0)).unwrap()
+}
+
+#[test]
+fn a_redirected_request_is_one_request_whose_time_goes_on() {
+    for load in [Load::Open(Plan::constant()), Load::Closed] {
+        let (snapshot, net) = moving(SimNet::new(Script::fixed(MS), 100, 2), load, 1);
+        let totals = snapshot.totals;
+        assert_eq!((totals.due, totals.sent, totals.answered, totals.redirects), (2_000, 2_000, 2_000, 200));
+        assert_eq!((totals.errors, net.requests()), (0, 2_200));
+        let mut expected = Histogram::new();
+        expected.record_n(MS, 1_800);
+        expected.record_n(2 * MS, 200);
+        assert_eq!(classes(&snapshot.response), classes(&expected));
+        assert_eq!(classes(&snapshot.service), classes(&expected));
+        assert_eq!(snapshot.lateness.count(), 2_000, "it is sent once as far as the schedule goes");
+    }
+}
+
+#[test]
+fn a_request_that_is_sent_round_and_round_is_an_error_in_the_end() {
+    let (snapshot, net) = moving(SimNet::new(Script::fixed(MS), 100, 2), Load::Open(Plan::constant()), u32::MAX);
+    let totals = snapshot.totals;
+    assert_eq!((totals.answered, totals.errors, totals.redirects), (2_000, 200, 200 * 16));
+    assert_eq!(net.requests(), 2_000 + 200 * 16);
+    let fault = snapshot.faults.iter().find(|fault| fault.name == "error-answer").unwrap();
+    assert_eq!((fault.count, fault.first.as_str()), (200, "127.0.0.1:2: MOVED again"));
+}
+
+#[test]
+fn a_node_that_does_not_listen_costs_what_was_sent_there() {
+    let net = SimNet::new(Script::fixed(MS), 100, 2).with_connections_max(1);
+    let (snapshot, _) = moving(net, Load::Open(Plan::constant()), 1);
+    let totals = snapshot.totals;
+    assert_eq!((totals.due, totals.answered, totals.lost, snapshot.response.count()), (2_000, 1_800, 200, 2_000));
+    assert!(snapshot.faults.iter().any(|fault| fault.first.contains("200 requests that were sent there")));
 }

@@ -30,7 +30,12 @@ pub fn sizes(path: &Path) -> Result<Sizes, Wrong> {
     if is_json(path) {
         return sizes_json(&text).map_err(|what| json_wrong(path, &what));
     }
-    let steps = rows(path, &text, "BYTES,WEIGHT or FROM,TO,WEIGHT", |row| match *row {
+    sizes_rows(path, &text)
+}
+
+/// The lengths in `text`, which is what the file at `path` holds.
+pub fn sizes_rows(path: &Path, text: &str) -> Result<Sizes, Wrong> {
+    let steps = rows(path, text, "BYTES,WEIGHT or FROM,TO,WEIGHT", |row| match *row {
         [bytes, weight] => Some(Step { from: whole(bytes)?, to: whole(bytes)?, weight }),
         [from, to, weight] => Some(Step { from: whole(from)?, to: whole(to)?, weight }),
         _ => None,
@@ -44,7 +49,12 @@ pub fn popularity(path: &Path) -> Result<Vec<(u64, f64)>, Wrong> {
     if is_json(path) {
         return popularity_json(&text).map_err(|what| json_wrong(path, &what));
     }
-    rows(path, &text, "KEYS,WEIGHT", |row| match *row {
+    popularity_rows(path, &text)
+}
+
+/// The groups of keys in `text`, which is what the file at `path` holds.
+pub fn popularity_rows(path: &Path, text: &str) -> Result<Vec<(u64, f64)>, Wrong> {
+    rows(path, text, "KEYS,WEIGHT", |row| match *row {
         [keys, weight] => Some((whole(keys)?, weight)),
         _ => None,
     })

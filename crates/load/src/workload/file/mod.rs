@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! name, about, protocol, seed, prefill, fill_on_miss, verify
-//! [targets]      addresses, weights, placement           [auth]  user, password, database
-//! [connections]  count, threads, depth, batch, reconnect, blind
+//! [targets]      addresses, weights, placement           [auth]  user, password, password_env, database
+//! [connections]  count, threads, depth, batch, reconnect, blind, name
 //! [pace]         kind, and what the kind takes: rate, on, off, to, over, swing, period, file, speed
 //! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
 //!                verbs = [{ verb, weight, keys, delta, fields, flags, command }, ...]
@@ -16,6 +16,9 @@ pub(crate) mod reader;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod write;
+
+pub use write::{PASSWORD_VARIABLE, Password};
 
 use std::io::Read as _;
 use std::path::Path;
@@ -147,7 +150,17 @@ fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: 
 
 fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
     let user = reader.text(&mut section, "user");
-    let password = reader.text(&mut section, "password");
+    let mut password = reader.text(&mut section, "password");
+    if let Some(variable) = reader.text(&mut section, "password_env") {
+        match std::env::var(&variable) {
+            Ok(word) => password = Some(word),
+            Err(_) => {
+                let what = format!("the environment has no {variable}");
+                let remedy = format!("set it, as in {variable}=secret gannet load ...");
+                reader.located(vec![Fault::new("auth.password_env", what, remedy)]);
+            }
+        }
+    }
     if user.is_some() || password.is_some() {
         workload.auth = Some(Auth { user: user.unwrap_or_default(), password: password.unwrap_or_default() });
     }
@@ -163,6 +176,7 @@ fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, worklo
     put(&mut workload.depth, reader.small(&mut section, "depth"));
     put(&mut workload.reconnect_per_s, reader.rate(&mut section, "reconnect"));
     put(&mut workload.blind, reader.switch(&mut section, "blind"));
+    put(&mut workload.client_name, reader.text(&mut section, "name"));
     reader.end(section);
 }
 
@@ -269,7 +283,9 @@ fn command<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> Option<
     put(&mut command.weight, reader.number(&mut section, "weight"));
     match verb {
         Verb::Get | Verb::Gets => put(&mut command.keys, reader.small(&mut section, "keys")),
-        Verb::Incr | Verb::Decr => put(&mut command.delta, reader.count(&mut section, "delta")),
+        Verb::Incr | Verb::Decr | Verb::HashIncr | Verb::HashDecr => {
+            put(&mut command.delta, reader.count(&mut section, "delta"))
+        }
         Verb::HashSet | Verb::HashMultiGet | Verb::HashDelete => {
             put(&mut command.fields, reader.small(&mut section, "fields"));
         }

@@ -1,5 +1,7 @@
 //! Lengths, orders and times to live, in the forms that a file may give them.
 
+use std::path::Path;
+
 use base::units::TimeSpan;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -9,7 +11,8 @@ use super::reader::{Reader, Section};
 use crate::workload::model::{Order, Sizes, Step};
 use crate::workload::units::Share;
 
-/// `"256B"`, `{ from = "64B", to = "1KiB" }`, `[{ bytes = "64B", weight = 3 }, ...]` or `{ file = "sizes.csv" }`.
+/// `"256B"`, `{ from = "64B", to = "1KiB" }`, `[{ bytes = "64B", weight = 3 }, ...]`, `{ file = "sizes.csv" }` or
+/// `{ rows = "..." }` with the lines of such a file.
 pub fn sizes<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'static str) -> Option<Sizes> {
     const REMEDY: &str = "write \"256B\", { from = \"64B\", to = \"1KiB\" }, [{ bytes = \"64B\", weight = 3 }] \
                           or { file = \"sizes.csv\" }";
@@ -47,6 +50,15 @@ fn sizes_table<'t>(
     let read = if inner.has("file") {
         let file = reader.text(&mut inner, "file")?;
         match distribution::sizes(&reader.folder().join(file)) {
+            Ok(sizes) => Some(sizes),
+            Err(wrong) => {
+                reader.fault(value.span().start, name, wrong.what, wrong.remedy);
+                None
+            }
+        }
+    } else if inner.has("rows") {
+        let text = reader.text(&mut inner, "rows")?;
+        match distribution::sizes_rows(Path::new("rows"), &text) {
             Ok(sizes) => Some(sizes),
             Err(wrong) => {
                 reader.fault(value.span().start, name, wrong.what, wrong.remedy);
@@ -111,6 +123,15 @@ pub fn order<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, key: &'
     } else if inner.has("popularity") {
         let file = reader.text(&mut inner, "popularity")?;
         match distribution::popularity(&reader.folder().join(file)) {
+            Ok(groups) => Some(Order::Groups(groups)),
+            Err(wrong) => {
+                reader.fault(value.span().start, &name, wrong.what, wrong.remedy);
+                None
+            }
+        }
+    } else if inner.has("popularity_rows") {
+        let text = reader.text(&mut inner, "popularity_rows")?;
+        match distribution::popularity_rows(Path::new("popularity_rows"), &text) {
             Ok(groups) => Some(Order::Groups(groups)),
             Err(wrong) => {
                 reader.fault(value.span().start, &name, wrong.what, wrong.remedy);

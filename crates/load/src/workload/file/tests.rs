@@ -114,7 +114,7 @@ const WRONG: [(&str, usize, &str, &str); 62] = [
     ("name = 1\n", 1, "text is wanted here, not 1", "double quotes"),
     ("name = \"x\"\nname = \"y\"\n", 2, "duplicate key", "keep one"),
     ("protocol = \"rsep\"\n", 1, "no such word, 'rsep'", "did you mean \"resp\"?"),
-    ("protocol = \"http\"\n", 1, "no such word", "memcache, meta, resp, ping"),
+    ("protocol = \"http\"\n", 1, "no such word", "memcache, meta, resp, resp3, ping"),
     ("seed = \"1\"\n", 1, "whole number", "without quotes"),
     ("seed = -1\n", 1, "whole number", "from 0"),
     ("verify = 1\n", 1, "true or false", "without quotes"),

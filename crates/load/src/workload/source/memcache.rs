@@ -175,8 +175,8 @@ impl Reading<'_> {
                 self.state.missed();
                 Ok(())
             }
-            Reply::Error(_) => {
-                self.state.failed();
+            Reply::Error(error) => {
+                self.failed(error.line());
                 Ok(())
             }
             _ => Ok(()),

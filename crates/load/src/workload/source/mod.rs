@@ -5,6 +5,7 @@
 //!   target    the plan's key on the ring                                      (the plan waits for its connection)
 //!   next      the plan's bytes, by its route's form                           memcache, resp
 //!   answer    the answer's bytes, compared if asked; what it calls for        -> Follow: fills, swaps
+//!   repeat    the request of an answer that named another node, once more     (the slot map has learnt it)
 //! ```
 //!
 //! Invariants: nothing is allocated once the buffers have grown; an answer is read in whatever pieces it comes, and no
@@ -27,7 +28,7 @@ use base::prng::{Prng, split_mix};
 use super::draw::alias::Alias;
 use super::model::{Auth, Workload};
 use super::place::Ring;
-use crate::traffic::{Pending, Progress, Traffic};
+use crate::traffic::{Outcome, Pending, Progress, Traffic};
 use route::{Route, Routes, Wire};
 use space::Space;
 
@@ -40,6 +41,8 @@ pub const FOLLOW_UPS_MAX: usize = 65_536;
 const THREAD_VERSIONS: u64 = 1 << 40;
 /// The field of a hash that a request names first, in a plan's key.
 const FIELD_SHIFT: u32 = 48;
+/// Bytes of an error's words that are kept.
+const SAID_BYTES_MAX: usize = 320;
 
 /// What was counted beyond the figures of each request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,8 +72,9 @@ struct Plan {
 struct Follow {
     queue: VecDeque<Plan>,
     fill: Vec<usize>,
-    swap: Vec<usize>,
     tally: Tally,
+    /// The words of the last error that was answered.
+    said: Vec<u8>,
 }
 
 impl Follow {
@@ -88,13 +92,16 @@ impl Follow {
         if route.fills {
             self.push(Plan { route: self.fill[route.space], key: number, token: 0 });
         }
+        if let (Some(swap), true) = (route.swap, route.swaps_always) {
+            self.push(Plan { route: swap, key: number, token: 0 });
+        }
     }
 
     /// A read found key `number`, with `token` if it asked for it.
     fn found(&mut self, route: &Route, number: u64, token: Option<u64>) {
         self.tally.keys_found += 1;
-        if let (true, Some(token)) = (route.swaps, token) {
-            self.push(Plan { route: self.swap[route.space], key: number, token });
+        if let (Some(swap), Some(token)) = (route.swap, token.or(route.swaps_always.then_some(0))) {
+            self.push(Plan { route: swap, key: number, token });
         }
     }
 }
@@ -115,6 +122,7 @@ pub struct Source {
     verify: bool,
     auth: Option<Auth>,
     database: u32,
+    client_name: String,
     key: Vec<u8>,
     word: Vec<u8>,
 }
@@ -128,7 +136,7 @@ impl Source {
     pub fn new(workload: &Workload, thread: u32, now: UnixMillis) -> Self {
         assert!(thread < workload.threads, "the workload has {} threads", workload.threads);
         let routes = Routes::new(workload);
-        let waiting = workload.fill_on_miss || routes.all.iter().any(|route| route.swaps);
+        let waiting = workload.fill_on_miss || routes.all.iter().any(|route| route.swap.is_some());
         let queue = VecDeque::with_capacity(if waiting { FOLLOW_UPS_MAX } else { 0 });
         let longest = workload.keys.iter().map(|space| space.key_bytes.bounds().1).max().unwrap_or(0) as usize;
         Self {
@@ -136,7 +144,12 @@ impl Source {
             picks: Alias::new(&routes.weights),
             spaces: space::all(workload, thread, now),
             greet: routes.greet,
-            follow: Follow { queue, fill: routes.fill, swap: routes.swap, tally: Tally::default() },
+            follow: Follow {
+                queue,
+                fill: routes.fill,
+                tally: Tally::default(),
+                said: Vec::with_capacity(SAID_BYTES_MAX),
+            },
             routes: routes.all,
             planned: None,
             ring: Ring::new(workload.placement, &workload.targets),
@@ -145,6 +158,7 @@ impl Source {
             verify: workload.verify,
             auth: workload.auth.clone(),
             database: workload.database,
+            client_name: workload.client_name.clone(),
             key: Vec::with_capacity(longest),
             word: Vec::new(),
         }
@@ -176,6 +190,22 @@ impl Source {
         Plan { route: at, key, token: 0 }
     }
 
+    /// What an error calls for that says which node has the key: the request goes there, where it is a target.
+    fn elsewhere(&mut self, pending: &mut Pending) -> Option<Progress> {
+        let redirect = protocol::resp::client::Redirect::new(&self.follow.said)?;
+        let target = self.ring.node(redirect.host, redirect.port)?;
+        if !redirect.once {
+            self.ring.moved(redirect.slot, target);
+        }
+        let mut state = progress::State::of(pending);
+        state.forget_answer();
+        if redirect.once {
+            state.needs_leave();
+        }
+        state.keep(pending);
+        Some(Progress::Elsewhere { target })
+    }
+
     /// Puts `plan`'s request.
     #[inline]
     fn put(&mut self, plan: Plan, out: &mut Vec<u8>) -> Pending {
@@ -187,8 +217,12 @@ impl Source {
                 out.extend_from_slice(b"PING\r\n");
                 0
             }
-            Wire::Authenticate | Wire::RespAuth | Wire::RespSelect => {
-                greeting(&route.wire, self.auth.as_ref(), self.database, out);
+            Wire::RespSelect => {
+                resp::put_select(self.database, out);
+                0
+            }
+            Wire::Authenticate | Wire::RespAuth | Wire::RespHello | Wire::RespName => {
+                greeting(&route.wire, self.auth.as_ref(), &self.client_name, out);
                 0
             }
             Wire::Resp(verb) => resp::put(&mut draft, *verb, out),
@@ -254,13 +288,14 @@ impl Draft<'_> {
     }
 }
 
-fn greeting(wire: &Wire, auth: Option<&Auth>, database: u32, out: &mut Vec<u8>) {
+fn greeting(wire: &Wire, auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
     match (wire, auth) {
         (Wire::Authenticate, Some(auth)) => {
             protocol::memcache::client::authenticate(out, auth.user.as_bytes(), auth.password.as_bytes());
         }
         (Wire::RespAuth, Some(auth)) => resp::put_auth(auth, out),
-        (Wire::RespSelect, _) => resp::put_select(database, out),
+        (Wire::RespHello, auth) => resp::put_hello(auth, name, out),
+        (Wire::RespName, _) => protocol::resp::client::command(out, [&b"CLIENT"[..], b"SETNAME", name.as_bytes()]),
         _ => unreachable!("a connection says who it is only where the workload names a user"),
     }
 }
@@ -293,7 +328,15 @@ impl Traffic for Source {
     }
 
     fn answer(&mut self, pending: &mut Pending, bytes: &[u8]) -> (usize, Progress) {
-        let state = progress::State::of(pending);
+        let mut state = progress::State::of(pending);
+        if state.waits_for_leave() {
+            // `ASKING` has an answer of its own, before the request's.
+            let Some(line) = memchr::memchr(b'\n', bytes) else { return (0, Progress::More) };
+            state.has_leave();
+            state.keep(pending);
+            let (used, progress) = self.answer(pending, &bytes[line + 1..]);
+            return (line + 1 + used, progress);
+        }
         let route = &self.routes[state.route];
         let reading = Reading {
             route,
@@ -303,12 +346,44 @@ impl Traffic for Source {
             state,
             pending,
         };
-        match &route.wire {
+        let (used, progress) = match &route.wire {
             Wire::Ping => pong(bytes),
             Wire::Resp(verb) => resp::answer(reading, Some(*verb), bytes),
-            Wire::RespWords(_) | Wire::RespAuth | Wire::RespSelect => resp::answer(reading, None, bytes),
+            Wire::RespWords(_) | Wire::RespAuth | Wire::RespHello | Wire::RespName | Wire::RespSelect => {
+                resp::answer(reading, None, bytes)
+            }
             _ => memcache::answer(reading, bytes),
+        };
+        match progress {
+            Progress::Done { outcome: Outcome::Error, .. } => (used, self.elsewhere(pending).unwrap_or(progress)),
+            progress => (used, progress),
         }
+    }
+
+    fn refusal(&self) -> String {
+        let said = String::from_utf8_lossy(&self.follow.said).into_owned();
+        let remedy = match said.split(' ').next().unwrap_or_default() {
+            "NOAUTH" => "; say who connects: --user and --password-env, or [auth] in a workload file",
+            "WRONGPASS" | "NOPERM" => "; check the user, the password and what the user may do",
+            "MOVED" | "ASK" if self.ring.is_slots() => "; that node is no target: name every node of the cluster",
+            "MOVED" | "ASK" => "; this is a cluster: name every node as a target, and placement slots",
+            "NOPROTO" => "; the server has no RESP3: say protocol resp",
+            _ if said.ends_with("unauthenticated") => "; say who connects: --user and --password-env, or [auth]",
+            _ if said.ends_with("authentication failure") => "; check the user and the password",
+            _ => "",
+        };
+        said + remedy
+    }
+
+    fn repeat(&mut self, pending: &mut Pending, out: &mut Vec<u8>) {
+        let mut state = progress::State::of(pending);
+        if state.waits_for_leave() {
+            protocol::resp::client::command(out, [&b"ASKING"[..]]);
+        }
+        let again = self.put(Plan { route: state.route, key: pending.key, token: 0 }, out);
+        state.forget_answer();
+        *pending = again;
+        state.keep(pending);
     }
 
     fn greet(&mut self, _connection: usize, out: &mut Vec<u8>) -> Vec<Pending> {
@@ -330,6 +405,14 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
+    /// The server told of an error, with `words`.
+    fn failed(&mut self, words: &[u8]) {
+        self.state.failed();
+        let said = &mut self.follow.said;
+        said.clear();
+        said.extend_from_slice(&words[..words.len().min(SAID_BYTES_MAX)]);
+    }
+
     /// The answer is whole.
     fn done(&mut self) -> Progress {
         let progress = self.state.done(self.pending.read_bytes);

@@ -25,6 +25,8 @@ const MISSED: u32 = 1 << 28;
 const FAILED: u32 = 1 << 29;
 /// The rest of the present value is not compared.
 const SKIP: u32 = 1 << 30;
+/// The answer to `ASKING` comes first.
+const ASKED: u32 = 1 << 31;
 
 /// The state of one answer, unpacked.
 #[derive(Clone, Copy, Debug)]
@@ -129,6 +131,28 @@ impl State {
             () => Outcome::Hit,
         };
         Progress::Done { outcome, value_bytes }
+    }
+
+    /// The request goes behind an `ASKING`.
+    pub fn needs_leave(&mut self) {
+        self.flags |= ASKED;
+    }
+
+    /// The answer to `ASKING` is still to come.
+    #[inline]
+    pub fn waits_for_leave(&self) -> bool {
+        self.flags & ASKED != 0
+    }
+
+    /// `ASKING` is answered.
+    pub fn has_leave(&mut self) {
+        self.flags &= !ASKED;
+    }
+
+    /// The answer begins anew, since the request is sent again.
+    pub fn forget_answer(&mut self) {
+        (self.index, self.cursor, self.rest) = (0, 0, 0);
+        self.flags &= ASKED;
     }
 
     /// A key was not there.

@@ -8,6 +8,8 @@ use super::{Draft, FIELD_SHIFT, Reading, field_name, field_number};
 use crate::traffic::{Outcome, Progress};
 
 const CRLF: &[u8] = b"\r\n";
+/// The field that counts: no store names it.
+const COUNT_FIELD: &[u8] = b"n";
 /// A longer name is none of a field that was stored here.
 const NAME_BYTES_MAX: u64 = 64;
 
@@ -42,6 +44,10 @@ pub fn put(draft: &mut Draft<'_>, verb: Verb, out: &mut Vec<u8>) -> u64 {
         Verb::HashGet => {
             let name = field_name(draft.field());
             CommandLine::new(out, 3).arg(b"HGET").arg(draft.only_key()).arg(&name);
+        }
+        Verb::HashIncr | Verb::HashDecr => {
+            let delta = if verb == Verb::HashIncr { route.delta as i64 } else { -(route.delta as i64) };
+            CommandLine::new(out, 4).arg(b"HINCRBY").arg(draft.only_key()).arg(COUNT_FIELD).number(delta);
         }
         Verb::HashGetAll => one(out, b"HGETALL", draft.only_key()),
         Verb::HashMultiGet | Verb::HashDelete => {
@@ -127,6 +133,19 @@ pub fn put_auth(auth: &Auth, out: &mut Vec<u8>) {
     }
 }
 
+/// Puts `HELLO 3`.
+pub fn put_hello(auth: Option<&Auth>, name: &str, out: &mut Vec<u8>) {
+    let args = 2 + if auth.is_some() { 3 } else { 0 } + if name.is_empty() { 0 } else { 2 };
+    let mut line = CommandLine::new(out, args).arg(b"HELLO").arg(b"3");
+    if let Some(auth) = auth {
+        let user = if auth.user.is_empty() { "default" } else { &auth.user };
+        line = line.arg(b"AUTH").arg(user.as_bytes()).arg(auth.password.as_bytes());
+    }
+    if !name.is_empty() {
+        line.arg(b"SETNAME").arg(name.as_bytes());
+    }
+}
+
 /// Puts `SELECT`.
 pub fn put_select(database: u32, out: &mut Vec<u8>) {
     CommandLine::new(out, 2).arg(b"SELECT").number(database.into());
@@ -192,7 +211,8 @@ impl Reading<'_> {
     /// Takes one step of a decoder that had `rest` bytes of a string before it.
     fn take(&mut self, verb: Option<Verb>, step: &Step<'_>, rest: u64, is_first: bool) -> Result<(), &'static str> {
         match step.event {
-            Event::Head(Head::Error(_) | Head::BulkError(_)) => self.state.failed(),
+            Event::Head(Head::Error(words)) => self.failed(words),
+            Event::Head(Head::BulkError(_)) => self.failed(b"an error of several lines"),
             Event::Head(head) => match verb {
                 None => {}
                 Some(verb) if is_first => self.first(verb, head)?,

@@ -27,8 +27,10 @@ pub struct Route {
     pub fills: bool,
     /// The key's whole value is stored: a new key where the order has new ones.
     pub stores: bool,
-    /// A value that was read with its token is stored again.
-    pub swaps: bool,
+    /// What changes a key that was read: a store with its token, a change of a hash.
+    pub swap: Option<usize>,
+    /// The change follows whether the key was there or not, and needs no token.
+    pub swaps_always: bool,
 }
 
 /// The form of a request.
@@ -84,6 +86,10 @@ pub enum Wire {
     RespWords(Vec<Template>),
     /// `AUTH`.
     RespAuth,
+    /// `HELLO 3`, with user, password and name.
+    RespHello,
+    /// `CLIENT SETNAME`.
+    RespName,
     /// `SELECT`.
     RespSelect,
     /// `PING` as a line.
@@ -145,8 +151,6 @@ pub struct Routes {
     pub weights: Vec<f64>,
     /// Of each space, the route that stores a key which was missed.
     pub fill: Vec<usize>,
-    /// Of each space, the route that stores a key which was read with its token.
-    pub swap: Vec<usize>,
     /// What a new connection says, in order.
     pub greet: Vec<usize>,
     /// The names.
@@ -169,27 +173,50 @@ impl Routes {
             all.push(route);
             all.len() - 1
         };
-        let (mut fill, mut swap, mut greet) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut fill, mut swaps, mut greet) = (Vec::new(), Vec::new(), Vec::new());
         for (at, space) in workload.keys.iter().enumerate() {
             fill.push(extra(fill_route(workload, at, space, &mut names)));
-            swap.push(extra(swap_route(workload, at, &mut names)));
+            for (number, command) in space.verbs.iter().enumerate().filter(|(_, command)| command.verb.is_two()) {
+                swaps.push((at, number, extra(swap_route(workload, at, command, &mut names))));
+            }
         }
         let mut greeting = |wire, name, names: &mut Names| {
             greet.push(extra(plain(0, wire, Expect::Store, names.number(name))));
         };
-        if workload.auth.is_some() {
-            let wire = if workload.protocol == Protocol::Resp { Wire::RespAuth } else { Wire::Authenticate };
-            greeting(wire, "auth", &mut names);
+        match (workload.protocol, workload.auth.is_some()) {
+            (Protocol::Resp3, _) => greeting(Wire::RespHello, "hello", &mut names),
+            (Protocol::Resp, true) => greeting(Wire::RespAuth, "auth", &mut names),
+            (_, true) => greeting(Wire::Authenticate, "auth", &mut names),
+            (_, false) => {}
+        }
+        if workload.protocol == Protocol::Resp && !workload.client_name.is_empty() {
+            greeting(Wire::RespName, "client setname", &mut names);
         }
         if workload.database != 0 {
             greeting(Wire::RespSelect, "select", &mut names);
         }
-        Self { all, weights, fill, swap, greet, names }
+        for (space, number, swap) in swaps {
+            let before: usize = workload.keys[..space].iter().map(|space| space.verbs.len()).sum();
+            all[before + number].swap = Some(swap);
+        }
+        Self { all, weights, fill, greet, names }
     }
 }
 
 fn plain(space: usize, wire: Wire, expect: Expect, name: u8) -> Route {
-    Route { space, name, keys: 1, fields: 0, delta: 1, wire, expect, fills: false, stores: false, swaps: false }
+    Route {
+        space,
+        name,
+        keys: 1,
+        fields: 0,
+        delta: 1,
+        wire,
+        expect,
+        fills: false,
+        stores: false,
+        swap: None,
+        swaps_always: false,
+    }
 }
 
 fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut Names) -> Route {
@@ -199,20 +226,22 @@ fn fill_route(workload: &Workload, at: usize, space: &KeySpace, names: &mut Name
     plain(at, wire, expect, names.number("fill"))
 }
 
-fn swap_route(workload: &Workload, at: usize, names: &mut Names) -> Route {
-    let swaps = workload.keys[at].verbs.iter().any(|command| command.verb == Verb::Cas);
-    let name = if swaps { names.number("cas") } else { 0 };
-    let (wire, expect) = match workload.protocol {
-        Protocol::Meta => (Wire::MetaStore { flags: Flags::new(), compare: true }, Expect::Meta),
-        _ => (Wire::Store { mode: StoreMode::Set, compare: true }, Expect::Store),
+/// The second request of `command`.
+fn swap_route(workload: &Workload, at: usize, command: &Command, names: &mut Names) -> Route {
+    let (name, wire, expect) = match (command.verb, workload.protocol) {
+        (Verb::HashUpdate, _) => ("hset", Wire::Resp(Verb::HashSet), Expect::Ok),
+        (verb @ (Verb::HashIncr | Verb::HashDecr), _) => ("hincrby", Wire::Resp(verb), Expect::Ok),
+        (_, Protocol::Meta) => ("cas", Wire::MetaStore { flags: Flags::new(), compare: true }, Expect::Meta),
+        _ => ("cas", Wire::Store { mode: StoreMode::Set, compare: true }, Expect::Store),
     };
-    plain(at, wire, expect, name)
+    Route { delta: command.delta, ..plain(at, wire, expect, names.number(name)) }
 }
 
 fn route(workload: &Workload, space: usize, command: &Command, names: &mut Names) -> Route {
     let (wire, expect) = wire(workload.protocol, command);
     let name = match command.verb {
         Verb::Cas => "gets".to_owned(),
+        verb if verb.modifies_hash() => "hgetall".to_owned(),
         Verb::Raw => command.text.split_ascii_whitespace().next().unwrap_or("raw").to_ascii_lowercase(),
         verb if command.keys > 1 => format!("{} of {}", verb.name(), command.keys),
         verb => verb.name().to_owned(),
@@ -223,7 +252,7 @@ fn route(workload: &Workload, space: usize, command: &Command, names: &mut Names
         delta: command.delta,
         fills: workload.fill_on_miss && command.verb.reads(),
         stores: command.verb.stores() && command.verb != Verb::Cas,
-        swaps: command.verb == Verb::Cas,
+        swaps_always: command.verb.modifies_hash(),
         ..plain(space, wire, expect, names.number(&name))
     }
 }
@@ -233,10 +262,11 @@ fn wire(protocol: Protocol, command: &Command) -> (Wire, Expect) {
     let raw = || Template::new(&command.text);
     match (protocol, command.verb) {
         (Protocol::Ping, _) => (Wire::Ping, Expect::Ok),
-        (Protocol::Resp, Verb::Raw) => {
+        (Protocol::Resp | Protocol::Resp3, Verb::Raw) => {
             (Wire::RespWords(command.text.split_ascii_whitespace().map(Template::new).collect()), Expect::Ok)
         }
-        (Protocol::Resp, verb) => (Wire::Resp(verb), Expect::Ok),
+        (Protocol::Resp | Protocol::Resp3, verb) if verb.modifies_hash() => (Wire::Resp(Verb::HashGetAll), Expect::Ok),
+        (Protocol::Resp | Protocol::Resp3, verb) => (Wire::Resp(verb), Expect::Ok),
         (_, Verb::Raw) => (Wire::Line(raw()), expect_of(&command.text).unwrap_or(Expect::Ok)),
         (_, Verb::MetaGet) => (Wire::MetaGet(flags(&command.text)), Expect::Meta),
         (_, Verb::MetaSet) => (Wire::MetaStore { flags: flags(&command.text), compare: false }, Expect::Meta),

@@ -28,6 +28,7 @@ fn read(traffic: &mut impl Traffic, pending: &mut Pending, answer: &[u8], step: 
                 return if left == 0 { Ok(outcome) } else { Err(format!("{left} bytes were left")) };
             }
             Progress::Garbage(text) => return Err(text.to_owned()),
+            Progress::Elsewhere { target } => return Err(format!("it is at {target}")),
             Progress::More => match pieces.next() {
                 Some(piece) => shown.extend_from_slice(piece),
                 None => return Err(format!("more was wanted behind {:?}", String::from_utf8_lossy(answer))),
@@ -37,7 +38,8 @@ fn read(traffic: &mut impl Traffic, pending: &mut Pending, answer: &[u8], step: 
 }
 
 fn answer(protocol: Protocol, model: &mut Model, request: &[u8]) -> Vec<u8> {
-    if protocol == Protocol::Resp { model.resp(request) } else { model.memcache(request) }
+    model.resp3 = protocol == Protocol::Resp3;
+    if protocol.is_resp() { model.resp(request) } else { model.memcache(request) }
 }
 
 /// Asks `requests` times, with answers in pieces of at most `step` bytes.
@@ -102,7 +104,7 @@ fn random_sizes(prng: &mut Prng, low: u64, high: u64) -> Sizes {
 }
 
 fn random_space(prng: &mut Prng, protocol: Protocol, verify: bool) -> KeySpace {
-    let is_hash = protocol == Protocol::Resp && prng.chance(1, 3);
+    let is_hash = protocol.is_resp() && prng.chance(1, 3);
     let mut known = verbs(protocol, is_hash);
     if verify {
         known.retain(|verb| !verb.alters());
@@ -144,7 +146,7 @@ fn random_space(prng: &mut Prng, protocol: Protocol, verify: bool) -> KeySpace {
 
 /// A workload that validates; spaces have prefixes of their own, so that no key is of two kinds.
 fn random_workload(prng: &mut Prng) -> Workload {
-    let protocol = [Protocol::Memcache, Protocol::Meta, Protocol::Resp][prng.below(3) as usize];
+    let protocol = [Protocol::Memcache, Protocol::Meta, Protocol::Resp, Protocol::Resp3][prng.below(4) as usize];
     let verify = prng.chance(1, 2);
     let mut keys: Vec<KeySpace> = (0..1 + prng.below(3)).map(|_| random_space(prng, protocol, verify)).collect();
     for (at, space) in keys.iter_mut().enumerate() {
@@ -453,7 +455,20 @@ fn a_connection_says_who_it_is_first() {
     let auth = Some(Auth { user: "u".into(), password: "pw".into() });
     let memcached = Workload { auth: auth.clone(), ..workload(Protocol::Memcache, vec![Command::new(Verb::Get)]) };
     let resp = Workload { auth, database: 3, ..workload(Protocol::Resp, vec![Command::new(Verb::Get)]) };
-    for (workload, said) in [(memcached, vec!["u pw"]), (resp, vec!["u pw", "3"])] {
+    let client_name = "us".to_owned();
+    let named = Workload { client_name: client_name.clone(), ..resp.clone() };
+    let resp3 = Workload { protocol: Protocol::Resp3, ..named.clone() };
+    let alone = Workload { auth: None, database: 0, client_name: String::new(), ..resp3.clone() };
+    let by_password = Auth { user: String::new(), password: "pw".into() };
+    let password = Workload { auth: Some(by_password), ..alone.clone() };
+    for (workload, said) in [
+        (memcached, vec!["u pw"]),
+        (resp, vec!["u pw", "3"]),
+        (named, vec!["u pw", "SETNAME us", "3"]),
+        (resp3, vec!["3 AUTH u pw SETNAME us", "3"]),
+        (alone, vec!["3"]),
+        (password, vec!["3 AUTH default pw"]),
+    ] {
         let (mut source, mut model) = (source(&workload), Model::default());
         let mut out = Vec::new();
         let mut pendings = source.greet(0, &mut out);
@@ -463,7 +478,7 @@ fn a_connection_says_who_it_is_first() {
         let mut rest = &reply[..];
         for pending in &mut pendings {
             let (used, progress) = source.answer(pending, rest);
-            assert_eq!(progress, Progress::Done { outcome: Outcome::Hit, value_bytes: 0 });
+            assert!(matches!(progress, Progress::Done { outcome: Outcome::Hit, .. }), "{progress:?}");
             rest = &rest[used..];
         }
         assert!(rest.is_empty());
@@ -520,4 +535,113 @@ fn a_share_of_the_requests_is_for_keys_that_nobody_asks_for_again() {
         assert!(seen.insert(key) || key < 100);
     }
     crate::workload::draw::chi_square::assert_fits(&[once, 20_000 - once], &[1.0, 3.0]);
+}
+
+/// Asks for one key; the request, and what is kept of it.
+fn asked(source: &mut Source) -> (Vec<u8>, Pending) {
+    let mut out = Vec::new();
+    source.target();
+    let pending = source.next(0, &mut out);
+    (out, pending)
+}
+
+#[test]
+fn a_redirect_sends_the_same_request_to_the_node_that_is_named() {
+    let target = |port: u16| Target { address: format!("127.0.0.1:{port}"), weight: 1 };
+    let targets = vec![target(7000), target(7001), target(7002)];
+    for verb in [Verb::Get, Verb::Set, Verb::HashGetAll, Verb::HashMultiGet] {
+        let mut workload = workload(Protocol::Resp, vec![Command::new(verb)]);
+        (workload.targets, workload.placement) = (targets.clone(), Placement::Slots);
+        let mut source = source(&workload);
+        let (request, mut pending) = asked(&mut source);
+        let key = request.split(|byte| *byte == b'\n').nth(4).unwrap().strip_suffix(b"\r").unwrap().to_vec();
+        let slot = crate::workload::place::slot(&key);
+        let moved = format!("-MOVED {slot} 127.0.0.1:7002\r\n");
+        for cut in 1..moved.len() {
+            let mut pending = pending;
+            assert_eq!(source.answer(&mut pending, &moved.as_bytes()[..cut]), (0, Progress::More));
+        }
+        assert_eq!(source.answer(&mut pending, moved.as_bytes()), (moved.len(), Progress::Elsewhere { target: 2 }));
+        let mut again = Vec::new();
+        source.repeat(&mut pending, &mut again);
+        // A store has a version of its own in its value; all else is the same.
+        assert_eq!(again.len(), request.len(), "{verb:?}");
+        if verb != Verb::Set {
+            assert_eq!(again, request, "{verb:?}");
+        }
+        assert_eq!(source.ring.target(&key), 2, "the slot map has learnt it");
+        let asks = format!("-ASK {slot} :7001\r\n");
+        let (used, progress) = source.answer(&mut pending, asks.as_bytes());
+        assert_eq!((used, progress), (asks.len(), Progress::Elsewhere { target: 1 }));
+        assert_eq!(source.ring.target(&key), 2, "an ASK is for one request");
+        let mut again = Vec::new();
+        source.repeat(&mut pending, &mut again);
+        let asking = b"*1\r\n$6\r\nASKING\r\n";
+        assert!(again.starts_with(asking) && again.len() == request.len() + asking.len(), "{verb:?}");
+        let reply = [b"+OK\r\n".to_vec(), Model::default().resp(&again[asking.len()..])].concat();
+        for step in [1, 3, 100] {
+            let mut pending = pending;
+            let outcome = read(&mut source, &mut pending, &reply, step).unwrap();
+            let expected = if matches!(verb, Verb::Set) { Outcome::Hit } else { Outcome::Miss };
+            assert_eq!(outcome, expected, "{verb:?}");
+        }
+    }
+}
+
+#[test]
+fn an_error_is_told_in_the_servers_words_with_a_remedy() {
+    let get = || vec![Command::new(Verb::Get)];
+    for (protocol, answer, told) in [
+        (Protocol::Resp, "-NOAUTH Authentication required.\r\n", "NOAUTH Authentication required.; say who connects"),
+        (Protocol::Resp3, "-WRONGPASS invalid pair\r\n", "WRONGPASS invalid pair; check the user, the password"),
+        (Protocol::Resp, "-MOVED 1 10.0.0.1:6379\r\n", "; this is a cluster: name every node as a target"),
+        (Protocol::Resp, "-ERR what\r\n", "ERR what"),
+        (Protocol::Memcache, "CLIENT_ERROR unauthenticated\r\n", "CLIENT_ERROR unauthenticated; say who connects"),
+        (Protocol::Meta, "SERVER_ERROR out of memory\r\n", "SERVER_ERROR out of memory"),
+    ] {
+        let mut source = source(&workload(protocol, get()));
+        let (_, mut pending) = asked(&mut source);
+        assert_eq!(read(&mut source, &mut pending, answer.as_bytes(), 100), Ok(Outcome::Error), "{answer}");
+        assert!(source.refusal().contains(told), "{}", source.refusal());
+    }
+    let mut clustered = workload(Protocol::Resp, get());
+    let target = |address: &str| Target { address: address.to_owned(), weight: 1 };
+    (clustered.targets, clustered.placement) = (vec![target("10.0.0.1:1"), target("10.0.0.2:1")], Placement::Slots);
+    let mut source = source(&clustered);
+    let (_, mut pending) = asked(&mut source);
+    assert_eq!(read(&mut source, &mut pending, b"-MOVED 1 10.0.0.3:1\r\n", 100), Ok(Outcome::Error));
+    assert!(source.refusal().ends_with("that node is no target: name every node of the cluster"));
+}
+
+#[test]
+fn a_hash_is_changed_after_it_was_read_whether_it_was_there_or_not() {
+    for (verb, second) in [(Verb::HashUpdate, "hset"), (Verb::HashIncr, "hincrby"), (Verb::HashDecr, "hincrby")] {
+        for protocol in [Protocol::Resp, Protocol::Resp3] {
+            let workload = workload(protocol, vec![Command { delta: 3, ..Command::new(verb) }]);
+            let (mut source, mut model) = (source(&workload), Model::default());
+            let (mut reads, mut changes) = (Vec::new(), Vec::new());
+            for turn in 0..200 {
+                assert_eq!(source.has_follow_up(), turn % 2 == 1);
+                let mut out = Vec::new();
+                let mut pending = source.next(0, &mut out);
+                let verb = source.verbs()[usize::from(pending.verb)].clone();
+                let reply = answer(protocol, &mut model, &out);
+                read(&mut source, &mut pending, &reply, 7).unwrap();
+                if turn % 2 == 0 { reads.push((verb, pending.key)) } else { changes.push((verb, pending.key)) }
+            }
+            let key = |number: u64| number & ((1 << FIELD_SHIFT) - 1);
+            assert!(reads.iter().all(|(verb, _)| verb == "hgetall") && changes.iter().all(|(verb, _)| verb == second));
+            assert!(reads.iter().zip(&changes).all(|(read, change)| key(read.1) == key(change.1)), "of the same key");
+            let counts = model.hashes.values().filter_map(|hash| hash.get(&b"n"[..]));
+            let sum: i64 = counts.map(|count| String::from_utf8(count.clone()).unwrap().parse::<i64>().unwrap()).sum();
+            assert_eq!(
+                sum,
+                match verb {
+                    Verb::HashIncr => 300,
+                    Verb::HashDecr => -300,
+                    _ => 0,
+                }
+            );
+        }
+    }
 }

@@ -17,6 +17,8 @@ pub struct Model {
     pub requests: u64,
     pub exptimes: Vec<i64>,
     pub greeted: Vec<String>,
+    /// Answers of RESP are those of its version 3.
+    pub resp3: bool,
     tokens: u64,
 }
 
@@ -183,7 +185,7 @@ impl Model {
     }
 
     fn command(&mut self, args: &[&[u8]], out: &mut Vec<u8>) {
-        let version = resp::Version::Resp2;
+        let version = if self.resp3 { resp::Version::Resp3 } else { resp::Version::Resp2 };
         let text = |arg: &[u8]| String::from_utf8(arg.to_vec()).unwrap();
         let number = |arg: &[u8]| text(arg).parse::<i64>().unwrap();
         let bulk = |out: &mut Vec<u8>, value: Option<&[u8]>| match value {
@@ -192,7 +194,15 @@ impl Model {
         };
         match (text(args[0]).as_str(), &args[1..]) {
             ("PING", []) => resp::reply::simple(out, b"PONG"),
-            ("AUTH" | "SELECT", said) => {
+            ("HELLO", said) => {
+                self.greeted.push(said.iter().map(|word| text(word)).collect::<Vec<_>>().join(" "));
+                resp::reply::map(out, version, 2);
+                resp::reply::bulk(out, b"proto");
+                resp::reply::int(out, 3);
+                resp::reply::bulk(out, b"modules");
+                resp::reply::array(out, 0);
+            }
+            ("AUTH" | "SELECT" | "CLIENT", said) => {
                 self.greeted.push(said.iter().map(|word| text(word)).collect::<Vec<_>>().join(" "));
                 resp::reply::simple(out, b"OK");
             }
@@ -242,6 +252,12 @@ impl Model {
                 let hash = self.hashes.entry(key.to_vec()).or_default();
                 let new = pairs.chunks(2).filter(|pair| hash.insert(pair[0].to_vec(), pair[1].to_vec()).is_none());
                 resp::reply::int(out, new.count() as i64);
+            }
+            ("HINCRBY", [key, field, delta]) => {
+                let count = self.hashes.entry(key.to_vec()).or_default().entry(field.to_vec()).or_insert(b"0".to_vec());
+                let next = text(count).parse::<i64>().unwrap() + number(delta);
+                *count = next.to_string().into_bytes();
+                resp::reply::int(out, next);
             }
             ("HGET", [key, field]) => bulk(out, self.field(key, field)),
             ("HMGET", [key, fields @ ..]) => {

@@ -1,0 +1,63 @@
+//! Requests that an answer sent to another target: a hash slot that moved, or is moving.
+//!
+//! ```text
+//!   sent ---> MOVED ---> waits for room at the other target ---> sent again ---> answered
+//!   |<------------------------------- one request, one time ------------------------------>|
+//! ```
+//! Such a request stays in flight while it waits, and goes before what is due.
+
+use super::connections::lose_request;
+use super::{Core, Pacing};
+use crate::engine::connection::InFlight;
+use crate::engine::net::Net;
+use crate::traffic::Traffic;
+
+/// How often one request is sent elsewhere: a server that sends it round and round is in error.
+const REDIRECTS_MAX: u8 = 16;
+/// Requests that wait for room elsewhere.
+const ELSEWHERE_MAX: usize = 65_536;
+
+impl<N: Net, T: Traffic> Core<'_, N, T> {
+    /// Whether `request` may go to `target`; otherwise the answer that said so is what it got.
+    pub(super) fn may_go(&self, request: &InFlight, target: usize) -> bool {
+        target < self.elsewhere.len() && request.redirects < REDIRECTS_MAX && self.elsewhere_count < ELSEWHERE_MAX
+    }
+
+    /// Keeps `request`, which was in flight and still is, for `target`.
+    pub(super) fn send_elsewhere(&mut self, request: InFlight, target: usize) {
+        self.recorder.redirected(request.intended_ns);
+        self.elsewhere[target].push_back(InFlight { redirects: request.redirects + 1, ..request });
+        self.elsewhere_count += 1;
+    }
+
+    /// Hands what waits to the connections of its targets, as far as they have room.
+    pub(super) fn repeat_elsewhere(&mut self) {
+        for target in 0..self.elsewhere.len() {
+            while !self.elsewhere[target].is_empty() {
+                let Some(index) = self.take_ready(target, 1) else { break };
+                let Some(mut request) = self.elsewhere[target].pop_front() else { break };
+                self.elsewhere_count -= 1;
+                let connection = &mut self.connections[index as usize];
+                self.traffic.repeat(&mut request.pending, &mut connection.out);
+                connection.in_flight.push_back(request);
+                self.hand_back(index, target, matches!(self.pacing, Pacing::Closed), false);
+            }
+        }
+    }
+
+    /// What waits at the end has no answer.
+    pub(super) fn lose_elsewhere(&mut self, now_ns: u64) {
+        for target in 0..self.elsewhere.len() {
+            let waiting = std::mem::take(&mut self.elsewhere[target]);
+            if !waiting.is_empty() {
+                let (count, name) = (waiting.len(), &self.settings.names[target]);
+                self.recorder.fault("unanswered-at-end", || format!("{name}: {count} requests that were sent there"));
+            }
+            for request in waiting {
+                self.in_flight -= 1;
+                lose_request(&mut self.recorder, &request, now_ns);
+            }
+        }
+        self.elsewhere_count = 0;
+    }
+}

@@ -1,0 +1,342 @@
+//! A workload as the text of a workload file, so that what was run can be run again.
+//!
+//! Invariant: what [`Workload::to_toml`] writes is read back as the same workload. A password is written only where it
+//! is asked for: else the text names the environment's variable [`PASSWORD_VARIABLE`] in its place.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::workload::model::{Arrivals, Command, KeySpace, Order, Pace, Placement, Sizes, Step, Verb, Workload};
+use crate::workload::units::Share;
+
+/// Where the text has the password looked for.
+pub const PASSWORD_VARIABLE: &str = "GANNET_LOAD_PASSWORD";
+
+/// What is done with a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Password {
+    /// It is written, for whom it is meant.
+    Written,
+    /// The environment's variable is named: results and logs show workloads.
+    LeftOut,
+}
+
+impl Workload {
+    /// The text of a workload file that says the same. Distributions are written out; a trace is named by its whole
+    /// path.
+    pub fn to_toml(&self, password: Password) -> String {
+        let mut out = String::new();
+        put(&mut out, "name", &text(&self.name));
+        if !self.about.is_empty() {
+            put(&mut out, "about", &text(&self.about));
+        }
+        put(&mut out, "protocol", &text(self.protocol.name()));
+        put(&mut out, "seed", &self.seed.to_string());
+        put(&mut out, "prefill", &self.prefill.to_string());
+        put(&mut out, "fill_on_miss", &self.fill_on_miss.to_string());
+        put(&mut out, "verify", &self.verify.to_string());
+        self.put_targets(password, &mut out);
+        self.put_connections(&mut out);
+        put_pace(&mut out, &self.pace);
+        for space in &self.keys {
+            put_space(&mut out, space);
+        }
+        out
+    }
+
+    fn put_targets(&self, password: Password, out: &mut String) {
+        if !self.targets.is_empty() || self.placement != Placement::Any {
+            out.push_str("\n[targets]\n");
+            let addresses: Vec<String> = self.targets.iter().map(|target| text(&target.address)).collect();
+            let weights: Vec<String> = self.targets.iter().map(|target| target.weight.to_string()).collect();
+            put(out, "addresses", &format!("[{}]", addresses.join(", ")));
+            put(out, "weights", &format!("[{}]", weights.join(", ")));
+            put(out, "placement", &text(self.placement.name()));
+        }
+        if self.auth.is_some() || self.database != 0 {
+            out.push_str("\n[auth]\n");
+            if let Some(auth) = &self.auth {
+                put(out, "user", &text(&auth.user));
+                match password {
+                    Password::Written => put(out, "password", &text(&auth.password)),
+                    Password::LeftOut => put(out, "password_env", &text(PASSWORD_VARIABLE)),
+                }
+            }
+            put(out, "database", &self.database.to_string());
+        }
+    }
+
+    fn put_connections(&self, out: &mut String) {
+        out.push_str("\n[connections]\n");
+        put(out, "count", &self.connections.to_string());
+        put(out, "threads", &self.threads.to_string());
+        put(out, "depth", &self.depth.to_string());
+        put(out, "batch", &self.batch.to_string());
+        if self.reconnect_per_s > 0.0 {
+            put(out, "reconnect", &rate(self.reconnect_per_s));
+        }
+        put(out, "blind", &self.blind.to_string());
+        if !self.client_name.is_empty() {
+            put(out, "name", &text(&self.client_name));
+        }
+    }
+}
+
+fn put(out: &mut String, key: &str, value: &str) {
+    let _ = writeln!(out, "{key} = {value}");
+}
+
+/// A basic string. JSON's escapes are TOML's, and leave one control character bare that TOML does not.
+fn text(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default().replace('\u{7f}', "\\u007f")
+}
+
+/// All digits that a number needs to be read back.
+fn number(value: f64) -> String {
+    format!("{value:?}")
+}
+
+fn rate(per_s: f64) -> String {
+    format!("\"{per_s:?}/s\"")
+}
+
+fn bytes(bytes: u64) -> String {
+    format!("\"{bytes}B\"")
+}
+
+fn span(span: base::units::TimeSpan) -> String {
+    format!("\"{}ns\"", span.0)
+}
+
+/// In percent: all digits of the share, with the point two places on.
+fn share(share: Share) -> String {
+    let digits = share.0.to_string();
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    let fraction = format!("{fraction:0<2}");
+    let percent = format!("{whole}{}.{}", &fraction[..2], &fraction[2..]);
+    let percent = percent.trim_end_matches('.').trim_start_matches('0');
+    let zero = if percent.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "0" };
+    format!("\"{zero}{percent}%\"")
+}
+
+fn put_pace(out: &mut String, pace: &Pace) {
+    out.push_str("\n[pace]\n");
+    let Pace::Open { rate_per_s, arrivals } = pace else { return put(out, "kind", "\"closed\"") };
+    let kind = match arrivals {
+        Arrivals::Constant => "constant",
+        Arrivals::Poisson => "poisson",
+        Arrivals::OnOff { .. } => "on-off",
+        Arrivals::Ramp { .. } => "ramp",
+        Arrivals::Sine { .. } => "sine",
+        Arrivals::Trace { .. } => "trace",
+    };
+    put(out, "kind", &text(kind));
+    // A rate of 0, as a ramp may begin with, is what is read where there is none.
+    if !matches!(arrivals, Arrivals::Trace { .. }) && *rate_per_s > 0.0 {
+        put(out, "rate", &rate(*rate_per_s));
+    }
+    match arrivals {
+        Arrivals::Constant | Arrivals::Poisson => {}
+        Arrivals::OnOff { on, off } => {
+            put(out, "on", &span(*on));
+            put(out, "off", &span(*off));
+        }
+        Arrivals::Ramp { to_per_s, over } => {
+            put(out, "to", &rate(*to_per_s));
+            put(out, "over", &span(*over));
+        }
+        Arrivals::Sine { swing, period } => {
+            put(out, "swing", &share(*swing));
+            put(out, "period", &span(*period));
+        }
+        Arrivals::Trace { path, speed } => {
+            put(out, "file", &text(&whole(path)));
+            put(out, "speed", &number(*speed));
+        }
+    }
+}
+
+fn whole(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
+}
+
+fn put_space(out: &mut String, space: &KeySpace) {
+    out.push_str("\n[[keys]]\n");
+    put(out, "weight", &number(space.weight));
+    put(out, "count", &space.count.to_string());
+    put(out, "prefix", &text(&space.prefix));
+    put(out, "key_bytes", &sizes(&space.key_bytes));
+    put(out, "order", &order(&space.order));
+    put(out, "once", &share(space.once));
+    put(out, "value_bytes", &sizes(&space.value_bytes));
+    put(out, "compressible", &share(space.compressible));
+    if !space.ttl.is_empty() {
+        let ttl = space.ttl.iter().map(|(ttl, weight)| format!("{{ ttl = {}, weight = {weight:?} }}", span(*ttl)));
+        put(out, "ttl", &format!("[{}]", ttl.collect::<Vec<_>>().join(", ")));
+    }
+    put(out, "fields", &space.fields.to_string());
+    out.push_str("verbs = [\n");
+    for command in &space.verbs {
+        let _ = writeln!(out, "    {{ {} }},", verb(command));
+    }
+    out.push_str("]\n");
+}
+
+fn sizes(sizes: &Sizes) -> String {
+    match sizes {
+        Sizes::Fixed(fixed) => bytes(*fixed),
+        Sizes::Range(from, to) => format!("{{ from = {}, to = {} }}", bytes(*from), bytes(*to)),
+        Sizes::Steps(steps) => {
+            let row = |Step { from, to, weight }: &Step| format!("{from},{to},{weight:?}\n");
+            format!("{{ rows = \"\"\"\n{}\"\"\" }}", steps.iter().map(row).collect::<String>())
+        }
+    }
+}
+
+fn order(order: &Order) -> String {
+    match order {
+        Order::Uniform => "\"uniform\"".to_owned(),
+        Order::Sequential => "\"sequential\"".to_owned(),
+        Order::Zipf { exponent } => format!("{{ zipf = {exponent:?} }}"),
+        Order::Latest { exponent } => format!("{{ latest = {exponent:?} }}"),
+        Order::Scan { length } => format!("{{ scan = {length} }}"),
+        Order::Hot { keys, requests } => {
+            format!("{{ hot = {{ keys = {}, requests = {} }} }}", share(*keys), share(*requests))
+        }
+        Order::Groups(groups) => {
+            let row = |(keys, weight): &(u64, f64)| format!("{keys},{weight:?}\n");
+            format!("{{ popularity_rows = \"\"\"\n{}\"\"\" }}", groups.iter().map(row).collect::<String>())
+        }
+    }
+}
+
+/// With what the verb takes, and no more.
+fn verb(command: &Command) -> String {
+    let mut line = format!("verb = {}, weight = {:?}", text(command.verb.name()), command.weight);
+    let _ = match command.verb {
+        Verb::Get | Verb::Gets => write!(line, ", keys = {}", command.keys),
+        Verb::Incr | Verb::Decr | Verb::HashIncr | Verb::HashDecr => write!(line, ", delta = {}", command.delta),
+        Verb::HashSet | Verb::HashMultiGet | Verb::HashDelete => write!(line, ", fields = {}", command.fields),
+        Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArith => {
+            write!(line, ", flags = {}", text(&command.text))
+        }
+        Verb::Raw => write!(line, ", command = {}", text(&command.text)),
+        _ => Ok(()),
+    };
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::model::{Auth, Protocol, Target};
+    use crate::workload::presets;
+    use base::prng::Prng;
+    use base::units::TimeSpan;
+
+    fn again(workload: &Workload) -> Workload {
+        let text = workload.to_toml(Password::Written);
+        Workload::read_text(Path::new("again"), &text).unwrap_or_else(|faults| panic!("{faults:?}\n{text}"))
+    }
+
+    #[test]
+    fn every_preset_is_read_back_the_same() {
+        for name in presets::names() {
+            let workload = presets::preset(&name).unwrap();
+            assert_eq!(again(&workload), workload, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_field_is_read_back() {
+        let space = |order| KeySpace {
+            weight: 0.1 + 0.2,
+            prefix: "a:".into(),
+            key_bytes: Sizes::Range(30, 40),
+            order,
+            once: Share(0.3),
+            compressible: Share(1.0 / 3.0),
+            value_bytes: Sizes::Steps(vec![Step { from: 1, to: 7, weight: 0.1 }, Step { from: 9, to: 9, weight: 2e7 }]),
+            ttl: vec![(TimeSpan::secs(60), 1.0), (TimeSpan::secs(0), 0.7)],
+            verbs: vec![
+                Command { keys: 3, ..Command::weighted(Verb::Get, 0.7) },
+                Command { delta: 9, ..Command::new(Verb::Incr) },
+                Command { text: "v t".into(), ..Command::new(Verb::MetaGet) },
+                Command { text: "set __key__ 0 0 __length__\r\n__data__".into(), ..Command::new(Verb::Raw) },
+            ],
+            ..KeySpace::default()
+        };
+        let hot = Order::Hot { keys: Share(0.07), requests: Share(0.93) };
+        let orders = [
+            Order::Uniform,
+            Order::Zipf { exponent: 0.99 },
+            hot,
+            Order::Latest { exponent: 1.0 },
+            Order::Sequential,
+            Order::Scan { length: 9 },
+            Order::Groups(vec![(3, 0.25), (70, 1e-9)]),
+        ];
+        let arrivals = [
+            Arrivals::Constant,
+            Arrivals::Poisson,
+            Arrivals::OnOff { on: TimeSpan::millis(3), off: TimeSpan::millis(7) },
+            Arrivals::Ramp { to_per_s: 1234.5, over: TimeSpan::secs(9) },
+            Arrivals::Sine { swing: Share(0.4), period: TimeSpan::secs(2) },
+            Arrivals::Trace { path: "/tmp/a trace.csv".into(), speed: 1.5 },
+        ];
+        for arrivals in arrivals {
+            let rate_per_s = if matches!(arrivals, Arrivals::Trace { .. }) { 0.0 } else { 1e6 / 3.0 };
+            let workload = Workload {
+                name: "a \"name\" \u{7f}\t\\".into(),
+                about: "two\nlines".into(),
+                seed: u64::MAX,
+                targets: ["h:1", "unix:/run/x y"].map(|address| Target { address: address.into(), weight: 3 }).to_vec(),
+                connections: 70,
+                threads: 3,
+                depth: 9,
+                batch: 4,
+                reconnect_per_s: 0.3,
+                pace: Pace::Open { rate_per_s, arrivals },
+                keys: orders.iter().cloned().map(space).collect(),
+                ..Workload::default()
+            };
+            assert_eq!(again(&workload), workload);
+        }
+        let resp = Workload {
+            protocol: Protocol::Resp3,
+            client_name: "us".into(),
+            database: 3,
+            blind: true,
+            placement: Placement::Slots,
+            keys: vec![KeySpace {
+                verbs: vec![Command { fields: 3, ..Command::new(Verb::HashMultiGet) }, Command::new(Verb::HashGet)],
+                ..KeySpace::default()
+            }],
+            ..Workload::default()
+        };
+        assert_eq!(again(&resp), resp);
+    }
+
+    #[test]
+    fn shares_are_read_back_to_the_last_digit() {
+        let mut prng = Prng::new(5);
+        for _ in 0..20_000 {
+            let percent = (prng.below(1_000_001) as f64) / 10_000.0;
+            for given in [percent / 100.0, prng.unit(), prng.unit() * 1e-9, 0.0, 1.0].map(Share) {
+                let read: Share = share(given).trim_matches('"').parse().unwrap();
+                assert_eq!(read, given, "{}", share(given));
+            }
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_written_and_its_variable_is_asked_for() {
+        let auth = Some(Auth { user: "me".into(), password: "sesame".into() });
+        let asked = Workload { auth, ..Workload::default() };
+        assert_eq!(again(&asked), asked);
+        let text = asked.to_toml(Password::LeftOut);
+        assert!(!text.contains("sesame") && text.contains(PASSWORD_VARIABLE) && text.contains("\"me\""), "{text}");
+        let told = Workload::read_text(Path::new("again"), &text).unwrap_err()[0].to_string();
+        assert!(told.contains("the environment has no GANNET_LOAD_PASSWORD; set it, as in"), "{told}");
+    }
+}
