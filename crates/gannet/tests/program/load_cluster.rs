@@ -184,7 +184,7 @@ fn requests_go_to_the_node_that_redirects_name_and_count_once() {
     let Some(cluster) = Cluster::start() else { return };
     let json = TempFile::new("cluster.json", "");
     let [first, second, third] = [0, 1, 2].map(|at| cluster.nodes[at].address());
-    // The slot of one key of ours is on its way from its node to the next one: what is not there yet is asked for there.
+    // One key's slot is on its way from its node to the next one, which is asked for what is not there yet.
     let key = "0000000000000007";
     let slot: u16 = cluster.nodes[0].says(&format!("CLUSTER KEYSLOT {key}")).trim_start_matches(':').parse().unwrap();
     let from = usize::from(slot >= 5461) + usize::from(slot >= 10_923);
