@@ -568,3 +568,24 @@ fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_th
         assert!(code == 1 && err.contains(what) && err.contains(&place), "{place}: {code}: {err}");
     }
 }
+
+#[test]
+fn a_copy_that_ended_at_its_limit_is_finished_by_one_without() {
+    let folder = Folder::new("limit");
+    let Some(old) = Peer::redis(&folder, &[]) else { return };
+    let (_serving, port) = gannet();
+    let mut from = Resp::to(old.port);
+    (0..1000).for_each(|n| drop(from.say(&format!("SET k{n} {n}"))));
+    let journal = folder.file("j");
+    let args = ["--from", &old.place("redis"), "--to", &format!("127.0.0.1:{port}"), "--resume", &journal];
+    let (outcome, out, _) = warm(&folder, &[&args[..], &["--limit", "300", "--rate", "2k"]].concat(), 0);
+    let first = outcome.counts.copied;
+    assert!((300..500).contains(&first) && outcome.verified.is_none(), "{out}");
+    assert!(out.contains("nothing was compared, since --limit left keys behind"), "{out}");
+    assert_eq!(Meta::to(port).statistic("curr_items"), first);
+    let (outcome, out, _) = warm(&folder, &[&args[..], &["--verify", "all"]].concat(), 0);
+    assert_whole(&outcome);
+    let counts = &outcome.counts;
+    assert_eq!((counts.seen, counts.copied + counts.already_there), (1000, 1000), "{out}");
+    assert_eq!(outcome.verified.unwrap().same, 1000, "{out}");
+}
