@@ -124,7 +124,7 @@ impl Outcome {
             ("gone", counts.gone, "evicted, deleted or expired at the source before they were read"),
             ("expired", counts.expired, "on the way"),
             ("not chosen", counts.not_chosen, "by --prefix and --exclude"),
-            ("not reached", counts.seen - counts.done(), "before it ended"),
+            ("not reached", counts.seen.saturating_sub(counts.done()), "before it ended"),
             ("without flags", counts.without_flags, "of those copied: the target keeps no client flags"),
             ("field expiries", counts.field_ttls, "left out: fields of hashes that had their own"),
         ] {
