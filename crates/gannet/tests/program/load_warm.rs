@@ -199,10 +199,37 @@ fn what_memcached_has_no_place_for_is_told_by_type_and_number() {
     assert!(late.0 - 1000 <= 4_102_444_800_123 && 4_102_444_800_123 <= late.1 + 1000, "{late:?}");
 }
 
-/// `gannet load warm` as a process that a test can end.
-fn begin(args: &[&str]) -> Child {
-    let mut command = crate::common::gannet(&[&["load", "warm"], args].concat());
-    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+/// `gannet load warm` as a process that a test can end, and that ends with it.
+struct Running(Child);
+
+impl Running {
+    fn begin(args: &[&str]) -> Self {
+        let mut command = crate::common::gannet(&[&["load", "warm"], args].concat());
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// SIGKILL: nothing is said or written any more.
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// What it ends with by itself.
+    fn code(&mut self) -> Option<i32> {
+        let mut status = None;
+        wait_until("the end of the copy", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.and_then(|status| status.code())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Waits until `is_so`.
@@ -238,11 +265,9 @@ fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
         let journal = folder.file("journal.json");
         let _ = std::fs::remove_file(&journal);
         let args = ["--from", &from, "--to", &to, "--resume", &journal];
-        let mut child = begin(&[&args[..], &["--rate", "300"]].concat());
+        let child = Running::begin(&[&args[..], &["--rate", "300"]].concat());
         wait_until("a journal with copied keys", || journal_copied(&journal) >= 200);
-        // SIGKILL: nothing is said or written any more.
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
         let told = journal_copied(&journal);
         assert!(told < count, "{from}: it was over before it was killed");
         let (outcome, out, _) = warm(&folder, &[&args[..], &["--rate", "none", "--verify", "all"]].concat(), 0);
@@ -277,10 +302,10 @@ fn keys_that_go_between_their_listing_and_their_reading_are_counted_as_gone() {
     let place = old.place("memcached");
     let to = format!("127.0.0.1:{port}");
     let args = ["--from", &place, "--to", &to, "--resume", &journal, "--json", &json, "--rate", "100", "--quiet"];
-    let mut child = begin(&args);
+    let mut child = Running::begin(&args);
     wait_until("a journal with copied keys", || journal_copied(&journal) >= 20);
     from.ask(b"flush_all\r\n");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.code(), Some(0));
     let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
     assert_whole(&outcome);
     let counts = &outcome.counts;
@@ -297,12 +322,12 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
     let (json, journal) = (folder.file("back.json"), folder.file("j"));
     let (source, target) = (old.place("redis"), new.place("redis"));
     let args = ["--from", &source, "--to", &target, "--resume", &journal, "--json", &json, "--quiet"];
-    let mut child = begin(&[&args[..], &["--rate", "200", "--verify", "none", "--retries", "40"]].concat());
+    let mut child = Running::begin(&[&args[..], &["--rate", "200", "--verify", "none", "--retries", "40"]].concat());
     wait_until("a journal with copied keys", || journal_copied(&journal) >= 50);
     let port = new.port;
     drop(new);
     let Some(new) = Peer::redis_at(port, &folder, &[]) else { return };
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.code(), Some(0));
     let counts = outcome_of(&std::fs::read_to_string(&json).unwrap()).counts;
     assert_eq!((counts.seen, counts.copied), (1000, 1000), "what the first one was answered for counts");
     drop(new);
@@ -311,10 +336,10 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
     assert!(code == 1 && err.contains(&format!("{target}: Connection refused")), "{code}: {err}");
     let Some(new) = Peer::redis_at(port, &folder, &[]) else { return };
     std::fs::remove_file(&journal).unwrap();
-    let mut child = begin(&[&args[..], &["--rate", "200", "--retries", "1"]].concat());
+    let mut child = Running::begin(&[&args[..], &["--rate", "200", "--retries", "1"]].concat());
     wait_until("a journal with copied keys", || journal_copied(&journal) >= 50);
     drop(new);
-    assert_eq!(child.wait().unwrap().code(), Some(5), "it ended early");
+    assert_eq!(child.code(), Some(5), "it ended early");
     let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
     let why = outcome.ended_early.unwrap();
     assert!(why.starts_with(&target) && why.contains(&format!("go on with --resume {journal}")), "{why}");
