@@ -88,7 +88,7 @@ impl Entries {
         let now = UnixMillis::now();
         let (mut items, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         while items.len() < ask.keys_max && bytes < ask.bytes_max && looked_at < LOOKED_AT_MAX {
-            let mut left = None;
+            let (mut left, mut taken) = (None, false);
             let own_db = self.db;
             let entry = self.reader.next(|db, key| {
                 if db != own_db {
@@ -96,8 +96,13 @@ impl Entries {
                 } else if !ask.takes(key, counts) {
                     left = Some(Left::Unasked);
                 }
-                left.is_none()
+                taken = left.is_none();
+                taken
             });
+            if entry.is_err() && taken {
+                // Its value can not be read, so it is no key of what can be.
+                counts.seen -= 1;
+            }
             let entry = match entry {
                 Ok(Some(entry)) => entry,
                 Ok(None) => break,
