@@ -17,6 +17,7 @@
 //! nothing that was due is left out of the figures; a run that the generator itself limited says so.
 #![forbid(unsafe_code)]
 
+pub mod agents;
 pub mod cost;
 pub mod dialect;
 pub mod engine;

@@ -2,6 +2,8 @@
 
 use clap::{Arg, ArgAction, ArgGroup, Command};
 
+use super::agent;
+
 const EXAMPLES: &str = "\
 Examples:
   The highest rate at which 99.9 % of requests take at most 2 ms, with a page to show:
@@ -16,6 +18,8 @@ Examples:
     gannet load --target unix:/run/cache.sock --protocol meta --zipf 0.99 --value-bytes 1KiB --verify --slo p99=1ms
   A published workload, as fast as its authors paced it, for five seconds:
     gannet load --target 127.0.0.1:11211 --preset pelikan-t2a --keys 10000 --rate 10k --duration 5s
+  The load from two hosts, on each of which `gannet load agent` runs, as one:
+    gannet load --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token --target 10.0.0.9:11211 --slo p999=2ms
   A workload file, with the server's own account beside it:
     gannet load --workload shop.toml --target 127.0.0.1:11211 --server-admin 127.0.0.1:9090 --slo p999=5ms
 
@@ -25,12 +29,12 @@ nothing about the server; 4 an assertion or objective was broken; 5 it ended ear
 /// Adds the arguments of a run to `command`.
 pub fn add(command: Command) -> Command {
     let command = command.after_help(EXAMPLES);
-    files(view(sampler(watching(requests(search(pace(target(command))))))))
+    files(view(agent::add(sampler(watching(requests(search(pace(target(command)))))))))
 }
 
 /// Adds what a run of another tool's command line takes beside that: what is watched, what comes out.
 pub fn add_outcome(command: Command) -> Command {
-    files(view(watching(command)))
+    files(view(agent::add(watching(command))))
 }
 
 fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
@@ -168,7 +172,7 @@ mod tests {
             command.clone().try_get_matches_from(words).unwrap_or_else(|error| panic!("{example}: {error}"));
             seen += 1;
         }
-        assert_eq!(seen, 7);
+        assert_eq!(seen, 8);
         command.debug_assert();
     }
 }

@@ -33,11 +33,23 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !faults.is_empty() {
         return Err(Failure::Failed(faults));
     }
-    let results: Vec<RunResult> = read.into_iter().flatten().collect();
+    let mut results: Vec<RunResult> = read.into_iter().flatten().collect();
+    tell_apart(&mut results, matches.get_many::<String>("RESULT").into_iter().flatten());
     if let Some(path) = matches.get_one::<String>("report") {
         write(Path::new(path), &compare::html(&results))?;
     }
     print(&compare::text(&results))
+}
+
+/// Results of one name, as those of one target, get their files' names beside it.
+fn tell_apart<'a>(results: &mut [RunResult], paths: impl Iterator<Item = &'a String>) {
+    let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
+    for ((result, path), name) in results.iter_mut().zip(paths).zip(&names) {
+        if names.iter().filter(|known| *known == name).count() > 1 {
+            let stem = Path::new(path).file_stem().unwrap_or_default();
+            result.name = format!("{} ({name})", stem.to_string_lossy());
+        }
+    }
 }
 
 /// Reads a result; its name is the file's, if it has none.

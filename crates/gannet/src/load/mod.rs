@@ -8,9 +8,11 @@
 //!   self_test what this host can do        tool      other tools' command lines and files
 //!   warm      one server's keys to another
 //!   again     a result's run once more
+//!   agent     one run on several hosts
 //! ```
 
 mod again;
+mod agent;
 mod args;
 mod ask;
 mod compare;
@@ -37,6 +39,7 @@ pub fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .subcommand(self_test::command())
         .subcommand(again::command())
+        .subcommand(agent::command())
         .subcommand(compare::command())
         .subcommand(versus::command())
         .subcommand(cost::command())
@@ -50,6 +53,7 @@ pub fn command() -> Command {
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
+        Some(("agent", matches)) => agent::run(matches),
         Some(("self-test", matches)) => self_test::run(matches),
         Some(("rerun", matches)) => again::run(matches),
         Some(("compare", matches)) => compare::run(matches),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use clap::ArgMatches;
 use io::signal::Signals;
+use load::agents::{Fleet, Kind};
 use load::dialect::aerospike::Intervals;
-use load::engine::{Config, Error, Load, Stream};
+use load::engine::{Config, Control, Error, Load, Stream};
 use load::report::{html, terminal};
 use load::result::{RunResult, Target, csv, hdr, metrics};
 use load::session::admin::Admin;
@@ -21,6 +22,7 @@ use load::workload::model::Protocol;
 use load::workload::prefill::Prefill;
 use load::workload::source;
 
+use super::agent;
 use super::ask::{Asked, ask};
 use super::compare::write;
 use super::tool::Spoken;
@@ -60,9 +62,16 @@ pub fn one(
 ) -> Result<RunResult, Failure> {
     let Asked { mut job, workload, .. } = asked;
     describe(&workload, &mut job.known);
-    job.sources = sources(matches, &workload)?;
+    let mut fleet = agent::fleet(matches)?;
+    if let Some(fleet) = &fleet {
+        agent::describe(fleet, &mut job.known);
+    }
+    job.sources = sources(matches, &workload, fleet.is_none())?;
+    if matches!(job.mode, Mode::AtRate(_)) {
+        desk.await_rate();
+    }
     if workload.prefill {
-        prefill(&workload, &job.config, desk, screen)?;
+        prefill(&workload, &job.config, fleet.as_mut(), desk, screen)?;
     }
     let now = UnixMillis::now();
     let make = |place: load::engine::Place| {
@@ -73,13 +82,33 @@ pub fn one(
         };
         source::Source::new(&workload, thread as u32, now)
     };
-    let outcome = match (intervals, job.config.requests_max) {
-        (Some(intervals), _) => session::run(job, make, desk, &mut Spoken { intervals, screen }),
-        (None, Some(requests)) => session::run(job, make, desk, &mut Counted { screen, requests, what: None }),
-        (None, None) => session::run(job, make, desk, screen),
+    let (mut spoken, mut counted);
+    let view: &mut dyn View = match (intervals, job.config.requests_max) {
+        (Some(intervals), _) => {
+            spoken = Spoken { intervals, screen: &mut *screen };
+            &mut spoken
+        }
+        (None, Some(requests)) => {
+            counted = Counted { screen: &mut *screen, requests, what: None };
+            &mut counted
+        }
+        (None, None) => &mut *screen,
+    };
+    let outcome = match &mut fleet {
+        None => session::run(job, make, desk, view),
+        Some(fleet) => session::run_by(job, &mut by(fleet, &workload, Kind::Requests), desk, view),
     };
     screen.wipe();
     outcome.map_err(failed)
+}
+
+/// What carries runs out on the agents.
+fn by<'a>(
+    fleet: &'a mut Fleet,
+    workload: &'a Workload,
+    kind: Kind,
+) -> impl FnMut(&Config, &Control) -> Result<load::engine::Run, Error> + 'a {
+    move |config, control| fleet.run(config, control, workload, kind)
 }
 
 fn failed(error: Error) -> Failure {
@@ -128,10 +157,12 @@ const fn account(protocol: Protocol) -> Option<Account> {
     }
 }
 
-/// Host, generator, and what can be had of the first target.
-fn sources(matches: &ArgMatches, workload: &Workload) -> Result<Vec<Box<dyn Source>>, Failure> {
-    let mut sources: Vec<Box<dyn Source>> =
-        vec![Box::new(Host::default()), Box::new(Process::new("generator", std::process::id()))];
+/// Host, generator if it is here, and what can be had of the first target.
+fn sources(matches: &ArgMatches, workload: &Workload, is_here: bool) -> Result<Vec<Box<dyn Source>>, Failure> {
+    let mut sources: Vec<Box<dyn Source>> = vec![Box::new(Host::default())];
+    if is_here {
+        sources.push(Box::new(Process::new("generator", std::process::id())));
+    }
     let Some(first) = workload.targets.first() else { return Ok(sources) };
     let pid = match matches.get_one::<String>("server-pid") {
         Some(text) => {
@@ -155,7 +186,13 @@ fn sources(matches: &ArgMatches, workload: &Workload) -> Result<Vec<Box<dyn Sour
 }
 
 /// Stores every key once.
-fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
+fn prefill(
+    workload: &Workload,
+    config: &Config,
+    fleet: Option<&mut Fleet>,
+    desk: &Desk,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
     let keys: u64 = workload.keys.iter().map(|space| space.count).sum();
     let config = Config {
         load: Load::Closed,
@@ -164,7 +201,8 @@ fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Scree
         warm_up_ns: 0,
         duration_ns: 24 * 3_600_000_000_000,
         slice_ns: 1_000_000_000,
-        requests_max: Some(keys),
+        // Each thread ends by itself when it has stored its part.
+        requests_max: None,
         sampler: None,
         ..config.clone()
     };
@@ -175,7 +213,14 @@ fn prefill(workload: &Workload, config: &Config, desk: &Desk, screen: &mut Scree
     let now = UnixMillis::now();
     let make = |place: load::engine::Place| Prefill::new(workload, place.thread as u32, now);
     let mut bar = Counted { screen, requests: keys, what: Some("prefill") };
-    let result = session::run(job, make, desk, &mut bar).map_err(failed)?;
+    let outcome = match fleet {
+        None => session::run(job, make, desk, &mut bar),
+        Some(fleet) => session::run_by(job, &mut by(fleet, workload, Kind::Prefill), desk, &mut bar),
+    };
+    let result = outcome.map_err(failed)?;
+    if let Some(cause) = result.partial.filter(|_| !desk.is_stopped()) {
+        return Err(Failure::Failed(vec![format!("prefill: {cause}")]));
+    }
     let counts = &result.figures.counts;
     if counts.errors > 0 || counts.unanswered > 0 {
         let first =

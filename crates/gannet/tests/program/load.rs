@@ -274,6 +274,7 @@ fn shortened(example: &str, addr: &str, socket: &str, folder: &Folder) -> Vec<St
         .unwrap();
     let text = example
         .replace("127.0.0.1:11211", addr)
+        .replace("10.0.0.9:11211", addr)
         .replace("unix:/run/cache.sock", socket)
         .replace("shop.toml", &workload)
         .replace("out.", &folder.file("out."))
@@ -302,13 +303,109 @@ fn every_example_of_the_help_runs() {
     let addr = serving.addr_behind("memcached clients connect to ").to_string();
     let (_, help, _) = run(&["load", "--help"]);
     let examples: Vec<&str> = help.lines().map(str::trim).filter(|line| line.starts_with("gannet load --")).collect();
-    assert_eq!(examples.len(), 7, "{help}");
+    assert_eq!(examples.len(), 8, "{help}");
+    let token = folder.file("token");
+    std::fs::write(&token, "a token that is long enough").unwrap();
+    let (first, second) = (agent(&token), agent(&token));
+    let agents = format!("{},{}", first.1, second.1);
+    let _ending = Ending(vec![first.0, second.0]);
     for example in examples {
-        let words = shortened(example, &addr, &socket, &folder);
+        let mut words = shortened(example, &addr, &socket, &folder);
+        if let Some(at) = words.iter().position(|word| word == "--agents") {
+            (words[at + 1], words[at + 3]) = (agents.clone(), token.clone());
+            words.extend(["--clock-error-max", "2s"].map(str::to_owned));
+        }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (code, out, err) = run(&words);
         assert!(matches!(code, 0 | LIMITED | 4), "{words:?} ended with {code}: {out}\n{err}");
         assert!(out.contains("response time"), "{words:?}: {out}");
     }
     assert!(folder.text("out.html").contains("<svg") && folder.text("out.json").contains("gannet-load-result"));
+}
+
+/// An agent in a process of its own, and where it listens.
+fn agent(token: &str) -> (std::process::Child, String) {
+    use std::io::BufRead;
+    let mut child = crate::common::gannet(&["load", "agent", "--listen", "127.0.0.1:0", "--token", token])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("agent listens at ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (child, address)
+}
+
+/// Ends processes that it was given, whatever comes of the test.
+struct Ending(Vec<std::process::Child>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn two_agents_prefill_and_run_as_one_and_one_that_is_killed_is_named() {
+    let (_serving, addr) = server();
+    let folder = Folder::new("agents");
+    let (token, json, html) = (folder.file("token"), folder.file("a.json"), folder.file("a.html"));
+    std::fs::write(&token, "a token that is long enough\n").unwrap();
+    let (first, second) = (agent(&token), agent(&token));
+    let agents = format!("{},{}", first.1, second.1);
+    let mut ending = Ending(vec![first.0, second.0]);
+    let together = ["--agents", &agents, "--agents-token", &token, "--clock-error-max", "2s", "--target", &addr];
+    let run_of = |more: &[&str], code| load_ends(&[&together[..], more].concat(), code);
+
+    let asked = ["--rate", "400", "--duration", "1s", "--warm-up", "200ms", "--keys", "1001", "--connections", "5"];
+    let files = ["--verify", "--assert", "misses<=0%", "--json", &json, "--report", &html];
+    let (_, out, err) = run_of(&[&asked[..], &files[..]].concat(), 0);
+    assert!(err.contains("prefill: 1001 keys are stored"), "{err}");
+    assert!(out.contains("slowest agent: 127.0.0.1:"), "{out}");
+    let result = RunResult::from_json(&folder.text("a.json")).unwrap();
+    let counts = &result.figures.counts;
+    assert_eq!((counts.misses, counts.wrong, counts.connects), (0, 0, 5), "each key was stored by one of them");
+    assert_eq!((result.agents.len(), result.figures.agents.len()), (2, 2));
+    let due: u64 = result.figures.agents.iter().map(|agent| agent.counts.due).sum();
+    assert!(counts.due > 100 && due == counts.due && result.figures.response.count == due);
+    assert!(folder.text("a.html").contains("<h2>Agents</h2>"));
+
+    let mut victim = ending.0.remove(0);
+    let killer = std::thread::spawn(move || {
+        // Any moment will do: before the start it is an error, and after it a partial result.
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+    });
+    let (code, out, err) = run(&[
+        &["load"],
+        &together[..],
+        &["--rate", "400", "--duration", "10m", "--keys", "100", "--no-prefill", "--quiet"],
+    ]
+    .concat());
+    killer.join().unwrap();
+    assert!([1, LIMITED, 5].contains(&code), "{code}: {out}\n{err}");
+    assert!(format!("{out}{err}").contains(&first_of(&agents)), "it is named: {out}\n{err}");
+}
+
+fn first_of(agents: &str) -> String {
+    let (first, _) = agents.split_once(',').unwrap();
+    format!("agent {first}")
+}
+
+#[test]
+fn an_agent_without_a_token_is_open_to_this_host_alone() {
+    let (code, _, err) = run(&["load", "agent", "--listen", "0.0.0.0:0"]);
+    assert!(code == 1 && err.contains("--token FILE"), "{code}: {err}");
+    let folder = Folder::new("token");
+    std::fs::write(folder.file("short"), "abc\n").unwrap();
+    let (code, _, err) = run(&["load", "agent", "--listen", "127.0.0.1:0", "--token", &folder.file("short")]);
+    assert!(code == 2 && err.contains("fewer than 16 characters"), "{code}: {err}");
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let (code, _, err) = run(&["load", "--agents", &nobody, "--target", &nobody, "--closed", "--duration", "1s"]);
+    assert!(code == 1 && err.contains("gannet load agent --listen"), "{code}: {err}");
 }

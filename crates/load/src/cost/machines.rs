@@ -84,7 +84,7 @@ pub fn costs(name: &str, text: &str, rates: &BTreeMap<String, f64>) -> Result<Co
 }
 
 fn millions(requests: Option<f64>) -> String {
-    requests.map_or("-".to_owned(), |requests| format!("{:.0} M", requests / 1e6))
+    requests.map_or("-".to_owned(), |requests| format!("{} M", grouped((requests / 1e6).round())))
 }
 
 impl Costs {
@@ -155,18 +155,24 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
 /// Horizontal bars with their names and values.
 pub(super) fn plot(title: &str, bars: &[(String, f64)]) -> String {
     const ROW: usize = 24;
+    const WIDTH: f64 = 640.0;
+    const CHAR: f64 = 6.8;
     let most = bars.iter().map(|bar| bar.1).fold(f64::MIN_POSITIVE, f64::max);
     let height = bars.len() * ROW + 8;
+    let longest = bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let left = (longest as f64 * CHAR + 8.0).min(WIDTH / 2.0);
     let title = escape(title);
     let mut out = format!(
-        "<figure><figcaption>{title}</figcaption><svg viewBox=\"0 0 640 {height}\" role=\"img\" aria-label=\"{title}\">"
+        "<figure class=\"bars\"><figcaption>{title}</figcaption><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">"
     );
     for (at, (name, value)) in bars.iter().enumerate() {
-        let (y, width) = (at * ROW + 4, value / most * 380.0);
+        let (y, width) = (at * ROW + 4, value / most * (WIDTH - left - 90.0));
         let (name, shown) = (escape(name), grouped(*value));
-        let _ = write!(out, "<text class=\"end\" x=\"150\" y=\"{}\">{name}</text>", y + 14);
-        let _ = write!(out, "<rect class=\"dot s0\" x=\"158\" y=\"{y}\" width=\"{width:.1}\" height=\"18\" rx=\"2\"/>");
-        let _ = write!(out, "<text x=\"{:.1}\" y=\"{}\">{shown}</text>", 164.0 + width, y + 14);
+        let _ = write!(out, "<text class=\"end\" x=\"{left:.1}\" y=\"{}\">{name}</text>", y + 14);
+        let x = left + 8.0;
+        let _ =
+            write!(out, "<rect class=\"dot s0\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"18\" rx=\"2\"/>");
+        let _ = write!(out, "<text x=\"{:.1}\" y=\"{}\">{shown}</text>", x + 6.0 + width, y + 14);
     }
     out.push_str("</svg></figure>");
     out
@@ -186,7 +192,7 @@ mod tests {
         // A million requests a second at $1.68 an hour: 2,142 million for a dollar; at 484.48 a month of 720 h, 5,350.
         let big = find("c3.8xlarge");
         assert!((big.requests_a_dollar(0).unwrap() / 1e6 - 1e6 * 3600.0 / 1.68 / 1e6).abs() < 1e-6);
-        assert_eq!(millions(big.requests_a_dollar(3)), "5350 M");
+        assert_eq!(millions(big.requests_a_dollar(3)), "5,350 M");
         assert_eq!(costs.machines[0].name, "c3.2xlarge");
         let monthly = costs.prices.iter().position(|price| price == "usd_month").unwrap();
         assert!((big.requests_a_dollar(monthly).unwrap() / big.requests_a_dollar(0).unwrap() - 1.0).abs() < 1e-9);

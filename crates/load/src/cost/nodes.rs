@@ -1,5 +1,7 @@
 //! What a node's memory costs: modules from a list, nodes as `2xdram:16+2xpmem:128`.
 
+use std::fmt::Write as _;
+
 use super::machines::{columns, plot};
 use super::table::{Table, number};
 use crate::report::svg::escape;
@@ -94,7 +96,11 @@ pub fn text(nodes: &[Node]) -> String {
 /// The table and a plot as a page of its own.
 pub fn html(nodes: &[Node]) -> String {
     let bars: Vec<(String, f64)> = nodes.iter().map(|node| (node.text.clone(), node.usd / node.gb)).collect();
-    let mut body = format!("<div class=\"card\">{}</div>", plot("Dollars a gigabyte of memory", &bars));
+    let cheapest = nodes.iter().min_by(|a, b| (a.usd / a.gb).total_cmp(&(b.usd / b.gb)));
+    let verdict = cheapest.map_or(String::new(), |node| format!("{}: {:.2} $ a GB", node.text, node.usd / node.gb));
+    let mut body =
+        format!("<div class=\"card verdict\"><div class=\"what\">cost</div><h1>{}</h1></div>", escape(&verdict));
+    let _ = write!(body, "<div class=\"card\">{}</div>", plot("Dollars a gigabyte of memory", &bars));
     let table: Vec<_> = rows(nodes).into_iter().map(|row| ("", row)).collect();
     section(&mut body, &escape("By node"), &tables::table(&HEADS, &table));
     page("What memory costs", &body)

@@ -2,6 +2,7 @@
 
 use super::target::Target;
 use crate::schedule::Plan;
+use serde::{Deserialize, Serialize};
 
 /// Threads of one stream.
 pub const THREADS_MAX: usize = 256;
@@ -13,7 +14,8 @@ pub const DEPTH_MAX: usize = 1 << 16;
 pub const SLICES_MAX: u64 = 200_000;
 
 /// How requests are let out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Load {
     /// Each request has an intended instant, whatever became of the ones before it.
     Open(Plan),
@@ -26,7 +28,7 @@ pub enum Load {
 }
 
 /// When connections are closed on purpose and made again.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reconnect {
     /// So many connections a second, over all threads, are closed when they are idle and made again; 0: none.
     pub per_s: f64,
@@ -38,7 +40,7 @@ pub struct Reconnect {
 
 /// A second, paced stream beside the bulk, with its own thread and connections. It shares the bulk's traffic, times,
 /// timeout and window, and is reported apart.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampler {
     /// Where it connects to: perhaps by TCP while the bulk uses a unix socket.
     pub target: Target,
@@ -51,7 +53,8 @@ pub struct Sampler {
 }
 
 /// How a thread waits for the next intended instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Wait {
     /// It sleeps until shortly before the instant, by as much as this host wakes threads late, and polls for the rest.
     Sleep,
@@ -59,8 +62,18 @@ pub enum Wait {
     Poll,
 }
 
+/// A host's place in a run of several hosts: what its threads do is their share of what all threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Threads of the hosts before this one.
+    pub first_thread: usize,
+    /// Threads of all hosts together.
+    pub threads: usize,
+}
+
 /// A run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The servers; connections are spread over them evenly.
     pub targets: Vec<Target>,
@@ -69,6 +82,9 @@ pub struct Config {
     pub routed: bool,
     /// Threads.
     pub threads: usize,
+    /// Of a run of several hosts: which part this one is. Connections, requests and reconnects are its own; the rate
+    /// is that of all hosts.
+    pub part: Option<Part>,
     /// CPUs of the threads, in turn; empty: the kernel places them.
     pub cpus: Vec<usize>,
     /// Connections over all threads; at least one a thread, and one for each target and thread where `routed`.
@@ -119,6 +135,7 @@ impl Default for Config {
             targets: Vec::new(),
             routed: false,
             threads: 1,
+            part: None,
             cpus: Vec::new(),
             connections: 1,
             depth: 1,
@@ -153,6 +170,11 @@ impl Config {
         };
         check(!self.targets.is_empty(), "there is no target; name one, as in 127.0.0.1:11211 or unix:/run/cache.sock");
         check((1..=THREADS_MAX).contains(&self.threads), "threads are 1 to 256");
+        check(
+            self.part
+                .is_none_or(|part| part.first_thread.checked_add(self.threads).is_some_and(|end| end <= part.threads)),
+            "the threads of one host are among those of all hosts",
+        );
         check(self.connections >= self.threads, "each thread has a connection of its own: raise connections");
         check(
             !self.routed || self.connections >= self.threads * self.targets.len(),

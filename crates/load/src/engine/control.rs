@@ -84,7 +84,8 @@ impl Control {
         self.lock().clone()
     }
 
-    pub(super) fn show(&self, change: impl FnOnce(&mut Live)) {
+    /// Renews the live figures.
+    pub(crate) fn show(&self, change: impl FnOnce(&mut Live)) {
         change(&mut self.lock());
     }
 

@@ -7,7 +7,7 @@ use super::net::Net;
 use super::sockets::Sockets;
 use super::target::{Resolved, Target};
 use super::watch::{Polled, Watch, Watchee, limits};
-use super::{Ending, Error, LoopKind, Place, Run, Stream};
+use super::{Ending, Error, LoopKind, Part, Place, Run, Stream, Together};
 use crate::measure::{Fault, RawSlice, Snapshot, Timeline, Totals};
 use crate::schedule::{Intents, Plan};
 use crate::traffic::Traffic;
@@ -15,7 +15,7 @@ use base::clock::{MonoClock, UnixMillis};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Slices that wait to be joined, for each thread.
 const SLICES_WAITING_MAX: usize = 16;
@@ -65,6 +65,7 @@ pub(super) fn run<T: Traffic>(
     config: &Config,
     make_traffic: &(impl Fn(Place) -> T + Sync),
     control: &Control,
+    mut together: Option<Together<'_>>,
 ) -> Result<Run, Error> {
     let clock = MonoClock::start();
     let (bulk_out, bulk_in) = sync_channel(SLICES_WAITING_MAX * config.threads);
@@ -100,7 +101,12 @@ pub(super) fn run<T: Traffic>(
             thread_id: ready.thread_id,
             polled,
         });
-        let mut follower = Follower::new(config, clock, control, Watch::new(watchees.collect()));
+        let start_ns = match &mut together {
+            None => clock.now().0 + HEAD_START_NS,
+            Some(together) => start_ns(clock, (together.start)()).ok_or_else(no_start)?,
+        };
+        let tap = together.map(|together| together.slices);
+        let mut follower = Follower::new(config, clock, control, Watch::new(watchees.collect()), start_ns, tap);
         for ready in &readies {
             // A thread that has ended in the meantime says why when it is joined.
             let _ = ready.start.send(follower.start_ns);
@@ -139,6 +145,12 @@ fn not_connected(faults: Vec<Fault>) -> Error {
     Error::Connect { faults, refused }
 }
 
+/// `instant` by the run's clock; what lies in the past is now.
+fn start_ns(clock: MonoClock, instant: Option<Instant>) -> Option<u64> {
+    let from_now = instant?.saturating_duration_since(Instant::now());
+    Some(clock.now().0 + from_now.as_nanos() as u64)
+}
+
 // --- what each thread gets ---
 
 fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) -> Result<Vec<Job>, Error> {
@@ -147,11 +159,13 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
     let share = |whole: u64, thread: usize| {
         whole / config.threads as u64 + u64::from((thread as u64) < whole % config.threads as u64)
     };
+    let Part { first_thread, threads } = config.part.unwrap_or(Part { first_thread: 0, threads: config.threads });
     let jobs = (0..config.threads).map(|thread| {
         let connections = share(config.connections as u64, thread) as usize;
         let mut settings = settings(config, names.clone());
         // Each thread's connections begin with another target, so that few of them reach all targets too.
-        settings.targets = (0..connections).map(|connection| (connection + thread) % names.len()).collect();
+        settings.targets =
+            (0..connections).map(|connection| (connection + first_thread + thread) % names.len()).collect();
         settings.requests_max = config.requests_max.map_or(u64::MAX, |whole| share(whole, thread));
         settings.reconnect_every_ns = match config.reconnect.per_s {
             0.0 => u64::MAX,
@@ -159,7 +173,7 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
         };
         settings.reconnect_every_ns = settings.reconnect_every_ns.max(1);
         Job {
-            place: Place { stream: Stream::Bulk, thread, threads: config.threads, connections },
+            place: Place { stream: Stream::Bulk, thread: first_thread + thread, threads, connections },
             cpu: (!config.cpus.is_empty()).then(|| config.cpus[thread % config.cpus.len()]),
             targets: resolved.clone(),
             settings,
@@ -192,7 +206,7 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
         settings,
         load: Load::Open(Plan::poisson()),
         rate_per_s: sampler.rate_per_s,
-        seed: config.seed ^ SAMPLER_SEED,
+        seed: config.seed ^ SAMPLER_SEED ^ config.part.map_or(0, |part| (part.first_thread as u64) << 32),
         wait: config.wait,
         slices: slices.clone(),
         polled: Arc::default(),
@@ -359,7 +373,15 @@ struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    fn new(config: &'a Config, clock: MonoClock, control: &'a Control, watch: Watch) -> Self {
+    fn new(
+        config: &'a Config,
+        clock: MonoClock,
+        control: &'a Control,
+        watch: Watch,
+        start_ns: u64,
+        tap: Option<SyncSender<RawSlice>>,
+    ) -> Self {
+        let ahead_ms = start_ns.saturating_sub(clock.now().0) / 1_000_000;
         let (begin_ns, end_ns) = (config.warm_up_ns, config.warm_up_ns.saturating_add(config.duration_ns));
         let timeline = |threads| Timeline::new(threads, config.slice_ns, begin_ns, end_ns);
         Self {
@@ -367,9 +389,9 @@ impl<'a> Follower<'a> {
             clock,
             control,
             watch,
-            start_ns: clock.now().0 + HEAD_START_NS,
-            started_unix_ms: UnixMillis::now().0 + HEAD_START_NS / 1_000_000,
-            bulk: timeline(config.threads),
+            start_ns,
+            started_unix_ms: UnixMillis::now().0 + ahead_ms,
+            bulk: timeline(config.threads).shown_to(tap),
             sampler: timeline(1),
             phase: Phase::Connecting,
             slices_seen: 0,
@@ -489,11 +511,12 @@ impl<'a> Follower<'a> {
             Load::Blind(_) => LoopKind::Blind,
         };
         let limits = limits(&watched, &bulk, self.config.lateness_ns_max);
-        Run { kind, ending, started_unix_ms: self.started_unix_ms, bulk, sampler, watched, limits }
+        Run { kind, ending, started_unix_ms: self.started_unix_ms, bulk, sampler, watched, limits, hosts: Vec::new() }
     }
 }
 
-fn add_totals(totals: &mut Totals, raw: &RawSlice) {
+/// Adds what one thread or host did in a slice, as far as slices tell.
+pub(crate) fn add_totals(totals: &mut Totals, raw: &RawSlice) {
     let [hits, misses, errors, wrong, lost, _] = raw.ended;
     totals.due += raw.sent;
     totals.sent += raw.sent;

@@ -21,15 +21,17 @@ mod sockets;
 mod target;
 mod watch;
 
-pub use config::{CONNECTIONS_MAX, Config, DEPTH_MAX, Load, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait};
+pub use config::{CONNECTIONS_MAX, Config, DEPTH_MAX, Load, Part, Reconnect, SLICES_MAX, Sampler, THREADS_MAX, Wait};
 pub use control::{Control, Live, Phase, RECENT_MAX};
 pub use target::{Target, TargetError};
 pub use watch::{BUSY_SHARE_MAX, Limit, PREEMPTED_SHARE_MAX, STEAL_SHARE_MAX, ThreadUse, UseSlice, Watched, limits};
 
-use crate::measure::Snapshot;
+use crate::measure::{Histogram, RawSlice, Snapshot, Totals};
 use crate::traffic::Traffic;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
 
 /// Which stream of a run a traffic is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +80,44 @@ pub enum Ending {
     Stopped,
     /// No connection was up at the end: the figures cover what was.
     Deserted,
+    /// One of several hosts was lost: the figures cover what is known.
+    HostLost,
+}
+
+/// What one of several hosts did in a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostRun {
+    /// Its name: where its agent listens.
+    pub name: String,
+    /// Length of its measured part in nanoseconds.
+    pub measured_ns: u64,
+    /// Its counts.
+    pub totals: Totals,
+    /// Its answers a second that came within the measured part.
+    pub achieved_per_s: f64,
+    /// Its response times.
+    pub response: Histogram,
+    /// How late it was itself.
+    pub lateness: Histogram,
+    /// What its threads and its machine did over time.
+    pub used: Vec<UseSlice>,
+    /// Why it was the limit; empty: it was not.
+    pub limits: Vec<Limit>,
+    /// How its clock stood to ours before the run.
+    pub clock: HostClock,
+    /// Why it was lost before the end, if it was; its figures are those that it had told until then.
+    pub lost: Option<String>,
+}
+
+/// How a host's clocks stand to ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostClock {
+    /// The shortest way there and back, in nanoseconds.
+    pub round_trip_ns: u64,
+    /// By how much the agreed start may be off on that host, in nanoseconds.
+    pub uncertainty_ns: u64,
+    /// Its wall clock less ours, in milliseconds.
+    pub wall_offset_ms: i64,
 }
 
 /// What a run measured.
@@ -97,6 +137,18 @@ pub struct Run {
     pub watched: Watched,
     /// Why the generator was the limit; empty: it was not.
     pub limits: Vec<Limit>,
+    /// Of a run of several hosts: each of them. What is above is then all of them together.
+    #[serde(skip)]
+    pub hosts: Vec<HostRun>,
+}
+
+/// How a host takes part in a run of several.
+pub struct Together<'a> {
+    /// Asked when the connections are up: the instant at which the run starts. `None`: it does not.
+    pub start: &'a mut dyn FnMut() -> Option<Instant>,
+    /// Every slice of the load's timeline when it is whole, all threads together. Slices that it has no room for are
+    /// left out.
+    pub slices: SyncSender<RawSlice>,
 }
 
 /// Why there was no run.
@@ -118,6 +170,13 @@ pub enum Error {
         /// A server was there each time, and refused what a connection says first.
         refused: bool,
     },
+    /// One of several hosts can not take part.
+    Host {
+        /// Its name.
+        name: String,
+        /// What happened, and the remedy.
+        what: String,
+    },
     /// A thread could not begin or go on.
     System {
         /// What it was about to do.
@@ -138,6 +197,7 @@ impl fmt::Display for Error {
             Self::Connect { faults, refused: false } => {
                 write!(f, "no connection could be made: {}; is the server running there?", faults.join("; "))
             }
+            Self::Host { name, what } => write!(f, "agent {name}: {what}"),
             Self::System { doing, error } => write!(f, "{doing}: {error}"),
         }
     }
@@ -160,7 +220,24 @@ pub fn run<T: Traffic>(
     if !faults.is_empty() {
         return Err(Error::Config(faults));
     }
-    join::run(config, &make_traffic, control)
+    join::run(config, &make_traffic, control, None)
+}
+
+/// What [`run`] does, as one of several hosts.
+///
+/// # Errors
+/// As [`run`]; and when there is no start.
+pub fn run_together<T: Traffic>(
+    config: &Config,
+    make_traffic: impl Fn(Place) -> T + Sync,
+    control: &Control,
+    together: Together<'_>,
+) -> Result<Run, Error> {
+    let faults = config.faults();
+    if !faults.is_empty() {
+        return Err(Error::Config(faults));
+    }
+    join::run(config, &make_traffic, control, Some(together))
 }
 
 #[cfg(test)]

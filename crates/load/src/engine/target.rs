@@ -1,12 +1,14 @@
 //! Where a connection goes.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a connection goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a connection goes. As data it is its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Target {
     /// A host name or address and a port.
     Tcp(String),
@@ -41,6 +43,20 @@ impl FromStr for Target {
             return Err(fault());
         }
         Ok(Self::Tcp(address.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Target {
+    type Error = TargetError;
+
+    fn try_from(text: String) -> Result<Self, TargetError> {
+        text.parse()
+    }
+}
+
+impl From<Target> for String {
+    fn from(target: Target) -> Self {
+        target.to_string()
     }
 }
 

@@ -98,6 +98,13 @@ pub enum Limit {
         /// From 0 to 1.
         steal_share: f64,
     },
+    /// One of several hosts was.
+    Host {
+        /// Its name.
+        name: String,
+        /// Why.
+        limit: Box<Limit>,
+    },
 }
 
 impl fmt::Display for Limit {
@@ -125,6 +132,7 @@ impl fmt::Display for Limit {
                 "the hypervisor took {:.0} % of the CPU time away; use a machine that is not shared",
                 steal_share * 100.0
             ),
+            Self::Host { name, limit } => write!(f, "agent {name}: {limit}"),
         }
     }
 }

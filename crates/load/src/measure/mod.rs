@@ -23,10 +23,14 @@ pub use kinds::{Fate, SizeClass};
 pub use recorder::{Ended, Recorder};
 pub use timeline::{RawSlice, Slice, Timeline, VerbCounts};
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// A request is late when it is sent so many nanoseconds behind its intended instant.
 pub const LATE_NS: u64 = 1_000_000;
+/// Cells of one snapshot at most, whoever has written it.
+const CELLS_MAX: usize = 4096;
 
 /// The times of one verb, fate and size class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,6 +144,7 @@ pub struct Snapshot {
     /// Every request that was sent, from its send.
     pub service: Histogram,
     /// By verb, fate and size class; empty ones are left out. Unsent requests are in no cell: they have no verb.
+    #[serde(deserialize_with = "cells")]
     pub cells: Vec<Cell>,
     /// How far the generator itself was behind: from the intended instant, or from when there was room for the
     /// request if that was later, to the send.
@@ -152,6 +157,30 @@ pub struct Snapshot {
     pub timeline: Vec<Slice>,
     /// What went wrong, the most frequent first.
     pub faults: Vec<Fault>,
+}
+
+/// Cells that were written: each takes half a megabyte, so that more than there can be are refused.
+fn cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cell>, D::Error> {
+    struct Bounded;
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<Cell>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {CELLS_MAX} cells")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<Cell>, A::Error> {
+            let mut cells = Vec::new();
+            while let Some(cell) = entries.next_element()? {
+                if cells.len() == CELLS_MAX {
+                    return Err(A::Error::invalid_length(CELLS_MAX + 1, &self));
+                }
+                cells.push(cell);
+            }
+            Ok(cells)
+        }
+    }
+    deserializer.deserialize_seq(Bounded)
 }
 
 impl Snapshot {

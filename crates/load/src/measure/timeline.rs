@@ -4,9 +4,11 @@
 use super::{Fate, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::sync::mpsc::SyncSender;
 
 /// What was done with one verb.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct VerbCounts {
     /// Requests ended, by [`Fate`].
     pub ended: [u64; Fate::ALL.len()],
@@ -28,7 +30,8 @@ impl VerbCounts {
 }
 
 /// What one thread did in one slice.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RawSlice {
     /// Number of the slice, from 0 at the start of the run.
     pub number: u64,
@@ -247,6 +250,8 @@ pub struct Timeline {
     verbs: Vec<VerbCounts>,
     /// Slices whose memory is used again.
     spare: Vec<RawSlice>,
+    /// Who is shown every slice that is whole.
+    tap: Option<SyncSender<RawSlice>>,
 }
 
 impl Timeline {
@@ -254,20 +259,27 @@ impl Timeline {
     pub fn new(threads: usize, slice_ns: u64, begin_ns: u64, end_ns: u64) -> Self {
         let (open, slices) = (VecDeque::with_capacity(OPEN_MAX), Vec::new());
         let (response, verbs, spare) = (Histogram::new(), Vec::new(), Vec::new());
-        Self { slice_ns, begin_ns, end_ns, threads, open, slices, response, verbs, spare }
+        Self { slice_ns, begin_ns, end_ns, threads, open, slices, response, verbs, spare, tap: None }
+    }
+
+    /// The same, with every slice shown to `tap` when it is whole, as far as it has room.
+    pub fn shown_to(self, tap: Option<SyncSender<RawSlice>>) -> Self {
+        Self { tap, ..self }
     }
 
     /// Takes one thread's slice. Each thread hands over every number at most once, ascending. A slice that comes after
     /// sixteen later ones were begun is left out.
     pub fn add(&mut self, raw: RawSlice) {
-        let first = self.slices.len() as u64;
-        if raw.number >= first {
-            while first + self.open.len() as u64 <= raw.number {
+        if raw.number >= self.slices.len() as u64 {
+            while (self.slices.len() + self.open.len()) as u64 <= raw.number {
                 let mut slice = self.spare.pop().unwrap_or_default();
-                slice.restart(first + self.open.len() as u64);
+                slice.restart((self.slices.len() + self.open.len()) as u64);
                 self.open.push_back((slice, 0));
+                if self.open.len() > OPEN_MAX {
+                    self.close_first();
+                }
             }
-            let (slice, joined) = &mut self.open[(raw.number - first) as usize];
+            let (slice, joined) = &mut self.open[raw.number as usize - self.slices.len()];
             slice.merge(&raw);
             *joined += 1;
         }
@@ -311,6 +323,9 @@ impl Timeline {
         }
         VerbCounts::add_all(&mut self.verbs, &raw.verbs);
         self.slices.push(Slice::new(&raw, self.slice_ns, measured));
+        if let Some(tap) = &self.tap {
+            let _ = tap.try_send(raw.clone());
+        }
         if self.spare.len() < OPEN_MAX {
             self.spare.push(raw);
         }

@@ -110,13 +110,31 @@ fn title(results: &[RunResult]) -> String {
     names.join(" against ")
 }
 
+/// The ratios that people came for; of more than two results who is measured by whom.
+fn headline(results: &[RunResult]) -> String {
+    let [first, other] = results else { return title(results) };
+    let wanted =
+        ["rate within the objectives, /s", "answers a second", "p50, response", "p99, response", "p999, response"];
+    let ratio = |row: &Row| {
+        let (one, two) = (row.values[0]?, row.values[1]?);
+        let name = row.name.trim_end_matches(", /s").trim_end_matches(", response");
+        (one > 0.0).then(|| format!("{name} x {:.2}", two / one))
+    };
+    let rows = rows(results);
+    let ratios: Vec<String> = rows.iter().filter(|row| wanted.contains(&row.name.as_str())).filter_map(ratio).collect();
+    format!("{} against {}: {}", other.name, first.name, ratios.join(", "))
+}
+
 /// What is on that page.
 pub fn body(results: &[RunResult]) -> String {
     let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
-    let title = title(results);
-    let mut body =
-        format!("<div class=\"card verdict\"><div class=\"what\">comparison</div><h1>{}</h1>", escape(&title));
-    for warning in warnings(results) {
+    let warnings = warnings(results);
+    let class = if warnings.is_empty() { "" } else { " warn" };
+    let mut body = format!(
+        "<div class=\"card verdict{class}\"><div class=\"what\">comparison</div><h1>{}</h1>",
+        escape(&headline(results))
+    );
+    for warning in warnings {
         let _ = write!(body, "<p class=\"bad-text\">Careful: {}.</p>", escape(&warning));
     }
     for result in results {

@@ -41,6 +41,9 @@ pub fn html(result: &RunResult) -> String {
     }
     body.push_str("</div>");
     section(&mut body, "Requests", &tables::figures(result));
+    if !result.figures.agents.is_empty() {
+        section(&mut body, "Agents", &tables::agents(result));
+    }
     if let Some(search) = &result.search {
         let steps = tables::steps(result).unwrap_or_default();
         let method = escape(&search.method);
@@ -49,7 +52,7 @@ pub fn html(result: &RunResult) -> String {
     if !result.timelines.is_empty() {
         body.push_str("<h2>Meanwhile, on host, server and generator</h2><div class=\"charts small\">");
         for chart in charts::timelines(result) {
-            let _ = write!(body, "<div class=\"card\">{}</div>", chart.render());
+            let _ = write!(body, "<div class=\"card\">{}</div>", chart.render_small());
         }
         body.push_str("</div>");
     }
@@ -110,7 +113,7 @@ fn verdict(result: &RunResult) -> String {
         out.push_str("</p>");
     }
     for note in &result.verdict.notes {
-        let _ = write!(out, "<p>{}</p>", escape(note));
+        let _ = write!(out, "<p>{}.</p>", escape(&sentence(note)));
     }
     for assertion in &result.assertions {
         let (class, word) = if assertion.held { ("good-text", "held") } else { ("bad-text", "BROKEN") };
@@ -120,6 +123,12 @@ fn verdict(result: &RunResult) -> String {
     tiles(result, &mut out);
     out.push_str("</div>\n");
     out
+}
+
+/// With a capital in front, as a sentence begins.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn tiles(result: &RunResult, out: &mut String) {

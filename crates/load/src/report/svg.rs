@@ -16,8 +16,9 @@ use std::fmt::Write;
 const POINTS_MAX: usize = 600;
 /// Ticks of an axis at most.
 const TICKS_MAX: usize = 12;
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 280.0;
+/// Width and height of a chart; texts keep their size, whatever these are.
+const USUAL: (f64, f64) = (640.0, 280.0);
+const SMALL: (f64, f64) = (400.0, 200.0);
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 14.0;
@@ -187,19 +188,21 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// A chart's axes, fitted to what it shows.
 struct Frame<'a> {
     chart: &'a Chart,
+    width: f64,
+    height: f64,
     x: Range,
     y: Range,
 }
 
 impl Frame<'_> {
     fn at(&self, x: f64, y: f64) -> Option<(f64, f64)> {
-        let across = LEFT + self.x.fit(x)? * (WIDTH - LEFT - RIGHT);
-        let down = HEIGHT - BOTTOM - self.y.fit(y)? * (HEIGHT - TOP - BOTTOM);
+        let across = LEFT + self.x.fit(x)? * (self.width - LEFT - RIGHT);
+        let down = self.height - BOTTOM - self.y.fit(y)? * (self.height - TOP - BOTTOM);
         Some((across, down))
     }
 
     fn axes(&self, out: &mut String) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let (right, bottom) = (self.width - RIGHT, self.height - BOTTOM);
         for tick in self.y.ticks() {
             let Some(at) = self.y.fit(tick) else { continue };
             let y = bottom - at * (bottom - TOP);
@@ -220,15 +223,15 @@ impl Frame<'_> {
         }
         let _ = write!(out, "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>");
         let label = escape(&self.chart.x.label);
-        let _ = write!(out, "<text class=\"label end\" x=\"{right}\" y=\"{}\">{label}</text>", HEIGHT - 6.0);
+        let _ = write!(out, "<text class=\"label end\" x=\"{right}\" y=\"{}\">{label}</text>", self.height - 6.0);
     }
 
     fn band(&self, out: &mut String) {
         let Some((from, to, name)) = &self.chart.band else { return };
         let (Some(from), Some(to)) = (self.x.fit(*from), self.x.fit(*to)) else { return };
-        let width = WIDTH - LEFT - RIGHT;
+        let width = self.width - LEFT - RIGHT;
         let (x, wide) = (LEFT + from * width, ((to - from) * width).max(1.0));
-        let high = HEIGHT - TOP - BOTTOM;
+        let high = self.height - TOP - BOTTOM;
         let name = escape(name);
         let _ = write!(
             out,
@@ -240,7 +243,7 @@ impl Frame<'_> {
     fn limit(&self, out: &mut String) {
         let Some((value, name)) = &self.chart.limit else { return };
         let Some(at) = self.y.fit(*value) else { return };
-        let (right, y) = (WIDTH - RIGHT, HEIGHT - BOTTOM - at * (HEIGHT - TOP - BOTTOM));
+        let (right, y) = (self.width - RIGHT, self.height - BOTTOM - at * (self.height - TOP - BOTTOM));
         let _ = write!(out, "<line class=\"limit\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
         let above = if y < TOP + 16.0 { y + 14.0 } else { y - 5.0 };
         let _ = write!(out, "<text class=\"limit-name\" x=\"{}\" y=\"{above:.1}\">{}</text>", LEFT + 6.0, escape(name));
@@ -283,10 +286,21 @@ impl Frame<'_> {
 impl Chart {
     /// The chart as a figure with its title and key.
     pub fn render(&self) -> String {
+        self.render_as(USUAL)
+    }
+
+    /// The same for a place of about two thirds the width.
+    pub fn render_small(&self) -> String {
+        self.render_as(SMALL)
+    }
+
+    fn render_as(&self, (width, height): (f64, f64)) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let band = self.band.iter().flat_map(|(from, to, _)| [*from, *to]);
         let frame = Frame {
             chart: self,
+            width,
+            height,
             x: Range::of(self.x.scale, points().map(|point| point.0).chain(band)),
             y: Range::of(self.y.scale, points().map(|point| point.1).chain(self.limit.iter().map(|limit| limit.0))),
         };
@@ -306,7 +320,7 @@ impl Chart {
             }
             out.push_str("</span>");
         }
-        let _ = write!(out, "</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">");
+        let _ = write!(out, "</figcaption><svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">");
         frame.band(&mut out);
         frame.axes(&mut out);
         for series in &self.series {
@@ -342,7 +356,7 @@ mod tests {
         let wild = vec![(0.0, 0.0), (1.0, -5.0), (2.0, f64::NAN), (3.0, 1e300), (4.0, f64::INFINITY), (5.0, 1.0)];
         for scale in [Scale::Linear, Scale::Span, Scale::Log, Scale::Nines] {
             for number in coordinates(&chart(Scale::Linear, scale, wild.clone()).render()) {
-                assert!((0.0..=WIDTH).contains(&number), "{scale:?}: {number}");
+                assert!((0.0..=USUAL.0).contains(&number), "{scale:?}: {number}");
             }
         }
         chart(Scale::Log, Scale::Log, Vec::new()).render();

@@ -8,17 +8,23 @@ use crate::search::rate::grouped;
 /// Trials that a table shows at most; the JSON has all.
 const STEPS_MAX: usize = 500;
 
+/// Heads of a last column that holds sentences: they are broken into lines.
+const TEXT_HEADS: [&str; 4] = ["verdict", "state", "the first", "value"];
+
 /// One table: heads, then rows; a row's first item is its class.
 pub fn table(heads: &[&str], rows: &[(&str, Vec<String>)]) -> String {
     let mut out = "<div class=\"scroll\"><table><tr>".to_owned();
-    for head in heads {
-        out.push_str(&format!("<th>{}</th>", escape(head)));
+    let is_text = |cells: usize, at: usize| at + 1 == cells && TEXT_HEADS.contains(heads.last().unwrap_or(&""));
+    for (at, head) in heads.iter().enumerate() {
+        let class = if is_text(heads.len(), at) { " class=\"text\"" } else { "" };
+        out.push_str(&format!("<th{class}>{}</th>", escape(head)));
     }
     out.push_str("</tr>");
     for (class, cells) in rows {
         out.push_str(&if class.is_empty() { "<tr>".to_owned() } else { format!("<tr class=\"{class}\">") });
-        for cell in cells {
-            out.push_str(&format!("<td>{}</td>", escape(cell)));
+        for (at, cell) in cells.iter().enumerate() {
+            let class = if is_text(cells.len(), at) { " class=\"text\"" } else { "" };
+            out.push_str(&format!("<td{class}>{}</td>", escape(cell)));
         }
         out.push_str("</tr>");
     }
@@ -130,6 +136,56 @@ pub fn threads(result: &RunResult) -> String {
     table(&["thread of the generator", "working", "waiting for a CPU", "involuntary switches"], &rows)
 }
 
+/// The agents of a run on several hosts; nothing if it was on one.
+pub fn agents(result: &RunResult) -> String {
+    if result.figures.agents.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<(&str, Vec<String>)> = result
+        .figures
+        .agents
+        .iter()
+        .map(|agent| {
+            let time = |ns: u64| duration(ns as f64);
+            let machine = result.agents.iter().find(|host| host.name == agent.name);
+            let cpus = machine.map_or(String::new(), |host| format!("{} x {}", host.machine.cpus, host.machine.cpu));
+            let state = match (&agent.lost, &agent.limit) {
+                (Some(why), _) => format!("LOST: {why}"),
+                (None, Some(why)) => format!("LIMITED: {why}"),
+                (None, None) => "well".to_owned(),
+            };
+            let cells = vec![
+                agent.name.clone(),
+                grouped(agent.offered_per_s),
+                grouped(agent.achieved_per_s),
+                time(agent.response.p50_ns),
+                time(agent.response.p99_ns),
+                time(agent.response.p999_ns),
+                time(agent.lateness.p99_ns),
+                format!("{} at most", time(agent.start_uncertainty_ns)),
+                format!("{} ms", agent.wall_clock_offset_ms),
+                cpus,
+                state,
+            ];
+            (if agent.lost.is_some() || agent.limit.is_some() { "broken" } else { "" }, cells)
+        })
+        .collect();
+    let heads = [
+        "agent",
+        "due a second",
+        "answered a second",
+        "p50",
+        "p99",
+        "p999",
+        "late at p99",
+        "start off by",
+        "wall clock off by",
+        "CPUs",
+        "state",
+    ];
+    table(&heads, &rows)
+}
+
 /// What went wrong; nothing if nothing did.
 pub fn faults(result: &RunResult) -> String {
     if result.figures.faults.is_empty() {
@@ -165,5 +221,5 @@ pub fn environment(result: &RunResult) -> String {
         rows.push(("", vec!["target".to_owned(), format!("{} by {}, {server}", target.address, target.protocol)]));
     }
     rows.extend(result.configuration.iter().map(|(name, value)| ("", vec![name.clone(), value.clone()])));
-    table(&["", ""], &rows)
+    table(&["", "value"], &rows)
 }

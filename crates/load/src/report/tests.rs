@@ -121,5 +121,5 @@ fn a_comparison_shows_ratios_and_what_makes_it_unfair() {
     assert!(p50.contains("(x 2.0"), "{p50}");
     let page = compare::html(&[a, b]);
     assert_eq!(unbalanced(&page), Vec::<String>::new());
-    assert!(page.contains("before against after"));
+    assert!(page.contains("<h1>after against before: ") && page.contains("p50 x 2.0"));
 }

@@ -167,10 +167,22 @@ pub fn sides(a: &[Round], b: &[Round]) -> Vec<RunResult> {
         .collect()
 }
 
+/// What differs, as far as the rounds show it.
+fn headline(rows: &[Vec<String>]) -> String {
+    let shown = rows.iter().filter(|row| row[5] == "a" || row[5] == "b");
+    let shown: Vec<String> = shown.map(|row| format!("{} {}", row[0].trim_end_matches(", /s"), row[3])).collect();
+    match shown.is_empty() {
+        true => "no difference between a and b is shown".to_owned(),
+        false => format!("b against a: {}", shown.join(", ")),
+    }
+}
+
 /// The comparison as a page of its own.
 pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
-    let table: Vec<_> = rows(a, b).into_iter().map(|row| ("", row)).collect();
-    let mut body = "<div class=\"card verdict\"><div class=\"what\">versus</div>".to_owned();
+    let rows = rows(a, b);
+    let headline = escape(&headline(&rows));
+    let table: Vec<_> = rows.into_iter().map(|row| ("", row)).collect();
+    let mut body = format!("<div class=\"card verdict\"><div class=\"what\">versus</div><h1>{headline}</h1>");
     for (side, command) in ["a", "b"].iter().zip(commands) {
         let _ = write!(body, "<p><b>{side}:</b> {}</p>", escape(command));
     }
@@ -211,6 +223,7 @@ mod tests {
         assert!(line("p99 ").contains("x 0.50") && line("p99 ").ends_with(" b"), "{lines}");
         assert!(line("server CPU").ends_with("no difference shown"), "{lines}");
         let page = html(&a, &b, ["one", "two & more"]);
+        assert!(page.contains("<h1>b against a: p50 x 0.5"), "the verdict is first");
         assert!(page.contains("two &amp; more") && page.contains("5 rounds of both"));
         let sides = sides(&a, &b);
         assert_eq!(sides[0].figures.counts.due, 5 * 10_000);

@@ -89,7 +89,22 @@ pub struct RunResult {
     /// The flags that a run of this workload takes to be the same again, a word each: `--rate=5000`.
     #[serde(default)]
     pub again: Vec<String>,
-    /// Where the generator ran.
+    /// Where the generator ran; of a run on several hosts, where its coordinator did.
+    pub machine: Machine,
+    /// Of a run on several hosts: the agents.
+    #[serde(default)]
+    pub agents: Vec<AgentHost>,
+}
+
+/// One of several hosts that ran the load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentHost {
+    /// Where its agent listens.
+    pub name: String,
+    /// Which build it is.
+    pub program: String,
+    /// What it runs on.
     pub machine: Machine,
 }
 
@@ -203,6 +218,37 @@ pub struct Figures {
     pub faults: Vec<FaultCount>,
     /// The generator's own figures.
     pub generator: Generator,
+    /// Of a run on several hosts: what each agent did; everything above is all of them together.
+    #[serde(default)]
+    pub agents: Vec<AgentFigures>,
+}
+
+/// What one agent did of a run on several hosts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentFigures {
+    /// Where it listens.
+    pub name: String,
+    /// Requests that were due, a second.
+    pub offered_per_s: f64,
+    /// Answers, a second.
+    pub achieved_per_s: f64,
+    /// Counts of everything.
+    pub counts: Counts,
+    /// From the instant at which a request was due to its answer.
+    pub response: Latencies,
+    /// How much later than due requests were sent, by its own doing.
+    pub lateness: Latencies,
+    /// Why it was the limit, if it was.
+    pub limit: Option<String>,
+    /// Why it was lost before the end, if it was: the figures are those that it had told until then.
+    pub lost: Option<String>,
+    /// By how much the common start may have been off on it, in ns.
+    pub start_uncertainty_ns: u64,
+    /// The shortest way there and back, in ns.
+    pub round_trip_ns: u64,
+    /// Its wall clock less the coordinator's, in ms.
+    pub wall_clock_offset_ms: i64,
 }
 
 /// Something that went wrong.

@@ -135,7 +135,7 @@ pub fn headline(settings: &Settings, found: &Found) -> (String, Option<String>, 
         }
         End::NeverKept => (format!("no rate keeps {kept}"), None, None),
         End::GeneratorLimited(cause) => {
-            let headline = format!("INVALID: GENERATOR LIMITED: {cause}; {most} was kept until then");
+            let headline = format!("no verdict: the generator was the limit; {most} was kept until then");
             (headline, Some(format!("GENERATOR LIMITED: {cause}")), None)
         }
         End::TrialsUsedUp => {

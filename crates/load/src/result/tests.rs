@@ -55,6 +55,7 @@ pub fn sample(scale: u64) -> RunResult {
                 involuntary_switches: 3,
             }],
         },
+        agents: Vec::new(),
     };
     let second = |n: u64| Interval {
         at_s: n as f64,

@@ -36,8 +36,9 @@ pub enum Pace {
     Poisson,
 }
 
-/// When requests are sent.
-#[derive(Clone, Debug, PartialEq)]
+/// When requests are sent. As data it is a plan by rate: a trace's instants stay on the host that has read them.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Plan {
     /// By a rate. The rate itself is live: it is the engine's `Control` that holds it.
     Rate {
@@ -46,6 +47,7 @@ pub enum Plan {
         /// How the rate moves over time.
         shape: Shape,
     },
+    #[serde(skip)]
     /// At given instants, such as those of a recorded trace. Thread `i` of `n` takes the offsets `i`, `i + n` ...
     Trace {
         /// Nanoseconds from the start, ascending.

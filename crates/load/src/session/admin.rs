@@ -164,7 +164,7 @@ fn set_rate(text: &str, desk: &Desk) -> (u16, String) {
         Err(error) => return (400, format!("{error}\n")),
     };
     match desk.set_rate(rate) {
-        Ok(()) => (200, format!("{rate} from now on\n")),
+        Ok(taken) => (200, format!("{rate} {}\n", taken.words())),
         Err(refused) => (409, format!("{}\n", refused.words())),
     }
 }
@@ -195,6 +195,7 @@ fn live_metrics(desk: &Desk) -> String {
 mod tests {
     use super::*;
     use crate::engine::Control;
+    use crate::session::Freedom;
 
     fn ask(addr: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(addr).unwrap();
@@ -208,7 +209,7 @@ mod tests {
     #[test]
     fn the_rate_is_set_in_both_spellings_and_the_end_is_asked_for() {
         let (desk, control) = (Arc::new(Desk::default()), Arc::new(Control::new(10.0)));
-        desk.begin(&control, "open loop", true);
+        desk.begin(&control, "open loop", Freedom::Free);
         let admin = Admin::start("127.0.0.1:0", desk.clone()).unwrap();
         let addr = admin.addr();
         assert!(ask(addr, "PUT /rate HTTP/1.1\r\nContent-Length: 4\r\n\r\n2.5k").contains("2,500/s from now on"));
@@ -221,9 +222,24 @@ mod tests {
     }
 
     #[test]
+    fn a_step_takes_a_rate_until_it_ends_as_rpc_perf_does() {
+        let (desk, first, second) =
+            (Arc::new(Desk::default()), Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
+        desk.begin(&first, "trial 1, step", Freedom::ThisRun);
+        let admin = Admin::start("127.0.0.1:0", desk.clone()).unwrap();
+        let answer = ask(admin.addr(), "PUT /ratelimit/700 HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("until the next step"), "{answer}");
+        assert_eq!(first.rate_per_s(), 700.0);
+        desk.begin(&second, "trial 2, step", Freedom::ThisRun);
+        assert!(ask(admin.addr(), "GET /rate HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n20\n"));
+        assert!(ask(admin.addr(), "POST /quitquitquit HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+        assert!(second.is_stopped());
+    }
+
+    #[test]
     fn what_is_wrong_is_refused_and_changes_nothing() {
         let (desk, control) = (Arc::new(Desk::default()), Arc::new(Control::new(10.0)));
-        desk.begin(&control, "trial 1, rise", false);
+        desk.begin(&control, "trial 1, rise", Freedom::Searching);
         let admin = Admin::start("127.0.0.1:0", desk).unwrap();
         for (request, status) in [
             ("PUT /rate HTTP/1.1\r\nContent-Length: 4\r\n\r\nfast", "400"),

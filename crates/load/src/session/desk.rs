@@ -17,12 +17,53 @@ pub struct Desk {
 #[derive(Debug, Default)]
 struct Current {
     control: Option<Arc<Control>>,
-    /// The rate may be set from outside.
-    rate_is_free: bool,
+    freedom: Freedom,
+    /// A rate was set from outside during this run.
+    is_set: bool,
+    /// A run at a rate that may be set comes later.
+    is_awaited: bool,
     /// What is being done.
     what: String,
     /// The rate that was asked for from outside.
     asked: Option<Rate>,
+}
+
+/// Who sets the rate of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Freedom {
+    /// Whoever asks: it holds from then on, for what follows too.
+    Free,
+    /// Whoever asks: it holds until the run ends, as the next has a rate of its own.
+    ThisRun,
+    /// A search.
+    Searching,
+    /// Nobody: it is a closed loop.
+    Closed,
+    /// Nobody: nothing runs yet.
+    #[default]
+    NotYet,
+}
+
+/// What became of a rate that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateTaken {
+    /// It holds from now on.
+    FromNowOn,
+    /// It holds until the next step begins, which has a rate of its own.
+    ThisStep,
+    /// It holds from when the run at a rate begins; what goes on now has none.
+    Later,
+}
+
+impl RateTaken {
+    /// In words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::FromNowOn => "from now on",
+            Self::ThisStep => "until the next step, which has a rate of its own",
+            Self::Later => "when the run at a rate begins",
+        }
+    }
 }
 
 /// Why a rate was not taken.
@@ -32,6 +73,8 @@ pub enum RateRefused {
     Searching,
     /// A closed loop has none.
     Closed,
+    /// Nothing runs that has one.
+    NotYet,
 }
 
 impl RateRefused {
@@ -40,6 +83,7 @@ impl RateRefused {
         match self {
             Self::Searching => "a search sets the rate itself; start the run with --rate to set it by hand",
             Self::Closed => "a closed loop has no rate; start the run with --rate to set one",
+            Self::NotYet => "nothing runs yet that has a rate; ask again when it does",
         }
     }
 }
@@ -62,18 +106,33 @@ impl Desk {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Asks for another rate, from now on.
-    pub fn set_rate(&self, rate: Rate) -> Result<(), RateRefused> {
+    /// A run whose rate may be set comes, after what has none: a rate that is asked for before it holds for it.
+    pub fn await_rate(&self) {
+        self.lock().is_awaited = true;
+    }
+
+    /// Asks for another rate.
+    ///
+    /// # Errors
+    /// When what runs has none, or sets it itself.
+    pub fn set_rate(&self, rate: Rate) -> Result<RateTaken, RateRefused> {
         let mut current = self.lock();
-        if !current.rate_is_free {
-            let is_closed = current.control.as_ref().is_some_and(|control| control.rate_per_s() <= 0.0);
-            return Err(if is_closed { RateRefused::Closed } else { RateRefused::Searching });
+        let taken = match current.freedom {
+            Freedom::Free => RateTaken::FromNowOn,
+            Freedom::ThisRun => RateTaken::ThisStep,
+            Freedom::Closed | Freedom::NotYet if current.is_awaited => RateTaken::Later,
+            Freedom::Searching => return Err(RateRefused::Searching),
+            Freedom::Closed => return Err(RateRefused::Closed),
+            Freedom::NotYet => return Err(RateRefused::NotYet),
+        };
+        if taken != RateTaken::ThisStep {
+            current.asked = Some(rate);
         }
-        current.asked = Some(rate);
-        if let Some(control) = &current.control {
+        current.is_set = true;
+        if let (Some(control), true) = (&current.control, taken != RateTaken::Later) {
             control.set_rate(rate.per_s());
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// The rate that is asked for, a second; 0 if there is none.
@@ -90,14 +149,23 @@ impl Desk {
         Some((what, control.live()))
     }
 
+    /// Whether a rate was set from outside during the run that began last.
+    pub(super) fn is_rate_set(&self) -> bool {
+        self.lock().is_set
+    }
+
     /// A run begins. A stop that came before it holds for it too, and so does a rate that was asked for.
-    pub(super) fn begin(&self, control: &Arc<Control>, what: &str, rate_is_free: bool) {
+    pub(super) fn begin(&self, control: &Arc<Control>, what: &str, freedom: Freedom) {
         let mut current = self.lock();
         current.control = Some(control.clone());
         current.what = what.to_owned();
-        current.rate_is_free = rate_is_free;
-        if let (true, Some(rate)) = (rate_is_free, current.asked) {
-            control.set_rate(rate.per_s());
+        current.freedom = freedom;
+        current.is_set = false;
+        if freedom == Freedom::Free {
+            current.is_awaited = false;
+            if let Some(rate) = current.asked {
+                control.set_rate(rate.per_s());
+            }
         }
         if self.is_stopped() {
             control.stop();
@@ -113,21 +181,47 @@ mod tests {
     fn a_stop_and_a_rate_that_come_between_two_runs_hold_for_the_next() {
         let desk = Desk::default();
         let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(10.0)));
-        desk.begin(&first, "run", true);
-        desk.set_rate(Rate::new(50.0)).unwrap();
+        desk.begin(&first, "run", Freedom::Free);
+        assert_eq!(desk.set_rate(Rate::new(50.0)), Ok(RateTaken::FromNowOn));
         assert_eq!(first.rate_per_s(), 50.0);
         desk.stop();
         assert!(first.is_stopped());
-        desk.begin(&second, "run", true);
+        desk.begin(&second, "run", Freedom::Free);
         assert!(second.is_stopped() && second.rate_per_s() == 50.0);
+    }
+
+    #[test]
+    fn a_rate_that_comes_during_a_prefill_holds_for_the_run_and_not_before() {
+        let desk = Desk::default();
+        desk.await_rate();
+        assert_eq!(desk.set_rate(Rate::new(20.0)), Ok(RateTaken::Later));
+        let (prefill, run) = (Arc::new(Control::new(0.0)), Arc::new(Control::new(10.0)));
+        desk.begin(&prefill, "prefill", Freedom::Closed);
+        assert_eq!(desk.set_rate(Rate::new(30.0)), Ok(RateTaken::Later));
+        assert_eq!(prefill.rate_per_s(), 0.0);
+        desk.begin(&run, "open loop", Freedom::Free);
+        assert_eq!(run.rate_per_s(), 30.0);
+    }
+
+    #[test]
+    fn a_rate_that_comes_in_a_step_ends_with_it() {
+        let desk = Desk::default();
+        let (first, second) = (Arc::new(Control::new(10.0)), Arc::new(Control::new(20.0)));
+        desk.begin(&first, "trial 1, step", Freedom::ThisRun);
+        assert_eq!(desk.set_rate(Rate::new(50.0)), Ok(RateTaken::ThisStep));
+        assert!(first.rate_per_s() == 50.0 && desk.is_rate_set());
+        desk.begin(&second, "trial 2, step", Freedom::ThisRun);
+        assert!(second.rate_per_s() == 20.0 && !desk.is_rate_set());
     }
 
     #[test]
     fn a_rate_is_refused_where_it_would_mean_nothing() {
         let desk = Desk::default();
-        assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Searching));
-        desk.begin(&Arc::new(Control::new(0.0)), "closed loop", false);
+        assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::NotYet));
+        desk.begin(&Arc::new(Control::new(0.0)), "closed loop", Freedom::Closed);
         assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Closed));
+        desk.begin(&Arc::new(Control::new(9.0)), "trial 1, rise", Freedom::Searching);
+        assert_eq!(desk.set_rate(Rate::new(1.0)), Err(RateRefused::Searching));
         assert!(desk.live().is_some() && Desk::default().live().is_none());
     }
 }

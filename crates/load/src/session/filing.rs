@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::Run;
+use crate::engine::{HostRun, Run};
 use crate::measure::{Cell, Histogram, Slice, Totals};
-use crate::result::{Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies, RunResult};
+use crate::result::{
+    AgentFigures, Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies, RunResult,
+};
 
 const NS_A_S: f64 = 1e9;
 /// Kinds of faults that are kept.
@@ -43,6 +45,28 @@ pub fn figures(run: &Run) -> Figures {
         sampler: run.sampler.as_ref().map(|sampler| latencies(&sampler.response)),
         faults: faults.collect(),
         generator: Generator { lateness: latencies(&bulk.lateness), threads: threads.collect() },
+        agents: run.hosts.iter().map(agent).collect(),
+    }
+}
+
+fn agent(host: &HostRun) -> AgentFigures {
+    let limits: Vec<String> = host.limits.iter().map(ToString::to_string).collect();
+    AgentFigures {
+        name: host.name.clone(),
+        offered_per_s: if host.measured_ns == 0 {
+            0.0
+        } else {
+            host.totals.due as f64 * NS_A_S / host.measured_ns as f64
+        },
+        achieved_per_s: host.achieved_per_s,
+        counts: counts(&host.totals),
+        response: latencies(&host.response),
+        lateness: latencies(&host.lateness),
+        limit: (!limits.is_empty()).then(|| limits.join("; ")),
+        lost: host.lost.clone(),
+        start_uncertainty_ns: host.clock.uncertainty_ns,
+        round_trip_ns: host.clock.round_trip_ns,
+        wall_clock_offset_ms: host.clock.wall_offset_ms,
     }
 }
 
@@ -172,7 +196,38 @@ pub fn together(several: &[&Figures]) -> Figures {
             lateness: times(|figures| &figures.generator.lateness),
             threads: threads_together(several),
         },
+        agents: agents_together(several),
     }
+}
+
+/// Agents by name: mean rates, all counts and times, the worst clock.
+fn agents_together(several: &[&Figures]) -> Vec<AgentFigures> {
+    let mut joined: Vec<Vec<&AgentFigures>> = Vec::new();
+    for agent in several.iter().flat_map(|figures| &figures.agents) {
+        match joined.iter_mut().find(|known| known[0].name == agent.name) {
+            Some(known) => known.push(agent),
+            None => joined.push(vec![agent]),
+        }
+    }
+    let one = |of: &Vec<&AgentFigures>| {
+        let mean = |rate: fn(&AgentFigures) -> f64| of.iter().map(|a| rate(a)).sum::<f64>() / of.len() as f64;
+        let mut counts = Counts::default();
+        of.iter().for_each(|agent| counts.add(&agent.counts));
+        AgentFigures {
+            name: of[0].name.clone(),
+            offered_per_s: mean(|agent| agent.offered_per_s),
+            achieved_per_s: mean(|agent| agent.achieved_per_s),
+            counts,
+            response: Latencies::together(of.iter().map(|agent| &agent.response)),
+            lateness: Latencies::together(of.iter().map(|agent| &agent.lateness)),
+            limit: of.iter().find_map(|agent| agent.limit.clone()),
+            lost: of.iter().find_map(|agent| agent.lost.clone()),
+            start_uncertainty_ns: of.iter().map(|agent| agent.start_uncertainty_ns).max().unwrap_or(0),
+            round_trip_ns: of.iter().map(|agent| agent.round_trip_ns).max().unwrap_or(0),
+            wall_clock_offset_ms: of.last().map_or(0, |agent| agent.wall_clock_offset_ms),
+        }
+    };
+    joined.iter().map(one).collect()
 }
 
 fn groups_together<'a>(groups: impl Iterator<Item = &'a Group>) -> Vec<Group> {

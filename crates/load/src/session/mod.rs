@@ -2,7 +2,7 @@
 //! of host and server.
 //!
 //! ```text
-//!   Job ──> run ──┬─ engine::run        once, or for every trial of the search
+//!   Job ──> run ──┬─ engine::run        once, or for every trial of the search (or agents::Fleet, on several hosts)
 //!                 ├─ follow             intervals and progress, from the engine's live figures
 //!                 ├─ timeline::Recorder host and server meanwhile
 //!                 └─ filing             what was measured, as plain data  ──> RunResult with its verdict
@@ -12,6 +12,7 @@
 //! Invariant: whatever ends a session, what was measured until then is in the result, which says that it is not whole.
 
 pub mod admin;
+mod agents;
 mod desk;
 pub mod filing;
 mod follow;
@@ -19,11 +20,11 @@ mod steps;
 mod trials;
 pub mod verdict;
 
-pub use desk::{Desk, RateRefused};
+pub use desk::{Desk, Freedom, RateRefused, RateTaken};
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{Config, Error, Place};
+use crate::engine::{self, Config, Control, Error, Place, Run};
 use crate::report::terminal::Progress;
 use crate::result::{RunResult, SearchResult, StepResult, searched};
 use crate::search::objective::Condition;
@@ -79,22 +80,33 @@ pub trait View: Send {
     fn step(&mut self, step: &StepResult);
 }
 
-/// Runs `job`. `make_traffic` is called once in each thread of each run.
+/// What carries one run out: the engine of this host, or the agents of several.
+pub type Carry<'a> = &'a mut dyn FnMut(&Config, &Control) -> Result<Run, Error>;
+
+/// Runs `job` on this host. `make_traffic` is called once in each thread of each run.
 ///
 /// # Errors
 /// When nothing at all could be run: the engine's own error.
 pub fn run<T: Traffic>(
-    mut job: Job,
+    job: Job,
     make_traffic: impl Fn(Place) -> T + Sync,
     desk: &Desk,
     view: &mut dyn View,
 ) -> Result<RunResult, Error> {
+    run_by(job, &mut |config, control| engine::run(config, &make_traffic, control), desk, view)
+}
+
+/// Runs `job`; every run of it is carried out by `carry`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &Desk, view: &mut dyn View) -> Result<RunResult, Error> {
     let started = Instant::now();
     let recorder = Recorder::start(std::mem::take(&mut job.sources), started)
         .map_err(|error| Error::System { doing: "starting the thread of the timelines", error })?;
     let mut result = std::mem::take(&mut job.known);
     result.started_at_unix_ms = base::clock::UnixMillis::now().0;
-    let mut trials = Trials::new(&job.config, &make_traffic, desk, view, started);
+    let mut trials = Trials::new(&job.config, carry, desk, view, started);
     let outcome = match &job.mode {
         Mode::Search(settings) => searched(settings, &mut trials, &mut result),
         Mode::AtRate(rate) => once(&job, Some(*rate), &mut trials, &mut result),
@@ -103,6 +115,7 @@ pub fn run<T: Traffic>(
     };
     result.intervals = trials.take_intervals();
     result.timelines = recorder.finish();
+    result.timelines.extend(trials.take_lines());
     result.elapsed_s = started.elapsed().as_secs_f64();
     outcome?;
     verdict::finish(&job, &mut result);
@@ -110,14 +123,12 @@ pub fn run<T: Traffic>(
 }
 
 /// One run of the length that the configuration says.
-fn once<T: Traffic, F: Fn(Place) -> T + Sync>(
-    job: &Job,
-    rate: Option<Rate>,
-    trials: &mut Trials<'_, F>,
-    result: &mut RunResult,
-) -> Result<(), Error> {
-    let what = if rate.is_some() { "open loop" } else { "closed loop" };
-    let run = trials.engine(&job.config, rate.map_or(0.0, Rate::per_s), what, rate.is_some())?;
+fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
+    let (what, freedom) = match rate {
+        Some(_) => ("open loop", Freedom::Free),
+        None => ("closed loop", Freedom::Closed),
+    };
+    let run = trials.engine(&job.config, rate.map_or(0.0, Rate::per_s), what, freedom)?;
     result.figures = filing::figures(&run);
     result.objectives = job.objectives.iter().map(ToString::to_string).collect();
     result.objective_line = verdict::line(&job.objectives);
@@ -125,11 +136,7 @@ fn once<T: Traffic, F: Fn(Place) -> T + Sync>(
     Ok(())
 }
 
-fn searched<T: Traffic, F: Fn(Place) -> T + Sync>(
-    settings: &Settings,
-    trials: &mut Trials<'_, F>,
-    result: &mut RunResult,
-) -> Result<(), Error> {
+fn searched(settings: &Settings, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
     let found = crate::search::search(settings, trials, &mut |_: &Step| {});
     if let (End::Stopped(Stop::Failed(_)), true, Some(error)) =
         (&found.end, found.steps.is_empty(), trials.take_error())

@@ -2,26 +2,25 @@
 
 use super::Stepped;
 use super::trials::Trials;
-use crate::engine::{Error, Place};
+use crate::engine::Error;
 use crate::result::{RunResult, SearchResult};
 use crate::search::objective::duration;
 use crate::search::rate::{Rate, grouped};
 use crate::search::{Ask, Phase, Step, Stop, Trial};
-use crate::traffic::Traffic;
 
 /// Runs every rate; its figures are those of all of them together, and each is a step of the result.
-pub(super) fn stepped<T: Traffic, F: Fn(Place) -> T + Sync>(
-    steps: &Stepped,
-    trials: &mut Trials<'_, F>,
-    result: &mut RunResult,
-) -> Result<(), Error> {
+pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
     assert!(!steps.rates.is_empty(), "there is a rate");
+    trials.is_stepped = true;
     let mut done: Vec<Step> = Vec::with_capacity(steps.rates.len());
-    let mut stopped = None;
+    let (mut stopped, mut by_hand) = (None, Vec::new());
     for (rate, number) in steps.rates.iter().zip(1..) {
         let ask = Ask { rate: *rate, duration: steps.each, phase: Phase::Step, number };
         match trials.run(ask) {
             Ok(observed) => {
+                if trials.is_rate_set() {
+                    by_hand.push(number.to_string());
+                }
                 let step = Step { ask, observed, broken: Vec::new() };
                 trials.judged(&step);
                 done.push(step);
@@ -41,6 +40,11 @@ pub(super) fn stepped<T: Traffic, F: Fn(Place) -> T + Sync>(
         Stop::Asked => format!("it was stopped after {} of {} rates", done.len(), steps.rates.len()),
         Stop::Failed(why) => format!("{why}, after {} of {} rates", done.len(), steps.rates.len()),
     });
+    if !by_hand.is_empty() {
+        let list = by_hand.join(", ");
+        let note = format!("the rate was set by hand in trial {list}: what was due there is not what its line says");
+        result.verdict.notes.push(note);
+    }
     let limited: Vec<&Step> = done.iter().filter(|step| step.observed.generator_limit.is_some()).collect();
     if let Some(first) = limited.first() {
         let cause = first.observed.generator_limit.as_deref().unwrap_or_default();

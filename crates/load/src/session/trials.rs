@@ -6,20 +6,19 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::follow::follow;
-use super::{Desk, View, filing, settling};
-use crate::engine::{self, Config, Control, Ending, Error, Limit, Place, Run};
+use super::{Carry, Desk, Freedom, View, agents, filing, settling};
+use crate::engine::{Config, Control, Ending, Error, Limit, Run};
 use crate::report::terminal::Progress;
-use crate::result::{Figures, Interval, StepResult, searched};
+use crate::result::{Figures, Interval, StepResult, Timeline, searched};
 use crate::search::{Ask, Found, Observed, Phase, Step, Stop, Trial};
-use crate::traffic::Traffic;
 
 /// Slices of one trial's timeline, about.
 const SLICES: u32 = 10;
 
 /// Runs of the engine, and what came of each.
-pub(super) struct Trials<'a, F> {
+pub(super) struct Trials<'a> {
     config: &'a Config,
-    make_traffic: &'a F,
+    carry: Carry<'a>,
     desk: &'a Desk,
     view: &'a mut dyn View,
     started: Instant,
@@ -31,22 +30,43 @@ pub(super) struct Trials<'a, F> {
     error: Option<Error>,
     /// When the last run's schedule began, in s since the start.
     began_s: f64,
+    lines: agents::Lines,
+    /// Rates follow one another, and none is judged.
+    pub is_stepped: bool,
 }
 
-impl<'a, F> Trials<'a, F> {
-    pub fn new(
-        config: &'a Config,
-        make_traffic: &'a F,
-        desk: &'a Desk,
-        view: &'a mut dyn View,
-        started: Instant,
-    ) -> Self {
+impl<'a> Trials<'a> {
+    pub fn new(config: &'a Config, carry: Carry<'a>, desk: &'a Desk, view: &'a mut dyn View, started: Instant) -> Self {
         let (intervals, figures, limits) = (Vec::new(), HashMap::new(), HashMap::new());
-        Self { config, make_traffic, desk, view, started, intervals, figures, limits, error: None, began_s: 0.0 }
+        let (error, began_s, lines) = (None, 0.0, agents::Lines::default());
+        Self {
+            config,
+            carry,
+            desk,
+            view,
+            started,
+            intervals,
+            figures,
+            limits,
+            error,
+            began_s,
+            lines,
+            is_stepped: false,
+        }
     }
 
     pub fn take_intervals(&mut self) -> Vec<Interval> {
         std::mem::take(&mut self.intervals)
+    }
+
+    /// Whether the last run's rate was set from outside.
+    pub fn is_rate_set(&self) -> bool {
+        self.desk.is_rate_set()
+    }
+
+    /// What the hosts of the runs did meanwhile.
+    pub fn take_lines(&mut self) -> Vec<Timeline> {
+        std::mem::take(&mut self.lines).into_timelines()
     }
 
     pub fn take_error(&mut self) -> Option<Error> {
@@ -77,21 +97,12 @@ impl<'a, F> Trials<'a, F> {
     }
 
     /// One run of the engine, followed.
-    pub fn engine<T: Traffic>(
-        &mut self,
-        config: &Config,
-        rate_per_s: f64,
-        what: &str,
-        rate_is_free: bool,
-    ) -> Result<Run, Error>
-    where
-        F: Fn(Place) -> T + Sync,
-    {
+    pub fn engine(&mut self, config: &Config, rate_per_s: f64, what: &str, freedom: Freedom) -> Result<Run, Error> {
         let control = Arc::new(Control::new(rate_per_s));
-        self.desk.begin(&control, what, rate_is_free);
+        self.desk.begin(&control, what, freedom);
         let (over, ended) = channel();
         let length_ns = config.warm_up_ns + config.duration_ns;
-        let view = &mut *self.view;
+        let (view, carry) = (&mut *self.view, &mut *self.carry);
         let (run, cut) = std::thread::scope(|scope| {
             let followed = control.clone();
             let mut tell = |progress: &Progress| view.progress(progress);
@@ -99,7 +110,7 @@ impl<'a, F> Trials<'a, F> {
             let follower = builder
                 .spawn_scoped(scope, move || follow(&followed, config.slice_ns, length_ns, what, &ended, &mut tell))
                 .map_err(|error| Error::System { doing: "starting the thread that follows the run", error })?;
-            let run = engine::run(config, self.make_traffic, &control);
+            let run = carry(config, &control);
             drop(over);
             let cut = follower.join().unwrap_or_default();
             Ok((run?, cut))
@@ -107,7 +118,10 @@ impl<'a, F> Trials<'a, F> {
         // The engine says when its schedule began by the wall clock; the session's clock is the monotonic one.
         let ago_ms = base::clock::UnixMillis::now().0.saturating_sub(run.started_unix_ms);
         self.began_s = (self.started.elapsed().as_secs_f64() - ago_ms as f64 / 1e3).max(0.0);
-        self.intervals.extend(cut.intervals(&run.bulk.timeline, self.began_s));
+        self.lines.add(&run.hosts, self.began_s);
+        // What ends behind the run is a few answers in a slice that was cut off: no rate can be told from it.
+        let within = run.bulk.timeline.partition_point(|slice| slice.begin_ns < length_ns);
+        self.intervals.extend(cut.intervals(&run.bulk.timeline[..within], self.began_s));
         Ok(run)
     }
 }
@@ -135,6 +149,7 @@ fn brief(limit: &Limit) -> String {
             format!("{thread} waited for a CPU {:.0} %", preempted_share * 100.0)
         }
         Limit::Steal { steal_share } => format!("steal {:.0} %", steal_share * 100.0),
+        Limit::Host { name, limit } => format!("{name}: {}", brief(limit)),
     }
 }
 
@@ -156,7 +171,7 @@ pub(super) fn observed(run: &Run, began_s: f64) -> Observed {
     }
 }
 
-impl<T: Traffic, F: Fn(Place) -> T + Sync> Trial for Trials<'_, F> {
+impl Trial for Trials<'_> {
     fn run(&mut self, ask: Ask) -> Result<Observed, Stop> {
         if self.desk.is_stopped() {
             return Err(Stop::Asked);
@@ -164,7 +179,8 @@ impl<T: Traffic, F: Fn(Place) -> T + Sync> Trial for Trials<'_, F> {
         let phase = searched::phase_name(ask.phase);
         let what = if ask.phase == Phase::WarmUp { phase.to_owned() } else { format!("trial {}, {phase}", ask.number) };
         let config = trial_config(self.config, ask.duration);
-        let run = match self.engine(&config, ask.rate.per_s(), &what, false) {
+        let freedom = if self.is_stepped { Freedom::ThisRun } else { Freedom::Searching };
+        let run = match self.engine(&config, ask.rate.per_s(), &what, freedom) {
             Ok(run) => run,
             Err(error) => {
                 let words = error.to_string();
@@ -174,6 +190,9 @@ impl<T: Traffic, F: Fn(Place) -> T + Sync> Trial for Trials<'_, F> {
         };
         if self.desk.is_stopped() || run.ending == Ending::Stopped {
             return Err(Stop::Asked);
+        }
+        if run.ending == Ending::HostLost {
+            return Err(Stop::Failed(agents::lost(&run.hosts).unwrap_or_default()));
         }
         if run.ending == Ending::Deserted {
             let first = run.bulk.faults.first().map_or(String::new(), |fault| format!(": {}", fault.first));

@@ -2,7 +2,6 @@
 
 use super::{Job, Mode};
 use crate::engine::{Ending, Run};
-use crate::report::terminal;
 use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
 use crate::search::objective::{Condition, What, duration};
 use crate::search::rate::grouped;
@@ -61,6 +60,7 @@ pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
     result.partial = match run.ending {
         Ending::Complete | Ending::Exhausted => None,
         Ending::Stopped => Some("it was stopped before its end; the figures cover what was".to_owned()),
+        Ending::HostLost => super::agents::lost(&run.hosts),
         Ending::Deserted => Some("no connection was up at the end; the figures cover what was".to_owned()),
     };
 }
@@ -86,13 +86,14 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
     let spans = broken_spans(job, result);
     // Where the generator was the limit, what rose meanwhile is not what held the server back.
     result.verdict.limit = if result.invalid.is_none() { limit::limit(&result.timelines, &spans) } else { None };
+    result.verdict.notes.extend(super::agents::slowest(&result.figures.agents));
     let first = result.search.as_ref().and_then(|search| {
         let first = search.first_broken?;
         search.steps.iter().find(|step| step.number == first)
     });
     if let Some(step) = first {
-        let note = format!("the first rate that failed: {}", terminal::step(step).trim());
-        result.verdict.notes.push(note);
+        let (rate, broken) = (grouped(step.rate_per_s), step.broken.join("; "));
+        result.verdict.notes.push(format!("the first rate that failed: {rate}/s, trial {}: {broken}", step.number));
     }
     if result.verdict.limit.is_none() && result.search.is_some() && result.invalid.is_none() && !spans.is_empty() {
         let note =

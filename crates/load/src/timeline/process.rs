@@ -102,8 +102,12 @@ pub fn readings(before: &HashMap<u32, Thread>, now: &HashMap<u32, Thread>, passe
         Reading::new("page faults a second/minor", Unit::Count, total(|t| t.minor_faults)),
         Reading::new("page faults a second/major", Unit::Count, total(|t| t.major_faults)),
     ];
+    // A name that is one thread's alone stays the same when the thread is started anew.
     for (tid, share) in ran.iter().take(THREADS_SHOWN_MAX) {
-        readings.push(Reading::new(format!("CPU by thread/{} {tid}", now[tid].name), Unit::Share, *share));
+        let name = &now[tid].name;
+        let is_alone = now.values().filter(|thread| thread.name == *name).count() == 1;
+        let shown = if is_alone { name.clone() } else { format!("{name} {tid}") };
+        readings.push(Reading::new(format!("CPU by thread/{shown}"), Unit::Share, *share));
     }
     readings
 }

@@ -1,0 +1,119 @@
+//! How another host's clock stands to ours, after Cristian: it is asked what it shows, and the answer is from between the
+//! asking and the answer. The round trip bounds the error, so the shortest of several counts.
+//!
+//! ```text
+//!   here    sent ------------------- back        offset      = there - (sent + back) / 2
+//!   there            there                       uncertainty = (back - sent) / 2
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// A monotonic clock in nanoseconds. Its beginning means nothing outside its host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostClock {
+    start: Instant,
+    ahead_ns: u64,
+}
+
+impl Default for HostClock {
+    fn default() -> Self {
+        Self::ahead(0)
+    }
+}
+
+impl HostClock {
+    /// A clock that shows `ahead_ns` now.
+    pub fn ahead(ahead_ns: u64) -> Self {
+        Self { start: Instant::now(), ahead_ns }
+    }
+
+    /// What it shows.
+    pub fn now_ns(&self) -> u64 {
+        self.ahead_ns + self.start.elapsed().as_nanos() as u64
+    }
+
+    /// The instant at which it shows `ns`; `None` if that was before its beginning, or is out of reach.
+    pub fn instant_at(&self, ns: u64) -> Option<Instant> {
+        self.start.checked_add(Duration::from_nanos(ns.checked_sub(self.ahead_ns)?))
+    }
+}
+
+/// One asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// When it was asked, by our clock, in nanoseconds.
+    pub sent_ns: u64,
+    /// What the other clock showed.
+    pub there_ns: u64,
+    /// When the answer was here.
+    pub back_ns: u64,
+}
+
+/// What is known of another clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Estimate {
+    /// It is ahead of ours by so many nanoseconds.
+    pub offset_ns: i64,
+    /// The offset is at most so many nanoseconds off.
+    pub uncertainty_ns: u64,
+    /// The shortest round trip, in nanoseconds.
+    pub round_trip_ns: u64,
+}
+
+impl Estimate {
+    /// By the round with the shortest trip; `None` of none.
+    pub fn of(rounds: &[Round]) -> Option<Self> {
+        let trip = |round: &Round| round.back_ns.saturating_sub(round.sent_ns);
+        let best = rounds.iter().min_by_key(|round| trip(round))?;
+        let middle_ns = best.sent_ns + trip(best) / 2;
+        Some(Self {
+            offset_ns: best.there_ns.wrapping_sub(middle_ns) as i64,
+            uncertainty_ns: trip(best).div_ceil(2),
+            round_trip_ns: trip(best),
+        })
+    }
+
+    /// What the other clock shows when ours shows `here_ns`.
+    pub fn there_ns(&self, here_ns: u64) -> u64 {
+        here_ns.wrapping_add(self.offset_ns as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::Prng;
+
+    #[test]
+    fn the_offset_is_right_to_its_uncertainty_whatever_the_way_takes() {
+        let mut random = Prng::new(11);
+        for _ in 0..2_000 {
+            let offset = random.below(1 << 50) as i64 - (1 << 49);
+            let mut rounds = Vec::new();
+            for at in 0..1 + random.below(8) {
+                let sent_ns = (1 << 50) + at * 1_000_000_000;
+                let (there, back) = (random.below(50_000_000), random.below(50_000_000));
+                let there_ns = (sent_ns + there).wrapping_add(offset as u64);
+                rounds.push(Round { sent_ns, there_ns, back_ns: sent_ns + there + back });
+            }
+            let estimate = Estimate::of(&rounds).unwrap();
+            let error = (estimate.offset_ns - offset).unsigned_abs();
+            assert!(error <= estimate.uncertainty_ns, "{estimate:?} {offset} {rounds:?}");
+            let shortest = rounds.iter().map(|round| round.back_ns - round.sent_ns).min().unwrap();
+            assert_eq!(estimate.round_trip_ns, shortest);
+            let here_ns = 1 << 51;
+            let there_ns = estimate.there_ns(here_ns);
+            assert!(there_ns.abs_diff(here_ns.wrapping_add(offset as u64)) <= estimate.uncertainty_ns);
+        }
+        assert_eq!(Estimate::of(&[]), None);
+    }
+
+    #[test]
+    fn an_instant_is_the_one_at_which_the_clock_shows_it() {
+        let clock = HostClock::ahead(1 << 40);
+        let later_ns = clock.now_ns() + 5_000_000_000;
+        let ahead = clock.instant_at(later_ns).unwrap().saturating_duration_since(Instant::now());
+        assert!(ahead <= Duration::from_secs(5) && ahead > Duration::from_millis(100), "{ahead:?}");
+        assert_eq!((clock.instant_at(0), clock.instant_at((1 << 40) - 1)), (None, None));
+    }
+}

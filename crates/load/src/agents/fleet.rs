@@ -1,0 +1,535 @@
+//! The coordinator: several agents that run as one.
+
+use std::collections::HashMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::clock::UnixMillis;
+
+use super::clock::{Estimate, HostClock, Round};
+use super::greet::{self, About, Sender};
+use super::join::{Gathered, Told, empty, joined};
+use super::split::split;
+use super::wire::{Kind, Prepare, ToAgent, ToCoordinator};
+use crate::engine::{Config, Control, Ending, Error, Phase, RECENT_MAX, Run, SLICES_MAX, join::add_totals};
+use crate::measure::{RawSlice, Timeline, Totals};
+use crate::result::Machine;
+use crate::workload::Workload;
+use crate::workload::file::Password;
+
+/// Agents of one run at most.
+pub const AGENTS_MAX: usize = 64;
+/// How long a connection to an agent may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Between two signs of life, and two looks at what goes on.
+const ALIVE: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(20);
+/// How long agents may take to make their connections, beside the time that each connection has.
+const READY: Duration = Duration::from_secs(60);
+/// How long an agent may take to say what its clock shows.
+const CLOCK: Duration = Duration::from_secs(5);
+/// Askings of each agent's clock before a run.
+const ROUNDS: u64 = 8;
+/// From the telling of the start to the start, beside twice the longest way there.
+const START_AHEAD_NS: u64 = 100_000_000;
+/// How long a result may take behind the end of a run.
+const RESULT: Duration = Duration::from_secs(60);
+/// Messages of agents that wait.
+const EVENTS_MAX: usize = 1024;
+
+/// What a coordinator allows its agents.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// By how much an agreed start may be off on an agent.
+    pub uncertainty_max: Duration,
+    /// An agent that says nothing for so long is lost.
+    pub silence_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { uncertainty_max: Duration::from_millis(20), silence_max: Duration::from_secs(10) }
+    }
+}
+
+/// Several agents that run as one. They are let go when it is dropped.
+#[derive(Debug)]
+pub struct Fleet {
+    agents: Vec<Remote>,
+    events: Receiver<Event>,
+    clock: HostClock,
+    run: u64,
+    settings: Settings,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// An agent, as it is seen from here.
+#[derive(Debug)]
+struct Remote {
+    name: String,
+    sender: Arc<Sender>,
+    about: About,
+    /// When it last said something, by our clock.
+    heard_ns: Arc<AtomicU64>,
+    lost: Option<String>,
+}
+
+/// An agent has said something, or will not any more.
+#[derive(Debug)]
+struct Event {
+    agent: usize,
+    at_ns: u64,
+    what: Result<ToCoordinator, String>,
+}
+
+impl Fleet {
+    /// Connects to the agents at `addresses`, in whose order threads are numbered.
+    ///
+    /// # Errors
+    /// A line for each agent that can not be had, with the remedy.
+    pub fn connect(addresses: &[String], token: Option<&[u8]>, settings: Settings) -> Result<Self, Vec<String>> {
+        let mut faults = Vec::new();
+        if addresses.is_empty() || addresses.len() > AGENTS_MAX {
+            return Err(vec![format!("{} agents are named; 1 to {AGENTS_MAX} are possible", addresses.len())]);
+        }
+        for (at, address) in addresses.iter().enumerate() {
+            if addresses[..at].contains(address) {
+                faults.push(format!("agent {address}: it is named twice; name each once"));
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        let (clock, stop) = (HostClock::default(), Arc::new(AtomicBool::new(false)));
+        let (events_out, events) = sync_channel(EVENTS_MAX);
+        let (mut agents, mut threads) = (Vec::new(), Vec::new());
+        for address in addresses {
+            let greeted = reach(address).and_then(|stream| greet::agent(stream, token));
+            let ((sender, receiver), about) = match greeted {
+                Ok(greeted) => greeted,
+                Err(why) => {
+                    faults.push(format!("agent {address}: {why}"));
+                    continue;
+                }
+            };
+            let heard_ns = Arc::new(AtomicU64::new(clock.now_ns()));
+            let sender = Arc::new(sender);
+            let reader = Reader { agent: agents.len(), receiver, clock, heard_ns: heard_ns.clone() };
+            let (out, stopped, alive) = (events_out.clone(), stop.clone(), sender.clone());
+            let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+                std::thread::Builder::new().name(name.to_owned()).spawn(body)
+            };
+            let quiet = stop.clone();
+            let spawned = spawn("agent-in", Box::new(move || reader.read(&out, &stopped)))
+                .and_then(|thread| Ok([thread, spawn("agent-alive", Box::new(move || stay(&alive, &quiet)))?]));
+            match spawned {
+                Ok(both) => threads.extend(both),
+                Err(error) => faults.push(format!("agent {address}: no thread can be started for it ({error})")),
+            }
+            agents.push(Remote { name: address.clone(), sender, about, heard_ns, lost: None });
+        }
+        let fleet = Self { agents, events, clock, run: 0, settings, stop, threads };
+        if faults.is_empty() { Ok(fleet) } else { Err(faults) }
+    }
+
+    /// The agents: where they listen, which build they are, and what they run on.
+    pub fn hosts(&self) -> impl Iterator<Item = (&str, &str, &Machine)> {
+        self.agents.iter().map(|agent| (agent.name.as_str(), agent.about.program.as_str(), &agent.about.machine))
+    }
+
+    /// Runs `config` on all agents, as [`crate::engine::run`] does on this host: `workload` is asked for by the
+    /// threads of all of them.
+    ///
+    /// # Errors
+    /// When the shares can not be run, or an agent is lost or can not run before the start. What comes later is in the
+    /// run.
+    pub fn run(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<Run, Error> {
+        self.run += 1;
+        let outcome = self.prepare(config, control, workload, kind).and_then(|()| self.started(config, control));
+        if outcome.is_err() {
+            self.tell_all(&ToAgent::Stop { run: self.run });
+        }
+        outcome
+    }
+
+    fn prepare(&mut self, config: &Config, control: &Control, workload: &Workload, kind: Kind) -> Result<(), Error> {
+        if let Some(lost) = self.agents.iter().find(|agent| agent.lost.is_some()) {
+            return Err(lost.error("it was lost"));
+        }
+        let shares = split(config, self.agents.len()).map_err(Error::Config)?;
+        let mut workload = workload.clone();
+        workload.threads = (config.threads * self.agents.len()) as u32;
+        workload.connections = config.connections as u32;
+        let text = workload.to_toml(Password::Written);
+        for (agent, config) in self.agents.iter().zip(shares) {
+            let prepare = Prepare {
+                run: self.run,
+                config,
+                kind,
+                workload: text.clone(),
+                rate_per_s: control.rate_per_s(),
+                now_unix_ms: UnixMillis::now().0,
+            };
+            agent.sender.send(&ToAgent::Prepare(Box::new(prepare))).map_err(|why| agent.error(&why))?;
+        }
+        let patience = READY + Duration::from_nanos(config.connect_timeout_ns);
+        let (mut ready, deadline_ns) = (vec![false; self.agents.len()], self.clock.now_ns() + nanos(patience));
+        while !ready.iter().all(|ready| *ready) && !control.is_stopped() {
+            self.silent()?;
+            let Some(event) = self.next(LOOK) else {
+                if self.clock.now_ns() > deadline_ns {
+                    let late = ready.iter().position(|ready| !ready).unwrap_or(0);
+                    return Err(self.agents[late].error("it is not ready within a minute; look at its own output"));
+                }
+                continue;
+            };
+            match event.what {
+                Ok(ToCoordinator::Ready { run }) if run == self.run => ready[event.agent] = true,
+                Ok(ToCoordinator::Failed { run, why }) if run == self.run => {
+                    return Err(self.agents[event.agent].error(&why));
+                }
+                Ok(_) => {}
+                Err(why) => return Err(self.lose(event.agent, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Agrees on the start, and follows the run to its end.
+    fn started(&mut self, config: &Config, control: &Control) -> Result<Run, Error> {
+        if control.is_stopped() {
+            self.tell_all(&ToAgent::Stop { run: self.run });
+            return Ok(empty(config, UnixMillis::now().0));
+        }
+        let clocks = (0..self.agents.len()).map(|agent| self.ask_clock(agent)).collect::<Result<Vec<_>, Error>>()?;
+        let longest_ns = clocks.iter().map(|(clock, _)| clock.round_trip_ns).max().unwrap_or(0);
+        let ahead_ns = START_AHEAD_NS + longest_ns;
+        let start_ns = self.clock.now_ns() + ahead_ns;
+        let started_unix_ms = UnixMillis::now().0 + ahead_ns / 1_000_000;
+        for (agent, (clock, _)) in self.agents.iter().zip(&clocks) {
+            let start = ToAgent::Start { run: self.run, at_ns: clock.there_ns(start_ns) };
+            agent.sender.send(&start).map_err(|why| agent.error(&why))?;
+        }
+        let gathered = self.agents.iter().zip(clocks).map(|(agent, (clock, wall_offset_ms))| Gathered {
+            name: agent.name.clone(),
+            clock,
+            wall_offset_ms,
+            over: None,
+            told: Told::default(),
+            lost: None,
+        });
+        let following = Following {
+            config,
+            control,
+            start_ns,
+            gathered: gathered.collect(),
+            timeline: timeline(config, self.agents.len()),
+            totals: Totals::default(),
+            seen: 0,
+            rate_per_s: control.rate_per_s(),
+            is_stopped: false,
+        };
+        following.follow(self, started_unix_ms)
+    }
+
+    /// How an agent's clock stands to ours, and its wall clock less ours in ms.
+    fn ask_clock(&mut self, agent: usize) -> Result<(Estimate, i64), Error> {
+        let mut sent: HashMap<u64, u64> = HashMap::new();
+        let (mut rounds, mut walls) = (Vec::new(), Vec::new());
+        while (rounds.len() as u64) < ROUNDS {
+            let (number, sent_ns) = (self.run << 16 | rounds.len() as u64, self.clock.now_ns());
+            sent.insert(number, sent_ns);
+            let remote = &self.agents[agent];
+            remote.sender.send(&ToAgent::Clock { number }).map_err(|why| remote.error(&why))?;
+            loop {
+                let waited_ns = self.clock.now_ns() - sent_ns;
+                if waited_ns > nanos(CLOCK) {
+                    return Err(self.agents[agent].error("it does not say what its clock shows"));
+                }
+                let Some(event) = self.next(LOOK) else { continue };
+                match event.what {
+                    Ok(ToCoordinator::Clock { number: told, at_ns, unix_ms })
+                        if event.agent == agent && told == number =>
+                    {
+                        rounds.push(Round { sent_ns, there_ns: at_ns, back_ns: event.at_ns });
+                        walls.push(unix_ms as i64 - UnixMillis::now().0 as i64);
+                        break;
+                    }
+                    Ok(ToCoordinator::Failed { run, why }) if run == self.run => {
+                        return Err(self.agents[event.agent].error(&why));
+                    }
+                    Ok(_) => {}
+                    Err(why) => return Err(self.lose(event.agent, why)),
+                }
+            }
+        }
+        let estimate = Estimate::of(&rounds).expect("there were rounds");
+        let most = self.settings.uncertainty_max;
+        if estimate.uncertainty_ns > nanos(most) {
+            let (off, trip) = (estimate.uncertainty_ns as f64 / 1e6, estimate.round_trip_ns as f64 / 1e6);
+            return Err(self.agents[agent].error(&format!(
+                "its start could be {off:.1} ms off, since the shortest way there and back took {trip:.1} ms, and {} ms \
+                 are allowed; use hosts that are closer, or allow more with --clock-error-max",
+                most.as_millis()
+            )));
+        }
+        // All of them are late by the way back at most, so the highest is the best.
+        Ok((estimate, walls.into_iter().max().unwrap_or(0)))
+    }
+
+    fn next(&self, patience: Duration) -> Option<Event> {
+        match self.events.recv_timeout(patience) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// An agent is lost.
+    fn lose(&mut self, agent: usize, why: String) -> Error {
+        let remote = &mut self.agents[agent];
+        remote.sender.close();
+        let error = remote.error(&why);
+        remote.lost.get_or_insert(why);
+        error
+    }
+
+    /// The first agent that has said nothing for too long.
+    fn first_silent(&self) -> Option<(usize, String)> {
+        let now_ns = self.clock.now_ns();
+        let most = self.settings.silence_max;
+        let silent = self.agents.iter().position(|agent| {
+            let heard_ns = agent.heard_ns.load(Ordering::Relaxed);
+            agent.lost.is_none() && now_ns.saturating_sub(heard_ns) > nanos(most)
+        });
+        silent.map(|agent| (agent, format!("it has said nothing for {} s", most.as_secs_f64())))
+    }
+
+    fn silent(&mut self) -> Result<(), Error> {
+        match self.first_silent() {
+            Some((agent, why)) => Err(self.lose(agent, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Says it to all that are there; one that does not hear it is noticed where it is read from.
+    fn tell_all(&self, message: &ToAgent) {
+        for agent in self.agents.iter().filter(|agent| agent.lost.is_none()) {
+            let _ = agent.sender.send(message);
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for agent in &self.agents {
+            agent.sender.close();
+        }
+        // Readers that wait for room in the events are let go by this.
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            while self.events.try_recv().is_ok() {}
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Remote {
+    fn error(&self, what: &str) -> Error {
+        Error::Host { name: self.name.clone(), what: what.to_owned() }
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    span.as_nanos() as u64
+}
+
+/// A connection to the agent at `address`.
+fn reach(address: &str) -> Result<TcpStream, String> {
+    let wrong = |error: std::io::Error| {
+        format!("it can not be reached ({error}); start one there: gannet load agent --listen HOST:PORT --token FILE")
+    };
+    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address");
+    for addr in address.to_socket_addrs().map_err(wrong)? {
+        match TcpStream::connect_timeout(&addr, CONNECT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(wrong(last))
+}
+
+/// Says that the coordinator is there, until `stop`.
+fn stay(sender: &Sender, stop: &AtomicBool) {
+    let mut waited = Duration::ZERO;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        waited += LOOK;
+        if waited >= ALIVE {
+            waited = Duration::ZERO;
+            if sender.send(&ToAgent::Alive).is_err() {
+                sender.close();
+                return;
+            }
+        }
+    }
+}
+
+/// Takes what one agent says.
+struct Reader {
+    agent: usize,
+    receiver: greet::Receiver,
+    clock: HostClock,
+    heard_ns: Arc<AtomicU64>,
+}
+
+impl Reader {
+    fn read(mut self, out: &SyncSender<Event>, stop: &AtomicBool) {
+        loop {
+            let mut wait = || if stop.load(Ordering::Relaxed) { Err("it was let go".to_owned()) } else { Ok(()) };
+            let what = self.receiver.read(&mut wait);
+            let at_ns = self.clock.now_ns();
+            self.heard_ns.store(at_ns, Ordering::Relaxed);
+            if matches!(what, Ok(ToCoordinator::Alive)) {
+                continue;
+            }
+            let is_last = what.is_err();
+            let event = Event { agent: self.agent, at_ns, what };
+            if out.send(event).is_err() || is_last {
+                return;
+            }
+        }
+    }
+}
+
+fn timeline(config: &Config, agents: usize) -> Timeline {
+    let end_ns = config.warm_up_ns.saturating_add(config.duration_ns);
+    Timeline::new(agents, config.slice_ns, config.warm_up_ns, end_ns)
+}
+
+/// A run under way.
+struct Following<'a> {
+    config: &'a Config,
+    control: &'a Control,
+    start_ns: u64,
+    gathered: Vec<Gathered>,
+    timeline: Timeline,
+    totals: Totals,
+    seen: usize,
+    rate_per_s: f64,
+    /// The agents were told to end.
+    is_stopped: bool,
+}
+
+impl Following<'_> {
+    fn follow(mut self, fleet: &mut Fleet, started_unix_ms: u64) -> Result<Run, Error> {
+        let length_ns = self.config.warm_up_ns.saturating_add(self.config.duration_ns);
+        let last_ns = self.start_ns.saturating_add(length_ns).saturating_add(self.config.drain_ns);
+        let last_ns = last_ns.saturating_add(self.config.timeout_ns).saturating_add(nanos(RESULT));
+        while self.gathered.iter().any(|one| one.over.is_none() && one.lost.is_none()) {
+            self.show_phase(fleet.clock.now_ns());
+            self.pass_on(fleet);
+            if let Some(event) = fleet.next(LOOK) {
+                self.take(fleet, event);
+            }
+            while let Some((agent, why)) = fleet.first_silent() {
+                self.lose(fleet, agent, why);
+            }
+            if fleet.clock.now_ns() > last_ns {
+                for agent in 0..self.gathered.len() {
+                    self.lose(fleet, agent, "it gave no result within a minute of the end".to_owned());
+                }
+            }
+        }
+        self.control.show(|live| live.phase = Phase::Over);
+        let timeline = self.timeline.finish();
+        Ok(joined(self.config, self.gathered, timeline, started_unix_ms, self.control.is_stopped()))
+    }
+
+    /// Tells the agents of another rate, and of a stop.
+    fn pass_on(&mut self, fleet: &Fleet) {
+        let rate_per_s = self.control.rate_per_s();
+        if rate_per_s.to_bits() != self.rate_per_s.to_bits() {
+            self.rate_per_s = rate_per_s;
+            fleet.tell_all(&ToAgent::Rate { run: fleet.run, per_s: rate_per_s });
+        }
+        if self.control.is_stopped() && !self.is_stopped {
+            self.is_stopped = true;
+            fleet.tell_all(&ToAgent::Stop { run: fleet.run });
+        }
+    }
+
+    fn take(&mut self, fleet: &mut Fleet, event: Event) {
+        let agent = event.agent;
+        match event.what {
+            Ok(ToCoordinator::Slice { run, slice }) if run == fleet.run => self.slice(fleet, agent, *slice),
+            Ok(ToCoordinator::Over { run, measured, achieved_per_s }) if run == fleet.run => {
+                if measured.ending == Ending::Stopped && !self.is_stopped {
+                    self.lose_for_now(fleet, agent, "it was ended there".to_owned());
+                }
+                self.gathered[agent].over = Some((*measured, achieved_per_s));
+            }
+            Ok(ToCoordinator::Failed { run, why }) if run == fleet.run => self.lose_for_now(fleet, agent, why),
+            Ok(_) => {}
+            Err(why) => self.lose(fleet, agent, why),
+        }
+    }
+
+    /// An agent is lost, and the run with it: the others end soon.
+    fn lose(&mut self, fleet: &mut Fleet, agent: usize, why: String) {
+        fleet.lose(agent, why.clone());
+        self.lose_for_now(fleet, agent, why);
+    }
+
+    /// An agent is lost for this run.
+    fn lose_for_now(&mut self, fleet: &Fleet, agent: usize, why: String) {
+        let one = &mut self.gathered[agent];
+        if one.over.is_none() && one.lost.is_none() {
+            let after_s = fleet.clock.now_ns().saturating_sub(self.start_ns) as f64 / 1e9;
+            one.lost = Some(format!("{why}, {after_s:.1} s after the start"));
+            self.is_stopped = true;
+            fleet.tell_all(&ToAgent::Stop { run: fleet.run });
+        }
+    }
+
+    fn slice(&mut self, fleet: &mut Fleet, agent: usize, raw: RawSlice) {
+        if raw.number >= SLICES_MAX {
+            return self.lose(fleet, agent, "it tells of a slice that no run has".to_owned());
+        }
+        self.gathered[agent].told.add(&raw, self.config);
+        add_totals(&mut self.totals, &raw);
+        self.timeline.add(raw);
+        let slices = self.timeline.slices();
+        if slices.len() == self.seen {
+            return;
+        }
+        self.seen = slices.len();
+        let elapsed_ns = fleet.clock.now_ns().saturating_sub(self.start_ns);
+        let recent = &slices[slices.len().saturating_sub(RECENT_MAX)..];
+        self.control.show(|live| {
+            live.elapsed_ns = elapsed_ns;
+            live.totals = self.totals;
+            live.response.clone_from(self.timeline.response());
+            live.recent = recent.to_vec();
+        });
+    }
+
+    fn show_phase(&self, now_ns: u64) {
+        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
+        let end_ns = self.config.warm_up_ns.saturating_add(self.config.duration_ns);
+        let phase = match elapsed_ns {
+            0 => Phase::Connecting,
+            now if now < self.config.warm_up_ns => Phase::WarmUp,
+            now if now < end_ns && !self.control.is_stopped() => Phase::Measuring,
+            _ => Phase::Draining,
+        };
+        self.control.show(|live| {
+            live.phase = phase;
+            live.elapsed_ns = elapsed_ns;
+        });
+    }
+}

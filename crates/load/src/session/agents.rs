@@ -1,0 +1,116 @@
+//! Runs on several hosts: which of them was lost, which was the slowest, and what they did meanwhile.
+
+use crate::engine::{HostRun, UseSlice};
+use crate::result::{AgentFigures, Timeline};
+use crate::search::objective::duration;
+use crate::search::rate::grouped;
+use crate::timeline::{POINTS_MAX, TIMELINES_MAX};
+
+/// The share of what was due below which an agent that did not get it answered in time is the slowest.
+const ACHIEVED_MIN: f64 = 0.99;
+
+/// Which hosts were lost, and why; `None` if none was.
+pub(super) fn lost(hosts: &[HostRun]) -> Option<String> {
+    let lost = hosts.iter().filter_map(|host| {
+        let (why, answered) = (host.lost.as_ref()?, grouped(host.totals.answered as f64));
+        Some(format!("agent {} was lost: {why}; {answered} answers that it told of are kept", host.name))
+    });
+    let lost: Vec<String> = lost.collect();
+    (!lost.is_empty()).then(|| lost.join("; "))
+}
+
+/// A sentence about the slowest of several agents: one that was the limit, else one that did not get its share answered
+/// in time, else the one with the longest tail.
+pub(super) fn slowest(agents: &[AgentFigures]) -> Option<String> {
+    if agents.len() < 2 {
+        return None;
+    }
+    let share = |agent: &AgentFigures| {
+        if agent.offered_per_s > 0.0 { (agent.achieved_per_s / agent.offered_per_s).min(ACHIEVED_MIN) } else { 0.0 }
+    };
+    let of_all = |a: &&AgentFigures, b: &&AgentFigures| {
+        let by_limit = a.limit.is_some().cmp(&b.limit.is_some());
+        let by_share = share(b).total_cmp(&share(a));
+        by_limit.then(by_share).then(a.response.p999_ns.cmp(&b.response.p999_ns))
+    };
+    let worst = agents.iter().max_by(of_all)?;
+    let others = agents.iter().filter(|agent| agent.name != worst.name);
+    let others_ns = others.map(|agent| agent.response.p999_ns).max().unwrap_or(0);
+    let limited = worst.limit.as_ref().map_or(String::new(), |limit| format!(", and it was the limit: {limit}"));
+    Some(format!(
+        "slowest agent: {}, p999 {} (the others {} at most), {}/s answered of {}/s, {} late at p99{limited}",
+        worst.name,
+        duration(worst.response.p999_ns as f64),
+        duration(others_ns as f64),
+        grouped(worst.achieved_per_s),
+        grouped(worst.offered_per_s),
+        duration(worst.lateness.p99_ns as f64),
+    ))
+}
+
+/// What the hosts did over the time of a session.
+#[derive(Debug, Default)]
+pub(super) struct Lines(Vec<Timeline>);
+
+impl Lines {
+    /// Adds a run that began `began_s` after the whole.
+    pub fn add(&mut self, hosts: &[HostRun], began_s: f64) {
+        type Figure = (&'static str, fn(&UseSlice) -> f64);
+        let figures: [Figure; 4] = [
+            ("CPU of the busiest thread", |slice| slice.busy_share),
+            ("waiting for a CPU, worst thread", |slice| slice.preempted_share),
+            ("CPU of the host", |slice| slice.machine_share),
+            ("steal", |slice| slice.steal_share),
+        ];
+        for (name, value) in figures {
+            for host in hosts {
+                let points = host.used.iter().map(|slice| (began_s + slice.end_ns as f64 / 1e9, value(slice)));
+                self.extend(format!("agents, {name}/{}", host.name), points);
+            }
+        }
+    }
+
+    fn extend(&mut self, name: String, points: impl Iterator<Item = (f64, f64)>) {
+        let line = match self.0.iter_mut().position(|line| line.name == name) {
+            Some(at) => &mut self.0[at],
+            None if self.0.len() < TIMELINES_MAX => {
+                let (source, unit) = ("generator".to_owned(), "share".to_owned());
+                self.0.push(Timeline { source, name, unit, points: Vec::new() });
+                self.0.last_mut().expect("one was pushed")
+            }
+            None => return,
+        };
+        let room = POINTS_MAX.saturating_sub(line.points.len());
+        line.points.extend(points.take(room));
+    }
+
+    /// The timelines.
+    pub fn into_timelines(mut self) -> Vec<Timeline> {
+        self.0.retain(|line| !line.points.is_empty());
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Latencies;
+
+    fn agent(name: &str, achieved_per_s: f64, p999_ns: u64) -> AgentFigures {
+        let response = Latencies { p999_ns, ..Latencies::default() };
+        AgentFigures { name: name.to_owned(), offered_per_s: 1000.0, achieved_per_s, response, ..Default::default() }
+    }
+
+    #[test]
+    fn the_slowest_is_the_limited_one_then_the_one_behind_then_the_one_with_the_tail() {
+        let named = |agents: &[AgentFigures]| slowest(agents).unwrap()["slowest agent: ".len()..][..1].to_owned();
+        let mut agents = [agent("a", 999.0, 5_000_000), agent("b", 1001.0, 9_000_000), agent("c", 998.0, 1_000)];
+        assert_eq!(named(&agents), "b", "who is within a hundredth of its rate is not behind");
+        agents[2].achieved_per_s = 900.0;
+        assert_eq!(named(&agents), "c");
+        agents[0].limit = Some("late".to_owned());
+        assert_eq!(named(&agents), "a");
+        assert!(slowest(&agents).unwrap().contains("it was the limit: late"));
+        assert_eq!(slowest(&agents[..1]), None, "one alone is not the slowest");
+    }
+}
