@@ -1,7 +1,7 @@
 //! Which charts a result has.
 
 use super::svg::{Axis, Chart, Mark, Scale, Series};
-use crate::result::{Latencies, RunResult, Timeline};
+use crate::result::{Interval, Latencies, RunResult, Timeline};
 use crate::search::objective::{duration, percentile_name};
 use crate::search::rate::grouped;
 
@@ -78,9 +78,23 @@ pub fn value_at(latencies: &Latencies, share: f64) -> Option<f64> {
     latencies.histogram().map(|histogram| histogram.value_at_quantile(share) as f64)
 }
 
+/// A figure of each interval, with a break where nothing was due for a while, as between two trials.
+fn broken_at_gaps(intervals: &[Interval], of: impl Fn(&Interval) -> Option<f64>) -> Vec<(f64, f64)> {
+    let mut points = Vec::with_capacity(intervals.len());
+    let mut end_s = f64::INFINITY;
+    for interval in intervals {
+        if interval.at_s > end_s + interval.duration_s {
+            points.push((end_s, f64::NAN));
+        }
+        end_s = interval.at_s + interval.duration_s;
+        points.extend(of(interval).map(|value| (interval.at_s, value)));
+    }
+    points
+}
+
 /// The rate that was asked for and the rate that was answered.
 pub fn throughput(result: &RunResult) -> Chart {
-    let points = |of: fn(&crate::result::Interval) -> f64| result.intervals.iter().map(|i| (i.at_s, of(i))).collect();
+    let points = |of: fn(&Interval) -> f64| broken_at_gaps(&result.intervals, |i| Some(of(i)));
     let target: Vec<(f64, f64)> = points(|i| i.target_per_s);
     let mut series =
         vec![Series { name: "answered".into(), colour: 0, mark: Mark::Line, points: points(|i| i.achieved_per_s) }];
@@ -98,8 +112,7 @@ pub fn throughput(result: &RunResult) -> Chart {
 /// Percentiles over time.
 pub fn percentiles(result: &RunResult) -> Chart {
     let line = |name: &str, colour, of: fn(&Latencies) -> u64| {
-        let some = result.intervals.iter().filter(|i| i.response.count > 0);
-        let points = some.map(|i| (i.at_s, of(&i.response) as f64)).collect();
+        let points = broken_at_gaps(&result.intervals, |i| (i.response.count > 0).then(|| of(&i.response) as f64));
         Series { name: name.to_owned(), colour, mark: Mark::Line, points }
     };
     Chart {

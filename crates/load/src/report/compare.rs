@@ -126,8 +126,7 @@ fn headline(results: &[RunResult]) -> String {
 }
 
 /// What is on that page.
-pub fn body(results: &[RunResult]) -> String {
-    let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
+fn body(results: &[RunResult]) -> String {
     let warnings = warnings(results);
     let class = if warnings.is_empty() { "" } else { " warn" };
     let mut body = format!(
@@ -135,12 +134,20 @@ pub fn body(results: &[RunResult]) -> String {
         escape(&headline(results))
     );
     for warning in warnings {
-        let _ = write!(body, "<p class=\"bad-text\">Careful: {}.</p>", escape(&warning));
+        let _ = write!(body, "<p class=\"bad-text\"><b>Careful:</b> {}.</p>", escape(&warning));
     }
     for result in results {
         let _ = write!(body, "<p><b>{}:</b> {}</p>", escape(&result.name), escape(&result.verdict.headline));
     }
-    body.push_str("</div><div class=\"charts\">");
+    body.push_str("</div>");
+    body.push_str(&side_by_side(results));
+    body
+}
+
+/// Charts and tables of several results, side by side.
+pub fn side_by_side(results: &[RunResult]) -> String {
+    let names: Vec<&str> = results.iter().map(|result| result.name.as_str()).collect();
+    let mut body = "<div class=\"charts\">".to_owned();
     let responses: Vec<(String, _)> = results.iter().map(|r| (r.name.clone(), &r.figures.response)).collect();
     let services: Vec<(String, _)> = results.iter().map(|r| (r.name.clone(), &r.figures.service)).collect();
     for (title, several) in [("Response time", &responses), ("Service time", &services)] {

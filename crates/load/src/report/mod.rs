@@ -94,16 +94,16 @@ fn verdict(result: &RunResult) -> String {
     let targets: Vec<&str> = result.targets.iter().map(|target| target.address.as_str()).collect();
     let mut out = format!("<div class=\"card verdict{class}\"><div class=\"what\">");
     let _ = write!(out, "{}: {}", escape(&targets.join(", ")), escape(&result.arrivals.words()));
-    let _ = write!(out, "</div><h1>{}</h1>", escape(&result.verdict.headline));
+    let _ = write!(out, "</div><h1>{}</h1>", escape(&sentence(&result.verdict.headline)));
     if let Some(cause) = &result.invalid {
         let _ = write!(
             out,
-            "<p class=\"bad-text\">INVALID: {}. The figures below are not the server's.</p>",
+            "<p class=\"bad-text\"><b>INVALID:</b> {}. The figures below are not the server's.</p>",
             escape(cause)
         );
     }
     if let Some(cause) = &result.partial {
-        let _ = write!(out, "<p class=\"bad-text\">PARTIAL: {}.</p>", escape(cause));
+        let _ = write!(out, "<p class=\"bad-text\"><b>PARTIAL:</b> {}.</p>", escape(cause));
     }
     if let Some(limit) = &result.verdict.limit {
         let _ = write!(out, "<p><b>The limit:</b> {}, from {:.1} s on.", escape(&limit.what), limit.at_s);

@@ -68,7 +68,7 @@ pub struct Series {
     pub colour: usize,
     /// How they are drawn.
     pub mark: Mark,
-    /// x and y.
+    /// x and y. Where y is not a number a line is broken.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -181,7 +181,10 @@ fn round_step(least: f64) -> f64 {
 /// At most [`POINTS_MAX`] points: of neighbours the one with the highest y.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let group = points.len().div_ceil(POINTS_MAX).max(1);
-    let highest = |group: &[(f64, f64)]| group.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    let highest = |group: &[(f64, f64)]| {
+        let finite = group.iter().filter(|point| point.1.is_finite());
+        finite.max_by(|a, b| a.1.total_cmp(&b.1)).or(group.first()).copied()
+    };
     points.chunks(group).filter_map(highest).collect()
 }
 
@@ -208,7 +211,7 @@ impl Frame<'_> {
             let y = bottom - at * (bottom - TOP);
             let _ = write!(out, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
             let text = escape(&(self.chart.y.show)(tick));
-            let _ = write!(out, "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>", LEFT - 6.0, y + 4.0);
+            let _ = write!(out, "<text class=\"tick end level\" x=\"{}\" y=\"{y:.1}\">{text}</text>", LEFT - 6.0);
         }
         for tick in self.x.ticks() {
             let Some(at) = self.x.fit(tick) else { continue };
@@ -219,7 +222,7 @@ impl Frame<'_> {
                 bottom + 4.0
             );
             let text = escape(&(self.chart.x.show)(tick));
-            let _ = write!(out, "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{}\">{text}</text>", bottom + 17.0);
+            let _ = write!(out, "<text class=\"tick mid under\" x=\"{x:.1}\" y=\"{}\">{text}</text>", bottom + 7.0);
         }
         let _ = write!(out, "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>");
         let label = escape(&self.chart.x.label);
@@ -251,13 +254,19 @@ impl Frame<'_> {
 
     fn series(&self, series: &Series, out: &mut String) {
         let colour = format!("s{}", series.colour % 6);
-        let shown: Vec<((f64, f64), (f64, f64))> =
-            thinned(&series.points).into_iter().filter_map(|(x, y)| Some(((x, y), self.at(x, y)?))).collect();
+        let thin = thinned(&series.points);
         if matches!(series.mark, Mark::Line | Mark::Dashed) {
             let dash = if series.mark == Mark::Dashed { " dashed" } else { "" };
-            let points: Vec<String> = shown.iter().map(|(_, (x, y))| format!("{x:.1},{y:.1}")).collect();
-            let _ = write!(out, "<polyline class=\"line {colour}{dash}\" points=\"{}\"/>", points.join(" "));
+            for piece in thin.split(|(_, y)| y.is_nan()) {
+                let places = piece.iter().filter_map(|(x, y)| self.at(*x, *y));
+                let points: Vec<String> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                if !points.is_empty() {
+                    let _ = write!(out, "<polyline class=\"line {colour}{dash}\" points=\"{}\"/>", points.join(" "));
+                }
+            }
         }
+        let shown: Vec<((f64, f64), (f64, f64))> =
+            thin.into_iter().filter_map(|(x, y)| Some(((x, y), self.at(x, y)?))).collect();
         for ((x, y), (across, down)) in &shown {
             let text = format!("{}: {}, {}", series.name, (self.chart.x.show)(*x), (self.chart.y.show)(*y));
             let text = escape(&text);

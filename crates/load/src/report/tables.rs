@@ -1,7 +1,7 @@
 //! Tables of a report, as HTML.
 
 use super::svg::escape;
-use crate::result::{Latencies, RunResult};
+use crate::result::{Latencies, Machine, RunResult};
 use crate::search::objective::duration;
 use crate::search::rate::grouped;
 
@@ -147,8 +147,6 @@ pub fn agents(result: &RunResult) -> String {
         .iter()
         .map(|agent| {
             let time = |ns: u64| duration(ns as f64);
-            let machine = result.agents.iter().find(|host| host.name == agent.name);
-            let cpus = machine.map_or(String::new(), |host| format!("{} x {}", host.machine.cpus, host.machine.cpu));
             let state = match (&agent.lost, &agent.limit) {
                 (Some(why), _) => format!("LOST: {why}"),
                 (None, Some(why)) => format!("LIMITED: {why}"),
@@ -162,9 +160,8 @@ pub fn agents(result: &RunResult) -> String {
                 time(agent.response.p99_ns),
                 time(agent.response.p999_ns),
                 time(agent.lateness.p99_ns),
-                format!("{} at most", time(agent.start_uncertainty_ns)),
-                format!("{} ms", agent.wall_clock_offset_ms),
-                cpus,
+                format!("<= {}", time(agent.start_uncertainty_ns)),
+                format!("{:+} ms", agent.wall_clock_offset_ms),
                 state,
             ];
             (if agent.lost.is_some() || agent.limit.is_some() { "broken" } else { "" }, cells)
@@ -179,8 +176,7 @@ pub fn agents(result: &RunResult) -> String {
         "p999",
         "late at p99",
         "start off by",
-        "wall clock off by",
-        "CPUs",
+        "wall clock",
         "state",
     ];
     table(&heads, &rows)
@@ -219,6 +215,11 @@ pub fn environment(result: &RunResult) -> String {
     for target in &result.targets {
         let server = target.server.as_deref().unwrap_or("a server that does not say what it is");
         rows.push(("", vec!["target".to_owned(), format!("{} by {}, {server}", target.address, target.protocol)]));
+    }
+    for agent in &result.agents {
+        let Machine { cpus, cpu, kernel, .. } = &agent.machine;
+        let what = format!("{}: {}, {cpus} x {cpu}, {kernel}", agent.name, agent.program);
+        rows.push(("", vec!["agent".to_owned(), what]));
     }
     rows.extend(result.configuration.iter().map(|(name, value)| ("", vec![name.clone(), value.clone()])));
     table(&["", "value"], &rows)

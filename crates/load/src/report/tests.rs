@@ -43,9 +43,9 @@ fn the_verdict_comes_before_any_figure_and_says_what_the_figures_are_worth() {
     result.partial = Some("it was stopped".to_owned());
     let page = html(&result);
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
-    assert!(at("<h1>96,400/s with p999 at most 2 ms") < at("INVALID: GENERATOR LIMITED"));
-    assert!(at("PARTIAL: it was stopped") < at("<svg"));
-    assert!(at("INVALID: GENERATOR") < at("class=\"tiles\""));
+    assert!(at("<h1>96,400/s with p999 at most 2 ms") < at("<b>INVALID:</b> GENERATOR LIMITED"));
+    assert!(at("<b>PARTIAL:</b> it was stopped") < at("<svg"));
+    assert!(at("<b>INVALID:</b> GENERATOR") < at("class=\"tiles\""));
     assert!(at("busiest thread was at 99 % CPU") < at("<svg"));
     let lines = terminal::summary(&result);
     assert!(lines.starts_with("INVALID: GENERATOR LIMITED"), "{lines}");

@@ -179,19 +179,21 @@ fn headline(rows: &[Vec<String>]) -> String {
 
 /// The comparison as a page of its own.
 pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
-    let rows = rows(a, b);
+    let (rows, warnings) = (rows(a, b), warnings(a, b));
+    let class = if warnings.is_empty() { "" } else { " warn" };
     let headline = escape(&headline(&rows));
     let table: Vec<_> = rows.into_iter().map(|row| ("", row)).collect();
-    let mut body = format!("<div class=\"card verdict\"><div class=\"what\">versus</div><h1>{headline}</h1>");
+    let mut body = format!("<div class=\"card verdict{class}\"><div class=\"what\">versus</div><h1>{headline}</h1>");
     for (side, command) in ["a", "b"].iter().zip(commands) {
         let _ = write!(body, "<p><b>{side}:</b> {}</p>", escape(command));
     }
-    for warning in warnings(a, b) {
-        let _ = write!(body, "<p class=\"bad-text\">Careful: {}.</p>", escape(&warning));
+    for warning in warnings {
+        let _ = write!(body, "<p class=\"bad-text\"><b>Careful:</b> {}.</p>", escape(&warning));
     }
     body.push_str("</div>");
     section(&mut body, &format!("{} rounds of both in turn", a.len().min(b.len())), &tables::table(&HEADS, &table));
-    body.push_str(&compare::body(&sides(a, b)));
+    body.push_str("<h2>All rounds of a side together</h2>");
+    body.push_str(&compare::side_by_side(&sides(a, b)));
     page("a versus b", &body)
 }
 

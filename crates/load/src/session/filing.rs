@@ -50,7 +50,7 @@ pub fn figures(run: &Run) -> Figures {
 }
 
 fn agent(host: &HostRun) -> AgentFigures {
-    let limits: Vec<String> = host.limits.iter().map(ToString::to_string).collect();
+    let limits: Vec<String> = host.limits.iter().map(super::trials::brief).collect();
     AgentFigures {
         name: host.name.clone(),
         offered_per_s: if host.measured_ns == 0 {
@@ -62,7 +62,7 @@ fn agent(host: &HostRun) -> AgentFigures {
         counts: counts(&host.totals),
         response: latencies(&host.response),
         lateness: latencies(&host.lateness),
-        limit: (!limits.is_empty()).then(|| limits.join("; ")),
+        limit: (!limits.is_empty()).then(|| limits.join(", ")),
         lost: host.lost.clone(),
         start_uncertainty_ns: host.clock.uncertainty_ns,
         round_trip_ns: host.clock.round_trip_ns,

@@ -141,7 +141,7 @@ fn trial_config(config: &Config, trial: Duration) -> Config {
 }
 
 /// A cause in a few words, as a line of many has room for.
-fn brief(limit: &Limit) -> String {
+pub(super) fn brief(limit: &Limit) -> String {
     match limit {
         Limit::Cpu { thread, busy_share } => format!("{thread} worked {:.0} %", busy_share * 100.0),
         Limit::Late { p99_ns, .. } => format!("late by {} us at p99", p99_ns / 1000),
