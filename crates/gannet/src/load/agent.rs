@@ -28,8 +28,8 @@ pub fn command() -> Command {
              gannet load agent --listen 10.0.0.1:9099 --token token\n  \
              gannet load --agents 10.0.0.1:9099,10.0.0.2:9099 --agents-token token \\\n    \
              --target 10.0.0.9:11211 --slo p999=2ms --report out.html\n\n\
-             It serves one coordinator at a time, until Ctrl-C. Nothing that is said is encrypted, and whoever has the\n\
-             token can make it load any server: keep both in a network of your own.",
+             It serves one coordinator at a time, until Ctrl-C. Nothing that is said is encrypted, and whoever has\n\
+             the token can make it load any server: keep both in a network of your own.",
         )
 }
 

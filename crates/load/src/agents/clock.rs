@@ -1,5 +1,5 @@
-//! How another host's clock stands to ours, after Cristian: it is asked what it shows, and the answer is from between the
-//! asking and the answer. The round trip bounds the error, so the shortest of several counts.
+//! How another host's clock stands to ours, after Cristian: it is asked what it shows, and what it says is from between
+//! the asking and the answer. The round trip bounds the error, so the shortest of several counts.
 //!
 //! ```text
 //!   here    sent ------------------- back        offset      = there - (sent + back) / 2

@@ -273,8 +273,8 @@ impl Fleet {
         if estimate.uncertainty_ns > nanos(most) {
             let (off, trip) = (estimate.uncertainty_ns as f64 / 1e6, estimate.round_trip_ns as f64 / 1e6);
             return Err(self.agents[agent].error(&format!(
-                "its start could be {off:.1} ms off, since the shortest way there and back took {trip:.1} ms, and {} ms \
-                 are allowed; use hosts that are closer, or allow more with --clock-error-max",
+                "its start could be {off:.1} ms off, since the shortest way there and back took {trip:.1} ms, and {} \
+                 ms are allowed; use hosts that are closer, or allow more with --clock-error-max",
                 most.as_millis()
             )));
         }

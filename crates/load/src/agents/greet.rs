@@ -222,7 +222,7 @@ fn unexpected(message: &ToCoordinator) -> String {
     }
 }
 
-/// Greets the coordinator behind `stream`. `seat` is asked when it has proved itself: it is refused with what that says.
+/// Greets the coordinator behind `stream`. `seat` is asked when it has proved itself: what that says is its refusal.
 ///
 /// # Errors
 /// In words.
@@ -256,9 +256,7 @@ pub(super) fn coordinator<S>(
     match receiver.read(&mut until(deadline))? {
         ToAgent::Proof { proof } if is_proved(token, COORDINATOR, nonces, &proof) => {}
         ToAgent::Proof { .. } => {
-            return refuse(
-                "the tokens differ; give the same file to --token of the agent and --agents-token".to_owned(),
-            );
+            return refuse("the tokens differ; give one file to the agent's --token and to --agents-token".to_owned());
         }
         _ => return refuse("the greeting is out of order".to_owned()),
     }

@@ -13,16 +13,16 @@
 //!     Alive, every second                                   <->  Alive, twice a second
 //! ```
 //!
-//! The threads of all agents are numbered through, and thread i of n is the same wherever it runs: it has the i-th part
-//! of the schedule, of the sequential keys, of the prefill, and draws of its own. So n threads on two hosts ask for what
+//! The threads of all agents are numbered through, and thread i of n is the same wherever it runs: it has part i of the
+//! schedule, of the sequential keys, of the prefill, and draws of its own. So n threads on two hosts ask for what
 //! n threads on one would. Connections, the requests of a run that ends by their number, and reconnects are split;
 //! `threads` is meant for each agent.
 //!
 //! A response time is measured on one host by one clock. Clocks matter for one thing, that all begin together; how far
 //! an agent may be off is half the shortest round trip, and an agent for which that is too much is refused.
 //!
-//! The wire: a preamble of [`wire::MAGIC`] and a version, then frames of a length (u32, big-endian) and JSON. Nothing is
-//! encrypted; both sides prove that they have the same token without sending it.
+//! The wire: a preamble of [`wire::MAGIC`] and a version, then frames of a length (u32, big-endian) and JSON. Nothing
+//! is encrypted; both sides prove that they have the same token without sending it.
 //!
 //! Invariants: histograms are joined count by count; an agent that is lost stops the run, is named, and what it had
 //! told until then is kept; nobody without the token makes an agent do anything; frames, peers and waits are bounded.

@@ -163,7 +163,8 @@ pub(super) fn plot(title: &str, bars: &[(String, f64)]) -> String {
     let left = (longest as f64 * CHAR + 8.0).min(WIDTH / 2.0);
     let title = escape(title);
     let mut out = format!(
-        "<figure class=\"bars\"><figcaption>{title}</figcaption><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">"
+        "<figure class=\"bars\"><figcaption>{title}</figcaption>\
+         <svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">"
     );
     for (at, (name, value)) in bars.iter().enumerate() {
         let (y, width) = (at * ROW + 4, value / most * (WIDTH - left - 90.0));
