@@ -34,7 +34,8 @@ const READY: Duration = Duration::from_secs(60);
 const CLOCK: Duration = Duration::from_secs(5);
 /// Askings of each agent's clock before a run.
 const ROUNDS: u64 = 8;
-/// From the telling of the start to the start, beside twice the longest way there.
+/// From the telling of the start to the start, at least; and as long as a start may be off, since who allows more has
+/// hosts that are further away or busier.
 const START_AHEAD_NS: u64 = 100_000_000;
 /// How long a result may take behind the end of a run.
 const RESULT: Duration = Duration::from_secs(60);
@@ -208,7 +209,7 @@ impl Fleet {
         }
         let clocks = (0..self.agents.len()).map(|agent| self.ask_clock(agent)).collect::<Result<Vec<_>, Error>>()?;
         let longest_ns = clocks.iter().map(|(clock, _)| clock.round_trip_ns).max().unwrap_or(0);
-        let ahead_ns = START_AHEAD_NS + longest_ns;
+        let ahead_ns = START_AHEAD_NS.max(nanos(self.settings.uncertainty_max)) + longest_ns;
         let start_ns = self.clock.now_ns() + ahead_ns;
         let started_unix_ms = UnixMillis::now().0 + ahead_ns / 1_000_000;
         for (agent, (clock, _)) in self.agents.iter().zip(&clocks) {

@@ -44,7 +44,7 @@ fn fleet(agents: &[&Agent]) -> Fleet {
 
 /// A busy machine may keep an agent from its CPU for a while.
 fn patient() -> Settings {
-    Settings { uncertainty_max: Duration::from_secs(2), silence_max: PATIENCE }
+    Settings { uncertainty_max: Duration::from_secs(1), silence_max: PATIENCE }
 }
 
 /// Reads of the one key that the fake server has.
