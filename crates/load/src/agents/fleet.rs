@@ -516,6 +516,8 @@ impl Following<'_> {
             live.totals = self.totals;
             live.response.clone_from(self.timeline.response());
             live.recent = recent.to_vec();
+            live.verbs.clear();
+            live.verbs.extend_from_slice(self.timeline.verbs());
         });
     }
 

@@ -280,7 +280,7 @@ fn an_agent_that_goes_in_the_middle_is_named_and_what_it_told_is_kept() {
                 // The warm-up's slice, a measured one, and nothing more.
                 for number in [0, 1] {
                     let mut slice = RawSlice { number, sent: 9, ..RawSlice::default() };
-                    (0..7).for_each(|time| slice.end(Fate::Hit, 1_000 * time));
+                    (0..7).for_each(|time| slice.end(0, Fate::Hit, 1_000 * time));
                     sender.send(&ToCoordinator::Slice { run, slice: Box::new(slice) }).unwrap();
                 }
                 return;
