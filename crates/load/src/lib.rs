@@ -3,6 +3,7 @@
 //! ```text
 //!   workload  what to ask: verbs, keys, sizes, TTLs      schedule  when: constant, Poisson, bursts, ramp, a trace
 //!    dialect  the same from other tools' command lines |
+//!      trace  requests that were seen, from files      |
 //!        \                                              /
 //!         engine    threads, connections, bytes out and in; knows of a request only what [`traffic`] says
 //!            |
@@ -23,6 +24,8 @@ pub mod dialect;
 pub mod engine;
 pub mod fake;
 pub mod measure;
+pub mod record;
+pub mod replay;
 pub mod report;
 pub mod result;
 pub mod schedule;
@@ -30,6 +33,7 @@ pub mod search;
 pub mod selftest;
 pub mod session;
 pub mod timeline;
+pub mod trace;
 pub mod traffic;
 pub mod warm;
 pub mod workload;

@@ -37,6 +37,35 @@ pub fn add_outcome(command: Command) -> Command {
     files(view(agent::add(watching(command))))
 }
 
+/// Adds the arguments of a replay to `command`.
+pub fn add_replay(command: Command) -> Command {
+    let target =
+        value("target", "HOST:PORT|unix:PATH", "A server; may be repeated").action(ArgAction::Append).required(true);
+    let command = connections(command.next_help_heading("Whom to ask").arg(target))
+        .next_help_heading("How requests come")
+        .arg(speed())
+        .arg(value("rate", "RATE", "This rate instead of the trace's instants; the order stays"))
+        .arg(flag("closed", "A closed loop instead of the trace's instants; hides what stalls hold back"))
+        .group(ArgGroup::new("mode").args(["speed", "rate", "closed"]))
+        .arg(value("depth", "N", "Requests in flight on a connection at most [default: 1 closed, 64 else]"))
+        .arg(value("limit", "N", "Requests of the trace at most"))
+        .arg(flag("loop", "At its end the trace begins again; give --duration or --limit"))
+        .arg(value("duration", "DURATION", "How long at most [default: to the end of the trace, 24h]"))
+        .arg(value("warm-up", "DURATION", "Before anything is measured [default: 0s]"))
+        .next_help_heading("What is asked")
+        .arg(value("format", "NAME", "recorded, twitter or oracle-general [default: as the file begins]"))
+        .arg(flag("prefill", "Store what the trace reads and found before the run"))
+        .arg(flag(
+            "fill-on-miss",
+            "A read that misses is followed by a store; always of oracleGeneral, which only reads",
+        ))
+        .arg(flag("verify", "Check every value that is read, but for those appended to or counted"))
+        .arg(value("value-bytes", "SIZE", "How long a value is of which the trace does not say it [default: 256B]"))
+        .arg(value("value-max", "SIZE", "Longer values are cut to it [default: 1000KiB]"))
+        .arg(flag("scale-ttl", "Times to live are divided by the speed"));
+    files(view(watching(command)))
+}
+
 fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(placeholder).help(help)
 }
@@ -46,13 +75,14 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 fn target(command: Command) -> Command {
+    let target = value("target", "HOST:PORT|unix:PATH", "A server; may be repeated")
+        .action(ArgAction::Append)
+        .required_unless_present_any(["workload"]);
+    connections(command.next_help_heading("Whom to ask").arg(target))
+}
+
+fn connections(command: Command) -> Command {
     command
-        .next_help_heading("Whom to ask")
-        .arg(
-            value("target", "HOST:PORT|unix:PATH", "A server; may be repeated")
-                .action(ArgAction::Append)
-                .required_unless_present_any(["workload"]),
-        )
         .arg(value("protocol", "NAME", "memcache, meta, resp or resp3 [default: memcache, or the workload's]"))
         .arg(value("placement", "NAME", "Which of several targets has a key: any, ketama or slots [default: any]"))
         .arg(value("user", "NAME", "Who connects; the password is in the environment"))
@@ -63,6 +93,10 @@ fn target(command: Command) -> Command {
         .arg(flag("poll", "Threads never sleep: the least lateness, at a CPU each"))
         .arg(value("timeout", "DURATION", "How long an answer is waited for [default: 10s]"))
         .arg(value("connect-timeout", "DURATION", "How long a connection is waited for [default: 5s]"))
+}
+
+fn speed() -> Arg {
+    value("speed", "X", "How many times faster than it was recorded a trace is run [default: 1]")
 }
 
 fn pace(command: Command) -> Command {
@@ -82,7 +116,8 @@ fn pace(command: Command) -> Command {
             "DURATION",
             "Before anything is measured [default: 1s; 5s of a search; 0s with --requests]",
         ))
-        .arg(value("arrivals", "KIND", "poisson or constant [default: poisson, or the workload's]"))
+        .arg(value("arrivals", "KIND", "poisson, constant or trace:FILE [default: poisson, or the workload's]"))
+        .arg(speed())
 }
 
 fn search(command: Command) -> Command {

@@ -32,23 +32,32 @@ pub struct Asked {
 }
 
 /// Reads flags and collects what is wrong with them.
-struct Flags<'a> {
-    matches: &'a ArgMatches,
-    faults: Vec<String>,
+pub struct Flags<'a> {
+    /// The arguments.
+    pub matches: &'a ArgMatches,
+    /// What is wrong with them, a line each.
+    pub faults: Vec<String>,
     notes: Vec<String>,
 }
 
-impl Flags<'_> {
-    fn text(&self, name: &str) -> Option<&str> {
+impl<'a> Flags<'a> {
+    /// Of `matches`, without a fault.
+    pub const fn new(matches: &'a ArgMatches) -> Self {
+        Self { matches, faults: Vec::new(), notes: Vec::new() }
+    }
+
+    /// The flag's text.
+    pub fn text(&self, name: &str) -> Option<&str> {
         self.matches.get_one::<String>(name).map(String::as_str)
     }
 
-    fn fault(&mut self, name: &str, what: impl Display) {
+    /// The flag `name` is wrong.
+    pub fn fault(&mut self, name: &str, what: impl Display) {
         self.faults.push(format!("--{name}: {what}"));
     }
 
     /// The flag's value, read by `read`; `None` if it is not there or wrong.
-    fn read<T, E: Display>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
+    pub fn read<T, E: Display>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, E>) -> Option<T> {
         match read(self.text(name)?) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -58,29 +67,34 @@ impl Flags<'_> {
         }
     }
 
-    fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<T> {
+    /// The flag's value.
+    pub fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Option<T> {
         self.read(name, str::parse)
     }
 
-    fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
+    /// A whole number.
+    pub fn whole<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| {
             text.replace('_', "").parse::<T>().map_err(|_| format!("{text:?} is no whole number; write one, as in 50"))
         })
     }
 
-    fn span(&mut self, name: &str) -> Option<Duration> {
+    /// A duration.
+    pub fn span(&mut self, name: &str) -> Option<Duration> {
         let units =
             |text: &str| text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units).map(|span| Duration::from_nanos(span.0))
     }
 
-    fn size(&mut self, name: &str) -> Option<u64> {
+    /// A size in bytes.
+    pub fn size(&mut self, name: &str) -> Option<u64> {
         let units =
             |text: &str| text.parse::<ByteSize>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
         self.read(name, units).map(|size| size.0)
     }
 
-    fn percent(&mut self, name: &str) -> Option<f64> {
+    /// A share, from 0 to 1.
+    pub fn percent(&mut self, name: &str) -> Option<f64> {
         self.read(name, |text| {
             let value = text.strip_suffix('%').and_then(|digits| digits.trim().parse::<f64>().ok());
             let value = value.filter(|value| (0.0..=100.0).contains(value));
@@ -88,7 +102,8 @@ impl Flags<'_> {
         })
     }
 
-    fn conditions(&mut self, name: &str) -> Vec<Condition> {
+    /// All conditions of a flag that may be repeated.
+    pub fn conditions(&mut self, name: &str) -> Vec<Condition> {
         let texts: Vec<String> = self.matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
         let mut list = Vec::new();
         for text in texts {
@@ -103,14 +118,14 @@ impl Flags<'_> {
 
 /// What `--assert` says.
 pub fn assertions(matches: &ArgMatches) -> Result<Vec<Condition>, Failure> {
-    let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
+    let mut flags = Flags::new(matches);
     let list = flags.conditions("assert");
     if flags.faults.is_empty() { Ok(list) } else { Err(Failure::Usage(flags.faults)) }
 }
 
 /// What the arguments ask for.
 pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
-    let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
+    let mut flags = Flags::new(matches);
     let mut workload = workload(&mut flags)?;
     let objectives = flags.conditions("slo");
     let assertions = flags.conditions("assert");
@@ -236,6 +251,13 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
     if flags.matches.get_flag("closed") {
         return Mode::Closed;
     }
+    let is_trace = matches!(&workload.pace, Pace::Open { arrivals: model::Arrivals::Trace { .. }, .. });
+    if flags.text("arrivals").map_or(is_trace, |kind| kind.starts_with("trace:")) {
+        if rate.is_some() {
+            flags.fault("rate", "a trace says itself when requests are due; leave the rate away, or say --speed 2");
+        }
+        return Mode::Traced;
+    }
     if let Some(rate) = rate {
         return Mode::AtRate(rate);
     }
@@ -289,7 +311,8 @@ fn settings(flags: &mut Flags<'_>, objectives: &[Condition]) -> Settings {
 
 fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let arrivals = flags.text("arrivals").map(str::to_owned);
-    let plan = plan::plan(&workload.pace, arrivals.as_deref());
+    let speed = speed(flags);
+    let plan = plan::plan(&workload.pace, arrivals.as_deref(), speed);
     let plan = plan.unwrap_or_else(|wrong| {
         flags.fault("arrivals", wrong);
         Plan::poisson()
@@ -313,6 +336,14 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
         sampler: sampler(flags, &usual.targets),
         ..usual
     }
+}
+
+/// How many times faster than it was recorded a trace is run.
+pub fn speed(flags: &mut Flags<'_>) -> Option<f64> {
+    flags.read("speed", |text| {
+        let speed = text.parse::<f64>().ok().filter(|speed| (1e-6..=1e6).contains(speed));
+        speed.ok_or_else(|| format!("{text:?} is no speed; write a number above 0, as in 2 for twice as fast"))
+    })
 }
 
 /// The configuration that a workload asks for by itself, for `duration_ns` nanoseconds without a warm-up.
@@ -357,7 +388,9 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
     known.arrivals = match mode {
         Mode::Closed => Arrivals::Closed { depth: config.depth as u64 },
         Mode::AtRate(rate) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: Some(rate.per_s()) },
-        Mode::Search(_) | Mode::Steps(_) => Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None },
+        Mode::Search(_) | Mode::Steps(_) | Mode::Traced => {
+            Arrivals::Open { schedule: plan::words(&config.load), rate_per_s: None }
+        }
     };
     known.workload = Some(again::in_force(workload, mode, config).to_toml(Password::LeftOut));
     known.again = again::flags(matches, mode, config);

@@ -9,6 +9,7 @@
 //!   warm      one server's keys to another
 //!   again     a result's run once more
 //!   agent     one run on several hosts
+//!   replay    a trace at its instants      record    what clients ask of a server, as a trace
 //! ```
 
 mod again;
@@ -18,6 +19,8 @@ mod ask;
 mod compare;
 mod cost;
 mod plan;
+mod record;
+mod replay;
 mod run;
 mod self_test;
 mod tool;
@@ -43,6 +46,8 @@ pub fn command() -> Command {
         .subcommand(compare::command())
         .subcommand(versus::command())
         .subcommand(cost::command())
+        .subcommand(record::command())
+        .subcommand(replay::command())
         .subcommands(tool::commands())
         .subcommand(warm::command())
         .subcommand(Command::new("presets").about("List the published workloads"))
@@ -60,6 +65,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("versus", matches)) => versus::run(matches),
         Some(("cost", matches)) => cost::run(matches),
         Some(("warm", matches)) => warm::run(matches),
+        Some(("record", matches)) => record::run(matches),
+        Some(("replay", matches)) => replay::run(matches),
         Some(("presets", _)) => print(&presets()),
         Some((name @ ("aerospike" | "memtier" | "rpc-perf" | "mc-crusher"), matches)) => tool::run(name, matches),
         Some(("schema", _)) => print(&load::result::schema()),

@@ -1,16 +1,24 @@
 //! From a workload's arrivals to the engine's plan.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use load::engine::Load;
-use load::schedule::{Pace as Spacing, Plan, Shape};
+use load::schedule::{Instants, Pace as Spacing, Plan, Shape};
+use load::trace::{Ask, TracePace};
 use load::workload::model::{Arrivals, Pace};
 
 /// The plan of `pace`, with `kind` in the place of its arrivals if it is given.
-pub fn plan(pace: &Pace, kind: Option<&str>) -> Result<Plan, String> {
+pub fn plan(pace: &Pace, kind: Option<&str>, speed: Option<f64>) -> Result<Plan, String> {
     match kind {
         Some("poisson") => return Ok(Plan::poisson()),
         Some("constant") => return Ok(Plan::constant()),
         Some(other) => {
-            return Err(format!("{other:?} is none; take poisson or constant, or a workload file for others"));
+            let Some(path) = other.strip_prefix("trace:").filter(|path| !path.is_empty()) else {
+                let known = "take poisson, constant or trace:FILE, or a workload file for others";
+                return Err(format!("{other:?} is none; {known}"));
+            };
+            return trace(Path::new(path), speed.unwrap_or(1.0));
         }
         None => {}
     }
@@ -24,10 +32,14 @@ pub fn plan(pace: &Pace, kind: Option<&str>) -> Result<Plan, String> {
             shaped(Shape::Ramp { from: 1.0, to: to_per_s / rate_per_s.max(1e-9), over_ns: over.0 })
         }
         Arrivals::Sine { swing, period } => shaped(Shape::Sine { period_ns: period.0, swing: swing.0 }),
-        Arrivals::Trace { path, .. } => {
-            return Err(format!("{} is a trace; `gannet load replay` plays traces", path.display()));
-        }
+        Arrivals::Trace { path, speed: named } => trace(path, speed.unwrap_or(*named))?,
     })
+}
+
+/// The instants of the trace at `path`.
+fn trace(path: &Path, speed: f64) -> Result<Plan, String> {
+    let pace = TracePace::open(Ask::new(path)).map_err(|fault| fault.to_string())?;
+    Ok(Plan::Trace { instants: Instants::Stream(Arc::new(pace)), speed })
 }
 
 /// A plan in words.
@@ -41,7 +53,8 @@ pub fn words(load: &Load) -> String {
         }
         Plan::Rate { shape: Shape::Ramp { from, to, .. }, .. } => format!("ramp by {:.2}", to / from),
         Plan::Rate { shape: Shape::Sine { .. }, .. } => "sine".to_owned(),
-        Plan::Trace { speed, .. } => format!("trace at {speed} times its speed"),
+        Plan::Trace { speed, .. } if *speed == 1.0 => "a trace's".to_owned(),
+        Plan::Trace { speed, .. } => format!("a trace's {speed} times as fast"),
     }
 }
 
@@ -54,10 +67,10 @@ mod tests {
     fn a_ramp_keeps_its_rates_and_a_flag_wins() {
         let arrivals = Arrivals::Ramp { to_per_s: 400.0, over: TimeSpan::secs(2) };
         let pace = Pace::Open { rate_per_s: 100.0, arrivals };
-        let plan_of = |kind| plan(&pace, kind).unwrap();
+        let plan_of = |kind| plan(&pace, kind, None).unwrap();
         let Plan::Rate { shape, .. } = plan_of(None) else { panic!("not a rate") };
         assert_eq!(shape, Shape::Ramp { from: 1.0, to: 4.0, over_ns: 2_000_000_000 });
         assert_eq!(plan_of(Some("constant")), Plan::constant());
-        assert!(plan(&pace, Some("fast")).unwrap_err().contains("poisson or constant"));
+        assert!(plan(&pace, Some("fast"), None).unwrap_err().contains("poisson, constant or trace:FILE"));
     }
 }

@@ -89,7 +89,7 @@ pub fn one(
             &mut spoken
         }
         (None, Some(requests)) => {
-            counted = Counted { screen: &mut *screen, requests, what: None };
+            counted = Counted { screen: &mut *screen, requests: Some(requests), what: None };
             &mut counted
         }
         (None, None) => &mut *screen,
@@ -111,7 +111,8 @@ fn by<'a>(
     move |config, control| fleet.run(config, control, workload, kind)
 }
 
-fn failed(error: Error) -> Failure {
+/// Of an engine that could not run.
+pub fn failed(error: Error) -> Failure {
     Failure::Failed(error.to_string().lines().map(str::to_owned).collect())
 }
 
@@ -139,7 +140,7 @@ pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Resul
 }
 
 /// What each target says of itself.
-fn describe(workload: &Workload, known: &mut RunResult) {
+pub fn describe(workload: &Workload, known: &mut RunResult) {
     let account = account(workload.protocol);
     let target = |target: &load::workload::model::Target| Target {
         address: target.address.clone(),
@@ -158,7 +159,7 @@ const fn account(protocol: Protocol) -> Option<Account> {
 }
 
 /// Host, generator if it is here, and what can be had of the first target.
-fn sources(matches: &ArgMatches, workload: &Workload, is_here: bool) -> Result<Vec<Box<dyn Source>>, Failure> {
+pub fn sources(matches: &ArgMatches, workload: &Workload, is_here: bool) -> Result<Vec<Box<dyn Source>>, Failure> {
     let mut sources: Vec<Box<dyn Source>> = vec![Box::new(Host::default())];
     if is_here {
         sources.push(Box::new(Process::new("generator", std::process::id())));
@@ -206,18 +207,30 @@ fn prefill(
         sampler: None,
         ..config.clone()
     };
+    let now = UnixMillis::now();
+    let make = |place: load::engine::Place| Prefill::new(workload, place.thread as u32, now);
+    stored(config, Some(keys), desk, screen, |job, bar| match fleet {
+        None => session::run(job, make, desk, bar),
+        Some(fleet) => session::run_by(job, &mut by(fleet, workload, Kind::Prefill), desk, bar),
+    })?;
+    screen.line(&format!("prefill: {keys} keys are stored"));
+    Ok(())
+}
+
+/// Stores until there is no more, `requests` of them if that is known; `go` carries it out. How many there were.
+pub fn stored(
+    config: Config,
+    requests: Option<u64>,
+    desk: &Desk,
+    screen: &mut Screen,
+    go: impl FnOnce(Job, &mut dyn View) -> Result<RunResult, Error>,
+) -> Result<u64, Failure> {
     let mut known = RunResult::new("prefill");
     known.name = "prefill".to_owned();
     let job =
         Job { known, config, mode: Mode::Closed, objectives: Vec::new(), assertions: Vec::new(), sources: Vec::new() };
-    let now = UnixMillis::now();
-    let make = |place: load::engine::Place| Prefill::new(workload, place.thread as u32, now);
-    let mut bar = Counted { screen, requests: keys, what: Some("prefill") };
-    let outcome = match fleet {
-        None => session::run(job, make, desk, &mut bar),
-        Some(fleet) => session::run_by(job, &mut by(fleet, workload, Kind::Prefill), desk, &mut bar),
-    };
-    let result = outcome.map_err(failed)?;
+    let mut bar = Counted { screen, requests, what: Some("prefill") };
+    let result = go(job, &mut bar).map_err(failed)?;
     if let Some(cause) = result.partial.filter(|_| !desk.is_stopped()) {
         return Err(Failure::Failed(vec![format!("prefill: {cause}")]));
     }
@@ -226,18 +239,19 @@ fn prefill(
         let first =
             result.figures.faults.first().map_or(String::new(), |fault| format!("; the first: {}", fault.first));
         return Err(Failure::Failed(vec![format!(
-            "prefill: {} of {keys} stores failed{first}; give the server room for them, or say --no-prefill",
-            counts.errors + counts.unanswered
+            "prefill: {} of {} stores failed{first}; give the server room for them, or do not prefill",
+            counts.errors + counts.unanswered,
+            requests.unwrap_or(counts.due),
         )]));
     }
-    screen.line(&format!("prefill: {keys} keys are stored"));
-    Ok(())
+    Ok(counts.answered)
 }
 
 /// A progress bar by requests.
 struct Counted<'a> {
     screen: &'a mut Screen,
-    requests: u64,
+    /// How many there are, if that is known.
+    requests: Option<u64>,
     what: Option<&'a str>,
 }
 
@@ -247,7 +261,7 @@ impl View for Counted<'_> {
         if let Some(what) = self.what {
             progress.what = what.to_owned();
         }
-        progress.done = Some(progress.answered as f64 / self.requests.max(1) as f64);
+        progress.done = self.requests.map(|requests| progress.answered as f64 / requests.max(1) as f64);
         self.screen.progress(&progress);
     }
 

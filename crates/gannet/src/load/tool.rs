@@ -201,7 +201,7 @@ fn of_file(name: &str, matches: &ArgMatches) -> Result<Mapped, Vec<String>> {
 fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
     let (workload, run) = (&mapped.workload, &mapped.run);
     let mode = mode(workload, run);
-    let plan = plan::plan(&workload.pace, None).map_err(|wrong| Failure::Usage(vec![wrong]))?;
+    let plan = plan::plan(&workload.pace, None, None).map_err(|wrong| Failure::Usage(vec![wrong]))?;
     let length_ns = LENGTH_MAX.as_nanos() as u64;
     let duration_ns = run.duration.map_or(length_ns, |span| span.0.clamp(1, length_ns));
     let usual = config_of(workload, &mode, plan, duration_ns);

@@ -5,6 +5,7 @@ mod common;
 mod load;
 mod load_cluster;
 mod load_tools;
+mod load_traces;
 mod load_warm;
 mod memcached;
 mod memory;

@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_trace_stays_where_it_was_read() {
-        let trace = Plan::Trace { offsets_ns: vec![1, 2].into(), speed: 1.0 };
+        let trace = Plan::Trace { instants: crate::schedule::Instants::List([1, 2].into()), speed: 1.0 };
         let ToAgent::Prepare(mut prepare) = messages().remove(1) else { panic!("another message") };
         prepare.config.load = Load::Open(trace);
         assert!(matches!(frame(&ToAgent::Prepare(prepare)), Err(WireFault::NoMessage(_))));

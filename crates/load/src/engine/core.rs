@@ -42,6 +42,8 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const BLIND_BYTES_MAX: usize = 256 * 1024;
 /// Events that are taken at once.
 const EVENTS_MAX: usize = 256;
+/// How soon an instant that was not known yet is asked for again.
+const POLL_NS: u64 = 200_000;
 const TICK_NS_MIN: u64 = 1_000_000;
 const TICK_NS_MAX: u64 = 250_000_000;
 
@@ -231,7 +233,11 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
 
     /// Whether all requests asked for were let out.
     pub fn is_exhausted(&self) -> bool {
-        self.left == 0 || self.traffic.is_exhausted()
+        let is_over = match &self.pacing {
+            Pacing::Open(intents) | Pacing::Blind(Some(intents)) => intents.is_over(),
+            Pacing::Closed | Pacing::Blind(None) => false,
+        };
+        self.left == 0 || is_over || self.traffic.is_exhausted()
     }
 
     /// Works until the run is over.
@@ -286,6 +292,11 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
         let has_room = self.ready.iter().any(|list| !list.is_empty());
         if has_room && !self.is_stuck && self.left > 0 {
             wake_ns = wake_ns.min(self.next_due_ns());
+        }
+        if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &self.pacing
+            && intents.is_waiting()
+        {
+            wake_ns = wake_ns.min(self.now_ns + POLL_NS);
         }
         let is_draining = self.now_ns >= self.end_ns;
         wake_ns.min(self.end_ns.saturating_add(if is_draining { self.settings.drain_ns } else { 0 }))

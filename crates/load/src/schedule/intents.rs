@@ -1,10 +1,10 @@
 //! One thread's share of a plan, as a sequence of intended instants.
 
-use super::{Plan, Shape};
+use super::{Next, Plan, Shape, Stream};
 use crate::schedule::Pace;
 use base::prng::Prng;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::fmt;
 
 /// Rate changes that are kept for instants that have not been drawn yet; a further one takes the last one's place.
 const CHANGES_MAX: usize = 64;
@@ -27,7 +27,33 @@ pub struct Intents {
 #[derive(Debug)]
 enum Source {
     Rate(Box<Rate>),
-    Trace { offsets_ns: Arc<[u64]>, speed: f64, index: usize, step: usize },
+    Trace(Trace),
+}
+
+/// Instants that are given.
+struct Trace {
+    instants: Stream,
+    speed: f64,
+    /// The next one, not divided.
+    next: Next,
+    /// The last one: a stream that descends is held at it.
+    last_ns: u64,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("speed", &self.speed).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    fn advance(&mut self) {
+        self.next = (self.instants)();
+        if let Next::At(instant_ns) = &mut self.next {
+            *instant_ns = (*instant_ns).max(self.last_ns);
+            self.last_ns = *instant_ns;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -69,8 +95,11 @@ impl Intents {
     pub fn new(plan: &Plan, rate_per_s: f64, thread: usize, threads: usize, seed: u64) -> Self {
         assert!(thread < threads, "thread {thread} of {threads}");
         let source = match plan {
-            Plan::Trace { offsets_ns, speed } => {
-                Source::Trace { offsets_ns: offsets_ns.clone(), speed: *speed, index: thread, step: threads }
+            Plan::Trace { instants, speed } => {
+                let instants = instants.open(thread, threads);
+                let mut trace = Trace { instants, speed: *speed, next: Next::NotYet, last_ns: 0 };
+                trace.advance();
+                Source::Trace(trace)
             }
             Plan::Rate { pace, shape } => {
                 let share = 1.0 / threads as f64;
@@ -110,10 +139,28 @@ impl Intents {
         assert_ne!(taken, u64::MAX, "there is an instant to take");
         match &mut self.source {
             Source::Rate(rate) => rate.advance(),
-            Source::Trace { index, step, .. } => *index += *step,
+            Source::Trace(trace) => trace.advance(),
         }
         self.next_ns = self.look();
         taken
+    }
+
+    /// Whether the next instant is not known yet, so that [`Intents::poll`] may find it.
+    pub const fn is_waiting(&self) -> bool {
+        matches!(&self.source, Source::Trace(Trace { next: Next::NotYet, .. }))
+    }
+
+    /// Whether there are no more instants, whatever the rate.
+    pub const fn is_over(&self) -> bool {
+        matches!(&self.source, Source::Trace(Trace { next: Next::End, .. }))
+    }
+
+    /// Asks again for an instant that was not known yet.
+    pub fn poll(&mut self) {
+        if let Source::Trace(trace @ Trace { next: Next::NotYet, .. }) = &mut self.source {
+            trace.advance();
+            self.next_ns = self.look();
+        }
     }
 
     /// From `at_ns` on, all threads together send `rate_per_s` requests a second. Instants that have been taken stay;
@@ -133,7 +180,7 @@ impl Intents {
     pub fn rate_per_s(&self) -> f64 {
         match &self.source {
             Source::Rate(rate) => rate.rate_per_ns * 1e9 / rate.share,
-            Source::Trace { .. } => 0.0,
+            Source::Trace(_) => 0.0,
         }
     }
 
@@ -143,9 +190,11 @@ impl Intents {
                 rate.found = rate.find();
                 rate.found.instant_ns()
             }
-            Source::Trace { offsets_ns, speed, index, .. } => {
-                offsets_ns.get(*index).map_or(u64::MAX, |offset| (*offset as f64 / *speed) as u64)
-            }
+            Source::Trace(trace) => match trace.next {
+                // What is so late lies before where "none" does.
+                Next::At(next_ns) => ((next_ns as f64 / trace.speed) as u64).min(u64::MAX - 1),
+                Next::NotYet | Next::End => u64::MAX,
+            },
         }
     }
 }

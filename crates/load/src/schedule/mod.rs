@@ -15,13 +15,13 @@
 //!
 //! Invariants: no clock is read here; one seed gives one sequence; instants never descend.
 
+mod instants;
 mod intents;
 mod shape;
 
+pub use instants::{Instants, Next, OpenInstants, Stream};
 pub use intents::Intents;
 pub use shape::Shape;
-
-use std::sync::Arc;
 
 /// The highest rate that can be asked for, in requests a second over all threads.
 pub const RATE_PER_S_MAX: f64 = 1e9;
@@ -48,11 +48,11 @@ pub enum Plan {
         shape: Shape,
     },
     #[serde(skip)]
-    /// At given instants, such as those of a recorded trace. Thread `i` of `n` takes the offsets `i`, `i + n` ...
+    /// At given instants, such as those of a recorded trace.
     Trace {
-        /// Nanoseconds from the start, ascending.
-        offsets_ns: Arc<[u64]>,
-        /// The offsets are divided by it: 2 is twice as fast.
+        /// Nanoseconds from the start.
+        instants: Instants,
+        /// The instants are divided by it: 2 is twice as fast.
         speed: f64,
     },
 }
@@ -87,11 +87,11 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         match self {
             Self::Rate { shape, .. } => shape.check(),
-            Self::Trace { offsets_ns, speed } => {
+            Self::Trace { instants, speed } => {
                 if !(speed.is_finite() && *speed > 0.0) {
                     return Err(PlanError(format!("the speed of a trace is {speed}; it is a number above 0, as in 2")));
                 }
-                if let Some(at) = offsets_ns.windows(2).position(|pair| pair[0] > pair[1]) {
+                if let Some(at) = instants.descent() {
                     let number = at + 2;
                     return Err(PlanError(format!(
                         "offset {number} of the trace is before the one before it; sort them"

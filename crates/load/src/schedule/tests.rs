@@ -2,6 +2,7 @@
 
 use super::*;
 use base::prng::Prng;
+use std::sync::Arc;
 
 const S: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -205,13 +206,13 @@ fn more_changes_than_are_kept_end_at_the_last_rate() {
 #[test]
 fn a_trace_is_dealt_out_to_the_threads_and_divided_by_its_speed() {
     let offsets_ns: Arc<[u64]> = (0..1_000u64).map(|number| number * number * 1_000).collect();
-    let plan = Plan::Trace { offsets_ns: offsets_ns.clone(), speed: 2.0 };
+    let plan = Plan::Trace { instants: Instants::List(offsets_ns.clone()), speed: 2.0 };
     plan.check().unwrap();
     let all = instants(&plan, 0.0, 3, 1, u64::MAX);
     assert_eq!(all, offsets_ns.iter().map(|offset| offset / 2).collect::<Vec<_>>());
-    let unsorted = Plan::Trace { offsets_ns: [5, 4].into(), speed: 1.0 };
+    let unsorted = Plan::Trace { instants: Instants::List([5, 4].into()), speed: 1.0 };
     assert!(unsorted.check().unwrap_err().0.contains("offset 2"));
-    assert!(Plan::Trace { offsets_ns: [].into(), speed: 0.0 }.check().is_err());
+    assert!(Plan::Trace { instants: Instants::List([].into()), speed: 0.0 }.check().is_err());
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl RateTaken {
 pub enum RateRefused {
     /// A search sets it.
     Searching,
-    /// A closed loop has none.
+    /// A closed loop has none, nor has a trace.
     Closed,
     /// Nothing runs that has one.
     NotYet,
@@ -82,7 +82,7 @@ impl RateRefused {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Searching => "a search sets the rate itself; start the run with --rate to set it by hand",
-            Self::Closed => "a closed loop has no rate; start the run with --rate to set one",
+            Self::Closed => "a closed loop has no rate, nor has a trace; start the run with --rate to set one",
             Self::NotYet => "nothing runs yet that has a rate; ask again when it does",
         }
     }

@@ -24,9 +24,10 @@ pub use desk::{Desk, Freedom, RateRefused, RateTaken};
 
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Config, Control, Error, Place, Run};
+use crate::engine::{self, Config, Control, Error, Load, Place, Run};
 use crate::report::terminal::Progress;
 use crate::result::{RunResult, SearchResult, StepResult, searched};
+use crate::schedule::Plan;
 use crate::search::objective::Condition;
 use crate::search::rate::Rate;
 use crate::search::{End, Settings, Step, Stop};
@@ -39,6 +40,8 @@ use trials::Trials;
 pub enum Mode {
     /// One run at a rate, which may be changed meanwhile.
     AtRate(Rate),
+    /// One run at the instants of a trace.
+    Traced,
     /// One run in a closed loop, or blind.
     Closed,
     /// A search.
@@ -110,7 +113,7 @@ pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &Desk, view: &mut dyn View) 
     let outcome = match &job.mode {
         Mode::Search(settings) => searched(settings, &mut trials, &mut result),
         Mode::AtRate(rate) => once(&job, Some(*rate), &mut trials, &mut result),
-        Mode::Closed => once(&job, None, &mut trials, &mut result),
+        Mode::Closed | Mode::Traced => once(&job, None, &mut trials, &mut result),
         Mode::Steps(steps) => steps::stepped(steps, &mut trials, &mut result),
     };
     result.intervals = trials.take_intervals();
@@ -124,15 +127,18 @@ pub fn run_by(mut job: Job, carry: Carry<'_>, desk: &Desk, view: &mut dyn View) 
 
 /// One run of the length that the configuration says.
 fn once(job: &Job, rate: Option<Rate>, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {
-    let (what, freedom) = match rate {
-        Some(_) => ("open loop", Freedom::Free),
-        None => ("closed loop", Freedom::Closed),
-    };
+    let what = if matches!(job.mode, Mode::Closed) { "closed loop" } else { "open loop" };
+    let freedom = if rate.is_some() { Freedom::Free } else { Freedom::Closed };
     let run = trials.engine(&job.config, rate.map_or(0.0, Rate::per_s), what, freedom)?;
     result.figures = filing::figures(&run);
     result.objectives = job.objectives.iter().map(ToString::to_string).collect();
     result.objective_line = verdict::line(&job.objectives);
     verdict::of_run(job, &run, result);
+    if let Load::Open(Plan::Trace { instants, .. }) | Load::Blind(Some(Plan::Trace { instants, .. })) = &job.config.load
+        && let Some(fault) = instants.fault()
+    {
+        result.partial = Some(fault);
+    }
     Ok(())
 }
 

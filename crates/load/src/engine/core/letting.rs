@@ -15,6 +15,9 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
             self.recorder.cut(now_ns);
         }
         self.follow_rate(now_ns);
+        if let Pacing::Open(intents) | Pacing::Blind(Some(intents)) = &mut self.pacing {
+            intents.poll();
+        }
         self.is_stuck = false;
         if self.elsewhere_count > 0 {
             self.repeat_elsewhere();

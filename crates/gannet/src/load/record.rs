@@ -1,0 +1,252 @@
+//! `gannet load record FILE ...`: what clients ask of a server, as a trace.
+
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use base::clock::UnixMillis;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+use io::signal::Signals;
+use load::engine::Target;
+use load::record::{self, CONNECTIONS_MAX, Ledger, Patient, Proxy, Seen, Stream, Tape, Watched};
+use load::trace::{Header, Secret};
+
+use super::ask::Flags;
+use crate::{Failure, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  Clients connect to port 11311 in the place of 11211; Ctrl-C ends it:
+    gannet load record day.trace --listen 127.0.0.1:11311 --target 127.0.0.1:11211
+  For a minute what a memcached or Gannet tells its watchers, without touching its clients:
+    gannet load record minute.trace --watch 127.0.0.1:11211 --duration 60s
+  The same of a server that speaks RESP, as lines that other tools read:
+    gannet load record minute.csv --watch 127.0.0.1:6379 --protocol resp --csv --duration 60s
+
+Keys are in no trace: they are hashed with a secret that is drawn anew for each trace and written nowhere, or with
+--key, so that several traces can be matched. Values are not looked at.";
+
+/// Time between two lines about how it goes.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let value = |name: &'static str, placeholder: &'static str| Arg::new(name).long(name).value_name(placeholder);
+    Command::new("record")
+        .about("Record what clients ask of a server, anonymised, for `gannet load replay`")
+        .after_help(EXAMPLES)
+        .arg(Arg::new("FILE").value_name("FILE").required(true).help("The trace; it must not be there yet"))
+        .arg(
+            value("listen", "HOST:PORT|unix:PATH")
+                .help("Where clients connect to instead of the server")
+                .requires("target"),
+        )
+        .arg(value("target", "HOST:PORT|unix:PATH").help("The server that they are passed on to").requires("listen"))
+        .arg(value("watch", "HOST:PORT|unix:PATH").help("A server whose watch stream is read, instead"))
+        .group(ArgGroup::new("how").args(["listen", "watch"]).required(true))
+        .arg(
+            value("protocol", "NAME")
+                .help("What the watched server speaks: memcache or resp [default: memcache]")
+                .requires("watch"),
+        )
+        .arg(
+            value("key", "HEX")
+                .help("The secret that keys are hashed with: 32 hexadecimal digits [default: a new one]"),
+        )
+        .arg(value("duration", "DURATION").help("How long [default: until Ctrl-C]"))
+        .arg(value("connections-max", "N").help("Clients at once; more wait [default: 1024]").requires("listen"))
+        .arg(
+            Arg::new("csv")
+                .long("csv")
+                .action(ArgAction::SetTrue)
+                .help("Write Twitter's lines: one a request, times in seconds"),
+        )
+        .arg(Arg::new("quiet").long("quiet").action(ArgAction::SetTrue).help("Say nothing until the end"))
+}
+
+/// What was asked for.
+struct Asked {
+    secret: Secret,
+    chosen_secret: bool,
+    duration: Option<Duration>,
+    connections_max: usize,
+    lines: bool,
+    quiet: bool,
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut flags = Flags::new(matches);
+    let [listen, target, watch] = ["listen", "target", "watch"].map(|name| flags.parsed::<Target>(name));
+    let stream = flags.read("protocol", |text| match text {
+        "memcache" | "meta" => Ok(Stream::Watch),
+        "resp" => Ok(Stream::Monitor),
+        _ => Err(format!("{text:?} is none; take memcache or resp")),
+    });
+    let secret = flags.read("key", |text| Secret::parse(text).ok_or("a secret is 32 hexadecimal digits"));
+    let connections_max = flags.whole("connections-max").unwrap_or(1024);
+    if !(1..=CONNECTIONS_MAX).contains(&connections_max) {
+        flags.fault("connections-max", format!("from 1 to {CONNECTIONS_MAX} are possible"));
+    }
+    let duration = flags.span("duration");
+    if !flags.faults.is_empty() {
+        return Err(Failure::Usage(flags.faults));
+    }
+    let random = |error| Failure::Failed(vec![format!("the system gives no random numbers ({error}); choose a --key")]);
+    let asked = Asked {
+        chosen_secret: secret.is_some(),
+        secret: secret.map_or_else(Secret::random, Ok).map_err(random)?,
+        duration,
+        connections_max,
+        lines: matches.get_flag("csv"),
+        quiet: matches.get_flag("quiet"),
+    };
+    let path = Path::new(matches.get_one::<String>("FILE").map_or("", String::as_str));
+    let stop = stopped_by_signals()?;
+    let seen = match (listen.zip(target), watch) {
+        (Some((listen, target)), _) => proxied(&asked, path, &listen, target, &stop)?,
+        (None, Some(server)) => overheard(&asked, path, &server, stream.unwrap_or(Stream::Watch), &stop)?,
+        (None, None) => unreachable!("one of the two is required"),
+    };
+    print(&summary(path, &seen))
+}
+
+/// Ctrl-C ends it.
+fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = Signals::take_over().map_err(system)?;
+    let said = stop.clone();
+    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        while signals.wait().is_some() {
+            said.store(true, Ordering::Relaxed);
+        }
+    });
+    watcher.map(|_| stop).map_err(system)
+}
+
+fn tape(asked: &Asked, path: &Path) -> Result<Tape, Failure> {
+    let header = Header { began_unix_us: UnixMillis::now().0 * 1000, chosen_secret: asked.chosen_secret };
+    Tape::create(path, &header, asked.lines).map_err(|error| Failure::Failed(vec![error.to_string()]))
+}
+
+/// Tells how it goes, and when its time is over.
+struct Teller {
+    quiet: bool,
+    started: Instant,
+    told: Instant,
+    duration: Option<Duration>,
+    broken: bool,
+}
+
+impl Teller {
+    fn new(asked: &Asked) -> Self {
+        let now = Instant::now();
+        Self { quiet: asked.quiet, started: now, told: now, duration: asked.duration, broken: false }
+    }
+
+    fn is_over(&self) -> bool {
+        self.duration.is_some_and(|duration| self.started.elapsed() >= duration)
+    }
+
+    fn tell(&mut self, seen: &Seen, (written, lost): (u64, u64), broken: bool) {
+        if broken && !self.broken {
+            self.broken = true;
+            eprintln!("the trace can not be written any more; clients are served on, and Ctrl-C ends it");
+        }
+        if self.quiet || self.told.elapsed() < PERIOD {
+            return;
+        }
+        self.told = Instant::now();
+        let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
+        eprintln!("{written} requests written{lost}, {} connections", seen.connections);
+    }
+}
+
+fn proxied(asked: &Asked, path: &Path, listen: &Target, target: Target, stop: &AtomicBool) -> Result<Seen, Failure> {
+    let tape = tape(asked, path)?;
+    let failed = |what: String| Failure::Failed(vec![what]);
+    let mut proxy =
+        Proxy::listen(listen, target.clone(), tape, asked.secret, asked.connections_max).map_err(|error| {
+            // Nothing was recorded: the file is not left behind.
+            let _ = std::fs::remove_file(path);
+            failed(format!(
+                "{listen} can not be listened at for {target} ({error}); name a free address and a known server"
+            ))
+        })?;
+    let address = proxy.address().map_err(|error| failed(error.to_string()))?;
+    eprintln!("recording: clients connect to {address}, and are passed on to {target}");
+    let mut teller = Teller::new(asked);
+    let mut look = |proxy: &Proxy| {
+        let (seen, counts) = proxy.seen();
+        teller.tell(&seen, counts, proxy.is_tape_broken());
+        if teller.is_over() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    proxy.run(stop, &mut look).map_err(|error| failed(format!("the system can not wait for clients ({error})")))?;
+    if proxy.refused() > 0 {
+        eprintln!("note: {} clients were closed, since {target} did not take them", proxy.refused());
+    }
+    proxy.end().map_err(|error| failed(error.to_string()))
+}
+
+fn overheard(asked: &Asked, path: &Path, server: &Target, stream: Stream, stop: &AtomicBool) -> Result<Seen, Failure> {
+    let failed = |what: String| Failure::Failed(vec![format!("{server}: {what}")]);
+    let refused = |error| failed(format!("it can not be connected to ({error}); is the server running there?"));
+    let mut connection: Box<dyn Patient> = match server {
+        Target::Tcp(address) => Box::new(TcpStream::connect(address.as_str()).map_err(refused)?),
+        Target::Unix(path) => Box::new(UnixStream::connect(path).map_err(refused)?),
+    };
+    let mut tape = tape(asked, path)?;
+    eprintln!("recording: what {server} tells its watchers");
+    let (mut by, mut ledger, mut seen) = (Watched::new(asked.secret), Ledger::default(), Seen::default());
+    let (mut teller, mut flushed) = (Teller::new(asked), Instant::now());
+    let mut look = |by: &Watched, ledger: &mut Ledger, seen: &Seen| {
+        ledger.drain(by.time().1, |entry| tape.put(entry));
+        if flushed.elapsed() >= Duration::from_secs(1) {
+            flushed = Instant::now();
+            tape.flush();
+        }
+        teller.tell(seen, tape.counts(), tape.is_broken());
+        !(stop.load(Ordering::Relaxed) || teller.is_over())
+    };
+    let went = record::watch(&mut *connection, stream, &mut by, &mut ledger, &mut seen, &mut look);
+    by.close(&mut ledger);
+    ledger.close(|entry| tape.put(entry));
+    let ended = tape.end(&mut seen);
+    if let Err(what) = went {
+        if seen.entries == 0 {
+            let _ = std::fs::remove_file(path);
+        }
+        return Err(failed(what));
+    }
+    ended.map_err(|error| failed(error.to_string())).map(|()| seen)
+}
+
+/// What was recorded, in words.
+fn summary(path: &Path, seen: &Seen) -> String {
+    let mut text = format!("{}: {} requests of {} connections\n", path.display(), seen.entries, seen.connections);
+    if seen.other_requests > 0 {
+        text.push_str(&format!(
+            "{} requests are in no entry: they have no key, or no verb of a trace\n",
+            seen.other_requests
+        ));
+    }
+    if seen.unfollowed > 0 {
+        text.push_str(&format!(
+            "{} connections could not be followed to their end; their bytes were passed\n",
+            seen.unfollowed
+        ));
+    }
+    if seen.lost > 0 {
+        text.push_str(&format!(
+            "{} requests are lost: they came faster than they could be written or told\n",
+            seen.lost
+        ));
+    }
+    text
+}

@@ -1,0 +1,251 @@
+//! `gannet load replay FILE --target ...`: a trace's requests at its instants.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use clap::{Arg, ArgMatches, Command};
+use load::engine::{Config, Load, Place, Stream, Target, Wait};
+use load::replay::{Altered, Deal, Feed, Playback, Prefill, Script};
+use load::report::terminal;
+use load::result::RunResult;
+use load::schedule::{Instants, Plan};
+use load::search::rate::Rate;
+use load::session::{self, Desk, Job, Mode};
+use load::trace::{Ask, Format, Reader, Times};
+use load::workload::Workload;
+use load::workload::model::{self, Placement, Protocol};
+use load::workload::units::Share;
+use load::workload::value::Values;
+
+use super::args;
+use super::ask::{Flags, config_of, known, speed};
+use super::run::{admin, describe, ended, failed, files, sources, stored, watch_signals};
+use super::view::Screen;
+use crate::{Failure, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  What was recorded, at its own instants:
+    gannet load replay day.trace --target 127.0.0.1:11211
+  A production trace ten times as fast for a minute, on a cache that begins with what the trace finds:
+    gannet load replay cluster52.csv.zst --target 127.0.0.1:11211 --speed 10 --scale-ttl --duration 60s --prefill
+  Its first 100,000 requests at another rate, on a server that speaks RESP, every value checked:
+    gannet load replay day.trace --target 127.0.0.1:6379 --protocol resp --rate 5k --limit 100000 --verify";
+
+/// The longest replay of which no length is given.
+const LENGTH_NS_MAX: u64 = 24 * 3_600_000_000_000;
+const VALUE_BYTES: u64 = 256;
+const VALUE_BYTES_MAX: u64 = 1000 << 10;
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let command = Command::new("replay")
+        .about("Replay a trace: one that was recorded, Twitter's lines or oracleGeneral, .zst too")
+        .arg(Arg::new("FILE").value_name("FILE").required(true).help("The trace"));
+    args::add_replay(command).after_help(EXAMPLES)
+}
+
+/// What was asked for.
+struct Asked {
+    ask: Ask,
+    script: Script,
+    workload: Workload,
+    config: Config,
+    mode: Mode,
+    prefill: bool,
+    notes: Vec<&'static str>,
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let mut asked = ask(matches)?;
+    let mut screen = Screen::new(matches.get_flag("quiet"));
+    let desk = Arc::new(Desk::default());
+    watch_signals(&desk)?;
+    for note in &asked.notes {
+        screen.line(&format!("note: {note}"));
+    }
+    let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
+    let mut known = known(matches, &asked.workload, &asked.mode, &asked.config);
+    describe(&asked.workload, &mut known);
+    if asked.prefill {
+        prefill(&asked, &desk, &mut screen)?;
+    }
+    let deal = if matches!(asked.mode, Mode::Traced) { Deal::ByKey } else { Deal::InTurn };
+    let feed = Arc::new(start(&asked.ask, asked.config.threads, deal)?);
+    if let (Load::Open(plan), Deal::ByKey) = (&mut asked.config.load, deal) {
+        let speed = if let Plan::Trace { speed, .. } = plan { *speed } else { 1.0 };
+        *plan = Plan::Trace { instants: Instants::Stream(feed.clone()), speed };
+    }
+    let objectives = Vec::new();
+    let assertions = super::ask::assertions(matches)?;
+    let sources = sources(matches, &asked.workload)?;
+    let job = Job { known, config: asked.config.clone(), mode: asked.mode.clone(), objectives, assertions, sources };
+    let make = |place: Place| {
+        debug_assert_eq!(place.stream, Stream::Bulk, "a replay has no second stream");
+        Playback::new(&asked.script, &feed, place.thread)
+    };
+    let mut result = session::run(job, make, &desk, &mut screen).map_err(failed)?;
+    screen.wipe();
+    tell(&feed, &mut result);
+    print(&terminal::summary(&result))?;
+    files(matches, &result, 1)?;
+    ended(&result)
+}
+
+fn start(ask: &Ask, threads: usize, deal: Deal) -> Result<Feed, Failure> {
+    let fault = |fault: load::trace::Fault| Failure::Failed(vec![fault.to_string()]);
+    let reader = Reader::open(ask).map_err(fault)?;
+    Feed::start(reader, threads, deal)
+        .map_err(|error| Failure::Failed(vec![format!("the thread that reads the trace can not be started ({error})")]))
+}
+
+/// What the trace itself says of the figures.
+fn tell(feed: &Feed, result: &mut RunResult) {
+    feed.close();
+    // At another pace than the trace's nobody asked it for a fault.
+    if let Some(fault) = load::schedule::OpenInstants::fault(feed) {
+        result.partial = Some(fault);
+    }
+    let Some(end) = feed.end() else { return };
+    let notes = &mut result.verdict.notes;
+    if end.is_cut {
+        notes.push("the trace stops without an end, its recorder was killed: what is whole was replayed".to_owned());
+    }
+    if let Some(summary) = end.summary.filter(|summary| summary.lost > 0) {
+        notes.push(format!("the trace lacks {} requests that its recorder could not write in time", summary.lost));
+    }
+}
+
+fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
+    let mut flags = Flags::new(matches);
+    let path = Path::new(matches.get_one::<String>("FILE").map_or("", String::as_str));
+    let format = flags.read("format", |text| named(&Format::NAMES, text));
+    let limit = flags.whole("limit");
+    let (rate, speed) = (flags.parsed::<Rate>("rate"), speed(&mut flags));
+    let mode = match rate {
+        _ if matches.get_flag("closed") => Mode::Closed,
+        Some(rate) => Mode::AtRate(rate),
+        None => Mode::Traced,
+    };
+    let times = if matches!(mode, Mode::Traced) { Times::Kept } else { Times::Ignored };
+    let repeat = matches.get_flag("loop");
+    let ask = Ask { format, times, requests_max: limit, repeat, ..Ask::new(path) };
+    let mut workload = workload(&mut flags, &mode);
+    workload.name = format!("replay of {}", path.display());
+    let plan = match mode {
+        Mode::Traced => Plan::Trace { instants: Instants::List([].into()), speed: speed.unwrap_or(1.0) },
+        _ => Plan::poisson(),
+    };
+    let config = config(&mut flags, &workload, &mode, plan);
+    let mut script = script(&mut flags, &workload, speed);
+    if let Err(faults) = workload.validate() {
+        flags.faults.extend(faults.iter().map(ToString::to_string));
+    }
+    if flags.faults.is_empty() {
+        flags.faults.extend(config.faults());
+    }
+    if !flags.faults.is_empty() {
+        return Err(Failure::Usage(flags.faults));
+    }
+    let mut notes = Vec::new();
+    let mut reader = Reader::open(&ask).map_err(|fault| Failure::Failed(vec![fault.to_string()]))?;
+    if reader.format() == Format::OracleGeneral && !script.fill_on_miss {
+        script.fill_on_miss = true;
+        notes.push("the trace only reads: what misses is stored");
+    }
+    // A trace that can not be read at all is refused before anything is asked.
+    match reader.next() {
+        Ok(Some(_)) => {}
+        Ok(None) => return Err(Failure::Failed(vec![format!("{}: it has no requests; name another", path.display())])),
+        Err(fault) => return Err(Failure::Failed(vec![fault.to_string()])),
+    }
+    Ok(Asked { ask, script, workload, config, mode, prefill: matches.get_flag("prefill"), notes })
+}
+
+fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> {
+    let known = names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+    let all: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+    known.ok_or_else(|| format!("{text:?} is none; take {}", all.join(", ")))
+}
+
+/// What the rest of the program knows a load by.
+fn workload(flags: &mut Flags<'_>, mode: &Mode) -> Workload {
+    let targets = flags.matches.get_many::<String>("target").into_iter().flatten();
+    let protocols = &Protocol::NAMES[..3];
+    Workload {
+        targets: targets.map(|address| model::Target { address: address.clone(), weight: 1 }).collect(),
+        protocol: flags.read("protocol", |text| named(protocols, text)).unwrap_or_default(),
+        placement: flags.read("placement", |text| named(&Placement::NAMES, text)).unwrap_or_default(),
+        connections: flags.whole("connections").unwrap_or(50),
+        threads: flags.whole("threads").unwrap_or(1),
+        depth: flags.whole("depth").unwrap_or(if matches!(mode, Mode::Closed) { 1 } else { 64 }),
+        ..Workload::default()
+    }
+}
+
+fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: Plan) -> Config {
+    let duration_ns = flags.span("duration").map_or(LENGTH_NS_MAX, |span| span.as_nanos() as u64);
+    let usual = config_of(workload, mode, plan, duration_ns);
+    let cpus = flags.read("cpus", |text| {
+        let cpus: Result<Vec<usize>, _> = text.split(',').map(|cpu| cpu.trim().parse::<usize>()).collect();
+        cpus.map_err(|_| format!("{text:?} is no list of CPUs; write it as in 1,3"))
+    });
+    Config {
+        cpus: cpus.unwrap_or_default(),
+        targets: workload.targets.iter().filter_map(|target| target.address.parse::<Target>().ok()).collect(),
+        routed: workload.placement != Placement::Any && workload.targets.len() > 1,
+        warm_up_ns: flags.span("warm-up").map_or(0, |span| span.as_nanos() as u64),
+        timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, |span| span.as_nanos() as u64),
+        wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
+        ..usual
+    }
+}
+
+fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Script {
+    let mut size = |name: &str, usual: u64, most: u64| {
+        let bytes = flags.size(name).unwrap_or(usual);
+        if bytes == 0 || bytes > most {
+            flags.fault(name, format!("from 1 to {most} bytes are possible"));
+        }
+        bytes.min(most) as u32
+    };
+    let value_bytes = size("value-bytes", VALUE_BYTES, model::VALUE_BYTES_MAX);
+    let value_bytes_max = size("value-max", VALUE_BYTES_MAX, model::VALUE_BYTES_MAX);
+    let is_scaled = flags.matches.get_flag("scale-ttl");
+    Script {
+        protocol: workload.protocol,
+        targets: workload.targets.clone(),
+        placement: workload.placement,
+        auth: None,
+        verify: flags.matches.get_flag("verify"),
+        fill_on_miss: flags.matches.get_flag("fill-on-miss"),
+        value_bytes,
+        value_bytes_max,
+        ttl_divisor: speed.filter(|_| is_scaled).unwrap_or(1.0),
+        now_s: UnixMillis::now().secs(),
+        values: Arc::new(Values::new(Share(0.0))),
+        altered: Arc::new(Altered::default()),
+    }
+}
+
+/// Stores what the trace reads and found.
+fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failure> {
+    let ask = Ask { times: Times::Ignored, repeat: false, ..asked.ask.clone() };
+    let feed = start(&ask, asked.config.threads, Deal::InTurn)?;
+    let config = Config {
+        load: Load::Closed,
+        warm_up_ns: 0,
+        duration_ns: LENGTH_NS_MAX,
+        slice_ns: 1_000_000_000,
+        ..asked.config.clone()
+    };
+    let make = |place: Place| Prefill::new(&asked.script, &feed, place.thread);
+    let stored = stored(config, make, None, desk, screen)?;
+    if let Some(fault) = load::schedule::OpenInstants::fault(&feed) {
+        return Err(Failure::Failed(vec![format!("prefill: {fault}")]));
+    }
+    screen.line(&format!("prefill: {stored} stores of what the trace reads"));
+    Ok(())
+}

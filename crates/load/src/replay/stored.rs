@@ -1,0 +1,42 @@
+//! Keys whose values are not the ones that a store of ours would have left.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::prng::split_mix;
+
+/// Bits, as a power of two.
+const BITS_LOG: u32 = 22;
+
+/// Keys that were appended to or counted, as bits by their hashes: of a key whose bit another one has set nothing is
+/// checked either. It never forgets and never grows.
+#[derive(Debug)]
+pub struct Altered {
+    words: Box<[AtomicU64]>,
+}
+
+impl Default for Altered {
+    fn default() -> Self {
+        Self { words: (0..1usize << (BITS_LOG - 6)).map(|_| AtomicU64::new(0)).collect() }
+    }
+}
+
+impl Altered {
+    fn place(key: u64) -> (usize, u64) {
+        let bit = split_mix(key) >> (64 - BITS_LOG);
+        ((bit >> 6) as usize, 1 << (bit & 63))
+    }
+
+    /// The value of `key` can not be checked from now on.
+    pub fn add(&self, key: u64) {
+        let (word, bit) = Self::place(key);
+        if self.words[word].load(Relaxed) & bit == 0 {
+            self.words[word].fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// Whether the value of `key` can not be checked.
+    pub fn has(&self, key: u64) -> bool {
+        let (word, bit) = Self::place(key);
+        self.words[word].load(Relaxed) & bit != 0
+    }
+}

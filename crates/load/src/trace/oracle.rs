@@ -1,0 +1,49 @@
+//! oracleGeneral, libCacheSim's binary form: one access after the other, little-endian.
+//!
+//! ```text
+//!   0      4            12     16                   24
+//!   | time | object     | size | next access        |
+//!     s                   B      not read: nothing here looks ahead
+//! ```
+//!
+//! It knows no verb and no key's length: every access is a `get`, and its size is taken for the value's.
+
+use super::fault::Wrong;
+use super::{Entry, Verb};
+
+/// Bytes of an access.
+pub const ACCESS_BYTES: usize = 24;
+
+/// Nobody asks for the object again, or nobody knows.
+const NEXT_NONE: i64 = -1;
+
+/// The entry of an access, and the second that it names.
+pub(super) fn entry(bytes: &[u8; ACCESS_BYTES]) -> Result<(u64, Entry), Wrong> {
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let key = u64::from(word(4)) | u64::from(word(8)) << 32;
+    let entry = Entry { key, value_bytes: word(12), verb: Verb::Get, ..Entry::default() };
+    Ok((word(0).into(), entry))
+}
+
+/// An access to `object` of `bytes` bytes in second `second`.
+pub fn access(second: u32, object: u64, bytes: u32) -> [u8; ACCESS_BYTES] {
+    let mut access = [0; ACCESS_BYTES];
+    access[..4].copy_from_slice(&second.to_le_bytes());
+    access[4..12].copy_from_slice(&object.to_le_bytes());
+    access[12..16].copy_from_slice(&bytes.to_le_bytes());
+    access[16..].copy_from_slice(&NEXT_NONE.to_le_bytes());
+    access
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_access_reads_back_byte_by_byte() {
+        let bytes = access(7, 0x0102_0304_0506_0708, 4096);
+        assert_eq!(bytes[..16], [7, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0, 16, 0, 0]);
+        let (second, entry) = entry(&bytes).unwrap();
+        assert_eq!((second, entry.key, entry.value_bytes), (7, 0x0102_0304_0506_0708, 4096));
+    }
+}

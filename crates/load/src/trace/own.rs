@@ -1,0 +1,119 @@
+//! Recorded traces, block by block.
+
+use std::io::Read;
+
+use super::Entry;
+use super::blocks::{BLOCK_HEAD_BYTES, BlockHead, HEADER_BYTES, Header, Payload, Summary};
+use super::fault::{Place, Wrong};
+
+/// What is said of a damaged trace.
+const DAMAGED: &str = "record it again, or replay what is before it with --limit";
+
+/// Reads a recorded trace.
+#[derive(Debug)]
+pub struct Recorded<R> {
+    source: R,
+    header: Header,
+    payload: Vec<u8>,
+    entries: std::vec::IntoIter<Entry>,
+    blocks: u64,
+    given: u64,
+    end: End,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// More may follow.
+    NotYet,
+    /// It was read to its end.
+    Whole(Summary),
+    /// It stops without an end: its recorder was killed. All whole blocks were read.
+    Cut,
+}
+
+impl<R: Read> Recorded<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// When there is none, or it is damaged or another version's.
+    pub fn open(mut source: R) -> Result<Self, (Place, Wrong)> {
+        let mut bytes = [0; HEADER_BYTES];
+        let remedy = "record it again";
+        if fill(&mut source, &mut bytes).map_err(unreadable)? < HEADER_BYTES {
+            return Err((Place::File, Wrong::new("the header of a trace is cut off", remedy)));
+        }
+        let header = Header::read(&bytes).map_err(|what| (Place::File, Wrong::new(what, remedy)))?;
+        let (payload, entries) = (Vec::new(), Vec::new().into_iter());
+        Ok(Self { source, header, payload, entries, blocks: 0, given: 0, end: End::NotYet })
+    }
+
+    /// What is known of the trace before its entries.
+    pub const fn header(&self) -> Header {
+        self.header
+    }
+
+    /// How far it is.
+    pub const fn end(&self) -> End {
+        self.end
+    }
+
+    /// The next entry; `None` at the end.
+    ///
+    /// # Errors
+    /// When a block is damaged, or the file can not be read.
+    pub fn next(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+        loop {
+            if let Some(entry) = self.entries.next() {
+                self.given += 1;
+                return Ok(Some(entry));
+            }
+            if self.end != End::NotYet {
+                return Ok(None);
+            }
+            self.block()?;
+        }
+    }
+
+    fn block(&mut self) -> Result<(), (Place, Wrong)> {
+        let place = Place::Block { number: self.blocks + 1, entries: self.given };
+        let wrong = |what: String| (place, Wrong::new(what, DAMAGED));
+        let mut head = [0; BLOCK_HEAD_BYTES];
+        if fill(&mut self.source, &mut head).map_err(unreadable)? < BLOCK_HEAD_BYTES {
+            self.end = End::Cut;
+            return Ok(());
+        }
+        let head = BlockHead::read(&head).map_err(wrong)?;
+        self.payload.resize(head.payload_bytes, 0);
+        if fill(&mut self.source, &mut self.payload).map_err(unreadable)? < head.payload_bytes {
+            self.end = End::Cut;
+            return Ok(());
+        }
+        self.blocks += 1;
+        match head.payload(&self.payload).map_err(wrong)? {
+            Payload::Entries(entries) => self.entries = entries.into_iter(),
+            Payload::End(summary) => self.end = End::Whole(summary),
+        }
+        Ok(())
+    }
+}
+
+/// What is said when the system, or a decompressor, does not give the next bytes.
+pub(super) fn unreadable(error: std::io::Error) -> (Place, Wrong) {
+    let what = format!("its next bytes can not be read ({error})");
+    (Place::File, Wrong::new(what, "look at the disk, or unpack it again if it is damaged"))
+}
+
+/// Reads until `into` is full or the end; how many bytes that were.
+pub(super) fn fill(source: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
+    let mut have = 0;
+    while have < into.len() {
+        match source.read(&mut into[have..]) {
+            Ok(0) => break,
+            Ok(bytes) => have += bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(have)
+}
