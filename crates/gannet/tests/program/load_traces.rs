@@ -363,8 +363,9 @@ fn a_trace_is_the_pace_of_another_workload_by_flag_and_by_file() {
     let flags = ["--target", &addr, "--keys", "100", "--arrivals", &arrivals, "--speed", "5", "--threads", "2"];
     let (count, out) = due(&flags);
     assert!(count == 200 && out.contains("a trace's 5 times as fast"), "{count}: {out}");
-    let text = "[pace]\nkind = \"trace\"\nfile = \"t.csv\"\nspeed = 5.0\n[[keys]]\ncount = 100\nverbs = [{ verb = \"set\" }]\n";
-    let workload = folder.written("w.toml", text);
+    let pace = "[pace]\nkind = \"trace\"\nfile = \"t.csv\"\nspeed = 5.0\n";
+    let keys = "[[keys]]\ncount = 100\nverbs = [{ verb = \"set\" }]\n";
+    let workload = folder.written("w.toml", &[pace, keys].concat());
     assert_eq!(due(&["--workload", &workload, "--target", &addr]).0, 200);
     let (code, _, err) = run(&["load", "--target", &addr, "--arrivals", "trace:/no/such", "--no-prefill"]);
     assert!(code == 2 && err.contains("--arrivals: /no/such: it can not be opened"), "{err}");

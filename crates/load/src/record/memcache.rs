@@ -67,7 +67,7 @@ impl Default for Memcache {
 }
 
 impl Stream {
-    /// Passes over what is left of a value at the front of `bytes`; how many bytes. `None`: it does not end as it should.
+    /// Passes over what is left of a value at the front of `bytes`; how many bytes. `None`: it does not end as it must.
     fn skip(&mut self, bytes: &[u8]) -> Option<usize> {
         let passed = self.rest.min(bytes.len() as u64) as usize;
         if self.ends {

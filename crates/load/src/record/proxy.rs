@@ -1,9 +1,10 @@
 //! Between clients and a server: passes bytes both ways, and lets a follower see them.
 //!
 //! ```text
-//!   client ══ receive ══> Pipe up   (64 KiB) ══ send ══> server      a pipe that is full is not filled further, so that
-//!   client <══ send ═══ Pipe down (64 KiB) <══ receive ══ server      who sends too fast is held up as without a proxy
-//!                           └── Follower sees what came, when it came
+//!   client -- receive --> Pipe up   (64 KiB) -- send ----> server      a pipe that is full is not filled further: who
+//!   client <-- send ----- Pipe down (64 KiB) <-- receive -- server      sends too fast is held up as without a proxy
+//!                           |
+//!                       Follower sees what came, when it came
 //! ```
 //!
 //! One thread and an epoll instance. Beyond [`CONNECTIONS_MAX`] clients wait in the listener's queue, as they would for

@@ -65,6 +65,19 @@ impl Watched {
     }
 }
 
+/// What a line says of its time, its type, its key and so on; empty where it does not.
+fn facts(line: &[u8]) -> [&[u8]; 8] {
+    const NAMES: [&[u8]; 8] = [b"ts", b"type", b"key", b"status", b"cmd", b"ttl", b"cfd", b"size"];
+    let mut facts: [&[u8]; 8] = [b""; 8];
+    for word in line.split(|byte| *byte == b' ') {
+        let Some(equals) = word.iter().position(|byte| *byte == b'=') else { continue };
+        if let Some(at) = NAMES.iter().position(|name| *name == &word[..equals]) {
+            facts[at] = &word[equals + 1..];
+        }
+    }
+    facts
+}
+
 /// Takes a line of memcached's log stream, without its end. False: it is none.
 pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &mut Seen) -> bool {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -72,15 +85,7 @@ pub fn watched(line: &[u8], watched: &mut Watched, ledger: &mut Ledger, seen: &m
         seen.lost += parse_u64(skipped).unwrap_or(1);
         return true;
     }
-    let mut facts: [&[u8]; 9] = [b""; 9];
-    const NAMES: [&[u8]; 9] = [b"ts", b"type", b"key", b"status", b"cmd", b"ttl", b"cfd", b"size", b"gid"];
-    for word in line.split(|byte| *byte == b' ') {
-        let Some(equals) = word.iter().position(|byte| *byte == b'=') else { continue };
-        if let Some(at) = NAMES.iter().position(|name| *name == &word[..equals]) {
-            facts[at] = &word[equals + 1..];
-        }
-    }
-    let [ts, kind, key, status, cmd, ttl, cfd, size, _] = facts;
+    let [ts, kind, key, status, cmd, ttl, cfd, size] = facts(line);
     let mut room = [0; KEY_BYTES_MAX];
     let (Some(unix_us), Some(key)) = (unpadded_micros(ts), uri_decoded(key, &mut room)) else {
         return line.is_empty();

@@ -8,8 +8,9 @@
 //! At the trace's own pace a request goes to the lane of its (first) key, so that what is asked of one key is asked in
 //! the trace's order.
 //!
-//! Invariants: the n-th instant of a lane is the n-th request's; a lane holds at most [`LANE_CHUNKS_MAX`] chunks, so that
-//! the file is read as fast as it is replayed and no faster; an instant is the trace's, however late the file gave it.
+//! Invariants: the n-th instant of a lane is the n-th request's; a lane holds at most [`LANE_CHUNKS_MAX`] chunks, so
+//! that the file is read as fast as it is replayed and no faster; an instant is the trace's, however late the file gave
+//! it.
 
 mod answer;
 mod feed;

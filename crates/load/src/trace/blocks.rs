@@ -4,7 +4,7 @@
 //! ```text
 //!   header 32    | "GNTTRACE" 8 | version 2 | bytes 2 | flags 4 | began, unix us 8 | check 8 |
 //!   block  32+n  | "GTB1" 4 | kind 4 | payload bytes n 4 | entries 4 | base, us 8 | check 8 | payload n |
-//!   entry        | bits 1 | us since the one before, varint | key hash 8 | key, value bytes, TTL s, connection: varints |
+//!   entry        | bits 1 | us since the last, varint | key hash 8 | key, value bytes, TTL s, connection: varints |
 //!   bits         | joined 1 | outcome 2 | verb 5 |
 //!   end          a block of kind 2; its payload is the summary's five counts of 8 bytes
 //! ```
