@@ -116,6 +116,7 @@ pub fn in_force(workload: &Workload, mode: &Mode, config: &Config) -> Workload {
         Mode::AtRate(rate) => rate.per_s(),
         Mode::Search(settings) => settings.start.per_s(),
         Mode::Steps(steps) => steps.rates.first().map_or(known, |rate| rate.per_s()),
+        Mode::Traced => known,
         Mode::Closed => return Workload { pace: Pace::Closed, ..workload.clone() },
     };
     let arrivals = match &config.load {
@@ -157,6 +158,8 @@ pub fn flags(matches: &ArgMatches, mode: &Mode, config: &Config) -> Vec<String> 
     match mode {
         Mode::AtRate(rate) => flags.push(format!("--rate={:?}", rate.per_s())),
         Mode::Closed => flags.push("--closed".to_owned()),
+        // The workload's own pace says it.
+        Mode::Traced => {}
         Mode::Steps(steps) => {
             let rates: Vec<String> = steps.rates.iter().map(|rate| format!("{:?}", rate.per_s())).collect();
             flags.retain(|flag| !flag.starts_with("--trial="));

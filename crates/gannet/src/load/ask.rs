@@ -129,6 +129,10 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     let mut workload = workload(&mut flags)?;
     let objectives = flags.conditions("slo");
     let assertions = flags.conditions("assert");
+    if let Some(path) = flags.text("arrivals").and_then(|kind| kind.strip_prefix("trace:")).map(Into::into) {
+        let speed = speed(&mut flags).unwrap_or(1.0);
+        workload.pace = Pace::Open { rate_per_s: 0.0, arrivals: model::Arrivals::Trace { path, speed } };
+    }
     let mode = mode(&mut flags, &workload, &objectives);
     // Without a figure a closed loop has one request in flight, and an open one has room for a burst.
     if workload.depth == 0 {
@@ -200,7 +204,7 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
 }
 
 /// Who connects.
-fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
+pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
     let user = flags.text("user").map(str::to_owned);
     let password = flags.read("password-env", |variable| {
         std::env::var(variable).map_err(|_| format!("the environment has no {variable}; set it before the command"))
@@ -252,7 +256,7 @@ fn mode(flags: &mut Flags<'_>, workload: &Workload, objectives: &[Condition]) ->
         return Mode::Closed;
     }
     let is_trace = matches!(&workload.pace, Pace::Open { arrivals: model::Arrivals::Trace { .. }, .. });
-    if flags.text("arrivals").map_or(is_trace, |kind| kind.starts_with("trace:")) {
+    if is_trace && flags.text("arrivals").is_none_or(|kind| kind.starts_with("trace:")) {
         if rate.is_some() {
             flags.fault("rate", "a trace says itself when requests are due; leave the rate away, or say --speed 2");
         }

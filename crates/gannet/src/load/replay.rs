@@ -19,7 +19,7 @@ use load::workload::units::Share;
 use load::workload::value::Values;
 
 use super::args;
-use super::ask::{Flags, config_of, known, speed};
+use super::ask::{Flags, auth, config_of, known, speed};
 use super::run::{admin, describe, ended, failed, files, sources, stored, watch_signals};
 use super::view::Screen;
 use crate::{Failure, print};
@@ -68,6 +68,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let _admin = admin(matches.get_one::<String>("admin").map(String::as_str), &desk, &mut screen)?;
     let mut known = known(matches, &asked.workload, &asked.mode, &asked.config);
+    // What was asked is in the trace: the result can not be run again without it.
+    known.workload = None;
     describe(&asked.workload, &mut known);
     if asked.prefill {
         prefill(&asked, &desk, &mut screen)?;
@@ -80,7 +82,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let objectives = Vec::new();
     let assertions = super::ask::assertions(matches)?;
-    let sources = sources(matches, &asked.workload)?;
+    let sources = sources(matches, &asked.workload, true)?;
     let job = Job { known, config: asked.config.clone(), mode: asked.mode.clone(), objectives, assertions, sources };
     let make = |place: Place| {
         debug_assert_eq!(place.stream, Stream::Bulk, "a replay has no second stream");
@@ -134,6 +136,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     let ask = Ask { format, times, requests_max: limit, repeat, ..Ask::new(path) };
     let mut workload = workload(&mut flags, &mode);
     workload.name = format!("replay of {}", path.display());
+    auth(&mut flags, &mut workload);
     let plan = match mode {
         Mode::Traced => Plan::Trace { instants: Instants::List([].into()), speed: speed.unwrap_or(1.0) },
         _ => Plan::poisson(),
@@ -197,6 +200,9 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: Plan) -
         targets: workload.targets.iter().filter_map(|target| target.address.parse::<Target>().ok()).collect(),
         routed: workload.placement != Placement::Any && workload.targets.len() > 1,
         warm_up_ns: flags.span("warm-up").map_or(0, |span| span.as_nanos() as u64),
+        connect_timeout_ns: flags
+            .span("connect-timeout")
+            .map_or(usual.connect_timeout_ns, |span| span.as_nanos() as u64),
         timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, |span| span.as_nanos() as u64),
         wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
         ..usual
@@ -218,7 +224,7 @@ fn script(flags: &mut Flags<'_>, workload: &Workload, speed: Option<f64>) -> Scr
         protocol: workload.protocol,
         targets: workload.targets.clone(),
         placement: workload.placement,
-        auth: None,
+        auth: workload.auth.clone(),
         verify: flags.matches.get_flag("verify"),
         fill_on_miss: flags.matches.get_flag("fill-on-miss"),
         value_bytes,
@@ -242,7 +248,7 @@ fn prefill(asked: &Asked, desk: &Desk, screen: &mut Screen) -> Result<(), Failur
         ..asked.config.clone()
     };
     let make = |place: Place| Prefill::new(&asked.script, &feed, place.thread);
-    let stored = stored(config, make, None, desk, screen)?;
+    let stored = stored(config, None, desk, screen, |job, bar| session::run(job, make, desk, bar))?;
     if let Some(fault) = load::schedule::OpenInstants::fault(&feed) {
         return Err(Failure::Failed(vec![format!("prefill: {fault}")]));
     }

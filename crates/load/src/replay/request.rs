@@ -69,7 +69,7 @@ impl Draft<'_> {
     /// Puts it; says how many bytes of value went with it.
     pub fn put(&mut self, out: &mut Vec<u8>) -> u64 {
         match self.script.protocol {
-            Protocol::Resp => self.put_resp(out),
+            Protocol::Resp | Protocol::Resp3 => self.put_resp(out),
             Protocol::Meta => self.put_meta(out),
             Protocol::Memcache | Protocol::Ping => self.put_text(out),
         }
@@ -251,7 +251,7 @@ pub fn put_many(
     out: &mut Vec<u8>,
 ) {
     match script.protocol {
-        Protocol::Resp => {
+        Protocol::Resp | Protocol::Resp3 => {
             let mut line = CommandLine::new(out, 1 + count as u32).arg(b"MGET");
             let mut key = Vec::new();
             for at in 0..count {
