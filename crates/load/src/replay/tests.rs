@@ -89,7 +89,7 @@ fn answered(playback: &mut Playback, mut pending: Pending, bytes: &[u8], step: u
                 return outcome;
             }
             Progress::More => {}
-            Progress::Garbage(what) => panic!("{what}: {:?}", String::from_utf8_lossy(bytes)),
+            other => panic!("{other:?}: {:?}", String::from_utf8_lossy(bytes)),
         }
     }
 }
