@@ -8,8 +8,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use load::trace::oracle;
-
 use super::gannet;
 use super::streams::{Access, Stream};
 
@@ -101,7 +99,10 @@ fn write(path: &Path, accesses: &[Access], lifetimes: bool) -> std::io::Result<(
             }
         } else {
             // Nothing here looks ahead: the next access is told as "none".
-            file.write_all(&oracle::access((access.at_ms / 1000) as u32, access.key, bytes as u32))?;
+            file.write_all(&((access.at_ms / 1000) as u32).to_le_bytes())?;
+            file.write_all(&access.key.to_le_bytes())?;
+            file.write_all(&(bytes as u32).to_le_bytes())?;
+            file.write_all(&(-1i64).to_le_bytes())?;
         }
     }
     file.flush()

@@ -168,7 +168,7 @@ fn results_are_compared_and_priced() {
     assert!(code == 1 && err.contains("/no/such.json"), "{err}");
     let prices = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/prices");
     let (code, out, err) = run(&["load", "cost", "--prices", &format!("{prices}/ec2-2014.csv")]);
-    assert!(code == 0 && out.contains("c3.8xlarge") && out.contains("2143 M"), "{out}{err}");
+    assert!(code == 0 && out.contains("c3.8xlarge") && out.contains("2,143 M"), "{out}{err}");
     let nodes = ["--node", "8xdram:32", "--node", "2xdram:16+2xpmem:128"];
     let memory = format!("{prices}/memory-prices-2019.csv");
     let (code, out, _) = run(&[&["load", "cost", "--prices", &memory][..], &nodes[..]].concat());
