@@ -52,6 +52,12 @@ impl Totals {
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
     }
+
+    /// What an item that is there takes on the mean, in bytes, header and padding included; 0 without items.
+    pub(crate) fn item_bytes_mean(&self) -> usize {
+        let bytes = self.bytes_added.saturating_sub(self.bytes_removed);
+        bytes.checked_div(self.items()).unwrap_or(0) as usize
+    }
 }
 
 counters! {

@@ -254,5 +254,6 @@ impl Store {
     }
 }
 
-/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends.
+/// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, but for
+/// a long item.
 pub(crate) const GHOST_FREQ: u64 = crate::background::PROMOTE_FREQ;

@@ -1,4 +1,4 @@
-//! The index slot: one u64 that names an item, or remembers one that was evicted (a ghost).
+//! The index slot: one u64 that names an item, or remembers one that was evicted or has expired (a ghost).
 //!
 //! ```text
 //!  63       52 51  49  48  47        39 38                                     0
@@ -51,7 +51,7 @@ impl Slot {
         )
     }
 
-    /// Remembers that an item with this tag and group hash was evicted.
+    /// Remembers that an item with this tag and group hash was there.
     pub(crate) fn ghost(tag: u16, group_hash: u32) -> Self {
         Self((u64::from(tag) << TAG_SHIFT) | GHOST_MARK | u64::from(group_hash))
     }

@@ -112,7 +112,10 @@ impl Stream {
 
     /// The stream's accesses: `count`, or a part of them where items have lifetimes.
     pub fn draw(&self, count: usize) -> Vec<Access> {
-        let count = if self.has_lifetimes() { count / CLUSTER_PART } else { count };
+        let count = match self.shape {
+            Shape::Cluster(row) => count / CLUSTER_PART * row.longer,
+            _ => count,
+        };
         let mut prng = Prng::new(split_mix(self.name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte))));
         let keys = match &self.shape {
             Shape::Cluster(cluster) => cluster.keys(count),

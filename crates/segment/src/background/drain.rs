@@ -12,8 +12,8 @@ use crate::header::{Queue, SegmentHeader, State};
 use crate::item::{DEAD, Kind, Layout};
 use crate::key::{Key, Namespace};
 use crate::segments::SegmentId;
-use crate::slot::Slot;
-use crate::store::{Seen, Store};
+use crate::slot::{FREQ_MAX, Slot};
+use crate::store::{Ended, Seen, Store};
 use crate::write::Snap;
 use crate::write::rewrite::Rewrite;
 
@@ -57,6 +57,20 @@ pub(super) struct Drain {
     pub(super) why: Why,
     at: usize,
     end: usize,
+    /// What an item takes on the mean, in bytes, of all that the store held when the walk began.
+    mean_bytes: usize,
+}
+
+/// An item of at most so many times the mean length is carried on by [`PROMOTE_FREQ`] reads, and a longer one needs one
+/// more for each such part of it. With one mean a read, lengths that hardly differ would be told apart by a whole read.
+const MEANS_A_READ: usize = 2;
+
+/// Reads that carry an item of `bytes` from the small queue to the main one, in a store of items of `mean_bytes`.
+///
+/// A miss costs as much whatever the item's length, so the same memory saves more of them when it is given to more
+/// items. What is read as often as a slot can count is kept, however long it is.
+fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
+    (bytes.div_ceil(MEANS_A_READ * mean_bytes.max(1)) as u64).clamp(PROMOTE_FREQ, FREQ_MAX)
 }
 
 /// What became of one item.
@@ -71,8 +85,8 @@ enum Step {
 const ITEMS_PER_LOOK: usize = 32;
 
 impl Drain {
-    pub(super) fn of(id: SegmentId, header: &SegmentHeader, why: Why) -> Self {
-        Self { id, why, at: 0, end: header.written.load(Acquire) as usize }
+    pub(super) fn of(id: SegmentId, header: &SegmentHeader, why: Why, mean_bytes: usize) -> Self {
+        Self { id, why, at: 0, end: header.written.load(Acquire) as usize, mean_bytes }
     }
 }
 
@@ -126,7 +140,9 @@ impl Background {
         let target = match drain.why {
             _ if store.ended(&seen, now).is_some() => None,
             Why::Expire | Why::Flush => None,
-            Why::Evict(Queue::Small) if freq >= PROMOTE_FREQ && room => Some((Queue::Main, Some(0))),
+            Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
+                Some((Queue::Main, Some(0)))
+            }
             Why::Evict(Queue::Main) if freq > 0 && room => {
                 Some((Queue::Main, Some(freq_of_next_round(freq, self.small_percent()))))
             }
@@ -182,7 +198,8 @@ impl Background {
         }
     }
 
-    /// Clears the item's slot, and leaves a ghost if it goes from the small queue to make room.
+    /// Clears the item's slot, and leaves a ghost if it goes from the small queue to make room, or was read and has
+    /// expired: its key will be asked for again, and then the item is known to be worth keeping.
     fn remove(&mut self, store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
         let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
         let Some(there) = store.find_locked(&locked, key).filter(|there| there.address == address) else {
@@ -190,7 +207,11 @@ impl Background {
         };
         let counters = Self::counters(store);
         let ended = store.ended(&there, now);
-        let ghost = ended.is_none() && why == Why::Evict(Queue::Small);
+        let ghost = match ended {
+            None => why == Why::Evict(Queue::Small),
+            Some(Ended::Expired) => store.access(there.slot, address, store.meta(&there)).0,
+            Some(Ended::Flushed) => false,
+        };
         let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
         locked.replace(there.word, there.slot, to, false);
         match ended {
@@ -216,6 +237,17 @@ impl Background {
             let item = store.item(seen);
             observer.evicted(&Evicted { namespace: Namespace(key.namespace), item: &item });
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_carry_an_item_on_grow_with_its_length_up_to_what_a_slot_counts() {
+        let reads = |bytes| promote_freq(bytes, 300);
+        assert_eq!([1, 300, 600, 601, 1200, 1201, 1 << 20].map(reads), [1, 1, 1, 2, 2, 3, 3]);
     }
 }
 

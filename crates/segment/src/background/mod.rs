@@ -14,10 +14,10 @@
 //! ```
 //!
 //! S3-FIFO by segments (Yang et al., SOSP '23): new items enter the small queue, a tenth of the segments or the share
-//! that [`shadow`] finds to miss less. What was read at least [`PROMOTE_FREQ`] times when its segment leaves moves to
-//! the main queue, the rest leaves a ghost. The main queue gives an item another round for each read that it counts,
-//! or one for all of them while the small queue is large.
-//! An item whose ghost is found begins with enough reads to be promoted.
+//! that [`shadow`] finds to miss less. What was read at least [`PROMOTE_FREQ`] times when its segment leaves (more
+//! often if it is far longer than the mean) moves to the main queue, the rest leaves a ghost, as does what was read
+//! and has expired. The main queue gives an item another round for each read that it counts, or one for all of them
+//! while the small queue is large. An item whose ghost is found begins as if it had been read.
 //!
 //! Bounds: both queues and the limbo list hold each segment at most once, plus entries of segments that left their
 //! queue early, which are swept when they outnumber the segments.
@@ -276,7 +276,7 @@ impl Background {
         let header = store.segments.header(id);
         header.go(State::Draining);
         store.background.drained[why.number()].fetch_add(1, Relaxed);
-        self.drain = Some(Drain::of(id, header, why));
+        self.drain = Some(Drain::of(id, header, why, store.totals().item_bytes_mean()));
     }
 
     /// Steps the epoch and frees what nobody can read any more.

@@ -13,7 +13,7 @@ pub(crate) struct Room<'i> {
     pub(crate) word: &'i Word64,
     /// What it holds now: empty, a ghost, or the item that has to go.
     pub(crate) holds: Slot,
-    /// The key was here not long ago and was evicted: its ghost was found (and is the slot).
+    /// The key was here not long ago: its ghost was found (and is the slot).
     pub(crate) ghost: bool,
     /// Another item was displaced to make room.
     pub(crate) displaced: bool,

@@ -311,7 +311,7 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.total("gannet_expired_total", "Items removed since their time had come.", stats.expired);
     list.total("gannet_flushed_total", "Items removed since they were flushed.", stats.flushed);
     list.total("gannet_relocated_total", "Items copied to another segment.", stats.relocated);
-    list.total("gannet_ghost_hits_total", "New items that were evicted lately.", stats.ghost_hits);
+    list.total("gannet_ghost_hits_total", "New items evicted, or read and expired, lately.", stats.ghost_hits);
     let help = "Operations parked by the store for a lock or for memory.";
     list.total("gannet_store_parked_total", help, stats.parked);
     let late = [("expired", stats.read_expired), ("flushed", stats.read_flushed)];

@@ -1,0 +1,136 @@
+//! What is kept when memory is short, and what is known again when it comes back.
+#![cfg(not(shuttle))]
+
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use gannet_segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig};
+
+const START: UnixMillis = UnixMillis(1_700_000_000_000);
+const MIB: u64 = 1 << 20;
+const SHORT_BYTES: usize = 100;
+const LONG_BYTES: usize = 4000;
+/// Items of each kind that are looked at.
+const EACH: usize = 100;
+
+struct Bench {
+    store: Arc<Store>,
+    background: Background,
+    lane: Lane,
+    now: UnixMillis,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let config = StoreConfig {
+            memory_bytes: 8 * MIB,
+            memory_bytes_max: 0,
+            segment_bytes: Some(32 << 10),
+            item_bytes_max: MIB,
+            lanes_max: 1,
+            hash_seed: 3,
+            huge_pages: false,
+        };
+        let (store, background) = Store::new(&config, START).expect("store");
+        let lane = store.lane().expect("lane");
+        Self { store, background, lane, now: START }
+    }
+
+    fn slice(&mut self) {
+        self.background.slice(self.now, &mut || false);
+    }
+
+    fn get(&mut self, name: &str) -> bool {
+        let turn = self.lane.turn(self.now);
+        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+        turn.get(&key).is_some()
+    }
+
+    fn put(&mut self, name: &str, bytes: usize, expire: Expire) {
+        let value = vec![b'v'; bytes];
+        loop {
+            let mut turn = self.lane.turn(self.now);
+            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            match turn.put(&key, &Put { expire, ..Put::set(&value) }) {
+                Ok(_) => return,
+                Err(OpError::Parked) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            drop(turn);
+            self.slice();
+        }
+    }
+
+    /// Stores items of a kind and reads each so many times.
+    fn put_and_read(&mut self, kind: &str, bytes: usize, reads: usize) {
+        for number in 0..EACH {
+            let name = format!("{kind}-{number}");
+            self.put(&name, bytes, Expire::Never);
+            assert!((0..reads).all(|_| self.get(&name)));
+        }
+    }
+
+    fn count(&mut self, kind: &str) -> usize {
+        (0..EACH).filter(|number| self.get(&format!("{kind}-{number}"))).count()
+    }
+
+    /// Slices until nothing is held any more.
+    fn empty(&mut self) {
+        for _ in 0..1000 {
+            self.lane.tidy(self.now);
+            self.slice();
+            if self.store.stats().items == 0 {
+                return;
+            }
+        }
+        panic!("items stay: {:?}", self.store.stats());
+    }
+}
+
+#[test]
+fn a_long_item_pays_for_its_room_in_reads_and_one_that_is_read_often_stays() {
+    let mut bench = Bench::new();
+    bench.put_and_read("short-unread", SHORT_BYTES, 0);
+    bench.put_and_read("short-once", SHORT_BYTES, 1);
+    bench.put_and_read("long-once", LONG_BYTES, 1);
+    bench.put_and_read("long-thrice", LONG_BYTES, 3);
+    // Twice the memory of items that nobody reads: all that was there before has come to the small queue's end.
+    for number in 0..2 * 8 * MIB / (SHORT_BYTES as u64 + 24) {
+        bench.put(&format!("noise-{number}"), SHORT_BYTES, Expire::Never);
+    }
+    let stats = bench.store.stats();
+    assert!(stats.evicted > 50_000 && stats.segments_drained[0] > 250, "{stats:?}");
+    let held = ["short-unread", "short-once", "long-once", "long-thrice"].map(|kind| bench.count(kind));
+    assert_eq!(held, [0, EACH, 0, EACH]);
+}
+
+#[test]
+fn a_key_whose_item_was_read_and_expired_is_known_again_and_an_unread_or_flushed_one_is_not() {
+    let mut bench = Bench::new();
+    let expire = Expire::At(START.plus_ms(60_000));
+    for number in 0..EACH {
+        bench.put(&format!("read-{number}"), SHORT_BYTES, expire);
+        bench.put(&format!("unread-{number}"), SHORT_BYTES, expire);
+        assert!(bench.get(&format!("read-{number}")));
+    }
+    bench.now = START.plus_ms(600_000);
+    bench.empty();
+    assert_eq!(bench.store.stats().expired, 2 * EACH as u64);
+    for number in 0..EACH {
+        bench.put(&format!("unread-{number}"), SHORT_BYTES, Expire::Never);
+    }
+    assert_eq!(bench.store.stats().ghost_hits, 0);
+    for number in 0..EACH {
+        bench.put(&format!("read-{number}"), SHORT_BYTES, Expire::Never);
+    }
+    assert_eq!(bench.store.stats().ghost_hits, EACH as u64);
+
+    // All of those that are there now are read, and flushed.
+    assert_eq!((bench.count("read"), bench.count("unread")), (EACH, EACH));
+    bench.lane.turn(bench.now).flush(Namespace::DEFAULT).expect("flushed");
+    bench.empty();
+    for number in 0..EACH {
+        bench.put(&format!("read-{number}"), SHORT_BYTES, Expire::Never);
+    }
+    assert_eq!(bench.store.stats().ghost_hits, EACH as u64);
+}
