@@ -1,14 +1,42 @@
-//! Which CPU a thread runs on.
+//! Which CPU a thread runs on, and lists of CPUs as people write them.
+
+use std::fmt;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// CPU numbers are below this.
+pub const CPU_NUMBER_END: usize = 1024;
+
+/// Why CPUs can not be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What is wrong, as part of a sentence.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for Refused {}
+
 /// The CPUs that this thread may run on, ascending.
+///
+/// # Errors
+/// When the system does not tell.
 pub fn usable_cpus() -> std::io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Keeps the calling thread on `cpu`. Fails when that CPU does not exist or may not be used.
+/// Keeps the calling thread on `cpu`.
+///
+/// # Errors
+/// When that CPU does not exist or may not be used.
 pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(std::io::ErrorKind::InvalidInput.into());
@@ -16,6 +44,65 @@ pub fn pin_this_thread(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Reads `0-3,8`: each CPU once, in the order given, never none.
+///
+/// # Errors
+/// When the text is no such list.
+pub fn read_cpus(text: &str) -> Result<Vec<usize>, Refused> {
+    let wrong = |what: String| Refused { what, remedy: "write CPU numbers and ranges, as in \"0-3,8\"".to_owned() };
+    let number = |part: &str| match part.trim().parse::<usize>() {
+        Ok(cpu) if cpu < CPU_NUMBER_END => Ok(cpu),
+        Ok(cpu) => Err(wrong(format!("CPU {cpu} is beyond {}", CPU_NUMBER_END - 1))),
+        Err(_) => Err(wrong(format!("{part:?} is not a CPU number"))),
+    };
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(wrong(format!("the range {part} runs backwards")));
+        }
+        for cpu in first..=last {
+            if cpus.contains(&cpu) {
+                return Err(wrong(format!("CPU {cpu} is there twice")));
+            }
+            cpus.push(cpu);
+        }
+    }
+    Ok(cpus)
+}
+
+/// The list as [`read_cpus`] reads it: runs of three and more as a range.
+pub fn show_cpus(cpus: &[usize]) -> String {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while at < cpus.len() {
+        let run = cpus[at..].iter().enumerate().take_while(|(offset, cpu)| **cpu == cpus[at] + offset).count();
+        if run >= 3 {
+            parts.push(format!("{}-{}", cpus[at], cpus[at + run - 1]));
+            at += run;
+        } else {
+            parts.push(cpus[at].to_string());
+            at += 1;
+        }
+    }
+    parts.join(",")
+}
+
+/// Checks that all of `cpus` are among `usable`.
+///
+/// # Errors
+/// Names the first that is not, and those that may be chosen.
+pub fn check_usable(cpus: &[usize], usable: &[usize]) -> Result<(), Refused> {
+    match cpus.iter().find(|cpu| !usable.contains(cpu)) {
+        None => Ok(()),
+        Some(cpu) => Err(Refused {
+            what: format!("this process may not run on CPU {cpu}"),
+            remedy: format!("choose from {}", show_cpus(usable)),
+        }),
+    }
 }
 
 #[cfg(test)]
@@ -32,5 +119,21 @@ mod tests {
         .join()
         .unwrap();
         assert!(pin_this_thread(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_list_keeps_its_order_and_what_is_no_cpu_is_refused() {
+        assert_eq!(read_cpus("8,0-3").unwrap(), [8, 0, 1, 2, 3]);
+        assert_eq!(show_cpus(&[8, 0, 1, 2, 3, 5, 6]), "8,0-3,5,6");
+        for bad in ["", "3-1", "1,1", "0-", "x", "1024", "-1", "0-3,2"] {
+            assert!(read_cpus(bad).unwrap_err().remedy.contains("0-3,8"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_may_not_be_used_is_named_with_those_that_may() {
+        assert_eq!(check_usable(&[0, 2], &[0, 1, 2]), Ok(()));
+        let refused = check_usable(&[0, 7, 9], &[0, 1, 2]).unwrap_err().to_string();
+        assert_eq!(refused, "this process may not run on CPU 7; choose from 0-2");
     }
 }

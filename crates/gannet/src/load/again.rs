@@ -23,7 +23,7 @@ use super::{args, run as session};
 use crate::Failure;
 
 /// Flags that are kept as they were given.
-const KEPT: [&str; 15] = [
+const KEPT: [&str; 14] = [
     "slo",
     "assert",
     "start",
@@ -33,7 +33,6 @@ const KEPT: [&str; 15] = [
     "tolerance",
     "confirm",
     "throughput-min",
-    "cpus",
     "sampler",
     "sampler-target",
     "sampler-cpu",

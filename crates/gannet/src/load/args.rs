@@ -34,7 +34,7 @@ pub fn add(command: Command) -> Command {
 
 /// Adds what a run of another tool's command line takes beside that: what is watched, what comes out.
 pub fn add_outcome(command: Command) -> Command {
-    files(view(agent::add(watching(command))))
+    files(view(agent::add(watching(tls(command.next_help_heading("Whom to ask"))))))
 }
 
 /// Adds the arguments of a replay to `command`.
@@ -74,6 +74,19 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
+/// What secures connections.
+fn tls(command: Command) -> Command {
+    command
+        .arg(flag("tls", "Connections are secured by TLS; the server is verified by the system's CAs"))
+        .arg(value("tls-ca", "FILE", "The CAs that may vouch for the server, as PEM; this and those below mean --tls"))
+        .arg(value("tls-cert", "FILE", "The certificate that the client shows, as PEM"))
+        .arg(value("tls-key", "FILE", "Its key, as PEM [default: in the same file]"))
+        .arg(value("tls-server-name", "NAME", "The name that the server proves [default: the target's host]"))
+        .arg(value("tls-versions", "LIST", "Versions of TLS that are spoken [default: 1.2,1.3]"))
+        .arg(flag("tls-no-resume", "Every handshake is a whole one, also when a connection is made anew"))
+        .arg(flag("tls-insecure", "Take any certificate: who answers is not known, and every output says so"))
+}
+
 fn target(command: Command) -> Command {
     let target = value("target", "HOST:PORT|unix:PATH", "A server; may be repeated")
         .action(ArgAction::Append)
@@ -82,17 +95,19 @@ fn target(command: Command) -> Command {
 }
 
 fn connections(command: Command) -> Command {
-    command
+    let command = command
         .arg(value("protocol", "NAME", "memcache, meta, resp or resp3 [default: memcache, or the workload's]"))
         .arg(value("placement", "NAME", "Which of several targets has a key: any, ketama or slots [default: any]"))
         .arg(value("user", "NAME", "Who connects; the password is in the environment"))
         .arg(value("password-env", "VARIABLE", "The environment's variable with the password"))
         .arg(value("connections", "N", "Connections in all [default: 50]"))
         .arg(value("threads", "N", "Threads of the generator [default: 1]"))
-        .arg(value("cpus", "LIST", "CPUs that the threads are pinned to, as 1,3; in turn"))
+        .arg(value("pin", "CPULIST", "A CPU for each thread, as 0,2-3; without --threads as many threads as CPUs"))
         .arg(flag("poll", "Threads never sleep: the least lateness, at a CPU each"))
+        .arg(value("reconnect", "RATE", "Connections that are closed and made anew, a second [default: none]"))
         .arg(value("timeout", "DURATION", "How long an answer is waited for [default: 10s]"))
-        .arg(value("connect-timeout", "DURATION", "How long a connection is waited for [default: 5s]"))
+        .arg(value("connect-timeout", "DURATION", "How long a connection is waited for [default: 5s]"));
+    tls(command)
 }
 
 fn speed() -> Arg {
@@ -162,7 +177,7 @@ fn sampler(command: Command) -> Command {
     command
         .arg(value("sampler", "RATE", "A second stream at this rate on a thread and connections of its own"))
         .arg(value("sampler-target", "HOST:PORT|unix:PATH", "Where the sampler asks [default: the first target]"))
-        .arg(value("sampler-cpu", "N", "The CPU that the sampler's thread is pinned to"))
+        .arg(value("sampler-cpu", "N", "The sampler's own CPU [default: the next in --pin]"))
 }
 
 fn view(command: Command) -> Command {

@@ -1,19 +1,20 @@
 //! From arguments to a session: every fault at once, each with its flag and remedy.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use base::units::{ByteSize, TimeSpan};
 use clap::ArgMatches;
-use load::engine::{Config, Load, Sampler, Target, Wait};
+use load::engine::{Config, Load, Sampler, Wait};
 use load::result::{Arrivals, Machine, RunResult};
 use load::schedule::Plan;
 use load::search::Settings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
 use load::session::{Job, Mode, Stepped};
+use load::tls::Client;
 use load::workload::file::Password;
 use load::workload::model::{self, Auth, Command, Order, Pace, Placement, Protocol, Sizes, Verb};
 use load::workload::{Fault, Workload, presets};
@@ -138,9 +139,17 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
     if workload.depth == 0 {
         workload.depth = if matches!(mode, Mode::Closed) { workload.batch } else { workload.batch.max(64) };
     }
-    let config = config(&mut flags, &workload, &mode);
+    let mut config = config(&mut flags, &workload, &mode);
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
+    }
+    // What the settings can not mean is told by both.
+    match secured(&workload) {
+        Ok(client) => config.tls = client,
+        Err(faults) => {
+            let new: Vec<String> = faults.into_iter().filter(|fault| !flags.faults.contains(fault)).collect();
+            flags.faults.extend(new);
+        }
     }
     if flags.faults.is_empty() {
         flags.faults.extend(config.faults());
@@ -187,7 +196,7 @@ fn workload(flags: &mut Flags<'_>) -> Result<Workload, Failure> {
     }
     auth(flags, &mut workload);
     workload.connections = flags.whole("connections").unwrap_or(workload.connections);
-    workload.threads = flags.whole("threads").unwrap_or(workload.threads);
+    reached(flags, &mut workload);
     workload.depth = flags.whole("depth").unwrap_or(workload.depth);
     if let Some(batch) = flags.whole("batch") {
         // A depth that was not asked for follows.
@@ -214,6 +223,66 @@ pub fn auth(flags: &mut Flags<'_>, workload: &mut Workload) {
         let (known_user, known_password) = known.map(|auth| (auth.user, auth.password)).unwrap_or_default();
         workload.auth = Some(Auth { user: user.unwrap_or(known_user), password: password.unwrap_or(known_password) });
     }
+}
+
+/// Threads with their CPUs, reconnects and TLS.
+pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
+    pins(flags, workload);
+    workload.threads = flags.whole("threads").unwrap_or(workload.threads);
+    if let Some(rate) = flags.parsed::<Rate>("reconnect") {
+        workload.reconnect_per_s = rate.per_s();
+    }
+    tls(flags, workload);
+}
+
+/// The flags of TLS; any of them turns it on, and each wins over the file's.
+fn tls(flags: &mut Flags<'_>, workload: &mut Workload) {
+    const TEXTS: [&str; 5] = ["tls-ca", "tls-cert", "tls-key", "tls-server-name", "tls-versions"];
+    const SWITCHES: [&str; 3] = ["tls", "tls-insecure", "tls-no-resume"];
+    let wanted =
+        TEXTS.iter().any(|name| flags.text(name).is_some()) || SWITCHES.iter().any(|name| flags.matches.get_flag(name));
+    if !wanted {
+        return;
+    }
+    let versions = flags.parsed("tls-versions");
+    let file = |name: &str| flags.text(name).map(PathBuf::from);
+    let settings = workload.tls.get_or_insert_default();
+    settings.ca = file("tls-ca").or(settings.ca.take());
+    if let Some(certificate) = file("tls-cert") {
+        // A key of the file's belongs to the file's certificate.
+        (settings.certificate, settings.key) = (Some(certificate), None);
+    }
+    settings.key = file("tls-key").or(settings.key.take());
+    settings.server_name = flags.text("tls-server-name").map(str::to_owned).or(settings.server_name.take());
+    settings.versions = versions.unwrap_or(settings.versions);
+    settings.resume &= !flags.matches.get_flag("tls-no-resume");
+    settings.insecure |= flags.matches.get_flag("tls-insecure");
+}
+
+/// The flags of TLS over what another tool's words say of it.
+pub fn tls_flags(matches: &ArgMatches, workload: &mut Workload) -> Result<(), Failure> {
+    let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
+    tls(&mut flags, workload);
+    if flags.faults.is_empty() { Ok(()) } else { Err(Failure::Usage(flags.faults)) }
+}
+
+/// What secures the connections of `workload`; every fault with its remedy.
+pub fn secured(workload: &Workload) -> Result<Option<Client>, Vec<String>> {
+    let client = workload.tls.as_ref().map(Client::new).transpose();
+    client.map_err(|faults| faults.iter().map(ToString::to_string).collect())
+}
+
+/// `--pin`: as many threads as CPUs where `--threads` does not say, one CPU left for a sampler that has none.
+fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
+    let pin = flags.read("pin", |text| match text {
+        "auto" => Err("this build can not plan the pinning by itself; write a list of CPUs, as in 0,2-3".to_owned()),
+        list => io::affinity::read_cpus(list).map_err(|refused| refused.to_string()),
+    });
+    let Some(pin) = pin else { return };
+    let has = |name: &str| flags.matches.try_get_one::<String>(name).is_ok_and(|text| text.is_some());
+    let for_sampler = usize::from(has("sampler") && !has("sampler-cpu"));
+    workload.threads = pin.len().saturating_sub(for_sampler).max(1) as u32;
+    workload.pin = pin;
 }
 
 /// What is asked for without a file.
@@ -324,20 +393,15 @@ fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode) -> Config {
     let nanos = |span: Duration| span.as_nanos() as u64;
     let duration_ns = flags.span("duration").map_or(Config::default().duration_ns, nanos);
     let usual = config_of(workload, mode, plan, duration_ns);
-    let cpus = flags.read("cpus", |text| {
-        let cpus: Result<Vec<usize>, _> = text.split(',').map(|cpu| cpu.trim().parse::<usize>()).collect();
-        cpus.map_err(|_| format!("{text:?} is no list of CPUs; write it as in 1,3"))
-    });
     let requests_max = flags.whole("requests");
     Config {
-        cpus: cpus.unwrap_or_default(),
         // So many requests may all be over before a warm-up is.
         warm_up_ns: flags.span("warm-up").map_or(if requests_max.is_some() { 0 } else { 1_000_000_000 }, nanos),
         requests_max,
         timeout_ns: flags.span("timeout").map_or(usual.timeout_ns, nanos),
         connect_timeout_ns: flags.span("connect-timeout").map_or(usual.connect_timeout_ns, nanos),
         wait: if flags.matches.get_flag("poll") { Wait::Poll } else { Wait::Sleep },
-        sampler: sampler(flags, &usual.targets),
+        sampler: sampler(flags, &usual),
         ..usual
     }
 }
@@ -363,6 +427,7 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64)
         targets: workload.targets.iter().filter_map(|target| target.address.parse().ok()).collect(),
         routed: workload.placement != model::Placement::Any,
         threads: workload.threads as usize,
+        cpus: workload.pin.clone(),
         connections: workload.connections as usize,
         depth: workload.depth as usize,
         batch: workload.batch as usize,
@@ -375,11 +440,24 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64)
     }
 }
 
-fn sampler(flags: &mut Flags<'_>, targets: &[Target]) -> Option<Sampler> {
+/// The sampler runs on the CPU behind those of the load's threads, if none is said for it.
+fn sampler(flags: &mut Flags<'_>, bulk: &Config) -> Option<Sampler> {
     let rate = flags.parsed::<Rate>("sampler")?;
-    let target = flags.parsed("sampler-target").or_else(|| targets.first().cloned())?;
-    let cpu = flags.whole("sampler-cpu");
+    let target = flags.parsed("sampler-target").or_else(|| bulk.targets.first().cloned())?;
+    let cpu = flags.whole("sampler-cpu").or_else(|| bulk.cpus.get(bulk.threads).copied());
     Some(Sampler { target, connections: 1, rate_per_s: rate.per_s(), cpu })
+}
+
+/// The CPUs of the threads, in words.
+fn pinned(config: &Config) -> String {
+    let bulk = match config.cpus.get(..config.threads) {
+        Some(cpus) if !cpus.is_empty() => io::affinity::show_cpus(cpus),
+        _ => "no".to_owned(),
+    };
+    match config.sampler.as_ref().and_then(|sampler| sampler.cpu) {
+        Some(cpu) => format!("{bulk}, the sampler {cpu}"),
+        None => bulk,
+    }
 }
 
 /// What is known of the result before it is run.
@@ -401,6 +479,7 @@ pub fn known(matches: &ArgMatches, workload: &Workload, mode: &Mode, config: &Co
     let settings = [
         ("connections", config.connections.to_string()),
         ("threads", config.threads.to_string()),
+        ("pinned to CPUs", pinned(config)),
         ("in flight a connection at most", config.depth.to_string()),
         ("sent together", config.batch.to_string()),
         ("seed", config.seed.to_string()),

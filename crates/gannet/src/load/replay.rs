@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Command};
 use load::engine::{Config, Load, Place, Stream, Target, Wait};
 use load::replay::{Altered, Deal, Feed, Playback, Prefill, Script};
 use load::report::terminal;
-use load::result::RunResult;
+use load::result::{RunResult, Tls};
 use load::schedule::{Instants, Plan};
 use load::search::rate::Rate;
 use load::session::{self, Desk, Job, Mode};
@@ -19,7 +19,7 @@ use load::workload::units::Share;
 use load::workload::value::Values;
 
 use super::args;
-use super::ask::{Flags, auth, config_of, known, speed};
+use super::ask::{Flags, auth, config_of, known, reached, secured, speed};
 use super::run::{admin, describe, ended, failed, files, sources, stored, watch_signals};
 use super::view::Screen;
 use crate::{Failure, print};
@@ -70,7 +70,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut known = known(matches, &asked.workload, &asked.mode, &asked.config);
     // What was asked is in the trace: the result can not be run again without it.
     known.workload = None;
-    describe(&asked.workload, &mut known);
+    known.tls = asked.config.tls.as_ref().map(|client| Tls::from(client.settings()));
+    describe(&asked.workload, &asked.config, &mut known)?;
     if asked.prefill {
         prefill(&asked, &desk, &mut screen)?;
     }
@@ -82,7 +83,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let objectives = Vec::new();
     let assertions = super::ask::assertions(matches)?;
-    let sources = sources(matches, &asked.workload, true)?;
+    let sources = sources(matches, &asked.workload, &asked.config, true)?;
     let job = Job { known, config: asked.config.clone(), mode: asked.mode.clone(), objectives, assertions, sources };
     let make = |place: Place| {
         debug_assert_eq!(place.stream, Stream::Bulk, "a replay has no second stream");
@@ -141,7 +142,11 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         Mode::Traced => Plan::Trace { instants: Instants::List([].into()), speed: speed.unwrap_or(1.0) },
         _ => Plan::poisson(),
     };
-    let config = config(&mut flags, &workload, &mode, plan);
+    let mut config = config(&mut flags, &workload, &mode, plan);
+    config.tls = secured(&workload).unwrap_or_else(|faults| {
+        flags.faults.extend(faults);
+        None
+    });
     let mut script = script(&mut flags, &workload, speed);
     if let Err(faults) = workload.validate() {
         flags.faults.extend(faults.iter().map(ToString::to_string));
@@ -177,26 +182,22 @@ fn named<T: Copy>(names: &[(&'static str, T)], text: &str) -> Result<T, String> 
 fn workload(flags: &mut Flags<'_>, mode: &Mode) -> Workload {
     let targets = flags.matches.get_many::<String>("target").into_iter().flatten();
     let protocols = &Protocol::NAMES[..3];
-    Workload {
+    let mut workload = Workload {
         targets: targets.map(|address| model::Target { address: address.clone(), weight: 1 }).collect(),
         protocol: flags.read("protocol", |text| named(protocols, text)).unwrap_or_default(),
         placement: flags.read("placement", |text| named(&Placement::NAMES, text)).unwrap_or_default(),
         connections: flags.whole("connections").unwrap_or(50),
-        threads: flags.whole("threads").unwrap_or(1),
         depth: flags.whole("depth").unwrap_or(if matches!(mode, Mode::Closed) { 1 } else { 64 }),
         ..Workload::default()
-    }
+    };
+    reached(flags, &mut workload);
+    workload
 }
 
 fn config(flags: &mut Flags<'_>, workload: &Workload, mode: &Mode, plan: Plan) -> Config {
     let duration_ns = flags.span("duration").map_or(LENGTH_NS_MAX, |span| span.as_nanos() as u64);
     let usual = config_of(workload, mode, plan, duration_ns);
-    let cpus = flags.read("cpus", |text| {
-        let cpus: Result<Vec<usize>, _> = text.split(',').map(|cpu| cpu.trim().parse::<usize>()).collect();
-        cpus.map_err(|_| format!("{text:?} is no list of CPUs; write it as in 1,3"))
-    });
     Config {
-        cpus: cpus.unwrap_or_default(),
         targets: workload.targets.iter().filter_map(|target| target.address.parse::<Target>().ok()).collect(),
         routed: workload.placement != Placement::Any && workload.targets.len() > 1,
         warm_up_ns: flags.span("warm-up").map_or(0, |span| span.as_nanos() as u64),

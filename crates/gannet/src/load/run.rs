@@ -10,7 +10,7 @@ use load::agents::{Fleet, Kind};
 use load::dialect::aerospike::Intervals;
 use load::engine::{Config, Control, Error, Load, Stream};
 use load::report::{html, terminal};
-use load::result::{RunResult, Target, csv, hdr, metrics};
+use load::result::{RunResult, Target, Tls, csv, hdr, metrics};
 use load::session::admin::Admin;
 use load::session::{self, Desk, Job, Mode, View};
 use load::timeline::host::Host;
@@ -23,7 +23,7 @@ use load::workload::prefill::Prefill;
 use load::workload::source;
 
 use super::agent;
-use super::ask::{Asked, ask};
+use super::ask::{Asked, ask, secured};
 use super::compare::write;
 use super::tool::Spoken;
 use super::view::Screen;
@@ -61,12 +61,16 @@ pub fn one(
     intervals: Option<Intervals>,
 ) -> Result<RunResult, Failure> {
     let Asked { mut job, workload, .. } = asked;
-    describe(&workload, &mut job.known);
+    if job.config.tls.is_none() {
+        job.config.tls = secured(&workload).map_err(Failure::Failed)?;
+    }
+    job.known.tls = job.config.tls.as_ref().map(|client| Tls::from(client.settings()));
+    describe(&workload, &job.config, &mut job.known)?;
     let mut fleet = agent::fleet(matches)?;
     if let Some(fleet) = &fleet {
         agent::describe(fleet, &mut job.known);
     }
-    job.sources = sources(matches, &workload, fleet.is_none())?;
+    job.sources = sources(matches, &workload, &job.config, fleet.is_none())?;
     if matches!(job.mode, Mode::AtRate(_)) {
         desk.await_rate();
     }
@@ -139,15 +143,21 @@ pub fn admin(addr: Option<&str>, desk: &Arc<Desk>, screen: &mut Screen) -> Resul
     Ok(Some(admin))
 }
 
-/// What each target says of itself.
-pub fn describe(workload: &Workload, known: &mut RunResult) {
+/// What each target says of itself. One that lets nobody in by TLS ends the run before it begins.
+pub fn describe(workload: &Workload, config: &Config, known: &mut RunResult) -> Result<(), Failure> {
     let account = account(workload.protocol);
-    let target = |target: &load::workload::model::Target| Target {
-        address: target.address.clone(),
-        protocol: workload.protocol.name().to_owned(),
-        server: account.and_then(|account| Server::new(&target.address, account).describe()),
+    let meet = |address: &str| match account {
+        Some(account) => Server::new(address, account).secured(config.tls.as_ref()).meet(),
+        None => Ok(None),
     };
-    known.targets = workload.targets.iter().map(target).collect();
+    for target in &workload.targets {
+        let server = meet(&target.address).map_err(|failure| {
+            Failure::Failed(vec![format!("no connection could be made: {}: {failure}", target.address)])
+        })?;
+        let (address, protocol) = (target.address.clone(), workload.protocol.name().to_owned());
+        known.targets.push(Target { address, protocol, server });
+    }
+    Ok(())
 }
 
 const fn account(protocol: Protocol) -> Option<Account> {
@@ -159,7 +169,12 @@ const fn account(protocol: Protocol) -> Option<Account> {
 }
 
 /// Host, generator if it is here, and what can be had of the first target.
-pub fn sources(matches: &ArgMatches, workload: &Workload, is_here: bool) -> Result<Vec<Box<dyn Source>>, Failure> {
+pub fn sources(
+    matches: &ArgMatches,
+    workload: &Workload,
+    config: &Config,
+    is_here: bool,
+) -> Result<Vec<Box<dyn Source>>, Failure> {
     let mut sources: Vec<Box<dyn Source>> = vec![Box::new(Host::default())];
     if is_here {
         sources.push(Box::new(Process::new("generator", std::process::id())));
@@ -179,7 +194,7 @@ pub fn sources(matches: &ArgMatches, workload: &Workload, is_here: bool) -> Resu
         Some(admin) => sources.push(Box::new(Server::new(admin, Account::Metrics))),
         None => {
             if let Some(account) = account(workload.protocol) {
-                sources.push(Box::new(Server::new(&first.address, account)));
+                sources.push(Box::new(Server::new(&first.address, account).secured(config.tls.as_ref())));
             }
         }
     }

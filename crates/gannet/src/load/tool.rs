@@ -21,7 +21,7 @@ use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
 use load::workload::{Fault, Source, Workload};
 
-use super::ask::{Asked, assertions, config_of, known};
+use super::ask::{Asked, assertions, config_of, known, secured, tls_flags};
 use super::compare::{read_text, write};
 use super::run::{admin, ended, files, of_round, one, watch_signals};
 use super::view::Screen;
@@ -149,7 +149,7 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
     let lines = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<String>>();
     let usage = |faults| Failure::Usage(lines(faults));
     let mut aerospike = None;
-    let mapped = match name {
+    let mut mapped = match name {
         "aerospike" | "memtier" => {
             let words: Vec<String> = matches.get_many::<String>("ARGS").into_iter().flatten().cloned().collect();
             if name == "memtier" {
@@ -164,6 +164,7 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
         }
         _ => of_file(name, matches).map_err(Failure::Failed)?,
     };
+    tls_flags(matches, &mut mapped.workload)?;
     if mapped.run.rounds > ROUNDS_MAX {
         return Err(Failure::Usage(vec![format!(
             "{} runs are too many; give {ROUNDS_MAX} at most",
@@ -208,6 +209,7 @@ fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
     let nanos = |span: Option<TimeSpan>, usual: u64| span.map_or(usual, |span| span.0);
     let config = Config {
         requests_max: run.requests_max,
+        tls: secured(workload).map_err(Failure::Failed)?,
         timeout_ns: nanos(run.timeout, usual.timeout_ns),
         connect_timeout_ns: nanos(run.connect_timeout, usual.connect_timeout_ns),
         ..usual

@@ -236,6 +236,33 @@ fn every_wrong_argument_is_named_at_once_with_its_remedy() {
 }
 
 #[test]
+fn threads_are_pinned_and_a_cpu_that_can_not_be_had_is_named() {
+    let (_serving, addr) = server();
+    let usable = io::affinity::usable_cpus().unwrap();
+    let folder = Folder::new("pins");
+    let (json, page) = (folder.file("p.json"), folder.file("p.html"));
+    let cpu = usable[0].to_string();
+    let args = ["--target", &addr, "--rate", "200", "--duration", "300ms", "--keys", "100", "--quiet"];
+    load_ends(&[&args[..], &["--pin", &cpu, "--json", &json, "--report", &page]].concat(), 0);
+    let result = RunResult::from_json(&folder.text("p.json")).unwrap();
+    assert_eq!(result.figures.generator.threads[0].cpu, Some(usable[0] as u64));
+    assert_eq!(result.configuration["pinned to CPUs"], cpu);
+    assert!(folder.text("p.html").contains("on CPU"));
+    let file = folder.file("w.toml");
+    std::fs::write(&file, "[connections]\ncount = 4\npin = \"0,3-1\"\n").unwrap();
+    let (code, _, err) = run(&["load", "--target", &addr, "--workload", &file, "--closed"]);
+    assert!(code == 1 && err.contains("w.toml:3: connections.pin: the range 3-1 runs backwards; write"), "{err}");
+    for (pin, part) in [
+        ("1023", "this process may not run on CPU 1023; choose from "),
+        ("x", "--pin: \"x\" is not a CPU number; write CPU numbers and ranges, as in \"0-3,8\""),
+        ("auto", "--pin: this build can not plan the pinning by itself"),
+    ] {
+        let (code, _, err) = run(&["load", "--target", &addr, "--closed", "--pin", pin]);
+        assert!(code == 2 && err.contains(part), "{pin}: {err}");
+    }
+}
+
+#[test]
 fn the_schema_is_printed_and_describes_results() {
     let (code, out, _) = run(&["load", "schema"]);
     assert!(code == 0 && out.contains("\"figures\"") && out.contains("gannet-load-result"), "{out}");

@@ -4,6 +4,7 @@ mod arguments;
 mod common;
 mod load;
 mod load_cluster;
+mod load_tls;
 mod load_tools;
 mod load_traces;
 mod load_warm;

@@ -25,7 +25,7 @@ use crate::workload::units::Share;
 const VALUE: Takes = Takes::Value;
 const NOTHING: Takes = Takes::Nothing;
 
-const FLAGS: [Flag; 43] = [
+const FLAGS: [Flag; 50] = [
     (&["--server", "-s", "--host", "-h"], VALUE),
     (&["--port", "-p"], VALUE),
     (&["--unix-socket", "-S"], VALUE),
@@ -69,6 +69,13 @@ const FLAGS: [Flag; 43] = [
     (&["--command-key-pattern"], VALUE),
     (&["--debug", "-D"], NOTHING),
     (&["--connection-timeout"], VALUE),
+    (&["--tls"], NOTHING),
+    (&["--cert"], VALUE),
+    (&["--key"], VALUE),
+    (&["--cacert"], VALUE),
+    (&["--tls-skip-verify"], NOTHING),
+    (&["--tls-protocols"], VALUE),
+    (&["--sni"], VALUE),
 ];
 
 /// Flags that change nothing here, and why.
@@ -93,7 +100,11 @@ const REFUSED: [(&str, &str, &str); 3] = [
 ];
 
 /// Where the fields of a workload come from.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 16] = [
+    ("targets.tls.certificate", "--cert"),
+    ("targets.tls.key", "--key"),
+    ("targets.tls.server_name", "--sni"),
+    ("targets.tls", "--tls"),
     ("targets", "--server and --port"),
     ("auth.database", "--select-db"),
     ("auth", "--authenticate"),
@@ -184,6 +195,7 @@ fn whole(flags: &mut Flags, notes: &mut Vec<String>) -> Workload {
         about: "a command line of memtier_benchmark".into(),
         protocol,
         targets: vec![Target { address: target, weight: 1 }],
+        tls: super::tls::of_memtier(flags, notes),
         placement,
         auth,
         database: flags.small("--select-db").unwrap_or(0),

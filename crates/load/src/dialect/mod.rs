@@ -15,6 +15,7 @@ mod flags;
 pub mod mc_crusher;
 pub mod memtier;
 pub mod rpc_perf;
+mod tls;
 
 use std::path::PathBuf;
 

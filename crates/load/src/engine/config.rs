@@ -2,6 +2,8 @@
 
 use super::target::Target;
 use crate::schedule::Plan;
+use crate::tls::Client;
+use io::affinity::{check_usable, usable_cpus};
 use serde::{Deserialize, Serialize};
 
 /// Threads of one stream.
@@ -77,6 +79,8 @@ pub struct Part {
 pub struct Config {
     /// The servers; connections are spread over them evenly.
     pub targets: Vec<Target>,
+    /// What secures the connections to targets that are reached by TCP; `None`: nothing does.
+    pub tls: Option<Client>,
     /// Whether [`crate::traffic::Traffic::target`] says which target each request goes to; otherwise any connection
     /// serves any request.
     pub routed: bool,
@@ -85,7 +89,7 @@ pub struct Config {
     /// Of a run of several hosts: which part this one is. Connections, requests and reconnects are its own; the rate
     /// is that of all hosts.
     pub part: Option<Part>,
-    /// CPUs of the threads, in turn; empty: the kernel places them.
+    /// The CPU of each thread, so many at least as there are threads; empty: the kernel places them.
     pub cpus: Vec<usize>,
     /// Connections over all threads; at least one a thread, and one for each target and thread where `routed`.
     pub connections: usize,
@@ -133,6 +137,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             targets: Vec::new(),
+            tls: None,
             routed: false,
             threads: 1,
             part: None,
@@ -202,6 +207,8 @@ impl Config {
             check(sampler.rate_per_s > 0.0, "the sampler's rate is above 0 a second, as in 100");
             check(!matches!(self.load, Load::Blind(None)) || self.duration_ns > 0, "the sampler needs a run by time");
         }
+        faults.extend(self.pin_faults());
+        faults.extend(self.tls_faults());
         if let Load::Open(plan) | Load::Blind(Some(plan)) = &self.load
             && let Err(error) = plan.check()
         {
@@ -210,6 +217,52 @@ impl Config {
         if let (Load::Open(Plan::Trace { .. }) | Load::Blind(Some(Plan::Trace { .. })), 2..) = (&self.load, self.batch)
         {
             faults.push("each request of a trace has its own instant: leave the batch away".to_owned());
+        }
+        faults
+    }
+
+    /// What is wrong with TLS to these targets.
+    fn tls_faults(&self) -> Vec<String> {
+        let Some(client) = &self.tls else { return Vec::new() };
+        let sampled = self.sampler.iter().map(|sampler| &sampler.target);
+        let names: Vec<_> = self.targets.iter().chain(sampled).map(|target| client.server_name(target)).collect();
+        if !names.is_empty() && names.iter().all(|name| matches!(name, Ok(None))) {
+            return vec!["tls: unix sockets are not secured; name a target by HOST:PORT, or leave tls away".to_owned()];
+        }
+        let mut faults: Vec<String> = names.into_iter().filter_map(Result::err).collect();
+        faults.dedup();
+        faults
+    }
+
+    /// What is wrong with the CPUs of the threads: each has one of its own, and this process may run on it.
+    fn pin_faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let of_sampler = self.sampler.as_ref().and_then(|sampler| sampler.cpu);
+        let named: Vec<usize> = self.cpus.iter().copied().chain(of_sampler).collect();
+        if !named.is_empty()
+            && let Ok(usable) = usable_cpus()
+            && let Err(refused) = check_usable(&named, &usable)
+        {
+            faults.push(format!("pin: {refused}"));
+        }
+        if self.cpus.is_empty() {
+            return faults;
+        }
+        if self.cpus.len() < self.threads {
+            let (cpus, threads) = (self.cpus.len(), self.threads);
+            faults
+                .push(format!("pin: {cpus} CPUs are named for {threads} threads; name one for each, or lower threads"));
+            return faults;
+        }
+        match of_sampler {
+            None if self.sampler.is_some() => faults.push(
+                "pin: the sampler has no CPU of its own; name one more CPU than there are threads, or say --sampler-cpu"
+                    .to_owned(),
+            ),
+            Some(cpu) if self.cpus[..self.threads].contains(&cpu) => faults.push(format!(
+                "pin: the sampler would share CPU {cpu} with a thread of the load; give it a CPU of its own"
+            )),
+            _ => {}
         }
         faults
     }

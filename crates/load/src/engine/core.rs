@@ -27,6 +27,7 @@ use super::control::Control;
 use super::net::{Event, Net};
 use crate::measure::{RawSlice, Recorder};
 use crate::schedule::Intents;
+use crate::tls::Failure;
 use crate::traffic::Traffic;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -314,6 +315,9 @@ impl<'c, N: Net, T: Traffic> Core<'c, N, T> {
 }
 
 fn fault_name(error: &std::io::Error) -> &'static str {
+    if let Some(failure) = Failure::in_error(error) {
+        return failure.name;
+    }
     match error.kind() {
         std::io::ErrorKind::ConnectionReset => "reset-by-server",
         std::io::ErrorKind::BrokenPipe => "closed-by-server",

@@ -10,6 +10,7 @@ use super::watch::{Polled, Watch, Watchee, limits};
 use super::{Ending, Error, LoopKind, Part, Place, Run, Stream, Together};
 use crate::measure::{Fault, RawSlice, Snapshot, Timeline, Totals};
 use crate::schedule::{Intents, Plan};
+use crate::tls::Maker;
 use crate::traffic::Traffic;
 use base::clock::{MonoClock, UnixMillis};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ struct Job {
     place: Place,
     cpu: Option<usize>,
     targets: Vec<Resolved>,
+    secure: Option<Maker>,
     settings: Settings,
     load: Load,
     rate_per_s: f64,
@@ -75,7 +77,8 @@ pub(super) fn run<T: Traffic>(
         jobs.push(sampler_job(config, sampler, &sampler_out)?);
     }
     drop((bulk_out, sampler_out));
-    let polled: Vec<Arc<Polled>> = jobs.iter().map(|job| job.polled.clone()).collect();
+    let (polled, cpus): (Vec<Arc<Polled>>, Vec<Option<usize>>) =
+        jobs.iter().map(|job| (job.polled.clone(), job.cpu)).unzip();
     let (ready_out, ready_in) = channel();
     std::thread::scope(|scope| {
         let mut handles: Vec<Handle<'_>> = Vec::with_capacity(jobs.len());
@@ -96,8 +99,9 @@ pub(super) fn run<T: Traffic>(
         }
         drop(ready_out);
         let readies = gather(&ready_in, names.len())?;
-        let watchees = readies.iter().zip(names).zip(polled).map(|((ready, name), polled)| Watchee {
+        let watchees = readies.iter().zip(names).zip(polled).zip(cpus).map(|(((ready, name), polled), cpu)| Watchee {
             name,
+            cpu,
             thread_id: ready.thread_id,
             polled,
         });
@@ -139,7 +143,7 @@ fn gather(ready_in: &Receiver<Ready>, threads: usize) -> Result<Vec<Ready>, Erro
 
 fn not_connected(faults: Vec<Fault>) -> Error {
     let refused = !faults.is_empty() && faults.iter().all(|fault| fault.name == GREETING_REFUSED);
-    let mut faults: Vec<String> = faults.into_iter().map(|fault| fault.first).collect();
+    let mut faults: Vec<String> = faults.into_iter().map(said).collect();
     faults.sort();
     faults.dedup();
     Error::Connect { faults, refused }
@@ -174,8 +178,9 @@ fn bulk_jobs(config: &Config, control: &Control, slices: &SyncSender<RawSlice>) 
         settings.reconnect_every_ns = settings.reconnect_every_ns.max(1);
         Job {
             place: Place { stream: Stream::Bulk, thread: first_thread + thread, threads, connections },
-            cpu: (!config.cpus.is_empty()).then(|| config.cpus[thread % config.cpus.len()]),
+            cpu: config.cpus.get(thread).copied(),
             targets: resolved.clone(),
+            secure: config.tls.as_ref().map(|client| client.maker(&config.targets, connections)),
             settings,
             load: config.load.clone(),
             rate_per_s: control.rate_per_s(),
@@ -203,6 +208,10 @@ fn sampler_job(config: &Config, sampler: &Sampler, slices: &SyncSender<RawSlice>
         place: Place { stream: Stream::Sampler, thread: 0, threads: 1, connections: sampler.connections },
         cpu: sampler.cpu,
         targets: vec![resolve(&sampler.target)?],
+        secure: config
+            .tls
+            .as_ref()
+            .map(|client| client.maker(std::slice::from_ref(&sampler.target), sampler.connections)),
         settings,
         load: Load::Open(Plan::poisson()),
         rate_per_s: sampler.rate_per_s,
@@ -284,6 +293,14 @@ fn work<T: Traffic>(
     Ok(Left { stream, snapshot, up, exhausted })
 }
 
+/// A fault of the first attempts to connect, with its remedy.
+fn said(fault: Fault) -> String {
+    // Those of TLS name theirs, and who refused a greeting is there.
+    let has_remedy = fault.name.starts_with("tls-") || fault.name == GREETING_REFUSED;
+    let remedy = if has_remedy { "" } else { "; is the server running there?" };
+    format!("{}{remedy}", fault.first)
+}
+
 /// Of a thread that was not told to start, because another one could not.
 fn no_start() -> Error {
     Error::System { doing: "waiting for the start", error: std::io::ErrorKind::Interrupted.into() }
@@ -302,7 +319,7 @@ fn prepare<'c, T: Traffic>(
     sharpen_timers();
     let connections = job.settings.targets.len();
     let pacing = pacing(&job);
-    let net = Sockets::new(clock, job.targets, connections, job.wait, job.polled)
+    let net = Sockets::new(clock, job.targets, connections, job.secure, job.wait, job.polled)
         .map_err(|error| Error::System { doing: "making an epoll instance", error })?;
     Ok(Core::new(net, make_traffic(job.place), pacing, job.settings, control, Some(job.slices)))
 }

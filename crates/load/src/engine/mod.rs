@@ -3,7 +3,8 @@
 //! ```text
 //!   run()            looks names up, starts the threads, sets one start for all, joins what they measured
 //!     core           one thread's state machine, on a clock and connections that are handed to it
-//!       sockets      epoll and a precise wait         
+//!       sockets      epoll and a precise wait
+//!         secured    TLS on one of them
 //!     watch          the generator's own CPU, lateness, steal
 //!   Control          live rate, stop, live figures; shared with whoever watches the run
 //! ```
@@ -17,6 +18,7 @@ mod control;
 pub(crate) mod core;
 pub(crate) mod join;
 pub mod net;
+mod secured;
 mod sockets;
 mod target;
 mod watch;
@@ -165,7 +167,7 @@ pub enum Error {
     },
     /// No connection could be made.
     Connect {
-        /// What the first attempts came to, one text a kind of failure.
+        /// What the first attempts came to, one text a kind of failure, with its remedy.
         faults: Vec<String>,
         /// A server was there each time, and refused what a connection says first.
         refused: bool,
@@ -195,7 +197,7 @@ impl fmt::Display for Error {
                 write!(f, "no connection was accepted: {}", faults.join("; "))
             }
             Self::Connect { faults, refused: false } => {
-                write!(f, "no connection could be made: {}; is the server running there?", faults.join("; "))
+                write!(f, "no connection could be made: {}", faults.join("; "))
             }
             Self::Host { name, what } => write!(f, "agent {name}: {what}"),
             Self::System { doing, error } => write!(f, "{doing}: {error}"),

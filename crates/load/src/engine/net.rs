@@ -17,7 +17,7 @@ pub struct Event {
 pub enum Connecting {
     /// It is made.
     Done,
-    /// A writable event will tell.
+    /// An event will tell.
     UnderWay,
     /// It can not be made.
     Failed(std::io::Error),
@@ -36,6 +36,22 @@ pub enum Moved {
     Broken(std::io::Error),
 }
 
+/// What secures a connection, as it was agreed upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// What the handshake took, in nanoseconds.
+    pub took_ns: u64,
+    /// The protocol and its version, as `TLS 1.3`.
+    pub version: &'static str,
+    /// The cipher suite.
+    pub cipher: &'static str,
+    /// An earlier session was resumed.
+    pub resumed: bool,
+}
+
+/// What is said of a connection that is not made in time: a name and a sentence.
+pub const OVERDUE: (&str, &str) = ("connect-timeout", "it did not take the connection in time");
+
 /// A clock and numbered connections, for one thread.
 ///
 /// Events are edges: a connection is told readable once for each time that something arrives, so that its bytes are
@@ -47,8 +63,18 @@ pub trait Net {
     /// Begins to connect `connection` to target number `target`.
     fn connect(&mut self, connection: usize, target: usize) -> Connecting;
 
-    /// After a writable event for an attempt under way: how it ended.
+    /// After an event for an attempt under way: how it stands. A handshake that secures the connection belongs to it.
     fn finish_connect(&mut self, connection: usize) -> Connecting;
+
+    /// What secures a connection that is made; `None`: nothing does.
+    fn secured(&mut self, _connection: usize) -> Option<Secured> {
+        None
+    }
+
+    /// What is said of an attempt under way that takes too long: a name and a sentence.
+    fn overdue(&self, _connection: usize) -> (&'static str, &'static str) {
+        OVERDUE
+    }
 
     /// Sends from the front of `bytes`, which is not empty.
     fn send(&mut self, connection: usize, bytes: &[u8]) -> Moved;

@@ -9,15 +9,18 @@
 //! end the sleep as they come, so that only the instants of the schedule pay for the polling.
 
 use super::config::Wait;
-use super::net::{Connecting, Event, Moved, Net};
+use super::net::{Connecting, Event, Moved, Net, OVERDUE, Secured};
+use super::secured::{Channel, RECORDS_BYTES, Shaken};
 use super::target::Resolved;
 use super::watch::Polled;
+use crate::tls::{Failure, Maker};
 use base::clock::MonoClock;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 const EVENTS_MAX: usize = 256;
@@ -37,6 +40,16 @@ pub(crate) struct Sockets {
     poll: OwnedFd,
     targets: Vec<Resolved>,
     streams: Vec<Option<OwnedFd>>,
+    /// What secures connections, if anything does.
+    maker: Option<Maker>,
+    /// Of each connection that is secured, or about to be.
+    channels: Vec<Option<Box<Channel>>>,
+    /// The target of each connection.
+    of: Vec<usize>,
+    /// Where records lie before they are deciphered.
+    records: Vec<u8>,
+    /// Connections that are told readable without waiting: what came for them is not all taken.
+    again: Vec<usize>,
     raw: Vec<epoll::Event>,
     wait: Wait,
     margin_ns: u64,
@@ -50,11 +63,13 @@ fn thread_cpu_ns() -> u64 {
 }
 
 impl Sockets {
-    /// For connections numbered below `connections`. `polled` is told of the CPU time that was spent polling.
+    /// For connections numbered below `connections`, which `maker` secures. `polled` is told of the CPU time that was
+    /// spent polling.
     pub fn new(
         clock: MonoClock,
         targets: Vec<Resolved>,
         connections: usize,
+        maker: Option<Maker>,
         wait: Wait,
         polled: Arc<Polled>,
     ) -> std::io::Result<Self> {
@@ -63,6 +78,11 @@ impl Sockets {
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             targets,
             streams: (0..connections).map(|_| None).collect(),
+            channels: (0..connections).map(|_| None).collect(),
+            of: vec![0; connections],
+            records: vec![0; if maker.is_some() { RECORDS_BYTES } else { 0 }],
+            again: Vec::new(),
+            maker,
             raw: Vec::with_capacity(EVENTS_MAX),
             wait,
             margin_ns: 50_000,
@@ -93,7 +113,57 @@ impl Sockets {
         };
         epoll::add(&self.poll, &stream, epoll::EventData::new_u64(connection as u64), interest)?;
         self.streams[connection] = Some(stream);
-        Ok(made)
+        self.of[connection] = target;
+        match made {
+            Connecting::Done => self.secure(connection),
+            made => Ok(made),
+        }
+    }
+
+    /// The socket is connected: a handshake begins where the target wants one.
+    fn secure(&mut self, connection: usize) -> std::io::Result<Connecting> {
+        let tls = match &self.maker {
+            Some(maker) => maker.make(self.of[connection])?,
+            None => None,
+        };
+        let Some(tls) = tls else { return Ok(Connecting::Done) };
+        self.channels[connection] = Some(Box::new(Channel::new(tls, self.clock.now().0)));
+        self.shake(connection)
+    }
+
+    /// Goes on with the handshake.
+    fn shake(&mut self, connection: usize) -> std::io::Result<Connecting> {
+        let (Some(stream), Some(channel), Some(maker)) =
+            (&self.streams[connection], &mut self.channels[connection], &self.maker)
+        else {
+            return Err(std::io::ErrorKind::NotConnected.into());
+        };
+        let shaken = channel.shake(stream, maker.settings()).map_err(|error| match error.kind() {
+            // Within a handshake that is an answer to it.
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Failure::closed().into(),
+            _ => error,
+        })?;
+        if shaken == Shaken::Done {
+            channel.shaken(self.clock.now().0);
+        }
+        self.interest(connection, if shaken == Shaken::WantsOutput { BOTH } else { INPUT });
+        if shaken != Shaken::Done {
+            return Ok(Connecting::UnderWay);
+        }
+        // What has come with the end of the handshake makes no event of its own.
+        self.again.push(connection);
+        Ok(Connecting::Done)
+    }
+
+    /// Sends the records that wait, and asks to be told when the socket takes more of them.
+    fn flush(&mut self, connection: usize) {
+        if let (Some(stream), Some(channel)) = (&self.streams[connection], &mut self.channels[connection]) {
+            // A socket that broke says so to the next receive.
+            let is_flushed = channel.flush(stream).unwrap_or(true);
+            if !is_flushed {
+                self.interest(connection, BOTH);
+            }
+        }
     }
 
     fn interest(&self, connection: usize, flags: epoll::EventFlags) {
@@ -147,17 +217,41 @@ impl Net for Sockets {
         };
         match sockopt::socket_error(stream) {
             Ok(Ok(())) => {}
+            Ok(Err(_)) if self.channels[connection].is_some() => return Connecting::Failed(Failure::closed().into()),
             Ok(Err(error)) | Err(error) => return Connecting::Failed(error.into()),
+        }
+        if self.channels[connection].is_some() {
+            return self.shake(connection).unwrap_or_else(Connecting::Failed);
         }
         if rustix::net::getpeername(stream).is_err() {
             return Connecting::UnderWay;
         }
         self.interest(connection, INPUT);
-        Connecting::Done
+        self.secure(connection).unwrap_or_else(Connecting::Failed)
+    }
+
+    fn secured(&mut self, connection: usize) -> Option<Secured> {
+        self.channels[connection].as_ref().map(|channel| channel.secured())
+    }
+
+    fn overdue(&self, connection: usize) -> (&'static str, &'static str) {
+        if self.channels[connection].is_none() {
+            return OVERDUE;
+        }
+        let what = "it took the connection and did not end the TLS handshake in time; name the port on which it \
+                    speaks TLS, or leave --tls away";
+        ("tls-timeout", what)
     }
 
     fn send(&mut self, connection: usize, bytes: &[u8]) -> Moved {
         let Some(stream) = &self.streams[connection] else { return Moved::Closed };
+        if let Some(channel) = &mut self.channels[connection] {
+            let moved = channel.send(stream, bytes);
+            if channel.is_waiting() {
+                self.interest(connection, BOTH);
+            }
+            return moved;
+        }
         loop {
             return match rustix::net::send(stream, bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => {
@@ -178,6 +272,16 @@ impl Net for Sockets {
 
     fn receive(&mut self, connection: usize, into: &mut [u8]) -> Moved {
         let Some(stream) = &self.streams[connection] else { return Moved::Closed };
+        if let (Some(channel), Some(maker)) = (&mut self.channels[connection], &self.maker) {
+            let (moved, look_again) = channel.receive(stream, maker.settings(), into, &mut self.records);
+            if look_again {
+                self.again.push(connection);
+            }
+            if channel.is_waiting() {
+                self.interest(connection, BOTH);
+            }
+            return moved;
+        }
         loop {
             return match rustix::net::recv(stream.as_fd(), &mut *into, RecvFlags::empty()) {
                 Ok((0, _)) => Moved::Closed,
@@ -190,12 +294,19 @@ impl Net for Sockets {
     }
 
     fn close(&mut self, connection: usize) {
+        if let (Some(stream), Some(mut channel)) = (&self.streams[connection], self.channels[connection].take()) {
+            channel.close(stream);
+        }
+        self.again.retain(|again| *again != connection);
         // The last descriptor of a socket takes its registration with it.
         self.streams[connection] = None;
     }
 
     fn wait(&mut self, until_ns: u64, events: &mut Vec<Event>) -> std::io::Result<()> {
         events.clear();
+        let told = |connection| Event { connection, readable: true, writable: false };
+        events.extend(self.again.drain(..).map(told));
+        let until_ns = if events.is_empty() { until_ns } else { 0 };
         let now_ns = self.now_ns();
         let mut count = self.sleep(now_ns, until_ns)?;
         if count == 0 {
@@ -225,6 +336,7 @@ impl Net for Sockets {
         for event in events.iter().filter(|event| event.writable) {
             // Told once; a send that is blocked again asks again.
             self.interest(event.connection, INPUT);
+            self.flush(event.connection);
         }
         Ok(())
     }

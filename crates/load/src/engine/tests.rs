@@ -124,6 +124,42 @@ fn the_sampler_is_reported_apart_from_the_bulk() {
 }
 
 #[test]
+fn every_thread_runs_on_the_cpu_that_was_named_for_it() {
+    let server = null();
+    let usable = io::affinity::usable_cpus().unwrap();
+    let cpus: Vec<usize> = usable.iter().rev().take(2).copied().collect();
+    let config = Config { threads: cpus.len(), connections: cpus.len(), cpus: cpus.clone(), ..config(&server) };
+    let seen = std::sync::Mutex::new(vec![Vec::new(); cpus.len()]);
+    let make = |place: Place| {
+        seen.lock().unwrap()[place.thread] = io::affinity::usable_cpus().unwrap();
+        Lines::new(200)
+    };
+    let run = run(&config, make, &Control::new(1_000.0)).unwrap();
+    let named: Vec<Vec<usize>> = cpus.iter().map(|cpu| vec![*cpu]).collect();
+    assert_eq!(seen.into_inner().unwrap(), named);
+    let told: Vec<Option<usize>> = run.watched.threads.iter().map(|thread| thread.cpu).collect();
+    assert_eq!(told, cpus.iter().map(|cpu| Some(*cpu)).collect::<Vec<_>>());
+}
+
+#[test]
+fn cpus_that_can_not_be_had_are_named_with_the_remedy() {
+    let usable = io::affinity::usable_cpus().unwrap();
+    let targets = vec![Target::Tcp("127.0.0.1:1".to_owned())];
+    let sampler = Sampler { target: targets[0].clone(), connections: 1, rate_per_s: 1.0, cpu: None };
+    let alone = Config { targets, cpus: vec![usable[0]], ..Config::default() };
+    let told = |config: &Config| config.faults().join("\n");
+    assert_eq!(told(&alone), "");
+    let away = Config { cpus: vec![1023], ..alone.clone() };
+    assert!(told(&away).contains("may not run on CPU 1023; choose from"), "{}", told(&away));
+    let few = Config { threads: 2, connections: 2, ..alone.clone() };
+    assert!(told(&few).contains("1 CPUs are named for 2 threads; name one for each"), "{}", told(&few));
+    let beside = Config { sampler: Some(sampler.clone()), ..alone.clone() };
+    assert!(told(&beside).contains("the sampler has no CPU of its own; name one more"), "{}", told(&beside));
+    let shared = Config { sampler: Some(Sampler { cpu: Some(usable[0]), ..sampler }), ..alone };
+    assert!(told(&shared).contains(&format!("the sampler would share CPU {}", usable[0])), "{}", told(&shared));
+}
+
+#[test]
 fn broken_connections_cost_what_was_in_flight_and_are_made_again() {
     for (what, name) in [(Misconduct::Close, "by-server"), (Misconduct::Garbage, "garbage")] {
         let server = Server::start(Some(Script::fixed(50_000).with_misconduct(100, what)), 200, None).unwrap();
@@ -320,6 +356,7 @@ fn a_run_without_a_target_is_refused_with_every_fault() {
 fn each_cause_that_limits_the_generator_is_named() {
     let thread = |run_ns, polled_ns, preempted_ns| ThreadUse {
         name: "load-0".to_owned(),
+        cpu: None,
         wall_ns: 1_000,
         run_ns,
         polled_ns,

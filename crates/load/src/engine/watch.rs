@@ -18,6 +18,9 @@ pub const STEAL_SHARE_MAX: f64 = 0.10;
 pub struct ThreadUse {
     /// Its name: `load-0`, `sampler-0`.
     pub name: String,
+    /// The CPU that it is pinned to.
+    #[serde(default)]
+    pub cpu: Option<usize>,
     /// The measured part, in nanoseconds.
     pub wall_ns: u64,
     /// CPU time.
@@ -168,6 +171,7 @@ fn share(part: u64, whole: u64) -> f64 {
 #[derive(Clone, Debug)]
 pub(super) struct Watchee {
     pub name: String,
+    pub cpu: Option<usize>,
     pub thread_id: i32,
     pub polled: Arc<Polled>,
 }
@@ -251,6 +255,7 @@ impl Watch {
 fn difference(begin: &Counters, end: &Counters) -> Watched {
     let threads = begin.threads.iter().zip(&end.threads).map(|(before, after)| ThreadUse {
         name: after.name.clone(),
+        cpu: after.cpu,
         wall_ns: end.at_ns.saturating_sub(begin.at_ns),
         run_ns: after.run_ns.saturating_sub(before.run_ns),
         polled_ns: after.polled_ns.saturating_sub(before.polled_ns),
@@ -294,6 +299,7 @@ fn read_thread(watchee: &Watchee, at_ns: u64) -> ThreadUse {
     let involuntary = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
     ThreadUse {
         name: watchee.name.clone(),
+        cpu: watchee.cpu,
         wall_ns: at_ns,
         run_ns: numbers.next().unwrap_or(0).max(run_ns),
         preempted_ns: numbers.next().unwrap_or(0),

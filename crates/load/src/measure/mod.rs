@@ -130,6 +130,19 @@ impl Totals {
     }
 }
 
+/// Connections that were secured in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsUse {
+    /// The protocol and its version, as `TLS 1.3`.
+    pub version: String,
+    /// The cipher suite.
+    pub cipher: String,
+    /// Whole handshakes.
+    pub full: u64,
+    /// Handshakes that resumed an earlier session.
+    pub resumed: u64,
+}
+
 /// Everything that one stream of requests measured, all threads together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -151,8 +164,12 @@ pub struct Snapshot {
     pub lateness: Histogram,
     /// How long requests waited for room on a connection.
     pub held_up: Histogram,
-    /// How long connections took to be made, greeting included.
+    /// How long connections took to be made, handshake and greeting included.
     pub connect: Histogram,
+    /// How long the handshakes of those that are secured took.
+    pub handshake: Histogram,
+    /// How connections were secured; none: they were not.
+    pub tls: Vec<TlsUse>,
     /// The run in slices, warm-up included.
     pub timeline: Vec<Slice>,
     /// What went wrong, the most frequent first.
@@ -201,6 +218,16 @@ impl Snapshot {
         self.lateness.merge(&other.lateness);
         self.held_up.merge(&other.held_up);
         self.connect.merge(&other.connect);
+        self.handshake.merge(&other.handshake);
+        for used in &other.tls {
+            match self.tls.iter_mut().find(|mine| (&mine.version, &mine.cipher) == (&used.version, &used.cipher)) {
+                Some(mine) => {
+                    mine.full += used.full;
+                    mine.resumed += used.resumed;
+                }
+                None => self.tls.push(used.clone()),
+            }
+        }
         for cell in &other.cells {
             let same = |mine: &&mut Cell| (mine.verb, mine.fate, mine.size) == (cell.verb, cell.fate, cell.size);
             match self.cells.iter_mut().find(same) {

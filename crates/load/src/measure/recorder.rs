@@ -1,7 +1,8 @@
 //! What one thread files into.
 
 use super::timeline::RawSlice;
-use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, Totals, VerbCounts};
+use super::{Cell, Fate, Fault, Histogram, LATE_NS, SizeClass, Snapshot, TlsUse, Totals, VerbCounts};
+use crate::engine::net::Secured;
 
 /// Cells that are kept apart by size; beyond them sizes of a verb and fate share one.
 const SIZED_CELLS_MAX: usize = 96;
@@ -49,6 +50,8 @@ pub struct Recorder {
     lateness: Histogram,
     held_up: Histogram,
     connect: Histogram,
+    handshake: Histogram,
+    tls: Vec<TlsUse>,
     totals: Totals,
     faults: Vec<Fault>,
     /// The slice under way.
@@ -69,6 +72,8 @@ impl Recorder {
             lateness: Histogram::new(),
             held_up: Histogram::new(),
             connect: Histogram::new(),
+            handshake: Histogram::new(),
+            tls: Vec::new(),
             totals: Totals::default(),
             faults: Vec::new(),
             slice: RawSlice::default(),
@@ -191,6 +196,20 @@ impl Recorder {
         self.totals.redirects += self.is_measured(intended_ns) as u64;
     }
 
+    /// A connection was secured.
+    pub fn secured(&mut self, secured: &Secured) {
+        self.handshake.record(secured.took_ns);
+        let alike = |used: &&mut TlsUse| used.version == secured.version && used.cipher == secured.cipher;
+        if self.tls.iter_mut().find(alike).is_none() {
+            let (version, cipher) = (secured.version.to_owned(), secured.cipher.to_owned());
+            self.tls.push(TlsUse { version, cipher, ..TlsUse::default() });
+        }
+        if let Some(used) = self.tls.iter_mut().find(alike) {
+            let count = if secured.resumed { &mut used.resumed } else { &mut used.full };
+            *count += 1;
+        }
+    }
+
     /// Something went wrong; `first` is asked for its words when it is the first of its name.
     pub fn fault(&mut self, name: &str, first: impl FnOnce() -> String) {
         self.slice.faults += 1;
@@ -238,6 +257,8 @@ impl Recorder {
             lateness: self.lateness,
             held_up: self.held_up,
             connect: self.connect,
+            handshake: self.handshake,
+            tls: self.tls,
             faults: self.faults,
             ..Snapshot::default()
         };

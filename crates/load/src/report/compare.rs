@@ -74,6 +74,8 @@ pub fn warnings(results: &[RunResult]) -> Vec<String> {
         differs("another machine", first.machine == other.machine);
         differs("another workload", first.workload == other.workload);
         differs("other objectives", first.objectives == other.objectives);
+        let tls = |result: &RunResult| (result.tls.is_some(), result.figures.connections.label());
+        differs("other TLS", tls(first) == tls(other));
         differs("another loop", std::mem::discriminant(&first.arrivals) == std::mem::discriminant(&other.arrivals));
     }
     warnings

@@ -93,7 +93,7 @@ fn verdict(result: &RunResult) -> String {
     };
     let targets: Vec<&str> = result.targets.iter().map(|target| target.address.as_str()).collect();
     let mut out = format!("<div class=\"card verdict{class}\"><div class=\"what\">");
-    let _ = write!(out, "{}: {}", escape(&targets.join(", ")), escape(&result.arrivals.words()));
+    let _ = write!(out, "{}: {}", escape(&targets.join(", ")), escape(&result.manner()));
     let _ = write!(out, "</div><h1>{}</h1>", escape(&sentence(&result.verdict.headline)));
     if let Some(cause) = &result.invalid {
         let _ = write!(

@@ -56,6 +56,12 @@ pub fn figures(result: &RunResult) -> String {
     for group in figures.verbs.iter().chain(&figures.sizes) {
         rows.push(row(&group.name, &group.outcome, &group.response));
     }
+    let connections = &figures.connections;
+    for (name, times) in [("connecting", &connections.time), ("TLS handshake", &connections.handshake)] {
+        if times.count > 0 {
+            rows.push(row(name, "", times));
+        }
+    }
     if figures.generator.lateness.count > 0 {
         rows.push(row("the generator's own lateness", "", &figures.generator.lateness));
     }
@@ -130,10 +136,11 @@ pub fn threads(result: &RunResult) -> String {
         .map(|thread| {
             let busy = format!("{:.0} %", thread.cpu_share * 100.0);
             let waiting = format!("{:.0} %", thread.waiting_share * 100.0);
-            ("", vec![thread.name.clone(), busy, waiting, grouped(thread.involuntary_switches as f64)])
+            let cpu = thread.cpu.map_or("any".to_owned(), |cpu| cpu.to_string());
+            ("", vec![thread.name.clone(), cpu, busy, waiting, grouped(thread.involuntary_switches as f64)])
         })
         .collect();
-    table(&["thread of the generator", "working", "waiting for a CPU", "involuntary switches"], &rows)
+    table(&["thread of the generator", "on CPU", "working", "waiting for a CPU", "involuntary switches"], &rows)
 }
 
 /// The agents of a run on several hosts; nothing if it was on one.
@@ -221,6 +228,11 @@ pub fn environment(result: &RunResult) -> String {
         let what = format!("{}: {}, {cpus} x {cpu}, {kernel}", agent.name, agent.program);
         rows.push(("", vec!["agent".to_owned(), what]));
     }
+    if let Some(tls) = &result.tls {
+        rows.push(("", vec!["TLS".to_owned(), tls.words.clone()]));
+    }
+    let sessions = result.figures.connections.tls.iter();
+    rows.extend(sessions.map(|sessions| ("", vec!["connections secured".to_owned(), sessions.words()])));
     rows.extend(result.configuration.iter().map(|(name, value)| ("", vec![name.clone(), value.clone()])));
     table(&["", "value"], &rows)
 }

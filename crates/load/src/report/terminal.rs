@@ -87,13 +87,17 @@ pub fn summary(result: &RunResult) -> String {
         let _ = writeln!(out, "{note}");
     }
     let figures = &result.figures;
-    let _ = writeln!(out, "\n{}", result.arrivals.words());
+    let _ = writeln!(out, "\n{}", result.manner());
     let head = ["", "requests", "p50", "p90", "p99", "p999", "p9999", "max"];
     row(&mut out, &head.map(str::to_owned));
     times(&mut out, "response time", &figures.response);
     times(&mut out, "service time", &figures.service);
     if let Some(sampler) = &figures.sampler {
         times(&mut out, "sampler", sampler);
+    }
+    if result.tls.is_some() {
+        times(&mut out, "connecting", &figures.connections.time);
+        times(&mut out, "TLS handshake", &figures.connections.handshake);
     }
     for group in &figures.verbs {
         times(&mut out, format!("{} {}", group.name, group.outcome).trim(), &group.response);
@@ -115,6 +119,9 @@ pub fn summary(result: &RunResult) -> String {
     if c.redirects > 0 {
         let _ =
             writeln!(out, "{} redirects to other nodes, in the times of their requests", grouped(c.redirects as f64));
+    }
+    for sessions in &figures.connections.tls {
+        let _ = writeln!(out, "{}", sessions.words());
     }
     for fault in &figures.faults {
         let _ =

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Counts, Latencies, RunResult};
+use super::{Connections, Counts, Latencies, RunResult, TlsSessions};
 
 /// Everything worth a graph.
 pub fn text(result: &RunResult) -> String {
@@ -27,6 +27,7 @@ pub fn text(result: &RunResult) -> String {
         }
     }
     counts(&mut out, &figures.counts);
+    secured(&mut out, &figures.connections);
     out.push_str(
         "# HELP gannet_load_response_quantile_seconds Response time from the intended instant; 1 is the maximum.\n",
     );
@@ -40,6 +41,28 @@ pub fn text(result: &RunResult) -> String {
     out.push_str("# TYPE gannet_load_service_quantile_seconds gauge\n");
     quantiles(&mut out, "service", "verb=\"\",outcome=\"\"", &figures.service);
     out
+}
+
+/// Handshakes and what they took, of secured connections.
+fn secured(out: &mut String, connections: &Connections) {
+    if connections.tls.is_empty() {
+        return;
+    }
+    out.push_str(
+        "# HELP gannet_load_tls_handshakes_total Connections that were secured.\n\
+         # TYPE gannet_load_tls_handshakes_total counter\n",
+    );
+    for TlsSessions { version, cipher, full, resumed } in &connections.tls {
+        for (kind, count) in [("full", full), ("resumed", resumed)] {
+            let labels = format!("version=\"{}\",cipher=\"{}\",kind=\"{kind}\"", escape(version), escape(cipher));
+            let _ = writeln!(out, "gannet_load_tls_handshakes_total{{{labels}}} {count}");
+        }
+    }
+    out.push_str(
+        "# HELP gannet_load_tls_handshake_quantile_seconds What handshakes took; 1 is the maximum.\n\
+         # TYPE gannet_load_tls_handshake_quantile_seconds gauge\n",
+    );
+    quantiles(out, "tls_handshake", "verb=\"\",outcome=\"\"", &connections.handshake);
 }
 
 /// Counts as counters.

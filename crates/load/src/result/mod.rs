@@ -16,6 +16,7 @@
 //! Invariants: histograms are kept whole, so that results can be added up exactly; a result that is not whole or not
 //! valid says so in [`RunResult::partial`] and [`RunResult::invalid`].
 
+pub mod connections;
 pub mod csv;
 pub mod hdr;
 pub mod latencies;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use connections::{Connections, Tls, TlsSessions};
 pub use latencies::Latencies;
 pub use searched::{SearchResult, StepResult};
 
@@ -64,6 +66,8 @@ pub struct RunResult {
     pub elapsed_s: f64,
     /// Who was asked.
     pub targets: Vec<Target>,
+    /// What was asked for of TLS; `null`: connections were not secured.
+    pub tls: Option<Tls>,
     /// How requests came: open or closed loop, and the schedule.
     pub arrivals: Arrivals,
     /// The objectives, in words.
@@ -214,6 +218,9 @@ pub struct Figures {
     pub sizes: Vec<Group>,
     /// A paced stream beside the bulk, on connections of its own.
     pub sampler: Option<Latencies>,
+    /// Connections of the load: what making them took, and what secured them.
+    #[serde(default)]
+    pub connections: Connections,
     /// What went wrong, the most frequent first.
     pub faults: Vec<FaultCount>,
     /// The generator's own figures.
@@ -351,6 +358,8 @@ pub struct Generator {
 pub struct GeneratorThread {
     /// Its name.
     pub name: String,
+    /// The CPU that it was pinned to, if it was.
+    pub cpu: Option<u64>,
     /// Share of the time that it worked, 0 to 1.
     pub cpu_share: f64,
     /// Share of the time that it was ready and had no CPU, 0 to 1.
@@ -439,6 +448,17 @@ impl RunResult {
             name: name.to_owned(),
             ..Self::default()
         }
+    }
+
+    /// How requests came, and over what, in words.
+    pub fn manner(&self) -> String {
+        let label = self.figures.connections.label();
+        let over = match &self.tls {
+            None => String::new(),
+            Some(_) if label.is_empty() => ", over TLS".to_owned(),
+            Some(_) => format!(", over {label}"),
+        };
+        format!("{}{over}", self.arrivals.words())
     }
 
     /// The JSON text.

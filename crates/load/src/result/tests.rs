@@ -28,6 +28,7 @@ pub fn sample(scale: u64) -> RunResult {
     result.elapsed_s = 12.0;
     result.targets =
         vec![Target { address: "127.0.0.1:11211".into(), protocol: "memcache".into(), server: Some("1.6".into()) }];
+    result.tls = Some(Tls::from(&crate::tls::Settings::default()));
     result.objectives = vec!["p999 at most 2 ms".to_owned()];
     result.objective_line = Some(ObjectiveLine { share: 0.999, limit_ns: 2_000_000 });
     let counts = Counts { due: 10_000, answered: 10_000, hits: 9_000, misses: 990, errors: 10, ..Counts::default() };
@@ -41,6 +42,16 @@ pub fn sample(scale: u64) -> RunResult {
         verbs: vec![group("get", "hit", 40_000), group("get", "miss", 20_000), group("set", "hit", 60_000)],
         sizes: vec![group("up to 256 B", "", 40_000)],
         sampler: Some(times(35_000)),
+        connections: Connections {
+            time: times(300_000),
+            handshake: times(200_000),
+            tls: vec![TlsSessions {
+                version: "TLS 1.3".into(),
+                cipher: "TLS13_AES_256_GCM_SHA384".into(),
+                full: 50,
+                resumed: 7,
+            }],
+        },
         faults: vec![FaultCount {
             name: "timeout".into(),
             count: 2,
@@ -50,6 +61,7 @@ pub fn sample(scale: u64) -> RunResult {
             lateness: times(100),
             threads: vec![GeneratorThread {
                 name: "load-0".into(),
+                cpu: Some(3),
                 cpu_share: 0.62,
                 waiting_share: 0.01,
                 involuntary_switches: 3,

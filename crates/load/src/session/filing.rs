@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::engine::{HostRun, Run};
 use crate::measure::{Cell, Histogram, Slice, Totals};
 use crate::result::{
-    AgentFigures, Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies, RunResult,
+    AgentFigures, Connections, Counts, FaultCount, Figures, Generator, GeneratorThread, Group, Interval, Latencies,
+    RunResult, TlsSessions,
 };
 
 const NS_A_S: f64 = 1e9;
@@ -24,6 +25,7 @@ pub fn figures(run: &Run) -> Figures {
     let sizes = grouped(&bulk.cells, size, |cell| (format!("values of {}", cell.size.name()), String::new()));
     let threads = run.watched.threads.iter().map(|thread| GeneratorThread {
         name: thread.name.clone(),
+        cpu: thread.cpu.map(|cpu| cpu as u64),
         cpu_share: thread.busy_share(),
         waiting_share: thread.preempted_share(),
         involuntary_switches: thread.involuntary_switches,
@@ -43,6 +45,11 @@ pub fn figures(run: &Run) -> Figures {
         verbs,
         sizes,
         sampler: run.sampler.as_ref().map(|sampler| latencies(&sampler.response)),
+        connections: Connections {
+            time: latencies(&bulk.connect),
+            handshake: latencies(&bulk.handshake),
+            tls: bulk.tls.iter().map(TlsSessions::from).collect(),
+        },
         faults: faults.collect(),
         generator: Generator { lateness: latencies(&bulk.lateness), threads: threads.collect() },
         agents: run.hosts.iter().map(agent).collect(),
@@ -191,6 +198,7 @@ pub fn together(several: &[&Figures]) -> Figures {
         verbs: groups_together(several.iter().flat_map(|figures| &figures.verbs)),
         sizes: groups_together(several.iter().flat_map(|figures| &figures.sizes)),
         sampler: (!samplers.is_empty()).then(|| Latencies::together(samplers)),
+        connections: Connections::together(several.iter().map(|figures| &figures.connections)),
         faults,
         generator: Generator {
             lateness: times(|figures| &figures.generator.lateness),

@@ -83,6 +83,10 @@ pub(super) fn finish(job: &Job, result: &mut RunResult) {
             Assertion { condition, value: shown, held: assertion.holds_for(value) }
         })
         .collect();
+    if result.tls.as_ref().is_some_and(|tls| tls.insecure) {
+        let note = "the server was NOT verified: any certificate was taken".to_owned();
+        result.verdict.notes.push(note);
+    }
     let spans = broken_spans(job, result);
     // Where the generator was the limit, what rose meanwhile is not what held the server back.
     result.verdict.limit = if result.invalid.is_none() { limit::limit(&result.timelines, &spans) } else { None };

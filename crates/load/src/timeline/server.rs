@@ -2,12 +2,13 @@
 //!
 //! Each is asked over a connection of its own, at the recorder's pace; an answer has a bounded length and time.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::{Reading, Source, Unit};
+use crate::tls::{Client, Failure, Maker, Settings};
 
 /// An answer's bytes at most.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
@@ -31,6 +32,7 @@ pub enum Account {
 pub struct Server {
     address: String,
     account: Account,
+    tls: Option<Maker>,
     rest: u32,
 }
 
@@ -86,35 +88,88 @@ const METRICS: [(&str, &str, Unit); 14] = [
 impl Server {
     /// The server at `address` (`HOST:PORT` or `unix:PATH`).
     pub fn new(address: &str, account: Account) -> Self {
-        Self { address: address.to_owned(), account, rest: 0 }
+        Self { address: address.to_owned(), account, tls: None, rest: 0 }
+    }
+
+    /// The same, asked over TLS where it is reached by TCP.
+    #[must_use]
+    pub fn secured(self, tls: Option<&Client>) -> Self {
+        let maker = |client: &Client| Some(client.maker(&[self.address.parse().ok()?], 1));
+        Self { tls: tls.and_then(maker), ..self }
     }
 
     /// The account as text; `None` if it can not be had.
     pub fn text(&self) -> Option<String> {
+        self.fetch().ok().flatten()
+    }
+
+    /// The account as text, or `None` if the server answers something else.
+    fn fetch(&self) -> std::io::Result<Option<String>> {
         let request: &[u8] = match self.account {
             Account::Stats => b"stats\r\n",
             Account::Info => b"*1\r\n$4\r\nINFO\r\n",
             Account::Metrics => b"GET /metrics HTTP/1.1\r\nHost: metrics\r\nConnection: close\r\n\r\n",
         };
         if let Some(path) = self.address.strip_prefix("unix:") {
-            let stream = UnixStream::connect(path).ok()?;
-            stream.set_read_timeout(Some(PATIENCE)).ok()?;
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
             return ask(stream, request, self.account);
         }
-        let addr = self.address.to_socket_addrs().ok()?.next()?;
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        ask(stream, request, self.account)
+        let unknown = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let addr = self.address.to_socket_addrs()?.next().ok_or_else(unknown)?;
+        let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        match self.tls.as_ref().map(|maker| maker.make(0)).transpose()?.flatten() {
+            Some(tls) => ask(rustls::StreamOwned::new(tls, stream), request, self.account),
+            None => ask(stream, request, self.account),
+        }
     }
 
     /// Which server it says it is.
     pub fn describe(&self) -> Option<String> {
-        let text = self.text()?;
+        self.name_in(&self.text()?)
+    }
+
+    /// The same of a server that may not let this client in by TLS.
+    ///
+    /// # Errors
+    /// Why it can not be reached by TLS. Whatever else goes wrong is no error here.
+    pub fn meet(&self) -> Result<Option<String>, Failure> {
+        match (self.fetch(), &self.tls) {
+            (Ok(text), _) => Ok(text.and_then(|text| self.name_in(&text))),
+            (Err(error), Some(_)) if error.kind() == ErrorKind::ConnectionReset => Err(Failure::closed()),
+            (Err(error), Some(maker)) => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(error) => Err(Failure::of(error, maker.settings())),
+                None => Failure::in_error(&error).cloned().map_or(Ok(None), Err),
+            },
+            (Err(error), None) if error.kind() == ErrorKind::ConnectionReset && self.speaks_tls() => {
+                Err(Failure::wanted())
+            }
+            (Err(_), None) => Ok(None),
+        }
+    }
+
+    /// Whether a handshake comes about, whoever the server says it is.
+    fn speaks_tls(&self) -> bool {
+        let Ok(client) = Client::new(&Settings { insecure: true, ..Settings::default() }) else { return false };
+        let asked = Self::new(&self.address, self.account).secured(Some(&client));
+        match (asked.fetch(), &asked.tls) {
+            (Ok(_), _) => true,
+            // It refuses by an alert: that is TLS too.
+            (Err(error), Some(maker)) => error
+                .get_ref()
+                .and_then(|inner| inner.downcast_ref())
+                .is_some_and(|error| Failure::of(error, maker.settings()).name != "tls-not-spoken"),
+            (Err(_), None) => false,
+        }
+    }
+
+    fn name_in(&self, text: &str) -> Option<String> {
         match self.account {
-            Account::Stats => Some(format!("memcached protocol, version {}", stat(&text, "version")?)),
+            Account::Stats => Some(format!("memcached protocol, version {}", stat(text, "version")?)),
             Account::Info => {
                 let known =
-                    ["valkey_version", "redis_version"].into_iter().find_map(|name| Some((name, info(&text, name)?)));
+                    ["valkey_version", "redis_version"].into_iter().find_map(|name| Some((name, info(text, name)?)));
                 known.map(|(name, version)| format!("{} {version}", name.trim_end_matches("_version")))
             }
             Account::Metrics => None,
@@ -122,36 +177,39 @@ impl Server {
     }
 }
 
-/// Sends `request` and reads the whole answer.
-fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> Option<String> {
-    stream.write_all(request).ok()?;
+/// Sends `request` and reads the whole answer; `None` if it is another.
+fn ask(mut stream: impl Read + Write, request: &[u8], account: Account) -> std::io::Result<Option<String>> {
+    stream.write_all(request)?;
     let mut reader = BufReader::new(stream.take(ANSWER_BYTES_MAX));
     let mut text = String::new();
     match account {
         Account::Metrics => {
-            reader.read_to_string(&mut text).ok()?;
-            let (head, body) = text.split_once("\r\n\r\n")?;
-            head.lines().next()?.contains(" 200").then(|| body.to_owned())
+            reader.read_to_string(&mut text)?;
+            let parts = text.split_once("\r\n\r\n");
+            let good = parts.filter(|(head, _)| head.lines().next().is_some_and(|line| line.contains(" 200")));
+            Ok(good.map(|(_, body)| body.to_owned()))
         }
         Account::Stats => {
             while !text.ends_with("END\r\n") {
                 // A server that wants users and passwords answers otherwise.
                 let line_from = text.len();
-                if reader.read_line(&mut text).ok()? == 0 || !text[line_from..].starts_with(['S', 'E']) {
-                    return None;
+                if reader.read_line(&mut text)? == 0 || !text[line_from..].starts_with(['S', 'E']) {
+                    return Ok(None);
                 }
                 if text[line_from..].starts_with("ERROR") {
-                    return None;
+                    return Ok(None);
                 }
             }
-            Some(text)
+            Ok(Some(text))
         }
         Account::Info => {
-            reader.read_line(&mut text).ok()?;
-            let bytes: u64 = text.strip_prefix('$')?.trim().parse().ok()?;
+            reader.read_line(&mut text)?;
+            let Some(bytes) = text.strip_prefix('$').and_then(|digits| digits.trim().parse::<u64>().ok()) else {
+                return Ok(None);
+            };
             let mut body = String::new();
-            reader.take(bytes).read_to_string(&mut body).ok()?;
-            Some(body)
+            reader.take(bytes).read_to_string(&mut body)?;
+            Ok(Some(body))
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use base::units::TimeSpan;
 
 use super::units::Share;
+use crate::tls;
 
 /// Connections of one run at most.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -40,6 +41,8 @@ pub struct Workload {
     pub protocol: Protocol,
     /// The servers; empty if they are named elsewhere.
     pub targets: Vec<Target>,
+    /// What secures connections to targets that are reached by TCP; `None`: nothing does.
+    pub tls: Option<tls::Settings>,
     /// Which target a key belongs to.
     pub placement: Placement,
     /// What a new connection says about who it is.
@@ -52,6 +55,8 @@ pub struct Workload {
     pub connections: u32,
     /// Threads that they are spread over.
     pub threads: u32,
+    /// The CPU of each thread; empty: the kernel places them.
+    pub pin: Vec<usize>,
     /// Requests in flight on one connection at most.
     pub depth: u32,
     /// Requests that are due at the same instant and sent together.
@@ -81,12 +86,14 @@ impl Default for Workload {
             about: String::new(),
             protocol: Protocol::Memcache,
             targets: Vec::new(),
+            tls: None,
             placement: Placement::Any,
             auth: None,
             database: 0,
             client_name: String::new(),
             connections: 1,
             threads: 1,
+            pin: Vec::new(),
             depth: 1,
             batch: 1,
             reconnect_per_s: 0.0,

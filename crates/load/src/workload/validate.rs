@@ -81,6 +81,10 @@ impl Check {
             let what = format!("{} threads share {} connections", workload.threads, workload.connections);
             self.fault("connections.threads", what, "give each thread one connection at least");
         }
+        if !workload.pin.is_empty() && workload.pin.len() < workload.threads as usize {
+            let what = format!("{} CPUs are named for {} threads", workload.pin.len(), workload.threads);
+            self.fault("connections.pin", what, "name one for each, or lower connections.threads");
+        }
         if workload.batch > workload.depth {
             let what = format!("a batch of {} does not fit a depth of {}", workload.batch, workload.depth);
             self.fault("connections.batch", what, "raise connections.depth to the batch at least");
@@ -117,6 +121,7 @@ impl Check {
             self.holds(known, &path, &what, "write HOST:PORT, as in 127.0.0.1:11211, or unix:PATH");
             self.count(&path, target.weight.into(), 1, 1_000_000, "parts of the ring");
         }
+        self.faults.extend(workload.tls.iter().flat_map(crate::tls::Settings::faults));
         if workload.targets.len() > 1 {
             let many = workload.commands().any(|command| command.keys > 1);
             let placed = workload.placement != Placement::Any;

@@ -4,14 +4,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use io::affinity::{read_cpus, show_cpus};
+
 use super::value::{Shape, Value, Wrong, one_of};
 
 /// Addresses that one listener list holds at most.
 pub const ENDPOINTS_MAX: usize = 32;
 /// The longest path that the kernel takes for a Unix socket, without its final zero byte.
 pub const UNIX_PATH_LEN_MAX: usize = 107;
-/// CPU numbers are below this.
-pub const CPU_NUMBER_END: usize = 1024;
 
 /// Where a listener listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -260,7 +260,10 @@ impl Value for Pin {
                 let remedy = "write \"none\" or a list of CPUs, as in \"0-3,8\"";
                 return Err(Wrong::new("this build can not plan the pinning by itself", remedy));
             }
-            list => Self::Cpus(cpu_list(list)?),
+            list => Self::Cpus(
+                read_cpus(list)
+                    .map_err(|refused| Wrong::new(refused.what, format!("{}, or \"none\"", refused.remedy)))?,
+            ),
         };
         Ok(())
     }
@@ -268,7 +271,7 @@ impl Value for Pin {
     fn show(&self) -> String {
         match self {
             Self::None => "none".to_owned(),
-            Self::Cpus(cpus) => show_cpu_list(cpus),
+            Self::Cpus(cpus) => show_cpus(cpus),
         }
     }
 
@@ -279,48 +282,6 @@ impl Value for Pin {
     fn placeholder(&self) -> &'static str {
         "none|CPULIST"
     }
-}
-
-/// Reads `0-3,8`.
-fn cpu_list(text: &str) -> Result<Vec<usize>, Wrong> {
-    let wrong = |what: String| Wrong::new(what, "write CPU numbers and ranges, as in \"0-3,8\", or \"none\"");
-    let number = |part: &str| match part.trim().parse::<usize>() {
-        Ok(cpu) if cpu < CPU_NUMBER_END => Ok(cpu),
-        Ok(cpu) => Err(wrong(format!("CPU {cpu} is beyond {}", CPU_NUMBER_END - 1))),
-        Err(_) => Err(wrong(format!("{part:?} is not a CPU number"))),
-    };
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (number(first)?, number(last)?);
-        if first > last {
-            return Err(wrong(format!("the range {part} runs backwards")));
-        }
-        for cpu in first..=last {
-            if cpus.contains(&cpu) {
-                return Err(wrong(format!("CPU {cpu} is there twice")));
-            }
-            cpus.push(cpu);
-        }
-    }
-    Ok(cpus)
-}
-
-/// The list as text: writes runs of three and more as a range.
-pub(crate) fn show_cpu_list(cpus: &[usize]) -> String {
-    let mut parts = Vec::new();
-    let mut at = 0;
-    while at < cpus.len() {
-        let run = cpus[at..].iter().enumerate().take_while(|(offset, cpu)| **cpu == cpus[at] + offset).count();
-        if run >= 3 {
-            parts.push(format!("{}-{}", cpus[at], cpus[at + run - 1]));
-            at += run;
-        } else {
-            parts.push(cpus[at].to_string());
-            at += 1;
-        }
-    }
-    parts.join(",")
 }
 
 /// The permission bits of a Unix socket's file.

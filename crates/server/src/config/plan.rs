@@ -202,11 +202,8 @@ impl Planner<'_> {
 
     fn pin(&mut self, settings: &Settings, workers: u64) -> Vec<usize> {
         let Pin::Cpus(cpus) = &settings.pin else { return Vec::new() };
-        let usable = || super::kinds::show_cpu_list(&self.host.cpus);
-        if let Some(cpu) = cpus.iter().find(|cpu| !self.host.cpus.contains(cpu)) {
-            let (what, remedy) =
-                (format!("this process may not run on CPU {cpu}"), format!("choose from {}", usable()));
-            self.fault("threads.pin", what, remedy);
+        if let Err(refused) = io::affinity::check_usable(cpus, &self.host.cpus) {
+            self.fault("threads.pin", refused.what, refused.remedy);
         } else if (cpus.len() as u64) < workers {
             let what = format!("{} CPUs are named for {workers} workers", cpus.len());
             self.fault("threads.pin", what, format!("name {workers} CPUs, or set threads.workers to {}", cpus.len()));

@@ -51,7 +51,7 @@ pub struct Aerospike {
 const VALUE: Takes = Takes::Value;
 const NOTHING: Takes = Takes::Nothing;
 
-const JAVA: [Flag; 29] = [
+const JAVA: [Flag; 35] = [
     (&["-h", "--hosts"], VALUE),
     (&["-p", "--port"], VALUE),
     (&["-U", "--user"], VALUE),
@@ -81,9 +81,15 @@ const JAVA: [Flag; 29] = [
     (&["-Y", "--connPoolsPerNode"], VALUE),
     (&["-maxRetries", "--maxRetries"], VALUE),
     (&["-sleepBetweenRetries", "--sleepBetweenRetries"], VALUE),
+    (&["-tls", "--tlsEnable"], NOTHING),
+    (&["-te", "--tlsEncryptOnly"], NOTHING),
+    (&["-tp", "--tlsProtocols"], VALUE),
+    (&["-tlsCiphers", "--tlsCipherSuite"], VALUE),
+    (&["-tr", "--tlsRevoke"], VALUE),
+    (&["-tlsLoginOnly", "--tlsLoginOnly"], NOTHING),
 ];
 
-const ASBENCH: [Flag; 36] = [
+const ASBENCH: [Flag; 50] = [
     (&["-h", "--hosts"], VALUE),
     (&["-p", "--port"], VALUE),
     (&["-U", "--user"], VALUE),
@@ -120,6 +126,20 @@ const ASBENCH: [Flag; 36] = [
     (&["--sleep-between-retries"], VALUE),
     (&["--socket-timeout"], VALUE),
     (&["-N", "--read-mode-sc"], VALUE),
+    (&["-tls", "--tls-enable"], NOTHING),
+    (&["--tls-name"], VALUE),
+    (&["--tls-cafile"], VALUE),
+    (&["--tls-capath"], VALUE),
+    (&["--tls-certfile"], VALUE),
+    (&["--tls-keyfile"], VALUE),
+    (&["--tls-keyfile-password"], VALUE),
+    (&["--tls-protocols"], VALUE),
+    (&["--tls-cipher-suite"], VALUE),
+    (&["--tls-crl-check"], NOTHING),
+    (&["--tls-crl-check-all"], NOTHING),
+    (&["--tls-cert-blacklist"], VALUE),
+    (&["--tls-log-session-info"], NOTHING),
+    (&["--tls-login-only"], NOTHING),
 ];
 
 /// Flags that change nothing here, and why.
@@ -136,7 +156,8 @@ const IGNORED: [(&str, &str); 9] = [
 ];
 
 /// Where the fields of a workload come from.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 10] = [
+    ("targets.tls", "-tls"),
     ("targets", "-h"),
     ("auth", "-U and -P"),
     ("connections.batch", "-B"),
@@ -209,7 +230,15 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
     }
     let hosts = flags.text("-h").unwrap_or("127.0.0.1").to_owned();
     let hosts = hosts.split(',').filter(|host| !host.is_empty());
-    let targets: Vec<Target> = hosts.map(|host| Target { address: address(host, port), weight: 1 }).collect();
+    let hosts: Vec<(String, Option<&str>)> = hosts.map(tls_name).collect();
+    let targets: Vec<Target> =
+        hosts.iter().map(|(host, _)| Target { address: address(host, port), weight: 1 }).collect();
+    let mut names: Vec<String> = hosts.iter().filter_map(|(_, name)| name.map(str::to_owned)).collect();
+    names.dedup();
+    if names.len() > 1 {
+        flags.fault("-h", "hosts with several TLS names are not told apart", "run each by itself");
+    }
+    let tls = super::tls::of_aerospike(flags, names.pop(), notes);
     let placement = if targets.len() > 1 {
         notes.push("several hosts part the keys by hash slots, in equal runs in their order".to_owned());
         crate::workload::model::Placement::Slots
@@ -246,6 +275,7 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
         about: "records of bins as hashes of fields, from a command line of an Aerospike benchmark".into(),
         protocol: Protocol::Resp,
         targets,
+        tls,
         placement,
         auth,
         connections,
@@ -255,6 +285,20 @@ fn whole(flags: &mut Flags, form: Form, cpus: u32, notes: &mut Vec<String>) -> W
         pace,
         keys: vec![KeySpace::default()],
         ..Workload::default()
+    }
+}
+
+/// `HOST:TLSNAME:PORT` as host and name; an address of version 6 stands in brackets then.
+fn tls_name(text: &str) -> (String, Option<&str>) {
+    let (host, rest) = match text.find(']') {
+        Some(end) => text.split_at(end + 1),
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    match rest.strip_prefix(':').and_then(|rest| rest.split_once(':')) {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.is_empty() && !name.contains(':') => {
+            (format!("{host}:{port}"), Some(name))
+        }
+        _ => (text.to_owned(), None),
     }
 }
 

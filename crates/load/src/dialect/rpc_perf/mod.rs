@@ -94,7 +94,8 @@ pub fn read_text(path: &Path, text: &str) -> Result<Mapped, Vec<Fault>> {
         client(&mut reader, &mut root, &mut mapped, &general);
         workload(&mut reader, &mut root, &mut mapped);
     }
-    unread(&mut reader, &mut root, &mut mapped.notes);
+    tls(&mut reader, &mut root, &mut mapped);
+    unread(&mut root, &mut mapped.notes);
     reader.end(root);
     if !reader.has_faults()
         && let Err(faults) = mapped.workload.validate()
@@ -121,7 +122,15 @@ fn renamed_in(faults: Vec<Fault>, older: bool) -> Vec<Fault> {
     });
     let connections = if older { "connection" } else { "client" };
     let pace = if older { "request.ratelimit" } else { "workload.ratelimit" };
-    renamed(faults.collect(), &[("connections", connections), ("pace", pace), ("targets", "target.endpoints")])
+    let names = [
+        ("targets.tls.certificate", "tls.certificate"),
+        ("targets.tls.key", "tls.private_key"),
+        ("targets.tls", "tls"),
+        ("connections", connections),
+        ("pace", pace),
+        ("targets", "target.endpoints"),
+    ];
+    renamed(faults.collect(), &names)
 }
 
 /// A number that may stand in quotes.
@@ -345,19 +354,41 @@ fn ratelimit<'t>(reader: &mut Reader<'t>, section: &mut Section<'_, 't>, mapped:
     reader.end(section);
 }
 
+/// `[tls]`: that it is there, also empty, secures the connections. Its files are looked for from where we run.
+fn tls<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, mapped: &mut Mapped) {
+    let Some(mut section) = reader.table(root, "tls") else { return };
+    let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(std::path::PathBuf::from);
+    let ca = file(reader, "ca_file");
+    let (certificate, chain) = (file(reader, "certificate"), file(reader, "certificate_chain"));
+    let key = file(reader, "private_key");
+    let mut refused = |key: &'static str, is_wanted: bool, what: &str, remedy: &str| {
+        if reader.switch(&mut section, key) == Some(!is_wanted) {
+            reader.located(vec![Fault::new(format!("tls.{key}"), what, remedy)]);
+        }
+    };
+    let remedy = "leave it away; --tls-server-name says another name, and --tls-insecure takes any certificate";
+    refused("verify_hostname", true, "a server is verified with its name", remedy);
+    refused("use_sni", true, "a server is always told which name is wanted", "leave it away");
+    if certificate.is_some() && chain.is_some() {
+        let remedy = "write both into one file, the client's own first, and name it as certificate_chain";
+        reader.located(vec![Fault::new(
+            "tls.certificate",
+            "a certificate and its chain are read from one file",
+            remedy,
+        )]);
+    }
+    reader.end(section);
+    let certificate = chain.or(certificate);
+    mapped.workload.tls = Some(crate::tls::Settings { ca, certificate, key, ..crate::tls::Settings::default() });
+}
+
 /// Sections that say nothing of what is asked.
-fn unread<'t>(reader: &mut Reader<'t>, root: &mut Section<'_, 't>, notes: &mut Vec<String>) {
+fn unread(root: &mut Section<'_, '_>, notes: &mut Vec<String>) {
     if root.has("debug") {
         notes.push("[debug] changes nothing: what is logged goes to standard error".to_owned());
     }
     if root.has("metrics") {
         notes.push("[metrics] changes nothing: results are written by --json and --report".to_owned());
-    }
-    if let Some(value) = reader.value(root, "tls")
-        && value.get_ref().as_table().is_some_and(|table| table.iter().next().is_some())
-    {
-        let remedy = "leave [tls] away, and give certificates by flags";
-        reader.fault(value.span().start, "tls", "certificates are not read from this file", remedy);
     }
 }
 

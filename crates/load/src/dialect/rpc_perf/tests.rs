@@ -67,6 +67,11 @@ fn a_file_of_version_5_runs_as_it_is() {
     let addresses: Vec<&str> = workload.targets.iter().map(|target| target.address.as_str()).collect();
     assert_eq!(addresses, ["127.0.0.1:11211", "unix:/run/m.sock"]);
     assert_eq!((workload.connections, workload.threads, workload.depth), (40, 4, 2));
+    assert_eq!(workload.tls, Some(crate::tls::Settings::default()), "the section alone secures connections");
+    let files = "[tls]\nca_file = \"a\"\nprivate_key = \"k\"\ncertificate_chain = \"c\"";
+    let tls = read(&CURRENT.replace("[tls]", files)).workload.tls.unwrap();
+    let named = |path: &str| Some(std::path::PathBuf::from(path));
+    assert_eq!((tls.ca, tls.certificate, tls.key), (named("a"), named("c"), named("k")));
     assert_eq!(workload.pace, Pace::Open { rate_per_s: 10_000.0, arrivals: Arrivals::Constant });
     let space = &workload.keys[0];
     assert_eq!((space.count, &space.key_bytes, &space.value_bytes), (1_000_000, &Sizes::Fixed(32), &Sizes::Fixed(128)));
@@ -193,7 +198,19 @@ fn each_fault_has_its_line_and_a_remedy() {
         (CURRENT, "klen = 32", "klen = 2", "x.toml:36: workload.keyspace[0].klen: 1000000 keys do not all"),
         (CURRENT, "step = 10_000\n", "", "x.toml:27: workload.ratelimit: the steps of the rate are not whole; write"),
         (CURRENT, "start = 10_000", "start = \"fast\"", "x.toml:28: workload.ratelimit.start: requests a second"),
-        (CURRENT, "[tls]", "[tls]\nca_file = \"x\"", "x.toml:47: tls: certificates are not read from this file; leave"),
+        (
+            CURRENT,
+            "[tls]",
+            "[tls]\nverify_hostname = false",
+            "x.toml:48: tls.verify_hostname: a server is verified with",
+        ),
+        (CURRENT, "[tls]", "[tls]\nprivate_key = \"k\"", "x.toml:48: tls.private_key: there is a key, and no certific"),
+        (
+            CURRENT,
+            "[tls]",
+            "[tls]\nca_fil = \"a\"",
+            "x.toml:48: tls.ca_fil: there is no such key; did you mean ca_file?",
+        ),
         (CURRENT, "verb = \"get\"", "verb = \"gte\"", "x.toml:43: workload.keyspace[0].commands[0].verb: there is no"),
         (CURRENT, "ttl = \"15m\"", "ttl = \"15q\"", "x.toml:41: workload.keyspace[0].ttl: a duration is wanted"),
         (CURRENT, "poolsize = 20", "poolsize = 0", "x.toml:19: client: 0 connections; from 1"),

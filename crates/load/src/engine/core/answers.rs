@@ -23,7 +23,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         match self.connections[index].state {
             State::Waiting => {}
             State::Connecting => {
-                if event.writable {
+                if event.writable || event.readable {
                     let made = self.net.finish_connect(index);
                     let now_ns = self.net.now_ns();
                     self.connect_went(index, made, now_ns);
@@ -97,6 +97,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 self.answered(index, now_ns);
             }
             Err(Unread::Garbage(at, what)) => {
+                let what = if bytes[at..].starts_with(&[0x15, 0x03]) { "it speaks TLS there; say --tls" } else { what };
                 let seen = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 60)]).into_owned();
                 self.lose(index, now_ns, "garbage", &format!("{what}: {seen:?}"));
             }

@@ -4,6 +4,7 @@ use super::Core;
 use crate::engine::connection::{InFlight, State};
 use crate::engine::net::{Connecting, Net};
 use crate::measure::{Ended, Fate, Recorder};
+use crate::tls::Failure;
 use crate::traffic::Traffic;
 use std::cmp::Reverse;
 
@@ -34,14 +35,17 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         match made {
             Connecting::UnderWay => {}
             Connecting::Failed(error) => {
-                let name = if error.kind() == std::io::ErrorKind::ConnectionRefused {
-                    "connect-refused"
-                } else {
-                    "connect-failed"
+                let name = match Failure::in_error(&error) {
+                    Some(failure) => failure.name,
+                    None if error.kind() == std::io::ErrorKind::ConnectionRefused => "connect-refused",
+                    None => "connect-failed",
                 };
                 self.lose(index, now_ns, name, &error.to_string());
             }
             Connecting::Done => {
+                if let Some(secured) = self.net.secured(index) {
+                    self.recorder.secured(&secured);
+                }
                 let connection = &mut self.connections[index];
                 connection.state = State::Greeting;
                 let greeting = self.traffic.greet(index, &mut connection.out);

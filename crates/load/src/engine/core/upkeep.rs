@@ -54,7 +54,8 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
                 State::Waiting => {}
                 State::Connecting | State::Greeting => {
                     if now_ns.saturating_sub(connection.since_ns) > self.settings.connect_timeout_ns {
-                        self.lose(index, now_ns, "connect-timeout", "it did not take the connection in time");
+                        let (name, what) = self.net.overdue(index);
+                        self.lose(index, now_ns, name, what);
                     }
                 }
                 State::Up => {

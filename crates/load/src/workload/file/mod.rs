@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! name, about, protocol, seed, prefill, fill_on_miss, verify
-//! [targets]      addresses, weights, placement           [auth]  user, password, password_env, database
-//! [connections]  count, threads, depth, batch, reconnect, blind, name
+//! [targets]      addresses, weights, placement, tls      [auth]  user, password, password_env, database
+//! [connections]  count, threads, pin, depth, batch, reconnect, blind, name
 //! [pace]         kind, and what the kind takes: rate, on, off, to, over, swing, period, file, speed
 //! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
 //!                verbs = [{ verb, weight, keys, delta, fields, flags, command }, ...]
@@ -27,6 +27,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::fault::{Fault, Place};
 use super::model::{Arrivals, Auth, Command, KeySpace, Pace, Placement, Protocol, Target, Verb, Workload};
+use crate::tls;
 use reader::{Reader, Section};
 
 /// A workload file is not larger than this.
@@ -145,7 +146,29 @@ fn targets<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: 
         put(&mut target.weight, reader.as_number(path, value).map(|weight| weight as u32));
     }
     put(&mut workload.placement, reader.word(&mut section, "placement", &Placement::NAMES));
+    if let Some(section) = reader.table(&mut section, "tls") {
+        workload.tls = Some(tls(reader, section));
+    }
     reader.end(section);
+}
+
+/// An empty table is TLS as it is without a word on it.
+fn tls<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>) -> tls::Settings {
+    let mut settings = tls::Settings::default();
+    let mut file = |reader: &mut Reader<'t>, key| reader.text(&mut section, key).map(|file| reader.folder().join(file));
+    settings.ca = file(reader, "ca");
+    settings.certificate = file(reader, "certificate");
+    settings.key = file(reader, "key");
+    settings.server_name = reader.text(&mut section, "server_name");
+    put(&mut settings.insecure, reader.switch(&mut section, "insecure"));
+    put(&mut settings.resume, reader.switch(&mut section, "resume"));
+    put(&mut settings.versions, reader.parsed(&mut section, "versions"));
+    reader.end(section);
+    // Its files are looked into here, so that what is wrong with them has its line.
+    if let Err(faults) = tls::Client::new(&settings) {
+        reader.located(faults);
+    }
+    settings
 }
 
 fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
@@ -170,6 +193,10 @@ fn auth<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mu
 
 fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, workload: &mut Workload) {
     put(&mut workload.connections, reader.small(&mut section, "count"));
+    put(&mut workload.pin, reader.cpus(&mut section, "pin"));
+    if !workload.pin.is_empty() {
+        workload.threads = workload.pin.len() as u32;
+    }
     put(&mut workload.threads, reader.small(&mut section, "threads"));
     put(&mut workload.batch, reader.small(&mut section, "batch"));
     workload.depth = workload.batch;

@@ -293,6 +293,33 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// A text that says something of its own, which is wrong with its remedy behind a semicolon.
+    pub fn parsed<T: FromStr<Err = String>>(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<T> {
+        let text = self.text(section, key)?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(wrong) => {
+                let at = section.table.get(key).map_or(0, |value| value.span().start);
+                let (what, remedy) = wrong.split_once("; ").unwrap_or((&wrong, "write another"));
+                self.fault(at, &section.field(key), what, remedy);
+                None
+            }
+        }
+    }
+
+    /// A list of CPUs.
+    pub fn cpus(&mut self, section: &mut Section<'_, 't>, key: &'static str) -> Option<Vec<usize>> {
+        let text = self.text(section, key)?;
+        match io::affinity::read_cpus(&text) {
+            Ok(cpus) => Some(cpus),
+            Err(refused) => {
+                let at = section.table.get(key).map_or(0, |value| value.span().start);
+                self.fault(at, &section.field(key), refused.what, refused.remedy);
+                None
+            }
+        }
+    }
+
     /// A table below `section`.
     pub fn table<'d>(&mut self, section: &mut Section<'d, 't>, key: &'static str) -> Option<Section<'d, 't>> {
         let value = self.value(section, key)?;

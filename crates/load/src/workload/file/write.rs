@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::tls;
 use crate::workload::model::{Arrivals, Command, KeySpace, Order, Pace, Placement, Sizes, Step, Verb, Workload};
 use crate::workload::units::Share;
 
@@ -53,6 +54,9 @@ impl Workload {
             put(out, "weights", &format!("[{}]", weights.join(", ")));
             put(out, "placement", &text(self.placement.name()));
         }
+        if let Some(tls) = &self.tls {
+            put_tls(out, tls);
+        }
         if self.auth.is_some() || self.database != 0 {
             out.push_str("\n[auth]\n");
             if let Some(auth) = &self.auth {
@@ -70,6 +74,9 @@ impl Workload {
         out.push_str("\n[connections]\n");
         put(out, "count", &self.connections.to_string());
         put(out, "threads", &self.threads.to_string());
+        if !self.pin.is_empty() {
+            put(out, "pin", &text(&io::affinity::show_cpus(&self.pin)));
+        }
         put(out, "depth", &self.depth.to_string());
         put(out, "batch", &self.batch.to_string());
         if self.reconnect_per_s > 0.0 {
@@ -154,6 +161,21 @@ fn put_pace(out: &mut String, pace: &Pace) {
             put(out, "speed", &number(*speed));
         }
     }
+}
+
+fn put_tls(out: &mut String, tls: &tls::Settings) {
+    out.push_str("\n[targets.tls]\n");
+    for (key, path) in [("ca", &tls.ca), ("certificate", &tls.certificate), ("key", &tls.key)] {
+        if let Some(path) = path {
+            put(out, key, &text(&whole(path)));
+        }
+    }
+    if let Some(name) = &tls.server_name {
+        put(out, "server_name", &text(name));
+    }
+    put(out, "insecure", &tls.insecure.to_string());
+    put(out, "versions", &text(tls.versions.text()));
+    put(out, "resume", &tls.resume.to_string());
 }
 
 fn whole(path: &Path) -> String {
@@ -293,6 +315,14 @@ mod tests {
                 targets: ["h:1", "unix:/run/x y"].map(|address| Target { address: address.into(), weight: 3 }).to_vec(),
                 connections: 70,
                 threads: 3,
+                pin: vec![5, 0, 1, 2],
+                tls: Some(tls::Settings {
+                    server_name: Some("cache.example".into()),
+                    insecure: true,
+                    versions: tls::Versions::Tls13,
+                    resume: false,
+                    ..tls::Settings::default()
+                }),
                 depth: 9,
                 batch: 4,
                 reconnect_per_s: 0.3,

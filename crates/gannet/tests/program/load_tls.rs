@@ -1,0 +1,329 @@
+//! `gannet load` over TLS, against Debian's redis-server and memcached: who is verified, what is resumed, what a
+//! failure says. Counts are asserted, not times.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use load::result::RunResult;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair, date_time_ymd,
+};
+
+use crate::common::{PATIENCE, free_port, run};
+
+/// The generator was the limit; on a busy machine it may be.
+const LIMITED: i32 = 3;
+
+fn called(name: &str) -> DistinguishedName {
+    let mut whole = DistinguishedName::new();
+    whole.push(DnType::CommonName, name);
+    whole
+}
+
+/// A folder with certificates in it, that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// `ca.pem`; `server`, `expired` and `client`, each `.pem` with its `.key`.
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-load-tls-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let folder = Self(path);
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name = called(&format!("the CA of {name}"));
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        folder.write("ca.pem", &ca.pem());
+        for (name, names) in [("server", ["localhost", "127.0.0.1"]), ("expired", ["localhost", "127.0.0.1"])]
+            .into_iter()
+            .chain([("client", ["client", "client.example"])])
+        {
+            let mut params = CertificateParams::new(names.map(str::to_owned).to_vec()).unwrap();
+            params.distinguished_name = called(name);
+            if name == "expired" {
+                (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
+            }
+            let key = KeyPair::generate().unwrap();
+            folder.write(&format!("{name}.pem"), &params.signed_by(&key, &ca).unwrap().pem());
+            folder.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        folder
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.file(name)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn result(&self, name: &str) -> RunResult {
+        let text = std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        RunResult::from_json(&text).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that is ended by its id.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// `None` where it is not installed, which is printed.
+    fn start(program: &str, args: &[&str], port: u16) -> Option<Self> {
+        let started = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                println!("SKIPPED: {program} can not be started ({error}); install it to run this test");
+                return None;
+            }
+        };
+        let mut server = Self { child, port };
+        let patience = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(server.child.try_wait().unwrap().is_none(), "{program} ended before it listened");
+            assert!(Instant::now() < patience, "{program} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(server)
+    }
+
+    /// A redis-server that wants a certificate of its clients.
+    fn redis(folder: &Folder) -> Option<Self> {
+        let port = free_port();
+        let [text, ca, certificate, key] =
+            [port.to_string(), folder.file("ca.pem"), folder.file("server.pem"), folder.file("server.key")];
+        let args = ["--port", "0", "--tls-port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let tls = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+        Self::start("redis-server", &[&args[..], &tls[..]].concat(), port)
+    }
+
+    /// A memcached with the certificate `name`, which takes any client.
+    fn memcached(folder: &Folder, name: &str) -> Option<Self> {
+        let help = Command::new("memcached").arg("-h").output();
+        if !help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--enable-ssl")) {
+            println!("SKIPPED: there is no memcached with TLS; install it to run this test");
+            return None;
+        }
+        let port = free_port();
+        let (certificate, key) = (folder.file(&format!("{name}.pem")), folder.file(&format!("{name}.key")));
+        let tls = format!("ssl_chain_cert={certificate},ssl_key={key}");
+        let text = port.to_string();
+        let args = ["-l", "127.0.0.1", "-p", &text, "-U", "0", "-u", "nobody", "-t", "1", "-Z", "-o", &tls];
+        Self::start("memcached", &args, port)
+    }
+
+    fn at(&self, host: &str) -> String {
+        format!("{host}:{}", self.port)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SHORT: [&str; 8] = ["--connections", "4", "--keys", "300", "--warm-up", "100ms", "--quiet", "--verify"];
+
+/// Runs it, which must come to an end with figures; output and result.
+fn measured(folder: &Folder, args: &[&str]) -> (String, RunResult) {
+    let json = folder.file("out.json");
+    let (code, out, err) = run(&[&["load"], args, &["--json", &json]].concat());
+    assert!(code == 0 || code == LIMITED, "{args:?} ended with {code}: {out}\n{err}");
+    (out, folder.result("out.json"))
+}
+
+/// Answers came, and every value was the one that was stored. What was in flight at the end may have no answer.
+fn assert_whole(result: &RunResult) {
+    let (counts, faults) = (&result.figures.counts, &result.figures.faults);
+    assert!(counts.answered > 0 && counts.unanswered <= 4, "{counts:?} {faults:?}");
+    assert_eq!((counts.misses, counts.errors, counts.wrong), (0, 0, 0), "{counts:?} {faults:?}");
+}
+
+#[test]
+fn a_connection_that_is_made_anew_resumes_its_session_as_clients_do() {
+    let folder = Folder::new("resume");
+    let Some(redis) = Server::redis(&folder) else { return };
+    let target = redis.at("localhost");
+    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
+    let tls = ["--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
+    let args = ["--target", &target, "--protocol", "resp", "--closed", "--duration", "1500ms"];
+    for (versions, spoken) in [("1.3", "TLS 1.3"), ("1.2", "TLS 1.2")] {
+        let (page, prom) = (folder.file("out.html"), folder.file("out.prom"));
+        let files = ["--report", &page, "--prometheus", &prom, "--tls-versions", versions, "--reconnect", "20"];
+        let (out, result) = measured(&folder, &[&args[..], &tls[..], &SHORT[..], &files[..]].concat());
+        assert_whole(&result);
+        let [sessions] = &result.figures.connections.tls[..] else { panic!("{:?}", result.figures.connections.tls) };
+        assert_eq!(sessions.version, spoken);
+        assert!(sessions.full + sessions.resumed >= result.figures.counts.connects, "{sessions:?}");
+        assert!(sessions.full >= 1 && sessions.resumed >= 1, "{sessions:?}");
+        assert_eq!(result.figures.connections.handshake.count, sessions.full + sessions.resumed);
+        assert!(result.figures.connections.time.p50_ns >= result.figures.connections.handshake.min_ns);
+        assert!(out.contains(&format!("over {spoken}")) && out.contains("TLS handshake"), "{out}");
+        let asked = result.tls.unwrap();
+        assert_eq!(
+            (asked.ca.as_deref(), asked.versions.as_str(), asked.insecure),
+            (Some(ca.as_str()), versions, false)
+        );
+        let [page, prom] = [page, prom].map(|path| std::fs::read_to_string(path).unwrap());
+        assert!(page.contains(&sessions.words()) && page.contains(&format!("over {spoken}")));
+        assert!(prom.contains(&format!("kind=\"resumed\"}} {}\n", sessions.resumed)), "{prom}");
+    }
+    let anew = ["--tls-no-resume", "--reconnect", "20"];
+    let (_, result) = measured(&folder, &[&args[..], &tls[..], &SHORT[..], &anew[..]].concat());
+    assert_whole(&result);
+    assert!(result.figures.connections.tls.iter().all(|sessions| sessions.resumed == 0));
+}
+
+#[test]
+fn large_values_both_ways_through_many_records_are_whole() {
+    let folder = Folder::new("large");
+    let Some(memcached) = Server::memcached(&folder, "server") else { return };
+    let (target, ca) = (memcached.at("127.0.0.1"), folder.file("ca.pem"));
+    let args = ["--target", &target, "--tls-ca", &ca, "--closed", "--depth", "16", "--value-bytes", "300KiB"];
+    let short = ["--duration", "800ms", "--connections", "3", "--keys", "40", "--reads", "60%", "--quiet", "--verify"];
+    let (_, result) = measured(&folder, &[&args[..], &short[..]].concat());
+    let counts = &result.figures.counts;
+    assert!(counts.answered > 0 && (counts.errors, counts.wrong) == (0, 0), "{counts:?} {:?}", result.figures.faults);
+    assert!(result.targets[0].server.as_ref().is_some_and(|server| server.contains("version")), "asked over TLS too");
+}
+
+#[test]
+fn a_workload_files_tls_is_labelled_and_a_server_that_is_not_verified_is_said_to_be_so() {
+    let folder = Folder::new("file");
+    let Some(memcached) = Server::memcached(&folder, "expired") else { return };
+    let target = memcached.at("127.0.0.1");
+    let text = format!("[targets]\naddresses = [\"{target}\"]\n[targets.tls]\ninsecure = true\n");
+    let workload = folder.write("w.toml", &text);
+    let args = ["--workload", &workload, "--closed", "--duration", "300ms", "--keys", "100", "--quiet"];
+    let (out, result) = measured(&folder, &args);
+    assert!(out.contains("the server was NOT verified: any certificate was taken"), "{out}");
+    assert!(result.tls.is_some_and(|tls| tls.insecure) && result.figures.counts.answered > 0);
+}
+
+/// Ends before anything is measured; what is said.
+fn refused(args: &[&str]) -> String {
+    let (code, out, err) = run(&[&["load", "--closed", "--duration", "300ms", "--keys", "10"], args].concat());
+    assert_eq!(code, 1, "{args:?}: {out}{err}");
+    err
+}
+
+#[test]
+fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
+    let folder = Folder::new("refused");
+    let (Some(redis), Some(memcached), Some(expired)) =
+        (Server::redis(&folder), Server::memcached(&folder, "server"), Server::memcached(&folder, "expired"))
+    else {
+        return;
+    };
+    let ca = folder.file("ca.pem");
+    let other = Folder::new("other");
+    let (other_ca, stranger) = (other.file("ca.pem"), other.file("client.pem"));
+    let key = other.file("client.key");
+    let [redis, plain, late] = [redis.at("localhost"), memcached.at("127.0.0.1"), expired.at("127.0.0.1")];
+    let by_name = ["--target", &plain, "--tls-ca", &ca, "--tls-server-name", "cache.example"];
+    let strange = ["--tls-cert", &stranger, "--tls-key", &key];
+    let resp = ["--target", &redis, "--protocol", "resp", "--tls-ca", &ca];
+    for (args, parts) in [
+        (&["--target", &plain, "--tls"][..], ["none of this system's CAs has signed", "--tls-ca FILE"]),
+        (&["--target", &plain, "--tls-ca", &other_ca], ["no CA in ", "has signed the server's certificate"]),
+        (&by_name, ["is for localhost, 127.0.0.1, and not for cache.example", "--tls-server-name"]),
+        (&["--target", &late, "--tls-ca", &ca], ["the server's certificate expired", "renew it there"]),
+        (&resp, ["wants a certificate of its clients", "name one with --tls-cert and --tls-key"]),
+        (&[&resp[..], &["--tls-versions", "1.2"]].concat(), ["wants a certificate of its clients", "--tls-cert"]),
+        (&[&resp[..], &strange].concat(), ["the server refused the certificate in ", "client.pem"]),
+        (&["--target", &plain], ["it speaks TLS there", "say --tls-ca FILE"]),
+        (&["--target", &plain, "--tls-ca", "/no/such.pem"], ["targets.tls.ca: '/no/such.pem'", "can not be opened"]),
+    ] {
+        let err = match args.contains(&"/no/such.pem") {
+            true => run(&[&["load", "--closed"], args].concat()).2,
+            false => refused(args),
+        };
+        assert!(parts.iter().all(|part| err.contains(part)), "{args:?}: {parts:?}: {err}");
+    }
+    let (code, _, err) = run(&["load", "--closed", "--target", "unix:/run/cache.sock", "--tls"]);
+    assert!(code == 2 && err.contains("unix sockets are not secured; name a target by HOST:PORT"), "{err}");
+}
+
+#[test]
+fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
+    let folder = Folder::new("plain");
+    let ca = folder.file("ca.pem");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    // It answers whatever comes, as a server of lines does; the engine's own connections come behind the first.
+    let server = std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut bytes = [0; 4096];
+            match stream.read(&mut bytes) {
+                Ok(4) if bytes.starts_with(b"stop") => return,
+                Ok(count) if count > 0 => stream.write_all(b"ERROR\r\n").unwrap(),
+                _ => {}
+            }
+        }
+    });
+    let err = refused(&["--target", &target, "--tls-ca", &ca]);
+    assert!(err.contains("it speaks no TLS there; name the port on which it speaks TLS"), "{err}");
+    // Its own account is not asked for over the ping protocol, so that the engine meets it first.
+    let pings = folder.write("ping.toml", "protocol = \"ping\"\n");
+    let err = refused(&["--target", &target, "--tls-ca", &ca, "--workload", &pings]);
+    assert!(
+        err.contains("it answered a TLS handshake with \"ERROR\\r\\n\"") && err.contains("leave --tls away"),
+        "{err}"
+    );
+    TcpStream::connect(&target).unwrap().write_all(b"stop").unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn other_tools_words_for_tls_mean_the_same() {
+    let folder = Folder::new("tools");
+    let (Some(redis), Some(memcached)) = (Server::redis(&folder), Server::memcached(&folder, "server")) else {
+        return;
+    };
+    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
+    let port = redis.port.to_string();
+    let json = folder.file("out.json");
+    let check = |args: &[&str]| {
+        let (code, out, err) = run(&[&["load"], args].concat());
+        assert!(code == 0 || code == LIMITED, "{args:?} ended with {code}: {out}\n{err}");
+        let result = folder.result("out.json");
+        assert!(result.figures.counts.answered > 0, "{args:?}: {out}");
+        assert_eq!(result.figures.connections.label(), "TLS 1.3", "{args:?}");
+        std::fs::remove_file(&json).unwrap();
+    };
+    let memtier = ["memtier", "--json", &json, "-s", "localhost", "-p", &port, "-t", "1", "-c", "2", "-n", "50"];
+    check(&[&memtier[..], &["--tls", "--cert", &certificate, "--key", &key, "--cacert", &ca]].concat());
+    let java = ["aerospike", "--json", &json, "--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
+    let words = ["-h", "127.0.0.1:localhost:6379", "-k", "20", "-o", "S:10", "-b", "2", "-w", "I", "-z", "2", "-tls"];
+    let words = words.map(|word| word.replace("6379", &port));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    check(&[&java[..], &words].concat());
+    let asbench = ["aerospike", "--json", &json, "-h", "localhost", "-p", &port, "-k", "20", "-w", "I", "-z", "2"];
+    let tls = ["--tls-enable", "--tls-cafile", &ca, "--tls-certfile", &certificate, "--tls-keyfile", &key];
+    check(&[&asbench[..], &tls].concat());
+    let text = format!(
+        "[general]\nprotocol = \"memcache\"\n[tls]\nca_file = \"{ca}\"\n[target]\nendpoints = [\"{}\"]\n[connection]\n\
+         poolsize = 2\n[request]\nratelimit = 300\n[[keyspace]]\nlength = 4\ncardinality = 100\n\
+         commands = [{{ verb = \"get\", weight = 1 }}]\nvalues = [{{ length = 10 }}]\n",
+        memcached.at("localhost")
+    );
+    let file = folder.write("rpc.toml", &text);
+    check(&["rpc-perf", &file, "--json", &json, "--duration", "500ms"]);
+}
