@@ -156,7 +156,7 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
 pub(super) fn plot(title: &str, bars: &[(String, f64)]) -> String {
     const ROW: usize = 24;
     const WIDTH: f64 = 420.0;
-    const CHAR: f64 = 6.8;
+    const CHAR: f64 = 7.6;
     let most = bars.iter().map(|bar| bar.1).fold(f64::MIN_POSITIVE, f64::max);
     let height = bars.len() * ROW + 8;
     let longest = bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
