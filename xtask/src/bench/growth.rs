@@ -156,9 +156,13 @@ fn report(server: &Server, what: &str, begun: Instant) -> Result<(), String> {
         line.and_then(|value| value.parse().ok()).unwrap_or(0.0)
     };
     let kinds = ["evict", "expire", "compact", "grow", "resize", "populate"];
-    let us = |name: &str, kind: &str| value(&format!("gannet_background_slice_{name}{{kind=\"{kind}\"}}")) * 1e6;
-    let slices =
-        kinds.map(|kind| format!("{kind} {:.0} ({:.0})", us("cpu_max_seconds", kind), us("max_seconds", kind)));
+    let of = |name: &str, kind: &str| value(&format!("gannet_background_{name}{{kind=\"{kind}\"}}"));
+    let slices = kinds.map(|kind| {
+        let us = |name| of(name, kind) * 1e6;
+        let (cpu, wall) = (us("slice_cpu_max_seconds"), us("slice_max_seconds"));
+        let (long, all) = (of("slices_long_total", kind), of("slice_seconds_count", kind));
+        format!("{kind} {cpu:.0} ({wall:.0}), {long} of {all}")
+    });
     println!(
         "| {what} | {seconds:.1} | {:.0} | {} | {} | {} | {} | {} |",
         value("gannet_index_bytes") / 1048576.0,
