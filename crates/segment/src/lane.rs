@@ -25,6 +25,8 @@ pub(crate) struct Own {
     pub(crate) tokens: Tokens,
     /// A piece's bytes, while a large value is put together from others.
     pub(crate) scratch: Vec<u8>,
+    /// The value that [`Turn::change`] is to store.
+    pub(crate) change: Vec<u8>,
 }
 
 /// No lane is left.
@@ -65,7 +67,8 @@ impl Lane {
     pub(crate) fn new(store: Arc<Store>, id: usize) -> Self {
         let open = OpenTable::new(Whose::Lane);
         let scratch = vec![0; store.geometry.piece_bytes];
-        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch } }
+        let change = Vec::with_capacity(store.geometry.piece_bytes);
+        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change } }
     }
 
     /// Begins a turn: what it reads stays until the [`Turn`] is dropped. `now` is the turn's time.

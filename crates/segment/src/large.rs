@@ -23,7 +23,7 @@ use crate::header::Queue;
 use crate::item::Kind;
 use crate::key::Key;
 use crate::lane::Turn;
-use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome};
+use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::pin::Pinned;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref, large_value};
@@ -316,6 +316,45 @@ impl<'l> Turn<'l> {
             self.large_piece(writer, &scratch[..filled])?;
         }
         Ok(Fed::All)
+    }
+
+    /// Gives the bytes of a part of the value that `key`'s item has in this turn, from place to place, in order. False
+    /// if a piece of it is lost: what was given then is not all of it.
+    pub fn copy_range(
+        &self,
+        key: &Key<'_>,
+        value: Value<'_>,
+        range: std::ops::Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> bool {
+        let mut digits = [0; 20];
+        let whole = match value {
+            Value::Bytes(bytes) => bytes,
+            Value::Integer(number) => crate::write::put::decimal(number, &mut digits),
+            Value::Large(large) => return self.copy_pieces(key.namespace, large, range, each),
+        };
+        each(&whole[range.start as usize..range.end as usize]);
+        true
+    }
+
+    fn copy_pieces(
+        &self,
+        namespace: u8,
+        large: LargeRef,
+        range: std::ops::Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> bool {
+        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
+        let piece_bytes = self.store.geometry.piece_bytes as u64;
+        let mut at = range.start;
+        while at < range.end {
+            let (number, from) = (at / piece_bytes, at % piece_bytes);
+            let Some((address, bytes)) = self.piece(namespace, large.object, number as u32) else { return false };
+            let to = u64::from(bytes).min(from + range.end - at);
+            each(&self.store.segments.heap.bytes(address, bytes as usize)[from as usize..to as usize]);
+            at += to - from;
+        }
+        true
     }
 
     /// Where a piece's bytes are.

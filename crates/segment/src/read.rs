@@ -15,7 +15,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use base::clock::UnixMillis;
 
-use crate::index::bump;
+use crate::index::growth::Keys as _;
+use crate::index::{RANGE_SLOTS_MAX, bump};
 use crate::item::bare;
 use crate::item::{CAS_TAKEN, Layout, META, META_FETCHED, meta_secs, meta_word};
 use crate::item::{META_STALE, META_WON};
@@ -189,6 +190,27 @@ impl<'l> Turn<'l> {
     pub(crate) fn parked(&self) -> OpError {
         self.counters().parked.add(1);
         OpError::Parked
+    }
+
+    /// Visits a few live items, those that come next from `cursor` on (0 begins), and gives the next cursor; `None` at
+    /// the end. An item that stays from the first call to the last is visited at least once, whatever the index does
+    /// meanwhile; it may be visited twice.
+    pub fn scan(&self, cursor: u32, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u32> {
+        let store = self.store;
+        let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
+        let range = store.index.range(cursor, &mut slots);
+        for (at, slot) in slots[..range.count].iter().copied().enumerate() {
+            if !slot.is_item() || !(cursor..=range.last).contains(&store.group_hash(slot)) {
+                continue;
+            }
+            let address = slot.address();
+            let layout = Layout::read(&store.segments.heap, address);
+            let seen = Seen { word: store.index.range_word(&range, at), slot, address, layout };
+            if seen.layout.kind() != Some(crate::item::Kind::Piece) && store.ended(&seen, self.now).is_none() {
+                visit(&store.item(&seen));
+            }
+        }
+        range.last.checked_add(1)
     }
 
     /// Visits the live items of at most about `n` index slots from `cursor` (0 begins), and gives the next cursor;

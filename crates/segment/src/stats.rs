@@ -190,10 +190,10 @@ impl Store {
     }
 
     /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
-    /// background's queues and shadows, and a ring of samples and a piece's worth of scratch space for each lane.
+    /// background's queues and shadows, and a ring of samples and two pieces of scratch space for each lane.
     pub fn overhead_bytes_max(&self) -> u64 {
         let queues = self.segments.end() as u64 * 80;
-        let lanes = self.counters.len() as u64 * self.geometry.piece_bytes as u64;
+        let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
         queues + lanes + self.samples.bytes() + Shadows::BYTES_MAX + (64 << 10)
     }
 }

@@ -52,12 +52,3 @@ pub(super) fn plain(buf: &[u8]) -> Option<(u32, usize)> {
         _ => None,
     }
 }
-
-/// A number of 64 bits in the one way to write it: a minus or none, and digits without a zero before them.
-pub(super) fn parse(text: &[u8]) -> Option<i64> {
-    match text.strip_prefix(b"-").unwrap_or(text) {
-        [b'1'..=b'9', ..] => crate::number::parse_i64(text),
-        [b'0'] if text.len() == 1 => Some(0),
-        _ => None,
-    }
-}

@@ -168,7 +168,7 @@ fn count(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolEr
             Line::Incomplete => return Ok(None),
             Line::TooLong => return Err(ProtocolError::CountTooLong),
             Line::BareNewline => return Err(ProtocolError::Count),
-            Line::Complete(text, bytes) => (number::parse(text).ok_or(ProtocolError::Count)?, bytes),
+            Line::Complete(text, bytes) => (base::decimal::parse_signed(text).ok_or(ProtocolError::Count)?, bytes),
         },
     };
     match u32::try_from(count.max(0)) {
@@ -187,7 +187,7 @@ fn length(buf: &[u8], limits: &Limits) -> Result<Option<(u32, usize)>, ProtocolE
             Line::Incomplete => return Ok(None),
             Line::TooLong => return Err(ProtocolError::LengthTooLong),
             Line::BareNewline => return Err(ProtocolError::Length),
-            Line::Complete(text, bytes) => (number::parse(text).ok_or(ProtocolError::Length)?, bytes),
+            Line::Complete(text, bytes) => (base::decimal::parse_signed(text).ok_or(ProtocolError::Length)?, bytes),
         },
     };
     match u32::try_from(length) {

@@ -57,6 +57,11 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 pub(crate) struct Hash(pub(crate) u64);
 
 impl Hash {
+    /// One of the hashes whose group hash it is.
+    fn with_group_hash(group_hash: u32) -> Self {
+        Self(u64::from(group_hash) << 32)
+    }
+
     #[inline(always)]
     pub(crate) fn group_hash(self) -> u32 {
         (self.0 >> 32) as u32
@@ -96,6 +101,32 @@ pub(crate) struct Index {
     growth: Word64,
     /// The number of groups that a growth leads to. Written only while none is under way.
     groups_next: Word32,
+}
+
+/// Slots of a range at most: those of two groups, while one is split or merged.
+pub(crate) const RANGE_SLOTS_MAX: usize = 2 * GROUP_SLOTS;
+
+/// A walk takes so many steps through the keys of a group, so that one step has few of them.
+const RANGE_PARTS: u128 = 16;
+
+/// A part of all keys: see [`Index::range`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// The last group hash of the part.
+    pub(crate) last: u32,
+    group: usize,
+    then: Option<usize>,
+    /// How many slots there are.
+    pub(crate) count: usize,
+}
+
+/// The last group hash of the part that `from` is in, of the parts of the groups of an index that has so many.
+fn part_end(from: u32, groups: usize) -> u32 {
+    let parts = groups as u128 * RANGE_PARTS;
+    // Part `i` begins at the first hash of which `hash * parts >> 32` is `i`.
+    let next = ((u128::from(from) * parts) >> 32) + 1;
+    let begins = (next << 32).div_ceil(parts);
+    u32::try_from(begins - 1).unwrap_or(u32::MAX)
 }
 
 /// A slot that was found, and what the caller's `matches` made of it.
@@ -256,6 +287,37 @@ impl Index {
             let word = self.slot_word(group, i);
             (word, Slot(word.load(Acquire)))
         })
+    }
+
+    /// The slots of all keys whose group hash is from `from` up to [`Range::last`], and others among them. What the
+    /// range is does not depend on how many groups there are, so it is the same walk while the index grows or shrinks.
+    pub(crate) fn range(&self, from: u32, slots: &mut [Slot; RANGE_SLOTS_MAX]) -> Range {
+        loop {
+            let word = self.growth.load(Acquire);
+            let growth = growth::Growth(word);
+            let place = self.place(growth, Hash::with_group_hash(from));
+            let moves = self.moves(place);
+            let groups = [growth.groups(), self.groups_next()];
+            let last = groups.into_iter().map(|groups| part_end(from, groups)).min().unwrap_or(u32::MAX);
+            // Where a key is moved from comes first: it is not cleared before the key stands where it is moved to.
+            let mut count = 0;
+            for group in [Some(place.group), place.then].into_iter().flatten() {
+                for (_, slot) in self.group_words(group) {
+                    slots[count] = slot;
+                    count += 1;
+                }
+            }
+            fence(Acquire);
+            if self.moves(place) == moves && self.growth.load(Relaxed) == word {
+                return Range { last, group: place.group, then: place.then, count };
+            }
+        }
+    }
+
+    /// The word of slot number `at` of a range.
+    pub(crate) fn range_word(&self, range: &Range, at: usize) -> &Word64 {
+        let group = if at < GROUP_SLOTS { range.group } else { range.then.unwrap_or(range.group) };
+        self.slot_word(group, at % GROUP_SLOTS)
     }
 
     fn slot_word(&self, group: usize, i: usize) -> &Word64 {

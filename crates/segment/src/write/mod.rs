@@ -9,6 +9,7 @@
 //! load the token first: a token that was given out never goes with an older value than it was made for.
 
 mod arith;
+pub(crate) mod change;
 mod delete;
 mod fetch;
 pub(crate) mod put;

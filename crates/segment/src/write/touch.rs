@@ -57,17 +57,28 @@ impl Turn<'_> {
 
     /// True if the item was there and has the new expiry.
     pub(crate) fn try_touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<bool>, OpError> {
-        let store = self.store;
         let Some((seen, snap)) = self.snap(key) else { return Ok(Some(false)) };
-        self.touch_pieces(&seen, Some(expire))?;
-        if !store.can_touch_in_place(&seen, expire, self.now) {
-            let done = self.rewrite(key, &seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
-            return Ok(done.map(|_| true));
+        Ok(self.touch_same(key, &seen, snap, expire)?.map(|()| true))
+    }
+
+    /// Gives the item the new expiry, if it is the same still.
+    pub(crate) fn touch_same(
+        &mut self,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        snap: Snap,
+        expire: Expire,
+    ) -> Result<Option<()>, OpError> {
+        let store = self.store;
+        self.touch_pieces(seen, Some(expire))?;
+        if !store.can_touch_in_place(seen, expire, self.now) {
+            let done = self.rewrite(key, seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
+            return Ok(done.map(|_| ()));
         }
         let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
         store.touch_in_place(&there, expire, self.now);
-        Ok(Some(true))
+        Ok(Some(()))
     }
 }

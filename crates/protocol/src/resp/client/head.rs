@@ -120,7 +120,7 @@ fn typed(first: u8, text: &[u8]) -> Result<Head<'_>, Garbage> {
     Ok(match first {
         b'+' => Head::Simple(one_line(text)?),
         b'-' => Head::Error(one_line(text)?),
-        b':' => Head::Int(number::parse(text).ok_or(Garbage::Number)?),
+        b':' => Head::Int(base::decimal::parse_signed(text).ok_or(Garbage::Number)?),
         b'_' if text.is_empty() => Head::Null,
         b'_' => return Err(Garbage::Length),
         b'$' | b'*' if text == b"-1" => Head::Null,
@@ -156,7 +156,7 @@ fn one_line(text: &[u8]) -> Result<&[u8], Garbage> {
 fn unsigned(text: &[u8]) -> Result<i64, Garbage> {
     match text {
         b"?" => Err(Garbage::Streamed),
-        text => number::parse(text).filter(|value| *value >= 0).ok_or(Garbage::Length),
+        text => base::decimal::parse_signed(text).filter(|value| *value >= 0).ok_or(Garbage::Length),
     }
 }
 

@@ -1,0 +1,231 @@
+//! Changes that depend on what is there: a caller decides from the item, and what it decided is done only if the item
+//! is still the same.
+//!
+//! ```text
+//!   look ──item──> decide ──> Keep                            nothing is done
+//!                        ├──> Remove, Expire ───> lock, the same? done, else look again
+//!                        └──> Store, bytes in the scratch ──> written, lock, the same? published, else look again
+//! ```
+//!
+//! Whoever decides must come to the same from the same item, and have no effect of its own: it may be asked again, a
+//! bounded number of times, after which the operation parks.
+
+use std::sync::atomic::Ordering::Release;
+
+use crate::draft::{Content, Plan};
+use crate::header::Queue;
+use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Expire, Item, OpError, Put};
+use crate::slot::Slot;
+use crate::store::Seen;
+use crate::write::Snap;
+use crate::write::put::{Expect, decimal};
+use crate::write::rewrite::{Rewrite, TokenRule};
+
+/// What is to become of an item, and what the caller is told when it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<T> {
+    /// Nothing.
+    Keep(T),
+    /// It goes.
+    Remove(T),
+    /// It ends at another time.
+    Expire(Expire, T),
+    /// The bytes in the scratch take its place.
+    Store {
+        /// Opaque to the store.
+        client_flags: u32,
+        /// When the new item ends.
+        expire: Expire,
+        /// For the caller.
+        answer: T,
+    },
+}
+
+/// How [`Turn::add`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddOutcome {
+    /// The number is now this.
+    Number(i64),
+    /// The value is not a signed decimal number of 64 bits.
+    NotInteger,
+    /// The sum is none.
+    Overflow,
+}
+
+/// Decides from the item what is to become of it; the turn is there to read its value by ([`Turn::copy_range`]).
+pub type Decide<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T> + 'd;
+
+impl Turn<'_> {
+    /// Does what `decide` says of the live item. What it wants stored it writes into the scratch, which it gets empty;
+    /// room beyond that for an item in one piece is given back afterwards. Counts as an access.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
+    /// [`OpError::OutOfMemory`].
+    pub fn change<T>(&mut self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
+        self.sample(key, crate::samples::Asked::Store);
+        let mut scratch = std::mem::take(&mut self.own.change);
+        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch));
+        scratch.clear();
+        scratch.shrink_to(self.store.geometry.piece_bytes);
+        self.own.change = scratch;
+        changed
+    }
+
+    fn try_change<T>(
+        &mut self,
+        key: &Key<'_>,
+        decide: &mut Decide<'_, T>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<T>, OpError> {
+        let there = self.snap(key);
+        scratch.clear();
+        let item = there.as_ref().map(|(seen, _)| self.store.item(seen));
+        if let Some((seen, _)) = &there {
+            self.store.note_access(seen, self.now);
+        }
+        match (decide(self, item.as_ref(), scratch), there) {
+            (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => Ok(Some(answer)),
+            (Change::Remove(answer), Some((_, snap))) => Ok(self.remove_same(key, snap)?.then_some(answer)),
+            (Change::Expire(expire, answer), Some((seen, snap))) => {
+                Ok(self.touch_same(key, &seen, snap, expire)?.map(|_| answer))
+            }
+            (Change::Store { client_flags, expire, answer }, there) => {
+                let put = Put { client_flags, expire, ..Put::set(scratch) };
+                let stored = self.store_same(key, &put, there.map(|(_, snap)| snap))?;
+                Ok(stored.then_some(answer))
+            }
+        }
+    }
+
+    /// Removes the item if it is the same still.
+    fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
+        let (store, counters) = (self.store, self.counters());
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|there| Snap::of(store, there).same(&snap)) else { return Ok(false) };
+        locked.replace(there.word, there.slot, Slot::EMPTY, false);
+        let orphan = store.kill(counters, there.address, &there.layout);
+        drop(locked);
+        self.bury(orphan, None);
+        Ok(true)
+    }
+
+    /// Stores the value if what is there is the same still.
+    fn store_same(&mut self, key: &Key<'_>, put: &Put<'_>, snap: Option<Snap>) -> Result<bool, OpError> {
+        self.check_size(key, put.value.len() as u64)?;
+        let expect = Some(Expect(snap));
+        if put.value.len() as u64 > self.whole_max(key) {
+            let plan = Plan::of(put, Kind::Plain, Content::Bytes(&[], &[]));
+            let sources = [crate::large::Source::Bytes(put.value), crate::large::Source::Bytes(&[])];
+            return Ok(self.commit_joined(key, &plan, expect, sources)?.is_some());
+        }
+        let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
+        Ok(self.commit(key, &plan, expect)?.is_some())
+    }
+
+    /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
+    pub fn add(&mut self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
+        self.sample(key, crate::samples::Asked::Store);
+        self.retry(|turn| turn.try_add(key, delta))
+    }
+
+    fn try_add(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+        let Some((seen, snap)) = self.snap(key) else { return self.first_number(key, delta) };
+        let present = if seen.layout.has(NUM) {
+            i64::try_from(snap.number).ok()
+        } else if seen.layout.kind() == Some(Kind::Plain) {
+            base::decimal::parse_signed(seen.layout.value(&self.store.segments.heap, seen.address))
+        } else {
+            None
+        };
+        let Some(present) = present else { return Ok(Some(AddOutcome::NotInteger)) };
+        let Some(sum) = present.checked_add(delta) else { return Ok(Some(AddOutcome::Overflow)) };
+        if sum >= 0 && self.can_count_in_place(&seen) {
+            return self.count_in_place(key, delta);
+        }
+        let mut text = Text::default();
+        let rewrite = Rewrite { content: Some(text.content(sum)), token: TokenRule::New, ..Rewrite::SAME };
+        Ok(self.rewrite(key, &seen, snap, rewrite)?.map(|_| AddOutcome::Number(sum)))
+    }
+
+    fn can_count_in_place(&self, seen: &Seen<'_>) -> bool {
+        seen.layout.has(NUM) && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+    }
+
+    /// Adds where the number stands. The sum is made again under the lock, so a busy counter never starts over, unless
+    /// it is one that cannot stand there.
+    fn count_in_place(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+        let store = self.store;
+        let fresh = self.own.tokens.fresh(store);
+        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
+        if !self.can_count_in_place(&there) {
+            return Ok(None);
+        }
+        let number = i64::try_from(Snap::of(store, &there).number).ok();
+        let Some(sum) = number.and_then(|number| number.checked_add(delta)).filter(|sum| *sum >= 0) else {
+            return Ok(None);
+        };
+        let heap = &store.segments.heap;
+        // The value first, the token second: see the module `write`.
+        there.layout.number(heap, there.address).store(sum as u64, Release);
+        if there.layout.has(CAS_FIELD) {
+            there.layout.cas_field(heap, there.address).store(fresh, Release);
+        }
+        crate::index::bump(there.word, there.slot);
+        Ok(Some(AddOutcome::Number(sum)))
+    }
+
+    fn first_number(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
+        let mut text = Text::default();
+        let plan = Plan {
+            kind: Kind::Plain,
+            content: text.content(delta),
+            client_flags: 0,
+            expire: Expire::Never,
+            token: None,
+            taken: false,
+            meta: None,
+            queue: Queue::Small,
+        };
+        Ok(self.commit(key, &plan, Some(Expect(None)))?.map(|_| AddOutcome::Number(delta)))
+    }
+}
+
+/// Room for the digits of a number below 0, which an item holds as text.
+#[derive(Default)]
+struct Text([u8; 20]);
+
+impl Text {
+    /// A signed number as an item holds it.
+    fn content(&mut self, number: i64) -> Content<'_> {
+        if let Ok(number) = u64::try_from(number) {
+            return Content::Number(number);
+        }
+        let mut digits = [0; 20];
+        let digits = decimal(number.unsigned_abs(), &mut digits);
+        self.0[0] = b'-';
+        self.0[1..=digits.len()].copy_from_slice(digits);
+        Content::Bytes(&self.0[..=digits.len()], &[])
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_below_zero_is_kept_as_its_digits() {
+        let mut text = Text::default();
+        assert!(matches!(text.content(i64::MIN), Content::Bytes(b"-9223372036854775808", b"")));
+        assert!(matches!(text.content(-7), Content::Bytes(b"-7", b"")));
+        assert!(matches!(text.content(7), Content::Number(7)));
+    }
+}

@@ -1,0 +1,236 @@
+//! Changes that depend on what is there, counters with a sign, and walks that miss nothing.
+#![cfg(not(shuttle))]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use gannet_segment::{
+    AddOutcome, Background, Change, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, Turn, Value,
+};
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+const MIB: u64 = 1 << 20;
+
+fn store(memory_mib: u64, lanes_max: usize) -> (Arc<Store>, Background) {
+    let config = StoreConfig {
+        memory_bytes: memory_mib * MIB,
+        memory_bytes_max: 128 * MIB,
+        segment_bytes: None,
+        item_bytes_max: MIB,
+        lanes_max,
+        hash_seed: 3,
+        huge_pages: false,
+    };
+    Store::new(&config, NOW).expect("store")
+}
+
+fn slice(background: &mut Background) {
+    let mut asked = 0;
+    background.slice(NOW, &mut || {
+        asked += 1;
+        asked > 4
+    });
+}
+
+/// Does `op` in a turn, and slices of background work until it is not parked.
+fn until_done<T>(
+    lane: &mut Lane,
+    background: &mut Background,
+    mut op: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>,
+) -> T {
+    loop {
+        match op(&mut lane.turn(NOW)) {
+            Err(OpError::Parked) => slice(background),
+            done => return done.expect("room"),
+        }
+    }
+}
+
+fn read(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)> {
+    let turn = lane.turn(NOW);
+    let item = turn.get(&turn.key(Namespace::DEFAULT, name))?;
+    let value = match item.value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Integer(number) => number.to_string().into_bytes(),
+        Value::Large(large) => format!("{} bytes", large.bytes).into_bytes(),
+    };
+    Some((value, item.expire, item.client_flags))
+}
+
+#[test]
+fn what_is_decided_is_done_and_only_that() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let soon = Expire::At(UnixMillis(NOW.0 + 60_000));
+    let mut change = |lane: &mut Lane, decide: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Change<u32>| {
+        until_done(lane, &mut background, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"k");
+            turn.change(&key, &mut |_, item, scratch| {
+                let value = item.map(|item| match item.value {
+                    Value::Bytes(bytes) => bytes,
+                    _ => b"?",
+                });
+                decide(value, scratch)
+            })
+        })
+    };
+    assert_eq!(change(&mut lane, &mut |there, _| Change::Remove(u32::from(there.is_some()))), 0);
+    let told = change(&mut lane, &mut |there, scratch| {
+        assert!(there.is_none() && scratch.is_empty());
+        scratch.extend_from_slice(b"one");
+        Change::Store { client_flags: 7, expire: soon, answer: 1 }
+    });
+    assert_eq!((told, read(&mut lane, b"k")), (1, Some((b"one".to_vec(), soon, 7))));
+    change(&mut lane, &mut |there, _| {
+        assert_eq!(there, Some(&b"one"[..]));
+        Change::Expire(Expire::Never, 2)
+    });
+    assert_eq!(read(&mut lane, b"k"), Some((b"one".to_vec(), Expire::Never, 7)));
+    assert_eq!(change(&mut lane, &mut |_, _| Change::Keep(3)), 3);
+    assert!(read(&mut lane, b"k").is_some());
+    change(&mut lane, &mut |_, scratch| {
+        scratch.resize(300_000, b'x');
+        Change::Store { client_flags: 0, expire: Expire::Never, answer: 4 }
+    });
+    assert_eq!(read(&mut lane, b"k").unwrap().0, b"300000 bytes", "it is stored in pieces");
+    change(&mut lane, &mut |_, scratch| {
+        scratch.extend((0..300_000u32).map(|at| (at / 7) as u8));
+        Change::Store { client_flags: 0, expire: Expire::Never, answer: 4 }
+    });
+    let turn = lane.turn(NOW);
+    let key = turn.key(Namespace::DEFAULT, b"k");
+    let value = turn.get(&key).unwrap().value;
+    for range in [0..300_000, 0..1, 299_999..300_000, 5..5, 31_000..70_001] {
+        let mut part = Vec::new();
+        assert!(turn.copy_range(&key, value, range.clone(), &mut |bytes| part.extend_from_slice(bytes)));
+        assert!(part.into_iter().eq(range.map(|at| (at / 7) as u8)));
+    }
+    drop(turn);
+    assert_eq!(change(&mut lane, &mut |_, _| Change::Remove(5)), 5);
+    assert_eq!(read(&mut lane, b"k"), None);
+}
+
+#[test]
+fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    until_done(&mut lane, &mut background, |turn| {
+        let key = turn.key(Namespace::DEFAULT, b"k");
+        turn.put(&key, &Put::set(b"old"))
+    });
+    let mut turn = lane.turn(NOW);
+    let key = turn.key(Namespace::DEFAULT, b"k");
+    let refused = turn.change(&key, &mut |_, _, scratch| {
+        scratch.resize(2 << 20, 0);
+        Change::Store { client_flags: 0, expire: Expire::Never, answer: () }
+    });
+    drop(turn);
+    assert_eq!(refused, Err(OpError::TooLarge));
+    assert_eq!(read(&mut lane, b"k").unwrap().0, b"old");
+}
+
+#[test]
+fn a_counter_goes_below_zero_and_back_and_never_past_its_ends() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let mut add = |lane: &mut Lane, name: &[u8], delta: i64| {
+        until_done(lane, &mut background, |turn| {
+            let key = turn.key(Namespace::DEFAULT, name);
+            turn.add(&key, delta)
+        })
+    };
+    for (delta, sum) in [(5, 5), (-7, -2), (1, -1), (1, 0), (i64::MAX, i64::MAX)] {
+        assert_eq!(add(&mut lane, b"n", delta), AddOutcome::Number(sum));
+        assert_eq!(read(&mut lane, b"n").unwrap().0, sum.to_string().into_bytes());
+    }
+    assert_eq!(add(&mut lane, b"n", 1), AddOutcome::Overflow);
+    assert_eq!(add(&mut lane, b"least", i64::MIN), AddOutcome::Number(i64::MIN));
+    assert_eq!(add(&mut lane, b"least", -1), AddOutcome::Overflow);
+    assert_eq!(read(&mut lane, b"n").unwrap().0, i64::MAX.to_string().into_bytes(), "it stays what it was");
+    for text in ["abc", "", "1.5", " 1", "18446744073709551615"] {
+        let mut turn = lane.turn(NOW);
+        let key = turn.key(Namespace::DEFAULT, b"text");
+        turn.put(&key, &Put::set(text.as_bytes())).unwrap();
+        assert_eq!(turn.add(&key, 1), Ok(AddOutcome::NotInteger), "{text}");
+    }
+}
+
+#[test]
+fn counters_of_two_threads_lose_no_addition_whatever_their_sign() {
+    let (store, mut background) = store(64, 3);
+    let rounds = 20_000i64;
+    let threads: Vec<_> = [3i64, -5]
+        .into_iter()
+        .map(|delta| {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || {
+                let mut lane = store.lane().unwrap();
+                for _ in 0..rounds {
+                    loop {
+                        let mut turn = lane.turn(NOW);
+                        let key = turn.key(Namespace::DEFAULT, b"n");
+                        match turn.add(&key, delta) {
+                            Ok(AddOutcome::Number(_)) => break,
+                            Err(OpError::Parked) => {}
+                            other => panic!("{other:?}"),
+                        }
+                        drop(turn);
+                        std::thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        slice(&mut background);
+        std::thread::yield_now();
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut lane = store.lane().unwrap();
+    assert_eq!(read(&mut lane, b"n").unwrap().0, (-2 * rounds).to_string().into_bytes());
+}
+
+#[test]
+fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
+    const STAYS: usize = 300;
+    let (store, mut background) = store(16, 1);
+    let mut lane = store.lane().unwrap();
+    let put = |lane: &mut Lane, background: &mut Background, name: String| {
+        until_done(lane, background, |turn| {
+            let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+            turn.put(&key, &Put::set(&[b'v'; 400]))
+        });
+    };
+    for number in 0..STAYS {
+        put(&mut lane, &mut background, format!("stays-{number}"));
+    }
+    let (mut walks, mut next, mut shrunk) = (0, 0, false);
+    while walks < 6 {
+        let mut seen = HashSet::new();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            cursor = lane.turn(NOW).scan(from, &mut |item| {
+                seen.insert(item.key.to_vec());
+            });
+            // Items come while it walks, so that the index grows under it; then the memory goes, and it shrinks.
+            for _ in 0..if shrunk { 0 } else { 60 } {
+                put(&mut lane, &mut background, format!("new-{next}"));
+                next += 1;
+            }
+            slice(&mut background);
+        }
+        for number in 0..STAYS {
+            let name = format!("stays-{number}").into_bytes();
+            let there = read(&mut lane, &name).is_some();
+            assert!(!there || seen.contains(&name), "walk {walks} has missed {number}");
+        }
+        walks += 1;
+        if walks == 4 {
+            store.resize(8 * MIB).expect("a smaller memory");
+            shrunk = true;
+        }
+    }
+    let stats = store.stats();
+    assert!(stats.index_growths > 0 && stats.index_shrinks > 0, "{stats:?}");
+}
