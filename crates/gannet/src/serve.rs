@@ -7,6 +7,7 @@ use io::listen::ListenAddr;
 use io::signal::{Signal, Signals};
 use rustix::mm::{MlockAllFlags, mlockall};
 use server::admin::{Bound, RunningSettings};
+use server::command::Protocol;
 use server::config::file::Origins;
 use server::config::host::{Host, raise_files_limit};
 use server::config::table::Reload;
@@ -118,8 +119,8 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
         pid = std::process::id(),
         "gannet is up"
     );
-    for addr in running.addrs() {
-        tracing::info!("memcached clients connect to {addr}; try: {}", trial(addr));
+    for (protocol, addr) in running.listeners() {
+        tracing::info!("{} clients connect to {addr}; try: {}", protocol.name(), trial(protocol, addr));
     }
     if let Some(admin) = admin {
         tracing::info!("metrics are at http://{0}/metrics; http://{0}/ lists every page", admin.addr());
@@ -127,8 +128,11 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
 }
 
 /// A line that a person can paste into a shell. It needs bash alone where it can.
-fn trial(addr: &ListenAddr) -> String {
-    let session = r"printf 'set k 0 60 5\r\nhello\r\nget k\r\nquit\r\n'";
+fn trial(protocol: Protocol, addr: &ListenAddr) -> String {
+    let session = match protocol {
+        Protocol::Memcache => r"printf 'set k 0 60 5\r\nhello\r\nget k\r\nquit\r\n'",
+        Protocol::Resp => r"printf 'set k hello ex 60\r\nget k\r\nquit\r\n'",
+    };
     match addr {
         ListenAddr::Tcp(addr) => {
             let host = if addr.ip().is_unspecified() { "127.0.0.1".to_owned() } else { addr.ip().to_string() };

@@ -8,9 +8,8 @@
 //! pieces of large values), so what it leaves begins where it will begin next time. It calls
 //! [`WorkerContext::ops_done`] for all operations and executes at most [`OPS_A_BATCH`] a call.
 //!
-//! What the protocol keeps for a connection is `command::memcache::SessionState`: `Default` without allocation, and
-//! `release(&mut self, turn: &mut Turn<'_>)` gives back what it holds in the store, called once when the connection
-//! ends.
+//! What the protocol keeps for a connection is in `command::SessionState`: made without allocation, and `release` gives
+//! back what it holds in the store, called once when the connection ends.
 
 use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
@@ -75,6 +74,8 @@ pub struct WorkerContext {
     pub worker: usize,
     /// The clock.
     pub clock: Clock,
+    /// The longest request that has to lie whole in a receive buffer, in bytes.
+    pub(crate) request_bytes_max: usize,
     /// When the operation in progress began.
     pub(crate) op_begun: Ticks,
     /// When the bytes of the session that is served were known to be there.

@@ -3,6 +3,7 @@
 //! It alone counts who has how many: handed over by it, less those that the worker says have ended. So no worker gets
 //! more than its table holds, whatever the order in which connections end.
 
+use crate::command::Protocol;
 use crate::shared::Shared;
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;
@@ -13,8 +14,6 @@ use std::time::Duration;
 /// New connections that one worker has not looked at yet. A storm's worth: when a worker is kept from its CPU for a
 /// moment, what does not fit goes to the others, and stays there.
 pub(crate) const INTAKE_MAX: usize = 2048;
-/// What a client reads that comes when there are as many as may be.
-pub const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
 /// How long the acceptor rests when the process has no descriptor left.
 const REST: Duration = Duration::from_millis(50);
 /// How long the acceptor pauses when no worker has looked at its new connections yet.
@@ -27,8 +26,10 @@ const NICENESS: i32 = 10;
 /// The acceptor's state.
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listener>,
+    /// What the clients of each listener speak.
+    pub(crate) protocols: Vec<Protocol>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) intakes: Vec<SyncSender<Stream>>,
+    pub(crate) intakes: Vec<SyncSender<(Stream, Protocol)>>,
     pub(crate) sessions_max: usize,
     /// Connections handed to each worker since start.
     pub(crate) handed: Vec<u64>,
@@ -62,7 +63,7 @@ impl Acceptor {
             for index in &ready {
                 for _ in 0..ACCEPTS_A_VISIT {
                     match self.listeners[*index].accept() {
-                        Accepted::Stream(stream) => self.hand_over(stream),
+                        Accepted::Stream(stream) => self.hand_over(stream, self.protocols[*index]),
                         Accepted::Empty => break,
                         Accepted::NoDescriptor => {
                             exhausted = true;
@@ -84,11 +85,11 @@ impl Acceptor {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
-    fn hand_over(&mut self, mut stream: Stream) {
+    fn hand_over(&mut self, mut stream: Stream, protocol: Protocol) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
         if open >= connections_max {
-            return self.refuse(stream);
+            return self.refuse(stream, protocol);
         }
         loop {
             // The least loaded first; the next ones only if its intake is full.
@@ -97,19 +98,19 @@ impl Acceptor {
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
                 .min_by_key(|worker| self.load(*worker))
             {
-                match self.intakes[worker].try_send(stream) {
+                match self.intakes[worker].try_send((stream, protocol)) {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);
                         self.to_wake |= 1 << worker;
                         return;
                     }
-                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back,
+                    Err(TrySendError::Full((back, _)) | TrySendError::Disconnected((back, _))) => stream = back,
                 }
                 tried |= 1 << worker;
             }
             if tried == 0 || self.shared.stop.is_off() {
-                return self.refuse(stream);
+                return self.refuse(stream, protocol);
             }
             // Every intake is full, no worker is: who comes next waits in the kernel.
             self.wake_workers();
@@ -125,9 +126,9 @@ impl Acceptor {
         }
     }
 
-    fn refuse(&self, stream: Stream) {
+    fn refuse(&self, stream: Stream, protocol: Protocol) {
         self.shared.acceptor.rejected.add(1);
-        stream.refuse(REFUSAL);
+        stream.refuse(protocol.refusal());
     }
 
     /// Gives the reserve up for a moment, so that the client at the head of the queue is told instead of left waiting.
@@ -135,7 +136,7 @@ impl Acceptor {
         self.shared.acceptor.descriptors_exhausted.add(1);
         drop(self.reserve.take());
         if let Accepted::Stream(stream) = self.listeners[listener].accept() {
-            self.refuse(stream);
+            self.refuse(stream, self.protocols[listener]);
         }
         self.reserve = open_reserve();
     }

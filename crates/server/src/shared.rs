@@ -32,6 +32,8 @@ pub struct Shared {
     pub workers: Vec<WorkerShared>,
     /// What the commands of all workers share.
     pub commands: CommandShared,
+    /// Numbers for connections that ask for theirs.
+    pub clients: Clients,
     /// The acceptor's counters.
     pub acceptor: AcceptorCounters,
     /// The background thread's counters.
@@ -129,6 +131,17 @@ pub struct Live {
     /// A connection that took nothing of its output, or that holds back half a request while others wait for its
     /// buffer, is dropped after so long, in ms.
     pub stall_timeout_ms: AtomicU64,
+}
+
+/// Gives out numbers, from 1.
+#[derive(Debug, Default)]
+pub struct Clients(AtomicU64);
+
+impl Clients {
+    /// A number that nobody had.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Relaxed) + 1
+    }
 }
 
 /// What the acceptor counts.

@@ -3,6 +3,7 @@
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::clock::Clock;
+use crate::command::Protocol;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
@@ -11,7 +12,7 @@ use crate::metrics::Recorder;
 use crate::prefixes::Prefixes;
 use crate::reactor;
 use crate::roster::Roster;
-use crate::shared::{AcceptorCounters, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
+use crate::shared::{AcceptorCounters, Clients, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
 use crate::survey::{self, Survey};
 use crate::watch::Hub;
 use base::clock::UnixMillis;
@@ -33,8 +34,10 @@ const LANES_SPARE: usize = 2;
 /// What a server is started with. All sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where the memcached protocol is served. At least one.
+    /// Where the memcached protocol is served.
     pub memcached: Vec<ListenAddr>,
+    /// Where the protocol of Redis is served. At least one address in all.
+    pub resp: Vec<ListenAddr>,
     /// Where the admin port listens, if anywhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Heap and index of the store. The connections' buffers are on top of it: at most
@@ -100,6 +103,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 11211).into())],
+            resp: Vec::new(),
             admin: None,
             memory_bytes: 64 << 20,
             memory_bytes_max: 1 << 30,
@@ -207,7 +211,7 @@ impl Server {
             Listener::bind_with(addr, config.backlog, config.ipv6_only)
                 .map_err(|error| StartError::Bind { addr: addr.clone(), error })
         };
-        let listeners = config.memcached.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners = config.memcached.iter().chain(&config.resp).map(bind).collect::<Result<Vec<_>, _>>()?;
         let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
         let (shared, background) = assemble(config, UnixMillis::now())?;
         let mut running = Running {
@@ -227,8 +231,14 @@ impl Server {
     }
 }
 
+/// What each listener's clients speak.
+fn protocols(config: &ServerConfig) -> Vec<Protocol> {
+    let of = |addrs: &[ListenAddr], protocol| std::iter::repeat_n(protocol, addrs.len());
+    of(&config.memcached, Protocol::Memcache).chain(of(&config.resp, Protocol::Resp)).collect()
+}
+
 fn check(config: &ServerConfig) -> Result<(), StartError> {
-    if config.memcached.is_empty() {
+    if config.memcached.is_empty() && config.resp.is_empty() {
         return Err(StartError::Config("no address to listen on"));
     }
     if config.workers == 0 || config.workers > WORKERS_MAX {
@@ -285,6 +295,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         },
         workers: (0..config.workers).map(worker).collect::<Result<_, StartError>>()?,
         commands: CommandShared::default(),
+        clients: Clients::default(),
         acceptor: AcceptorCounters::new(Waker::new()?),
         background: BackgroundCounters::default(),
         survey: Survey::new(&store),
@@ -351,7 +362,8 @@ impl Running {
         let handed = vec![0; intakes.len()];
         let shared = Arc::clone(shared);
         let reserve = open_reserve();
-        let acceptor = Acceptor { listeners, shared, intakes, sessions_max, handed, to_wake: 0, reserve };
+        let protocols = protocols(&shared.config);
+        let acceptor = Acceptor { listeners, protocols, shared, intakes, sessions_max, handed, to_wake: 0, reserve };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(())
@@ -362,9 +374,15 @@ impl Running {
         self.io
     }
 
-    /// The addresses that are listened on, in the order of the configuration, with real ports.
+    /// The addresses that are listened on, memcached's before those of Redis and each in the order of the
+    /// configuration, with real ports.
     pub fn addrs(&self) -> &[ListenAddr] {
         &self.addrs
+    }
+
+    /// The same addresses, with what their clients speak.
+    pub fn listeners(&self) -> impl Iterator<Item = (Protocol, &ListenAddr)> {
+        protocols(&self.shared.config).into_iter().zip(&self.addrs)
     }
 
     /// What the server's threads share: counters, settings that can be changed, the stop switch.

@@ -7,6 +7,7 @@ mod common;
 use base::clock::UnixMillis;
 use common::{Client, pattern, set, value};
 use gannet_server::clock::Clock;
+use gannet_server::command::Protocol;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::listen::{Accepted, ListenAddr, Listener, Stream};
@@ -101,7 +102,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(reactor: impl FnOnce(&Waker) -> 
         let mut accepted = 0;
         while !warm.load(Acquire) {
             if let Accepted::Stream(stream) = listener.accept() {
-                intake.send(stream).unwrap();
+                intake.send((stream, Protocol::Memcache)).unwrap();
                 accepted += 1;
             }
             waker.wake();

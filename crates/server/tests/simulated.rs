@@ -9,6 +9,7 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use common::{pattern, set, value};
 use gannet_server::clock::Clock;
+use gannet_server::command::Protocol;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
@@ -28,7 +29,7 @@ struct World {
     background: Background,
     shared: Arc<Shared>,
     dialler: SimDialler,
-    intake: SyncSender<SimStream>,
+    intake: SyncSender<(SimStream, Protocol)>,
     clock_ns: Arc<AtomicU64>,
 }
 
@@ -48,7 +49,7 @@ impl World {
 
     fn connect(&self) -> SimClient {
         let (client, stream) = self.dialler.connect();
-        self.intake.send(stream).expect("room in the intake");
+        self.intake.send((stream, Protocol::Memcache)).expect("room in the intake");
         client
     }
 

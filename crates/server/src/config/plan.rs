@@ -62,6 +62,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     resolved.maxconns = Auto::Is(maxconns);
     let server = ServerConfig {
         memcached: settings.memcached.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
+        resp: settings.resp.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
         admin: admin_addr(settings),
         memory_bytes: memory.0,
         memory_bytes_max: memory_most(host).0,
@@ -121,14 +122,14 @@ impl Planner<'_> {
     }
 
     fn addresses(&mut self, settings: &Settings) {
-        if settings.memcached.is_empty() {
+        if settings.memcached.is_empty() && settings.resp.is_empty() {
             let remedy = "give at least one, as in [\"127.0.0.1:11211\"]";
             self.fault("listen.memcached", "there is no address to listen on".to_owned(), remedy.to_owned());
         }
-        for endpoint in &settings.memcached {
+        for endpoint in settings.memcached.iter().chain(&settings.resp) {
             match endpoint {
                 Endpoint::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
-                    let what = format!("{address} is a memcached address too");
+                    let what = format!("{address} is an address for clients too");
                     self.fault("listen.admin", what, "give the admin port an address of its own".to_owned());
                 }
                 Endpoint::Tcp(address) if !address.ip().is_loopback() => {
@@ -213,8 +214,9 @@ impl Planner<'_> {
 
     /// The connections, and the descriptors for everything.
     fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
-        let fixed = files_fixed(workers, settings.memcached.len() as u64);
-        let room = connections_room(self.host, workers, settings.memcached.len() as u64);
+        let listeners = (settings.memcached.len() + settings.resp.len()) as u64;
+        let fixed = files_fixed(workers, listeners);
+        let room = connections_room(self.host, workers, listeners);
         let Some(maxconns) = settings.maxconns.said() else {
             let maxconns = MAXCONNS_AUTO.min(room).max(1);
             if maxconns < MAXCONNS_AUTO {

@@ -11,6 +11,7 @@ use super::value::Auto;
 #[expect(missing_docs, reason = "the table of settings documents each field")]
 pub struct Settings {
     pub memcached: Vec<Endpoint>,
+    pub resp: Vec<Endpoint>,
     pub admin: AdminAddress,
     pub unix_mode: UnixMode,
     pub ipv6_only: bool,
@@ -47,6 +48,7 @@ impl Settings {
     fn blank() -> Self {
         Self {
             memcached: Vec::new(),
+            resp: Vec::new(),
             admin: AdminAddress::None,
             unix_mode: UnixMode(0),
             ipv6_only: false,

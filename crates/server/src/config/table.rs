@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 30] = [
+pub static SETTINGS: [Setting; 31] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -112,6 +112,15 @@ pub static SETTINGS: [Setting; 30] = [
                auth_file everyone who can connect may do everything, so keep it away from networks that are not \
                trusted.",
         value: |s| &mut s.memcached,
+    },
+    Setting {
+        path: "listen.resp",
+        flag: Some("resp"),
+        default: &[],
+        range: None,
+        reload: Reload::Restart,
+        help: "Where clients of Redis connect, as with memcached. The keys are the same for both.",
+        value: |s| &mut s.resp,
     },
     Setting {
         path: "listen.admin",
@@ -393,8 +402,7 @@ pub static SETTINGS: [Setting; 30] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 10] = [
-    ("resp", "listen.resp", "the RESP protocol"),
+pub const ABSENT: [(&str, &str, &str); 9] = [
     ("grpc", "listen.grpc", "the gRPC service"),
     ("file", "store.file", "a store in a file"),
     ("file-index", "store.file_index", "a store in a file"),

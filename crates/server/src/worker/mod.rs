@@ -22,6 +22,7 @@ mod watch;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::clock::{Clock, Ticks};
+use crate::command::Protocol;
 use crate::context::WorkerContext;
 use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
@@ -65,8 +66,8 @@ pub struct WorkerParts<B: Backend> {
     pub shared: Arc<Shared>,
     /// Its number.
     pub number: usize,
-    /// New connections.
-    pub intake: Receiver<B::Stream>,
+    /// New connections, and what their clients speak.
+    pub intake: Receiver<(B::Stream, Protocol)>,
     /// Its clock.
     pub clock: Clock,
     /// Connections that it has at once.
@@ -85,7 +86,7 @@ struct Core<B: Backend> {
     ctx: WorkerContext,
     sessions: Table<B::Stream>,
     buffers: Buffers,
-    intake: Receiver<B::Stream>,
+    intake: Receiver<(B::Stream, Protocol)>,
     events: Vec<Event>,
     ready: VecDeque<u32>,
     parked: Vec<u32>,
@@ -126,6 +127,7 @@ impl<B: Backend> Worker<B> {
             shared: parts.shared,
             worker: parts.number,
             clock: parts.clock,
+            request_bytes_max: sizes.big_bytes,
             op_begun: born,
             ready: born,
             batch_ops: 0,
@@ -284,7 +286,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes a new connection in.
-    fn admit(&mut self, stream: B::Stream) {
+    fn admit(&mut self, stream: B::Stream, protocol: Protocol) {
         let counters = self.ctx.counters();
         counters.connections_total.add(1);
         let attached = match self.sessions.next_token() {
@@ -294,7 +296,7 @@ impl<B: Backend> Core<B> {
         };
         if attached.is_ok() {
             let peer = B::peer(&stream);
-            let index = self.sessions.insert(stream, self.now_ns);
+            let index = self.sessions.insert(stream, protocol, self.now_ns);
             self.ctx.roster().open(index, peer, self.ctx.now.secs());
             if self.stop_deadline_ns.is_some() {
                 self.sessions.at(index).readable = true;

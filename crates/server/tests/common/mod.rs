@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod memcached;
+pub mod redis;
 
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::start::{Running, Server, ServerConfig};

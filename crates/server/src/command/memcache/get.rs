@@ -3,9 +3,10 @@
 use super::run::Retrieval;
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
+use crate::command::values::pin_or_room;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
-use crate::out::{OutBuffer, PINNED_BYTES_MIN};
+use crate::out::OutBuffer;
 use crate::prefixes::Count;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, reply};
@@ -191,25 +192,4 @@ pub(super) fn write_value(
             Ok(Found::Large(large))
         }
     }
-}
-
-/// Makes sure of room for a copy of the value and a line, or pins the value.
-#[inline(always)]
-pub(super) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
-    if value.len() >= PINNED_BYTES_MIN {
-        return pin_long_or_room(out, ctx, value);
-    }
-    let want = LINE_ROOM + value.len();
-    if out.room() < want { Err(State::OutputFull { want }) } else { Ok(None) }
-}
-
-#[cold]
-fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
-    if !out.has_pin_room_for(value.len()) {
-        // It is asked again when the pins were sent, and may then need no copy.
-        return Err(State::OutputFull { want: LINE_ROOM });
-    }
-    let pinned = ctx.pin(value);
-    let want = LINE_ROOM + value.len();
-    if pinned.is_none() && out.room() < want { Err(State::OutputFull { want }) } else { Ok(pinned) }
 }

@@ -1,9 +1,10 @@
 //! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
 
 use super::exptime::{self, seconds_left};
-use super::get::{Found, pin_or_room};
+use super::get::Found;
 use super::watch::Seen;
 use super::{Call, NAMESPACE, Step};
+use crate::command::values::pin_or_room;
 use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;

@@ -52,7 +52,7 @@ pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 const NAMESPACE: Namespace = Namespace::DEFAULT;
 
 /// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
-const LINE_ROOM: usize = 1024;
+const LINE_ROOM: usize = super::values::LINE_ROOM;
 
 const _: () = assert!(reply::META_LINE_BYTES_MAX + 32 <= LINE_ROOM);
 const _: () = assert!(reply::ITEM_FACTS_BYTES_MAX + 32 <= LINE_ROOM);

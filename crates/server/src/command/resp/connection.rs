@@ -1,0 +1,132 @@
+//! How a connection begins, what it is told about itself, and how it ends.
+
+use super::error::Fault;
+use super::table::lower;
+use super::{Call, REDIS_VERSION, Run, Stop};
+use protocol::resp::{Args, Version, reply};
+
+pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    match (args.next(), args.len()) {
+        (None, _) => call.out.push(reply::PONG),
+        (Some(text), 0) => {
+            call.room(text.len())?;
+            reply::bulk(call.out, text);
+        }
+        _ => return Err(Fault::Arity("ping").into()),
+    }
+    Ok(())
+}
+
+pub(super) fn echo<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let text = args.next().unwrap_or_default();
+    call.room(text.len())?;
+    reply::bulk(call.out, text);
+    Ok(())
+}
+
+pub(super) fn quit<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    call.out.push(reply::OK);
+    Err(Stop::Quit)
+}
+
+pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    match super::number::integer(args.next().unwrap_or_default())? {
+        0 => {
+            call.out.push(reply::OK);
+            Ok(())
+        }
+        _ => Err(Fault::Database.into()),
+    }
+}
+
+pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let first = args.next().unwrap_or_default();
+    // One word is the secret of the user that Redis calls so.
+    let (user, secret) = match args.next() {
+        Some(secret) => (first, secret),
+        None => (&b"default"[..], first),
+    };
+    call.admit(user, secret)?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+/// `HELLO [version [AUTH user secret] [SETNAME name]]`
+pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let version = match args.next() {
+        None => None,
+        Some(b"2") => Some(Version::Resp2),
+        Some(b"3") => Some(Version::Resp3),
+        Some(text) => {
+            super::number::integer(text).map_err(|_| Fault::Version)?;
+            return Err(Fault::Version.into());
+        }
+    };
+    let mut name = None;
+    while let Some(word) = args.next() {
+        match &lower(word)[..] {
+            b"auth" => {
+                let (Some(user), Some(secret)) = (args.next(), args.next()) else { return Err(Fault::Syntax.into()) };
+                call.admit(user, secret)?;
+            }
+            b"setname" => name = Some(super::client::text(args.next().ok_or(Fault::Syntax)?)?),
+            _ => return Err(Fault::Syntax.into()),
+        }
+    }
+    if call.is_stranger() {
+        return Err(Fault::NoAuth.into());
+    }
+    call.session.version = version.unwrap_or(call.session.version);
+    if let Some(name) = name {
+        call.session.name = name;
+    }
+    let (version, id) = (call.session.version, call.id());
+    let out = &mut *call.out;
+    reply::map(out, version, 7);
+    for (name, text) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, text.as_bytes());
+    }
+    reply::bulk(out, b"proto");
+    reply::int(out, if version == Version::Resp3 { 3 } else { 2 });
+    reply::bulk(out, b"id");
+    reply::int(out, id as i64);
+    for (name, text) in [("mode", "standalone"), ("role", "master")] {
+        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, text.as_bytes());
+    }
+    reply::bulk(out, b"modules");
+    reply::array(out, 0);
+    Ok(())
+}
+
+pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    *call.session = super::SessionState { id: call.session.id, ..super::SessionState::default() };
+    reply::simple(call.out, b"RESET");
+    Ok(())
+}
+
+impl Call<'_, '_> {
+    /// The client is `user`, if it knows the secret.
+    fn admit(&mut self, user: &[u8], secret: &[u8]) -> Run {
+        let Some(auth) = &self.ctx.shared.auth else {
+            return if user == b"default" { Err(Fault::NoUsers.into()) } else { Err(Fault::WrongPassword.into()) };
+        };
+        let admitted = auth.admits(user, secret);
+        self.counters().auth_cmds.add(1);
+        if !admitted {
+            self.counters().auth_errors.add(1);
+            return Err(Fault::WrongPassword.into());
+        }
+        self.session.known = true;
+        Ok(())
+    }
+
+    /// The connection's number: unique among all since the server's start.
+    pub(super) fn id(&mut self) -> u64 {
+        if self.session.id == 0 {
+            self.session.id = self.ctx.shared.clients.next();
+        }
+        self.session.id
+    }
+}

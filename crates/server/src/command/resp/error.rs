@@ -1,0 +1,158 @@
+//! What a client is told that asked for something impossible, in the words that Redis has for it: clients compare them.
+
+use super::table;
+use crate::out::OutBuffer;
+use base::nearest::nearest;
+use protocol::resp::{Args, reply};
+use protocol::sink::{Fixed, Sink};
+
+/// Why a request is answered with an error. The connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The wrong number of arguments for this command.
+    Arity(&'static str),
+    /// The client has not said who it is.
+    NoAuth,
+    /// It is not who it says.
+    WrongPassword,
+    /// There are no users to be one of.
+    NoUsers,
+    /// Options that the command does not have, or that exclude each other.
+    Syntax,
+    /// A number was expected.
+    NotInteger,
+    /// A number with a point was expected.
+    NotFloat,
+    /// The sum is no number of 64 bits.
+    Overflow,
+    /// What is to be taken away has no opposite.
+    NoOpposite,
+    /// The sum is no finite number.
+    NotFinite,
+    /// A time to live that is none, for this command.
+    ExpireTime(&'static str),
+    /// A value or key that is longer than an item may be.
+    TooLong,
+    /// Nothing can be evicted to make room.
+    OutOfMemory,
+    /// There is no such database.
+    Database,
+    /// There is no such version of the protocol.
+    Version,
+    /// An offset below 0.
+    Offset,
+    /// A cursor that none was given out as.
+    Cursor,
+    /// What a client says about itself has a space or a line end in it, or is too long.
+    ClientText,
+    /// Options of `EXPIRE` that exclude each other.
+    ExpireOptions,
+    /// `GT` and `LT` together.
+    ExpireOrder,
+    /// A command that the server was told to refuse.
+    Disabled(&'static str),
+}
+
+impl Fault {
+    /// The error line, in parts.
+    fn parts(self) -> [&'static str; 3] {
+        let whole = match self {
+            Self::Arity(name) => return ["ERR wrong number of arguments for '", name, "' command"],
+            Self::ExpireTime(name) => return ["ERR invalid expire time in '", name, "' command"],
+            Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
+            Self::NoAuth => "NOAUTH Authentication required.",
+            Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
+            Self::NoUsers => {
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                 configuration is correct?"
+            }
+            Self::Syntax => "ERR syntax error",
+            Self::NotInteger => "ERR value is not an integer or out of range",
+            Self::NotFloat => "ERR value is not a valid float",
+            Self::Overflow => "ERR increment or decrement would overflow",
+            Self::NoOpposite => "ERR decrement would overflow",
+            Self::NotFinite => "ERR increment would produce NaN or Infinity",
+            Self::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Self::Database => "ERR DB index is out of range",
+            Self::Version => "NOPROTO unsupported protocol version",
+            Self::Offset => "ERR offset is out of range",
+            Self::Cursor => "ERR invalid cursor",
+            Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
+            Self::ExpireOptions => "ERR NX and XX, GT or LT options at the same time are not compatible",
+            Self::ExpireOrder => "ERR GT and LT options at the same time are not compatible",
+        };
+        [whole, "", ""]
+    }
+
+    /// Puts the error line.
+    #[cold]
+    pub(super) fn say(self, out: &mut OutBuffer) {
+        let mut line = Line::new();
+        self.parts().into_iter().for_each(|part| line.put(part.as_bytes()));
+        reply::error(out, line.as_slice());
+    }
+}
+
+type Line = Fixed<512>;
+
+/// Bytes of one word, and of all, that an error repeats.
+const SHOWN_MAX: usize = 128;
+
+/// Puts what is shown of a word: at most so many bytes, and a space for what would end the line.
+fn shown(line: &mut Line, word: &[u8], most: usize) {
+    for byte in word.iter().take(most) {
+        line.push(if byte.is_ascii_control() { b' ' } else { *byte });
+    }
+}
+
+/// Answers a command that there is not: names the nearest one, where one is near.
+#[cold]
+pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
+    let mut line = Line::new();
+    line.put(b"ERR unknown command '");
+    shown(&mut line, name, SHOWN_MAX);
+    line.put(b"', with args beginning with: ");
+    let mut left = SHOWN_MAX;
+    for word in args {
+        if left == 0 {
+            break;
+        }
+        line.put(b"'");
+        shown(&mut line, word, left);
+        line.put(b"' ");
+        left = left.saturating_sub(word.len().max(1));
+        if line.as_slice().len() > 400 {
+            break;
+        }
+    }
+    let names = table::COMMANDS.iter().map(|entry| entry.name);
+    let near = std::str::from_utf8(name).ok().and_then(|name| nearest(name, names));
+    if let Some(near) = near {
+        line.put(b"(did you mean '");
+        line.put(near.as_bytes());
+        line.put(b"'?)");
+    }
+    reply::error(out, line.as_slice());
+}
+
+/// Answers an option that the command does not have.
+#[cold]
+pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
+    let mut line = Line::new();
+    line.put(b"ERR Unsupported option ");
+    shown(&mut line, word, SHOWN_MAX);
+    reply::error(out, line.as_slice());
+}
+
+/// Answers a subcommand that the command does not have, or that has other arguments.
+#[cold]
+pub(super) fn subcommand(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
+    let mut line = Line::new();
+    line.put(b"ERR unknown subcommand or wrong number of arguments for '");
+    shown(&mut line, name, SHOWN_MAX);
+    line.put(b"'. Try ");
+    line.put(command.as_bytes());
+    line.put(b" HELP.");
+    reply::error(out, line.as_slice());
+}

@@ -1,0 +1,223 @@
+//! When items end: deadlines in arguments, `EXPIRE` and its kin, `TTL` and its kin.
+
+use super::error::Fault;
+use super::number::integer;
+use super::table::lower;
+use super::{Call, Run};
+use crate::out::OutBuffer;
+use base::clock::UnixMillis;
+use protocol::resp::Args;
+use segment::{Change, Expire};
+
+/// How a deadline is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// From now.
+    Seconds,
+    /// From now.
+    Millis,
+    /// Since the epoch.
+    UnixSeconds,
+    /// Since the epoch.
+    UnixMillis,
+}
+
+impl Unit {
+    /// By the option's name, in small letters.
+    pub(super) fn of(option: &[u8]) -> Option<Self> {
+        match option {
+            b"ex" => Some(Self::Seconds),
+            b"px" => Some(Self::Millis),
+            b"exat" => Some(Self::UnixSeconds),
+            b"pxat" => Some(Self::UnixMillis),
+            _ => None,
+        }
+    }
+}
+
+/// An instant at which an item ends, in ms since the epoch; it may be past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deadline(i64);
+
+impl Deadline {
+    /// What `text` says to `command`.
+    fn read(text: &[u8], unit: Unit, now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+        let number = integer(text)?;
+        let fault = Fault::ExpireTime(command);
+        let millis = match unit {
+            Unit::Seconds | Unit::UnixSeconds => number.checked_mul(1000).ok_or(fault)?,
+            Unit::Millis | Unit::UnixMillis => number,
+        };
+        let base = match unit {
+            Unit::Seconds | Unit::Millis => now.0 as i64,
+            Unit::UnixSeconds | Unit::UnixMillis => 0,
+        };
+        millis.checked_add(base).map(Self).ok_or(fault)
+    }
+
+    /// The same for a command that takes no number of 0 or below.
+    pub(super) fn positive(text: &[u8], unit: Unit, now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+        if integer(text)? <= 0 {
+            return Err(Fault::ExpireTime(command));
+        }
+        Self::read(text, unit, now, command)
+    }
+
+    pub(super) fn expire(self) -> Expire {
+        Expire::At(UnixMillis(self.0.max(0) as u64))
+    }
+}
+
+/// Options of `EXPIRE`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    absent: bool,
+    present: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl Options {
+    /// `None`: there is an option that is none, which has been told.
+    fn read(out: &mut OutBuffer, args: Args<'_>) -> Result<Option<Self>, Fault> {
+        let mut options = Self::default();
+        for word in args {
+            match &lower(word)[..] {
+                b"nx" => options.absent = true,
+                b"xx" => options.present = true,
+                b"gt" => options.later = true,
+                b"lt" => options.earlier = true,
+                _ => {
+                    super::error::option(out, word);
+                    return Ok(None);
+                }
+            }
+        }
+        if options.absent && (options.present || options.later || options.earlier) {
+            return Err(Fault::ExpireOptions);
+        }
+        if options.later && options.earlier {
+            return Err(Fault::ExpireOrder);
+        }
+        Ok(Some(options))
+    }
+
+    /// Whether an item that ends at `present` may end at `next`.
+    fn allow(self, present: Expire, next: Expire) -> bool {
+        let ends = |expire| match expire {
+            Expire::Never => u64::MAX,
+            Expire::At(at) => at.0,
+        };
+        let lasting = present == Expire::Never;
+        !((self.absent && !lasting)
+            || (self.present && lasting)
+            || (self.later && ends(next) <= ends(present))
+            || (self.earlier && ends(next) >= ends(present)))
+    }
+}
+
+fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let time = args.next().unwrap_or_default();
+    let Some(options) = Options::read(call.out, args)? else { return Ok(()) };
+    let now = call.ctx.now;
+    let deadline = Deadline::read(time, unit, now, name)?;
+    let next = deadline.expire();
+    let key = call.key(bytes);
+    let past = deadline.0 <= now.0 as i64;
+    let done = call.turn.change(&key, &mut |_, item, _| match item {
+        Some(item) if options.allow(item.expire, next) => {
+            if past {
+                Change::Remove(1)
+            } else {
+                Change::Expire(next, 1)
+            }
+        }
+        _ => Change::Keep(0),
+    })?;
+    call.int(done);
+    Ok(())
+}
+
+pub(super) fn seconds<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    expire(call, args, Unit::Seconds, "expire")
+}
+
+pub(super) fn millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    expire(call, args, Unit::Millis, "pexpire")
+}
+
+pub(super) fn at<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    expire(call, args, Unit::UnixSeconds, "expireat")
+}
+
+pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    expire(call, args, Unit::UnixMillis, "pexpireat")
+}
+
+pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = call.key(args.next().unwrap_or_default());
+    let done = call.turn.change(&key, &mut |_, item, _| match item {
+        Some(item) if item.expire != Expire::Never => Change::Expire(Expire::Never, 1),
+        _ => Change::Keep(0),
+    })?;
+    call.int(done);
+    Ok(())
+}
+
+/// When the key ends, shown by `show`; -1: never, -2: it is not there.
+fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
+    let key = call.key(args.next().unwrap_or_default());
+    let now = call.ctx.now.0 as i64;
+    let told = match call.turn.peek(&key).map(|item| item.expire) {
+        None => -2,
+        Some(Expire::Never) => -1,
+        Some(Expire::At(at)) => show(at.0 as i64, now),
+    };
+    call.int(told);
+    Ok(())
+}
+
+pub(super) fn ttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    tell(call, args, |at, now| (at - now + 500) / 1000)
+}
+
+pub(super) fn pttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    tell(call, args, |at, now| at - now)
+}
+
+pub(super) fn expiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    tell(call, args, |at, _| (at + 500) / 1000)
+}
+
+pub(super) fn pexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    tell(call, args, |at, _| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_is_no_instant_is_refused_and_one_that_is_past_is_not() {
+        let now = UnixMillis(1_000_000);
+        let read = |text: &str, unit| Deadline::read(text.as_bytes(), unit, now, "x");
+        assert_eq!(read("10", Unit::Seconds), Ok(Deadline(1_010_000)));
+        assert_eq!(read("-10", Unit::Millis), Ok(Deadline(999_990)));
+        assert_eq!(read("-1", Unit::UnixSeconds), Ok(Deadline(-1000)));
+        assert_eq!(read("9223372036854775807", Unit::Seconds), Err(Fault::ExpireTime("x")));
+        assert_eq!(read("9223372036854775807", Unit::Millis), Err(Fault::ExpireTime("x")));
+        assert_eq!(read("1x", Unit::Millis), Err(Fault::NotInteger));
+        assert_eq!(Deadline::positive(b"0", Unit::Millis, now, "x"), Err(Fault::ExpireTime("x")));
+        assert_eq!(Deadline(-5).expire(), Expire::At(UnixMillis(0)));
+    }
+
+    #[test]
+    fn an_item_without_an_end_ends_later_than_any_other() {
+        let at = |ms| Expire::At(UnixMillis(ms));
+        let (later, earlier) =
+            (Options { later: true, ..Options::default() }, Options { earlier: true, ..Options::default() });
+        assert!(!later.allow(Expire::Never, at(5)) && earlier.allow(Expire::Never, at(5)));
+        assert!(later.allow(at(4), at(5)) && !later.allow(at(5), at(5)) && earlier.allow(at(6), at(5)));
+    }
+}

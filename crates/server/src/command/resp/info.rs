@@ -1,0 +1,257 @@
+//! What the server says of itself: `INFO`, `CONFIG`, `COMMAND`, `TIME`.
+
+use super::error::subcommand;
+use super::glob::matches;
+use super::table::{COMMANDS, Entry, find, lower};
+use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
+use crate::context::State;
+use crate::shared::Shared;
+use protocol::resp::{Args, Version, reply};
+use protocol::sink::Fixed;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of all sections of `INFO` at most.
+const INFO_BYTES: usize = 4096;
+
+/// Text of a fixed length at most.
+struct Text(Fixed<INFO_BYTES>);
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        protocol::sink::Sink::put(&mut self.0, text.as_bytes());
+        Ok(())
+    }
+}
+
+/// The sections, in order, with what writes them.
+const SECTIONS: [(&str, fn(&mut Text, &Shared, u64) -> std::fmt::Result); 6] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Keyspace", keyspace),
+];
+
+/// `INFO [section ...]`
+pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.room(INFO_BYTES)?;
+    let all =
+        args.len() == 0 || args.clone().any(|word| matches!(&lower(word)[..], b"all" | b"default" | b"everything"));
+    let mut text = Text(Fixed::new());
+    for (name, section) in SECTIONS {
+        if all || args.clone().any(|word| word.eq_ignore_ascii_case(name.as_bytes())) {
+            let blank = if text.0.as_slice().is_empty() { "" } else { "\r\n" };
+            let written = write!(text, "{blank}# {name}\r\n")
+                .and_then(|()| section(&mut text, &call.ctx.shared, call.ctx.now.secs()));
+            written.expect("text takes what is written");
+        }
+    }
+    reply::verbatim(call.out, call.session.version, b"txt", text.0.as_slice());
+    Ok(())
+}
+
+fn server(text: &mut Text, shared: &Shared, now_secs: u64) -> std::fmt::Result {
+    let up_secs = now_secs.saturating_sub(shared.started.secs());
+    write!(
+        text,
+        "redis_version:{REDIS_VERSION}\r\ngannet_version:{}\r\nredis_mode:standalone\r\nos:Linux\r\narch_bits:64\r\n\
+         process_id:{}\r\nuptime_in_seconds:{up_secs}\r\nuptime_in_days:{}\r\nio_threads_active:{}\r\n",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        up_secs / 86_400,
+        shared.workers.len()
+    )
+}
+
+fn clients(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
+    let most = shared.live.connections_max.load(Relaxed);
+    write!(text, "connected_clients:{}\r\nmaxclients:{most}\r\nblocked_clients:0\r\n", shared.connections_open())
+}
+
+fn memory(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
+    let stats = shared.store_stats();
+    let policy = policy(shared);
+    write!(
+        text,
+        "used_memory:{}\r\nused_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:{policy}\r\n",
+        stats.held_bytes, stats.item_bytes, stats.memory_bytes
+    )
+}
+
+fn policy(shared: &Shared) -> &'static str {
+    if shared.config.evict { "allkeys-lfu" } else { "noeviction" }
+}
+
+fn stats(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
+    let (commands, store) = (crate::command::memcache::command_totals(shared), shared.store_stats());
+    let sum = |of: fn(&crate::counters::WorkerCounters) -> &crate::counters::Counter| -> u64 {
+        shared.workers.iter().map(|worker| of(&worker.counters).value()).sum()
+    };
+    write!(
+        text,
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
+         rejected_connections:{}\r\nexpired_keys:{}\r\nevicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n",
+        sum(|counters| &counters.connections_total),
+        sum(|counters| &counters.ops),
+        sum(|counters| &counters.bytes_read),
+        shared.acceptor.rejected.value(),
+        store.expired,
+        store.evicted,
+        commands.get_hits,
+        commands.get_misses
+    )
+}
+
+fn replication(text: &mut Text, _: &Shared, _: u64) -> std::fmt::Result {
+    text.write_str("role:master\r\nconnected_slaves:0\r\n")
+}
+
+fn keyspace(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
+    match shared.store_stats().items {
+        0 => Ok(()),
+        items => write!(text, "db0:keys={items},expires=0,avg_ttl=0\r\n"),
+    }
+}
+
+/// `CONFIG GET pattern ...` and `CONFIG RESETSTAT`: what clients and tools ask for.
+pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    match (&lower(topic)[..], args.len()) {
+        (b"get", 1..) => {
+            let shared = &call.ctx.shared;
+            let numbers = [
+                ("maxmemory", shared.store.memory_bytes()),
+                ("maxclients", shared.live.connections_max.load(Relaxed)),
+                ("timeout", shared.live.idle_timeout_ms.load(Relaxed) / 1000),
+                ("proto-max-bulk-len", shared.config.item_bytes_max),
+                ("databases", 1),
+            ];
+            let words = [("maxmemory-policy", policy(shared)), ("save", ""), ("appendonly", "no")];
+            let wanted = |name: &str| args.clone().any(|pattern| matches(&lower(pattern), name.as_bytes()));
+            let pairs = numbers.iter().filter(|(name, _)| wanted(name)).count()
+                + words.iter().filter(|(name, _)| wanted(name)).count();
+            let out = &mut *call.out;
+            reply::map(out, call.session.version, pairs as u64);
+            for (name, number) in numbers.iter().filter(|(name, _)| wanted(name)) {
+                reply::bulk(out, name.as_bytes());
+                reply::bulk(out, protocol::number::Decimal::new(*number).as_slice());
+            }
+            for (name, word) in words.iter().filter(|(name, _)| wanted(name)) {
+                reply::bulk(out, name.as_bytes());
+                reply::bulk(out, word.as_bytes());
+            }
+        }
+        _ => subcommand(call.out, "CONFIG", topic),
+    }
+    Ok(())
+}
+
+pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    let millis = call.ctx.now.0;
+    reply::array(call.out, 2);
+    for number in [millis / 1000, millis % 1000 * 1000] {
+        reply::bulk(call.out, protocol::number::Decimal::new(number).as_slice());
+    }
+    Ok(())
+}
+
+/// `COMMAND [COUNT | LIST | INFO name ... | DOCS name ...]`
+pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    match (&lower(topic)[..], args.len()) {
+        (b"", _) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
+        (b"count", 0) => {
+            call.int(COMMANDS.len() as i64);
+            Ok(())
+        }
+        (b"list", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Name),
+        (b"info", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
+        (b"info", count) => call.tell_commands(count, |number| find(args.clone().nth(number)?), Telling::Info),
+        (b"docs", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Docs),
+        (b"docs", _) => {
+            let known = args.clone().filter_map(find).count();
+            call.tell_commands(known, |number| args.clone().filter_map(find).nth(number), Telling::Docs)
+        }
+        _ => {
+            subcommand(call.out, "COMMAND", topic);
+            Ok(())
+        }
+    }
+}
+
+/// What is told of each command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Telling {
+    Name,
+    Info,
+    Docs,
+}
+
+impl Call<'_, '_> {
+    /// Tells of `count` commands, over several calls if the output is shorter.
+    fn tell_commands(
+        &mut self,
+        count: usize,
+        entry: impl Fn(usize) -> Option<&'static Entry>,
+        telling: Telling,
+    ) -> Run {
+        let version = self.session.version;
+        let mut next = self.session.done as usize;
+        if next == 0 {
+            match telling {
+                Telling::Docs => reply::map(self.out, version, count as u64),
+                _ => reply::array(self.out, count as u64),
+            }
+        }
+        while next < count {
+            if self.out.room() < 2 * LINE_ROOM {
+                return Err(Stop::State(State::OutputFull { want: 2 * LINE_ROOM }));
+            }
+            match (entry(next), telling) {
+                (None, _) => reply::null_array(self.out, version),
+                (Some(entry), Telling::Name) => reply::bulk(self.out, entry.name.as_bytes()),
+                (Some(entry), Telling::Info) => entry.put_info(self.out, version),
+                (Some(entry), Telling::Docs) => entry.put_docs(self.out, version),
+            }
+            next += 1;
+            self.session.done = next as u32;
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Ten facts, as `COMMAND INFO` has them. Less than 1 KiB.
+    fn put_info(&self, out: &mut crate::out::OutBuffer, version: Version) {
+        reply::array(out, 10);
+        reply::bulk(out, self.name.as_bytes());
+        reply::int(out, self.arity.into());
+        reply::set(out, version, self.flags.len() as u64);
+        self.flags.iter().for_each(|flag| reply::simple(out, flag.name().as_bytes()));
+        let (first, last, step) = self.keys;
+        [first, last, step].into_iter().for_each(|number| reply::int(out, number.into()));
+        reply::set(out, version, self.categories.len() as u64);
+        for category in self.categories {
+            let mut text = Fixed::<32>::new();
+            protocol::sink::Sink::put(&mut text, b"@");
+            protocol::sink::Sink::put(&mut text, category.as_bytes());
+            reply::simple(out, text.as_slice());
+        }
+        // Tips, key specifications and subcommands.
+        (0..3).for_each(|_| reply::array(out, 0));
+    }
+
+    /// Name and text, as `COMMAND DOCS` has them. Less than 1 KiB.
+    fn put_docs(&self, out: &mut crate::out::OutBuffer, version: Version) {
+        reply::bulk(out, self.name.as_bytes());
+        reply::map(out, version, 4);
+        for (name, text) in
+            [("summary", self.summary), ("since", self.since), ("group", self.group), ("complexity", self.complexity)]
+        {
+            reply::bulk(out, name.as_bytes());
+            reply::bulk(out, text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Whole keys: whether they are there, what they are, and their end.
+
+use super::error::Fault;
+use super::table::lower;
+use super::{Call, NAMESPACE, Run};
+use protocol::resp::{Args, reply};
+use segment::{Delete, DeleteOutcome, Value};
+
+pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.each_key(args, |call, bytes| {
+        let key = call.key(bytes);
+        let outcome = call.turn.delete(&key, &Delete::default())?;
+        call.session.sum += i64::from(outcome == DeleteOutcome::Deleted);
+        Ok(())
+    })?;
+    call.int(call.session.sum);
+    Ok(())
+}
+
+pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.each_key(args, |call, bytes| {
+        let key = call.key(bytes);
+        call.session.sum += i64::from(call.turn.peek(&key).is_some());
+        Ok(())
+    })?;
+    call.int(call.session.sum);
+    Ok(())
+}
+
+pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.each_key(args, |call, bytes| {
+        let key = call.key(bytes);
+        call.session.sum += i64::from(call.turn.get(&key).is_some());
+        Ok(())
+    })?;
+    call.int(call.session.sum);
+    Ok(())
+}
+
+pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = call.key(args.next().unwrap_or_default());
+    let there = call.turn.peek(&key).is_some();
+    reply::simple(call.out, if there { b"string" } else { b"none" });
+    Ok(())
+}
+
+/// `OBJECT`: how a value is kept.
+pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    let (Some(bytes), 0) = (args.next(), args.len()) else {
+        super::error::subcommand(call.out, "OBJECT", topic);
+        return Ok(());
+    };
+    let key = call.key(bytes);
+    let now = call.ctx.now;
+    let Some(item) = call.turn.peek(&key) else {
+        reply::null(call.out, call.session.version);
+        return Ok(());
+    };
+    match &lower(topic)[..] {
+        b"encoding" => reply::bulk(call.out, encoding(item.value)),
+        b"idletime" => reply::int(call.out, (now.ms_since(item.last_access) / 1000) as i64),
+        b"refcount" => reply::int(call.out, 1),
+        b"freq" => reply::error(
+            call.out,
+            b"ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+              switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ),
+        _ => super::error::subcommand(call.out, "OBJECT", topic),
+    }
+    Ok(())
+}
+
+/// As Redis names them: numbers, strings of up to 44 bytes, longer ones.
+fn encoding(value: Value<'_>) -> &'static [u8] {
+    match value {
+        Value::Integer(_) => b"int",
+        Value::Bytes(bytes) if base::decimal::parse_signed(bytes).is_some() => b"int",
+        Value::Bytes(bytes) if bytes.len() <= 44 => b"embstr",
+        _ => b"raw",
+    }
+}
+
+/// `FLUSHDB` and `FLUSHALL`, at once whatever the option says: it takes one store of a number.
+pub(super) fn flush<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    if !call.ctx.shared.config.flush_command {
+        return Err(Fault::Disabled("FLUSHALL").into());
+    }
+    match args.next().map(lower) {
+        None => {}
+        Some(word) if args.len() == 0 && matches!(&word[..], b"async" | b"sync") => {}
+        Some(_) => return Err(Fault::Syntax.into()),
+    }
+    call.turn.flush(NAMESPACE)?;
+    call.counters().cmd_flush.add(1);
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(super) fn dbsize<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    let items = call.ctx.shared.store_stats().items;
+    call.int(items as i64);
+    Ok(())
+}

@@ -1,0 +1,493 @@
+//! The protocol of Redis over the store: one call serves what a session has received.
+//!
+//! ```text
+//!   input   [ *2 $3 GET $1 a | *3 $3 SET $1 b $5 hel ]
+//!             ^ at             not all there: NeedInput
+//!   serve     parse ──> table: name, arguments, who may ──> the command's function ──> reply
+//! ```
+//!
+//! Invariants:
+//! - Replies are in the order of the requests. Room for a reply is made sure of before its operation is done, so no
+//!   operation is done twice and no reply is lost.
+//! - A request is consumed when its last reply byte is in the output. One whose reply is longer than the output goes on
+//!   where it was left ([`SessionState::done`]): so `MGET` and `DEL` of many keys are not one atomic operation.
+//! - A request lies whole in the receive buffer; one that is longer than that is refused and the connection closed.
+//! - What a command is, its name, arity, keys and text, stands in one table ([`table::COMMANDS`]), by which requests
+//!   are looked up and `COMMAND` is answered.
+
+mod client;
+mod connection;
+mod error;
+mod expire;
+mod glob;
+mod info;
+mod keys;
+mod number;
+mod scan;
+mod string;
+pub mod table;
+
+use super::counters::CommandCounters;
+use super::values::{LINE_ROOM, pin_or_room};
+use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
+use crate::metrics::Command;
+use crate::out::OutBuffer;
+use arrayvec::ArrayVec;
+use error::Fault;
+use protocol::number::Decimal;
+use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
+use segment::{Change, Item, Key, Namespace, OpError, Pinned, Turn, Value};
+
+/// The version of Redis whose commands these are. Clients and tools compare the three numbers.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+/// The keys of clients that have selected nothing.
+const NAMESPACE: Namespace = Namespace::DEFAULT;
+
+/// Text that a client may leave about itself, in bytes.
+const CLIENT_TEXT_MAX: usize = 64;
+
+/// What a client says about itself.
+type ClientText = ArrayVec<u8, CLIENT_TEXT_MAX>;
+
+/// Which requests a client wants to be answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Answers {
+    #[default]
+    All,
+    /// All but the next one.
+    SkipNext,
+    None,
+}
+
+/// What the protocol keeps of a connection between calls.
+#[derive(Default)]
+pub struct SessionState {
+    parser: Parser,
+    version: Version,
+    answers: Answers,
+    /// Its client has said who it is.
+    known: bool,
+    /// Keys or lines of the request at hand that are answered.
+    done: u32,
+    /// What the answered ones come to.
+    sum: i64,
+    /// The number of the connection, once it was asked for; from 1.
+    id: u64,
+    name: ClientText,
+    library: ClientText,
+    library_version: ClientText,
+}
+
+/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came.
+pub(crate) fn serve(
+    turn: &mut Turn<'_>,
+    buf: &[u8],
+    out: &mut OutBuffer,
+    session: &mut SessionState,
+    ctx: &mut WorkerContext,
+) -> Progress {
+    // Operations that this session is not to have in one visit count as done.
+    let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
+    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops };
+    let state = loop {
+        if let Err(state) = call.step() {
+            break state;
+        }
+    };
+    Progress { consumed: call.at, state }
+}
+
+/// One call of [`serve`]. Its steps end with the state that keeps the next one from being made.
+struct Call<'c, 'l> {
+    turn: &'c mut Turn<'l>,
+    buf: &'c [u8],
+    /// Bytes of `buf` consumed.
+    at: usize,
+    out: &'c mut OutBuffer,
+    session: &'c mut SessionState,
+    ctx: &'c mut WorkerContext,
+    /// Operations done, and those that the session may not have in this visit.
+    ops: usize,
+}
+
+/// `Err` says why the call ends here.
+type Step = Result<(), State>;
+
+/// Why a command's function ends before it has answered.
+enum Stop {
+    /// It is asked again.
+    State(State),
+    /// It is answered with an error.
+    Fault(Fault),
+    /// It is answered; the connection ends.
+    Quit,
+}
+
+impl From<State> for Stop {
+    fn from(state: State) -> Self {
+        Self::State(state)
+    }
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<OpError> for Stop {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Parked => Self::State(State::Parked),
+            OpError::TooLarge => Self::Fault(Fault::TooLong),
+            OpError::OutOfMemory => Self::Fault(Fault::OutOfMemory),
+        }
+    }
+}
+
+/// What a command's function comes to.
+type Run = Result<(), Stop>;
+
+impl<'c> Call<'c, '_> {
+    fn step(&mut self) -> Step {
+        if self.ops >= OPS_A_BATCH {
+            self.counters().yields.add(1);
+            return Err(State::Yield);
+        }
+        if self.out.room() < LINE_ROOM {
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        let limits = self.limits();
+        match self.session.parser.parse(&self.buf[self.at..], &limits) {
+            Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+            Parsed::Request { args, consumed } => self.execute(args, consumed),
+            Parsed::Inline { inline, consumed } => self.inline(&inline, consumed),
+            Parsed::Nothing { consumed } => {
+                self.at += consumed;
+                Ok(())
+            }
+            // No argument is that long: it would not fit into the buffer.
+            Parsed::Head { .. } => self.fatal(protocol::resp::ProtocolError::RequestTooLong),
+            Parsed::Fatal(error) => self.fatal(error),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = if self.is_stranger() { Limits::UNAUTHENTICATED } else { Limits::REDIS };
+        Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min: u32::MAX, ..limits }
+    }
+
+    /// This connection's client has to say who it is.
+    fn is_stranger(&self) -> bool {
+        !self.session.known && self.ctx.shared.auth.is_some()
+    }
+
+    #[cold]
+    fn fatal(&mut self, error: protocol::resp::ProtocolError) -> Step {
+        self.at = self.buf.len();
+        self.counters().protocol_errors.add(1);
+        error.put(self.out);
+        self.done(Command::Other, b"");
+        Err(State::Close)
+    }
+
+    /// Words on a line: they are few, so they are rewritten beside the buffer.
+    #[cold]
+    fn inline(&mut self, inline: &protocol::resp::Inline<'_>, consumed: usize) -> Step {
+        if consumed * 7 / 2 + 16 > INLINE_ROOM {
+            return self.fatal(protocol::resp::ProtocolError::InlineTooLong);
+        }
+        let mut text = protocol::sink::Fixed::<INLINE_ROOM>::new();
+        inline.rewrite(&mut text);
+        let Parsed::Request { args, .. } = Parser::new().parse(text.as_slice(), &Limits::REDIS) else {
+            unreachable!("a rewritten command is a request");
+        };
+        let mut call = Call {
+            turn: &mut *self.turn,
+            buf: text.as_slice(),
+            at: 0,
+            out: &mut *self.out,
+            session: &mut *self.session,
+            ctx: &mut *self.ctx,
+            ops: self.ops,
+        };
+        let step = call.execute(args, text.as_slice().len());
+        let (done, ops) = (call.at > 0, call.ops);
+        self.ops = ops;
+        if done {
+            self.at += consumed;
+        }
+        step
+    }
+
+    /// Runs one request and accounts for it, unless it is to be asked again.
+    #[inline]
+    fn execute(&mut self, mut args: Args<'c>, consumed: usize) -> Step {
+        let name = args.next().unwrap_or_default();
+        let (mark, answers) = (self.out.mark(), self.session.answers);
+        let entry = table::find(name);
+        let kind = entry.map_or(Command::Other, |entry| entry.kind);
+        let ran = match entry {
+            Some(entry) => self.run(entry, args),
+            None => {
+                error::unknown(self.out, name, args);
+                Ok(())
+            }
+        };
+        let quits = matches!(ran, Err(Stop::Quit));
+        match ran {
+            Ok(()) | Err(Stop::Quit) => {}
+            Err(Stop::State(state)) => {
+                if self.session.done == 0 || answers != Answers::All {
+                    // It begins anew, or nobody wants what it has said so far.
+                    self.out.truncate(mark);
+                }
+                return Err(state);
+            }
+            Err(Stop::Fault(fault)) => {
+                // What was answered in part goes; a request that was answered in an earlier call has no fault left.
+                self.out.truncate(mark);
+                self.fault(fault);
+            }
+        }
+        self.session.done = 0;
+        self.session.sum = 0;
+        self.hush(mark, answers);
+        let line = &self.buf[self.at..];
+        self.at += consumed;
+        // A secret may stand in what a stranger sends.
+        let line = if self.ctx.shared.auth.is_some() { &[][..] } else { line };
+        self.done(kind, line);
+        if quits { Err(State::Close) } else { Ok(()) }
+    }
+
+    fn run(&mut self, entry: &table::Entry, args: Args<'c>) -> Run {
+        if !entry.takes(args.len() + 1) {
+            return Err(Fault::Arity(entry.name).into());
+        }
+        if self.is_stranger() && !entry.has(table::Flag::NoAuth) {
+            return Err(Fault::NoAuth.into());
+        }
+        (entry.run)(self, args)
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::TooLong => self.counters().store_too_large.add(1),
+            Fault::OutOfMemory => self.counters().store_no_memory.add(1),
+            _ => {}
+        }
+        fault.say(self.out);
+    }
+
+    /// Takes the answer back that the client does not want; values were not even put ([`Call::tell`]). `before`: what it
+    /// wanted before the request, which may have been the one that changes it.
+    fn hush(&mut self, mark: usize, before: Answers) {
+        match (before, self.session.answers) {
+            (Answers::All, _) | (Answers::None, Answers::All) => {}
+            (Answers::None, _) => self.out.truncate(mark),
+            (Answers::SkipNext, now) => {
+                self.out.truncate(mark);
+                if now == Answers::SkipNext {
+                    self.session.answers = Answers::All;
+                }
+            }
+        }
+    }
+
+    fn counters(&self) -> &CommandCounters {
+        &self.ctx.shared.workers[self.ctx.worker].commands
+    }
+
+    fn done(&mut self, command: Command, line: &[u8]) {
+        self.ops += 1;
+        self.ctx.ops_done(self.out, command, 1, line);
+    }
+
+    /// Goes on only if `bytes` and a line fit into the output.
+    fn room(&self, bytes: usize) -> Step {
+        let want = LINE_ROOM + bytes;
+        if self.out.room() < want { Err(State::OutputFull { want }) } else { Ok(()) }
+    }
+
+    fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        self.turn.key(NAMESPACE, bytes)
+    }
+
+    fn null(&mut self) {
+        reply::null(self.out, self.session.version);
+    }
+
+    fn int(&mut self, number: i64) {
+        reply::int(self.out, number);
+    }
+
+    /// Looks a key up and answers with its value or null; says whether it was there.
+    fn value_of(&mut self, bytes: &[u8]) -> Result<bool, Stop> {
+        let key = self.key(bytes);
+        let told = self.tell(&key)?;
+        let hit = told.is_some();
+        if let Some(told) = told {
+            self.finish(told);
+        }
+        Ok(hit)
+    }
+
+    /// Looks a key up and puts its value but for what is sent from the store ([`Call::finish`]), or null. Nothing is
+    /// put if it fails.
+    fn tell(&mut self, key: &Key<'_>) -> Result<Option<Told>, Stop> {
+        let Some(item) = self.turn.get(key) else {
+            reply::null(self.out, self.session.version);
+            return Ok(None);
+        };
+        let mut told = Told { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
+        match item.value {
+            _ if self.session.answers != Answers::All => told.tail = b"",
+            Value::Bytes(bytes) => {
+                told.pinned = pin_or_room(self.out, self.ctx, bytes)?;
+                reply::bulk_head(self.out, bytes.len() as u64);
+                if told.pinned.is_none() {
+                    self.out.push(bytes);
+                }
+            }
+            Value::Integer(number) => {
+                let digits = Decimal::new(number);
+                reply::bulk_head(self.out, digits.as_slice().len() as u64);
+                self.out.push(digits.as_slice());
+            }
+            Value::Large(large) => {
+                if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
+                    return Err(State::OutputFull { want: LINE_ROOM }.into());
+                }
+                match self.turn.pin_large(key, large) {
+                    Ok(Some(pinned)) => {
+                        reply::bulk_head(self.out, large.bytes);
+                        told.pinned = Some(pinned);
+                    }
+                    refused => {
+                        self.ctx.pin_refund(large.bytes);
+                        if let Err(error) = refused {
+                            return Err(error.into());
+                        }
+                        // It has lost a piece, and counts as missing.
+                        reply::null(self.out, self.session.version);
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        Ok(Some(told))
+    }
+
+    /// Puts the rest of a value.
+    fn finish(&mut self, told: Told) {
+        if let Some(pinned) = told.pinned {
+            self.out.push_pinned(pinned);
+        }
+        self.out.push(told.tail);
+    }
+
+    /// Takes back what was put of a value.
+    fn take_back(&mut self, told: Option<Told>, mark: usize) {
+        if let Some(pinned) = told.and_then(|told| told.pinned) {
+            self.ctx.unpin(pinned);
+        }
+        self.out.truncate(mark);
+    }
+
+    /// Answers with a key's value or null and changes the item as `decide` says, if it is the one that was answered; it
+    /// is asked again else. Says whether the key was there, and what was decided.
+    fn tell_and_change<T>(
+        &mut self,
+        bytes: &[u8],
+        mut decide: impl FnMut(Option<&Item<'_>>, &mut Vec<u8>) -> Change<T>,
+    ) -> Result<(bool, T), Stop> {
+        let (key, mark) = (self.key(bytes), self.out.mark());
+        let told = self.tell(&key)?;
+        let identity = told.as_ref().map(|told| told.identity);
+        let changed = self.turn.change(&key, &mut |_, item, scratch| {
+            if item.map(Identity::of) != identity {
+                return Change::Keep(None);
+            }
+            match decide(item, scratch) {
+                Change::Keep(answer) => Change::Keep(Some(answer)),
+                Change::Remove(answer) => Change::Remove(Some(answer)),
+                Change::Expire(expire, answer) => Change::Expire(expire, Some(answer)),
+                Change::Store { client_flags, expire, answer } => {
+                    Change::Store { client_flags, expire, answer: Some(answer) }
+                }
+            }
+        });
+        match changed {
+            Ok(Some(answer)) => {
+                let hit = told.is_some();
+                if let Some(told) = told {
+                    self.finish(told);
+                }
+                Ok((hit, answer))
+            }
+            Ok(None) => {
+                self.take_back(told, mark);
+                Err(State::Parked.into())
+            }
+            Err(error) => {
+                self.take_back(told, mark);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Counts a key that was read.
+    fn note_read(&self, hit: bool) {
+        let counters = self.counters();
+        counters.cmd_get.add(1);
+        if hit {
+            counters.get_hits.add(1);
+        } else {
+            counters.get_misses.add(1);
+        }
+    }
+
+    /// Does `each` for every key of the request that was not done in an earlier call.
+    fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
+        for key in args.skip(self.session.done as usize) {
+            self.room(0)?;
+            if self.ops >= OPS_A_BATCH {
+                return Err(State::Yield.into());
+            }
+            each(self, key)?;
+            self.session.done += 1;
+            self.ops += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Which value it was, as long as nothing changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    token: u64,
+    /// A number is changed where it stands.
+    number: Option<u64>,
+}
+
+impl Identity {
+    fn of(item: &Item<'_>) -> Self {
+        let number = match item.value {
+            Value::Integer(number) => Some(number),
+            _ => None,
+        };
+        Self { token: item.token, number }
+    }
+}
+
+/// A value that is in the answer, but for what is sent from the store and its line end.
+struct Told {
+    identity: Identity,
+    pinned: Option<Pinned>,
+    tail: &'static [u8],
+}
+
+/// The longest inline command, rewritten, in bytes: far more than a person types.
+const INLINE_ROOM: usize = 32 << 10;

@@ -1,0 +1,132 @@
+//! Walks over all keys: `SCAN`, `KEYS`, `RANDOMKEY`.
+//!
+//! A cursor is a place in the order of the keys' hashes, which does not change while the index grows or shrinks: a key
+//! that stays is told at least once, and may be told twice.
+
+use super::error::Fault;
+use super::glob::matches;
+use super::number::integer;
+use super::table::lower;
+use super::{Call, LINE_ROOM, Run};
+use crate::context::{OPS_A_BATCH, State};
+use protocol::number::parse_u64;
+use protocol::resp::Args;
+use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::sink::Fixed;
+
+/// Keys that a call of `SCAN` tells if no count is given.
+const COUNT: i64 = 10;
+/// Steps of the walk in one call at most: each looks at a group of the index.
+const STEPS_MAX: usize = 64;
+/// Bytes of the two lines before the keys, and of the cursor.
+const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
+
+/// Which keys are told.
+struct Filter<'c> {
+    pattern: Option<&'c [u8]>,
+    /// Another type than the only one there is was asked for.
+    nothing: bool,
+}
+
+pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    let mut cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
+    let (mut filter, mut count) = (Filter { pattern: None, nothing: false }, COUNT);
+    while let Some(word) = args.next() {
+        let value = args.next().ok_or(Fault::Syntax)?;
+        match &lower(word)[..] {
+            b"match" => filter.pattern = Some(value),
+            b"count" => {
+                count = integer(value)?;
+                if count < 1 {
+                    return Err(Fault::Syntax.into());
+                }
+            }
+            b"type" => filter.nothing = lower(value)[..] != *b"string",
+            _ => return Err(Fault::Syntax.into()),
+        }
+    }
+    let (mut told, mut looked, mut filled) = (0u64, 0i64, HEAD_BYTES);
+    let mut next = Some(cursor);
+    for step in 0..STEPS_MAX {
+        let before = (told, filled);
+        let mut want = filled;
+        let spare = call.out.spare();
+        next = call.turn.scan(cursor, &mut |item| {
+            looked += 1;
+            if filter.nothing || filter.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
+                return;
+            }
+            want += bulk_bytes(item.key);
+            if want <= spare.len() {
+                put_bulk(&mut spare[filled..], item.key);
+                (told, filled) = (told + 1, want);
+            }
+        });
+        if want > spare.len() {
+            if step == 0 {
+                return Err(State::OutputFull { want: want + LINE_ROOM }.into());
+            }
+            // Those of this step are told by the next call.
+            (told, filled) = before;
+            next = Some(cursor);
+            break;
+        }
+        let Some(at) = next else { break };
+        cursor = at;
+        if looked >= count {
+            break;
+        }
+    }
+    let mut head = Fixed::<HEAD_BYTES>::new();
+    reply::array(&mut head, 2);
+    let mut digits = Fixed::<20>::new();
+    protocol::number::put_u64(&mut digits, next.unwrap_or(0).into());
+    reply::bulk(&mut head, digits.as_slice());
+    reply::array(&mut head, told);
+    let head = head.as_slice();
+    let spare = call.out.spare();
+    spare[..head.len()].copy_from_slice(head);
+    spare.copy_within(HEAD_BYTES..filled, head.len());
+    call.out.advance(head.len() + filled - HEAD_BYTES);
+    // A step is as much work as some lookups.
+    call.ops += (looked as usize / 16).min(OPS_A_BATCH);
+    Ok(())
+}
+
+/// A key that is told, in bytes.
+fn bulk_bytes(key: &[u8]) -> usize {
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    reply::bulk_head(&mut line, key.len() as u64);
+    line.as_slice().len() + key.len() + 2
+}
+
+fn put_bulk(to: &mut [u8], key: &[u8]) {
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    reply::bulk_head(&mut line, key.len() as u64);
+    let (head, rest) = to.split_at_mut(line.as_slice().len());
+    head.copy_from_slice(line.as_slice());
+    rest[..key.len()].copy_from_slice(key);
+    rest[key.len()..][..2].copy_from_slice(b"\r\n");
+}
+
+pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    // Where the walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
+    let mut from = base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64) as u32;
+    for _ in 0..STEPS_MAX {
+        let mut found = false;
+        let out = &mut *call.out;
+        let next = call.turn.scan(from, &mut |item| {
+            if !found && out.room() >= LINE_ROOM + item.key.len() {
+                reply::bulk(out, item.key);
+                found = true;
+            }
+        });
+        if found {
+            return Ok(());
+        }
+        from = next.unwrap_or(0);
+    }
+    call.null();
+    Ok(())
+}

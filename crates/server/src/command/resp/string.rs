@@ -1,0 +1,427 @@
+//! Strings: `GET`, `SET` with all its options, and what changes a part of one.
+
+use super::error::Fault;
+use super::expire::{Deadline, Unit};
+use super::number::{float, integer, put_float};
+use super::{Call, LINE_ROOM, Run, Stop};
+use crate::context::State;
+use base::clock::UnixMillis;
+use protocol::number::Decimal;
+use protocol::resp::{Args, reply};
+use segment::{AddOutcome, Change, Expire, Item, Key, OpError, Put, PutMode, PutOutcome, Turn, Value};
+
+/// Options of `SET`.
+#[derive(Clone, Copy, Debug, Default)]
+struct SetOptions<'c> {
+    /// Only if nothing is there, or only if something is.
+    condition: Option<Condition<'c>>,
+    deadline: Option<(Unit, &'c [u8])>,
+    keep_ttl: bool,
+    /// Answers with the value that was there.
+    get: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition<'c> {
+    Absent,
+    Present,
+    /// Only if the value is this one.
+    Equal(&'c [u8]),
+}
+
+impl<'c> SetOptions<'c> {
+    fn read(mut args: Args<'c>) -> Result<Self, Stop> {
+        let mut options = Self::default();
+        while let Some(word) = args.next() {
+            let lower = super::table::lower(word);
+            // An option may be there twice, but not with one that excludes it.
+            let mut condition = |condition| match options.condition.replace(condition) {
+                Some(before) if before != condition => Err(Fault::Syntax),
+                _ => Ok(()),
+            };
+            match &lower[..] {
+                b"nx" => condition(Condition::Absent)?,
+                b"xx" => condition(Condition::Present)?,
+                b"ifeq" => condition(Condition::Equal(args.next().ok_or(Fault::Syntax)?))?,
+                b"get" => options.get = true,
+                b"keepttl" if options.deadline.is_none() => options.keep_ttl = true,
+                unit => {
+                    let unit = Unit::of(unit).filter(|_| !options.keep_ttl).ok_or(Fault::Syntax)?;
+                    if options.deadline.is_some_and(|(before, _)| before != unit) {
+                        return Err(Fault::Syntax.into());
+                    }
+                    options.deadline = Some((unit, args.next().ok_or(Fault::Syntax)?));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// When the new item ends.
+    fn expire(&self, now: UnixMillis) -> Result<Expire, Fault> {
+        let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
+        Deadline::positive(text, unit, now, "set").map(Deadline::expire)
+    }
+
+    /// Whether the value may be stored over this item.
+    fn allow(&self, item: Option<&Item<'_>>) -> bool {
+        match (self.condition, item) {
+            (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
+            (Some(Condition::Equal(wanted)), Some(item)) => equals(item.value, wanted),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a value, as a client sees it, is `bytes`. One in pieces is not looked at, and equals nothing.
+fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
+    match value {
+        Value::Bytes(value) => value == bytes,
+        Value::Integer(number) => Decimal::new(number).as_slice() == bytes,
+        Value::Large(_) => false,
+    }
+}
+
+pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    get_one(call, args.next().unwrap_or_default())
+}
+
+fn get_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
+    let hit = call.value_of(key)?;
+    call.note_read(hit);
+    Ok(())
+}
+
+pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if args.len() == 0 {
+        return call.store_plain(key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
+    }
+    let options = SetOptions::read(args)?;
+    let expire = options.expire(call.ctx.now)?;
+    match options.condition {
+        None if !options.keep_ttl && !options.get => {
+            call.store_plain(key, value, PutMode::Set, expire)?;
+            call.out.push(reply::OK);
+        }
+        Some(condition @ (Condition::Absent | Condition::Present)) if !options.keep_ttl && !options.get => {
+            let mode = if condition == Condition::Absent { PutMode::Add } else { PutMode::Replace };
+            match call.store_plain(key, value, mode, expire)? {
+                true => call.out.push(reply::OK),
+                false => call.null(),
+            }
+        }
+        _ => return call.set_by(key, value, &options, expire),
+    }
+    Ok(())
+}
+
+pub(super) fn setnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let stored = call.store_plain(key, value, PutMode::Add, Expire::Never)?;
+    call.int(stored.into());
+    Ok(())
+}
+
+pub(super) fn setex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.set_until(args, Unit::Seconds, "setex")
+}
+
+pub(super) fn psetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.set_until(args, Unit::Millis, "psetex")
+}
+
+pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    call.set_by(key, value, &SetOptions { get: true, ..SetOptions::default() }, Expire::Never)
+}
+
+pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (hit, ()) = call.tell_and_change(args.next().unwrap_or_default(), |_, _| Change::Remove(()))?;
+    call.note_read(hit);
+    Ok(())
+}
+
+pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let now = call.ctx.now;
+    let deadline = match args.next() {
+        None => return get_one(call, bytes),
+        Some(word) => match &super::table::lower(word)[..] {
+            b"persist" if args.len() == 0 => None,
+            unit => {
+                let unit = Unit::of(unit).filter(|_| args.len() == 1).ok_or(Fault::Syntax)?;
+                Some((unit, args.next().unwrap_or_default()))
+            }
+        },
+    };
+    if call.turn.peek(&call.key(bytes)).is_none() {
+        // The time is not looked at.
+        return get_one(call, bytes);
+    }
+    let expire = match deadline {
+        None => Expire::Never,
+        Some((unit, text)) => Deadline::positive(text, unit, now, "getex")?.expire(),
+    };
+    let (hit, ()) = call.tell_and_change(bytes, |_, _| Change::Expire(expire, ()))?;
+    call.note_read(hit);
+    Ok(())
+}
+
+pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if call.session.done == 0 {
+        reply::array(call.out, args.len() as u64);
+    }
+    call.each_key(args, |call, key| {
+        let hit = call.value_of(key)?;
+        call.note_read(hit);
+        Ok(())
+    })
+}
+
+pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity("mset").into());
+    }
+    let mut pairs = args.skip(call.session.done as usize);
+    while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
+        if call.ops >= crate::context::OPS_A_BATCH {
+            return Err(State::Yield.into());
+        }
+        call.store_plain(key, value, PutMode::Set, Expire::Never)?;
+        call.session.done += 2;
+        call.ops += 1;
+    }
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
+    let key = call.key(bytes);
+    call.turn.put(&key, &put)?;
+    call.note_store();
+    let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
+    call.int(len as i64);
+    Ok(())
+}
+
+pub(super) fn strlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = call.key(args.next().unwrap_or_default());
+    let len = call.turn.get(&key).map(|item| item.value_len());
+    call.note_read(len.is_some());
+    call.int(len.unwrap_or(0) as i64);
+    Ok(())
+}
+
+pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let (from, to) = (integer(args.next().unwrap_or_default())?, integer(args.next().unwrap_or_default())?);
+    let key = call.key(bytes);
+    let Some(item) = call.turn.get(&key) else {
+        call.note_read(false);
+        reply::bulk(call.out, b"");
+        return Ok(());
+    };
+    let range = range(item.value_len(), from, to).unwrap_or(0..0);
+    let (bytes, out) = (range.end - range.start, &mut *call.out);
+    if (out.room() as u64) < bytes + LINE_ROOM as u64 {
+        let want = LINE_ROOM + bytes as usize;
+        // No output is longer than the longest request.
+        return Err(if want > call.ctx.request_bytes_max {
+            Fault::TooLong.into()
+        } else {
+            State::OutputFull { want }.into()
+        });
+    }
+    let mark = out.mark();
+    reply::bulk_head(out, bytes);
+    let whole = call.turn.copy_range(&key, item.value, range, &mut |part| out.push(part));
+    if whole {
+        out.push(b"\r\n");
+    } else {
+        // It has lost a piece, and counts as missing.
+        out.truncate(mark);
+        reply::bulk(out, b"");
+    }
+    call.note_read(whole);
+    Ok(())
+}
+
+/// What `GETRANGE` takes of so many bytes: offsets below 0 count from the end.
+fn range(len: u64, from: i64, to: i64) -> Option<std::ops::Range<u64>> {
+    let bytes = i64::try_from(len).ok()?;
+    if (from < 0 && to < 0 && from > to) || bytes == 0 {
+        return None;
+    }
+    let place = |offset: i64| if offset < 0 { (bytes + offset.max(-bytes)).max(0) } else { offset };
+    let (from, to) = (place(from), place(to).min(bytes - 1));
+    (from <= to).then(|| from as u64..to as u64 + 1)
+}
+
+pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let offset = integer(args.next().unwrap_or_default())?;
+    let part = args.next().unwrap_or_default();
+    let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
+    let most = call.ctx.shared.config.item_bytes_max;
+    if !part.is_empty() && offset.saturating_add(part.len() as u64) > most {
+        return Err(Fault::TooLong.into());
+    }
+    let key = call.key(bytes);
+    let len = call.turn.change(&key, &mut |turn, item, value| {
+        if part.is_empty() {
+            return Change::Keep(item.map_or(0, Item::value_len));
+        }
+        copy_value(turn, &key, item, value);
+        value.resize(value.len().max(offset as usize + part.len()), 0);
+        value[offset as usize..][..part.len()].copy_from_slice(part);
+        let len = value.len() as u64;
+        stored_over(item, len)
+    })?;
+    call.note_store();
+    call.int(len as i64);
+    Ok(())
+}
+
+/// Copies the value of an item, or of none. One that has lost a piece is none.
+fn copy_value(turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>, to: &mut Vec<u8>) {
+    if let Some(item) = item
+        && !turn.copy_range(key, item.value, 0..item.value_len(), &mut |bytes| to.extend_from_slice(bytes))
+    {
+        to.clear();
+    }
+}
+
+/// A value in an item's place that ends when that did.
+fn stored_over<T>(item: Option<&Item<'_>>, answer: T) -> Change<T> {
+    let (client_flags, expire) = item.map_or((0, Expire::Never), |item| (item.client_flags, item.expire));
+    Change::Store { client_flags, expire, answer }
+}
+
+pub(super) fn incr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, |_| Ok(1))
+}
+
+pub(super) fn decr<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, |_| Ok(-1))
+}
+
+pub(super) fn incrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, integer)
+}
+
+pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.add(args, |text| integer(text)?.checked_neg().ok_or(Fault::NoOpposite))
+}
+
+pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let delta = float(args.next().unwrap_or_default())?;
+    let key = call.key(bytes);
+    let sum = call.turn.change(&key, &mut |turn, item, text| {
+        if item.is_some_and(|item| item.value_len() > FLOAT_BYTES_MAX as u64) {
+            return Change::Keep(Err(Fault::NotFloat));
+        }
+        copy_value(turn, &key, item, text);
+        let present = if text.is_empty() && item.is_none() { Ok(0.0) } else { float(text) };
+        match present.map(|present| present + delta) {
+            Err(fault) => Change::Keep(Err(fault)),
+            Ok(sum) if !sum.is_finite() => Change::Keep(Err(Fault::NotFinite)),
+            Ok(sum) => {
+                text.clear();
+                put_float(text, sum);
+                stored_over(item, Ok(sum))
+            }
+        }
+    })??;
+    call.note_store();
+    let mut room = [0; FLOAT_BYTES_MAX];
+    let mut left = &mut room[..];
+    std::io::Write::write_fmt(&mut left, format_args!("{}", if sum == 0.0 { 0.0 } else { sum }))
+        .expect("there is room");
+    let len = FLOAT_BYTES_MAX - left.len();
+    reply::bulk(call.out, &room[..len]);
+    Ok(())
+}
+
+/// A number without an exponent has at most so many characters: 309 digits, or 17 behind 324 zeros.
+const FLOAT_BYTES_MAX: usize = 352;
+
+impl<'c> Call<'c, '_> {
+    /// Stores a value; false if the mode's condition did not hold.
+    fn store_plain(&mut self, bytes: &[u8], value: &[u8], mode: PutMode, expire: Expire) -> Result<bool, Stop> {
+        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value.len() as u64) {
+            return Err(OpError::OutOfMemory.into());
+        }
+        let key = self.key(bytes);
+        let outcome = self.turn.put(&key, &Put { mode, expire, ..Put::set(value) })?;
+        let stored = matches!(outcome, PutOutcome::Stored { .. });
+        if stored {
+            self.note_store();
+        }
+        Ok(stored)
+    }
+
+    /// Counts a value that was stored.
+    fn note_store(&self) {
+        let counters = self.counters();
+        counters.cmd_set.add(1);
+        counters.items_stored.add(1);
+    }
+
+    fn set_until(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
+        let key = args.next().unwrap_or_default();
+        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.ctx.now, name)?;
+        let value = args.next().unwrap_or_default();
+        self.store_plain(key, value, PutMode::Set, deadline.expire())?;
+        self.out.push(reply::OK);
+        Ok(())
+    }
+
+    /// `SET` that depends on what is there, or answers with it.
+    fn set_by(&mut self, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
+        let decide = |item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
+            if !options.allow(item) {
+                return Change::Keep(false);
+            }
+            scratch.extend_from_slice(value);
+            let kept = item.filter(|_| options.keep_ttl).map(|item| item.expire);
+            Change::Store { client_flags: 0, expire: kept.unwrap_or(expire), answer: true }
+        };
+        let stored = if options.get {
+            let (hit, stored) = self.tell_and_change(bytes, decide)?;
+            self.note_read(hit);
+            stored
+        } else {
+            let key = self.key(bytes);
+            let stored = self.turn.change(&key, &mut |_, item, scratch| decide(item, scratch))?;
+            if stored {
+                self.out.push(reply::OK);
+            } else {
+                self.null();
+            }
+            stored
+        };
+        if stored {
+            self.note_store();
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, Fault>) -> Run {
+        let bytes = args.next().unwrap_or_default();
+        let delta = delta(args.next().unwrap_or_default())?;
+        let key = self.key(bytes);
+        match self.turn.add(&key, delta)? {
+            AddOutcome::Number(sum) => {
+                self.note_store();
+                self.int(sum);
+                Ok(())
+            }
+            AddOutcome::NotInteger => Err(Fault::NotInteger.into()),
+            AddOutcome::Overflow => Err(Fault::Overflow.into()),
+        }
+    }
+}

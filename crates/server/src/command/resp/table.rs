@@ -1,0 +1,282 @@
+//! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
+
+use super::{Call, Run, client, connection, expire, info, keys, scan, string};
+use crate::metrics::Command;
+use arrayvec::ArrayVec;
+use protocol::resp::Args;
+
+/// What a command is like, as `COMMAND INFO` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// It changes keys.
+    Write,
+    /// It reads keys.
+    ReadOnly,
+    /// It may be refused for want of memory.
+    DenyOom,
+    /// It takes a time that does not grow.
+    Fast,
+    /// It is for operators.
+    Admin,
+    /// Who has not said who it is may call it.
+    NoAuth,
+    /// It is answered while the server starts.
+    Loading,
+    /// It is answered by a replica that is behind.
+    Stale,
+}
+
+impl Flag {
+    /// Its name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::ReadOnly => "readonly",
+            Self::DenyOom => "denyoom",
+            Self::Fast => "fast",
+            Self::Admin => "admin",
+            Self::NoAuth => "no_auth",
+            Self::Loading => "loading",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// A command.
+pub struct Entry {
+    /// In small letters.
+    pub name: &'static str,
+    /// Words, its name included; below 0: so many or more.
+    pub arity: i8,
+    /// What it is like.
+    pub flags: &'static [Flag],
+    /// The first and last word that is a key, from 1, and the step between them; below 0: counted from the end; 0: none.
+    pub keys: (i8, i8, i8),
+    /// The access categories that it is in.
+    pub categories: &'static [&'static str],
+    /// The version of Redis that had it first.
+    pub since: &'static str,
+    /// What it is about.
+    pub group: &'static str,
+    /// How its time grows.
+    pub complexity: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What its latency counts for.
+    pub(super) kind: Command,
+    pub(super) run: for<'c, 'l, 'x> fn(&'x mut Call<'c, 'l>, Args<'c>) -> Run,
+}
+
+impl Entry {
+    /// Whether it may have so many words, its name included.
+    pub(super) fn takes(&self, words: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { words >= arity } else { words == arity }
+    }
+
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+}
+
+/// The longest name of a command or an option, in bytes.
+const NAME_MAX: usize = 16;
+
+/// A word in small letters; an empty one if it is too long to be a name.
+pub(super) fn lower(word: &[u8]) -> ArrayVec<u8, NAME_MAX> {
+    let mut lower = ArrayVec::new();
+    if word.len() <= NAME_MAX {
+        lower.extend(word.iter().map(u8::to_ascii_lowercase));
+    }
+    lower
+}
+
+/// A name as a number: its letters in order, so that numbers are ordered as names are.
+const fn packed(name: &[u8]) -> u128 {
+    let (mut number, mut at) = (0u128, 0);
+    while at < NAME_MAX {
+        let byte = if at < name.len() { name[at].to_ascii_lowercase() } else { 0 };
+        number = number << 8 | byte as u128;
+        at += 1;
+    }
+    number
+}
+
+/// The names of all commands, in the order of [`COMMANDS`].
+static PACKED: [u128; COMMANDS.len()] = {
+    let mut all = [0; COMMANDS.len()];
+    let mut at = 0;
+    while at < COMMANDS.len() {
+        assert!(COMMANDS[at].name.len() <= NAME_MAX);
+        all[at] = packed(COMMANDS[at].name.as_bytes());
+        assert!(at == 0 || all[at - 1] < all[at], "commands are in the order of their names");
+        at += 1;
+    }
+    all
+};
+
+/// The command of this name, in letters of any size.
+#[inline]
+pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
+    if name.len() > NAME_MAX || name.is_empty() {
+        return None;
+    }
+    // A NUL behind a name would be nothing in its number.
+    PACKED.binary_search(&packed(name)).ok().map(|at| &COMMANDS[at]).filter(|entry| entry.name.len() == name.len())
+}
+
+use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, ReadOnly, Stale, Write};
+
+macro_rules! entry {
+    ($name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) [$($category:literal)*]
+     $since:literal $group:literal $complexity:literal $kind:ident $run:expr, $summary:literal) => {
+        Entry {
+            name: $name,
+            arity: $arity,
+            flags: &[$($flag),*],
+            keys: ($first, $last, $step),
+            categories: &[$($category),*],
+            since: $since,
+            group: $group,
+            complexity: $complexity,
+            summary: $summary,
+            kind: Command::$kind,
+            run: $run,
+        }
+    };
+}
+
+/// All of them, by name.
+#[rustfmt::skip]
+pub const COMMANDS: &[Entry] = &[
+    entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "2.0.0" "string" "O(N) over the value" Append string::append,
+           "Puts bytes behind a value, and makes one where none is"),
+    entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(N) over the users" Other connection::auth,
+           "Says who the client is"),
+    entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"] "2.4.0" "connection" "O(1)" Other client::client,
+           "Asks for and says what a connection is"),
+    entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"] "2.8.13" "server" "O(N) over the commands" Other info::command,
+           "Tells what commands there are"),
+    entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"] "2.0.0" "server" "O(N) over the settings" Other info::config,
+           "Tells how the server is set up"),
+    entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"] "1.0.0" "server" "O(1)" Other keys::dbsize,
+           "Counts the keys"),
+    entry!("decr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Decr string::decr,
+           "Takes one from a counter"),
+    entry!("decrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Decr string::decrby,
+           "Takes a number from a counter"),
+    entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"] "1.0.0" "generic" "O(N) over the keys" Delete keys::del,
+           "Deletes keys"),
+    entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::echo,
+           "Answers with what it is given"),
+    entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"] "1.0.0" "generic" "O(N) over the keys" Get keys::exists,
+           "Counts those of the keys that are there"),
+    entry!("expire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "1.0.0" "generic" "O(1)" Touch expire::seconds,
+           "Has a key end in so many seconds"),
+    entry!("expireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "1.2.0" "generic" "O(1)" Touch expire::at,
+           "Has a key end at a time in Unix seconds"),
+    entry!("expiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "7.0.0" "generic" "O(1)" Other expire::expiretime,
+           "Tells when a key ends, in Unix seconds"),
+    entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"] "1.0.0" "server" "O(1)" Flush keys::flush,
+           "Ends all keys"),
+    entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"] "1.0.0" "server" "O(1)" Flush keys::flush,
+           "Ends all keys of the database"),
+    entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"] "1.0.0" "string" "O(1)" Get string::get,
+           "Reads a value"),
+    entry!("getdel" 2 [Write Fast] (1 1 1) ["write" "string" "fast"] "6.2.0" "string" "O(1)" Delete string::getdel,
+           "Reads a value and deletes its key"),
+    entry!("getex" -2 [Write Fast] (1 1 1) ["write" "string" "fast"] "6.2.0" "string" "O(1)" Gat string::getex,
+           "Reads a value and says when its key ends"),
+    entry!("getrange" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"] "2.4.0" "string" "O(N) over the part" Get string::getrange,
+           "Reads a part of a value"),
+    entry!("getset" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Set string::getset,
+           "Stores a value and answers with the one before"),
+    entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "6.0.0" "connection" "O(1)" Other connection::hello,
+           "Chooses the protocol's version and says who the client is"),
+    entry!("incr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Incr string::incr,
+           "Adds one to a counter"),
+    entry!("incrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Incr string::incrby,
+           "Adds a number to a counter"),
+    entry!("incrbyfloat" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "2.6.0" "string" "O(1)" Incr string::incrbyfloat,
+           "Adds a number with a point to a value"),
+    entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"] "1.0.0" "server" "O(1)" Other info::info,
+           "Tells how the server is"),
+    entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"] "1.0.0" "string" "O(N) over the keys" MultiGet string::mget,
+           "Reads values"),
+    entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"] "1.0.1" "string" "O(N) over the keys" Set string::mset,
+           "Stores values"),
+    entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"] "2.2.3" "generic" "O(1)" Other keys::object,
+           "Tells how a value is kept"),
+    entry!("persist" 2 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "2.2.0" "generic" "O(1)" Touch expire::persist,
+           "Has a key stay"),
+    entry!("pexpire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "2.6.0" "generic" "O(1)" Touch expire::millis,
+           "Has a key end in so many milliseconds"),
+    entry!("pexpireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "2.6.0" "generic" "O(1)" Touch expire::at_millis,
+           "Has a key end at a time in Unix milliseconds"),
+    entry!("pexpiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "7.0.0" "generic" "O(1)" Other expire::pexpiretime,
+           "Tells when a key ends, in Unix milliseconds"),
+    entry!("ping" -1 [Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::ping,
+           "Answers, so that a client knows that someone is there"),
+    entry!("psetex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "2.6.0" "string" "O(1)" Set string::psetex,
+           "Stores a value that ends in so many milliseconds"),
+    entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "2.6.0" "generic" "O(1)" Other expire::pttl,
+           "Tells in how many milliseconds a key ends"),
+    entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::quit,
+           "Ends the connection"),
+    entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"] "1.0.0" "generic" "O(1)" Other scan::randomkey,
+           "Tells some key"),
+    entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "6.2.0" "connection" "O(1)" Other connection::reset,
+           "Has the connection be as it was at its beginning"),
+    entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"] "2.8.0" "generic" "O(1) a call" Other scan::scan,
+           "Walks over the keys"),
+    entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::select,
+           "Chooses a database"),
+    entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "1.0.0" "string" "O(1)" Set string::set,
+           "Stores a value"),
+    entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "2.0.0" "string" "O(1)" Set string::setex,
+           "Stores a value that ends in so many seconds"),
+    entry!("setnx" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Add string::setnx,
+           "Stores a value where none is"),
+    entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "2.2.0" "string" "O(N) over the value" Set string::setrange,
+           "Stores a part of a value"),
+    entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"] "2.2.0" "string" "O(1)" Get string::strlen,
+           "Tells how long a value is"),
+    entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"] "2.6.0" "server" "O(1)" Other info::time,
+           "Tells the time"),
+    entry!("touch" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"] "3.2.1" "generic" "O(N) over the keys" Touch keys::touch,
+           "Counts those of the keys that are there, as a read of them"),
+    entry!("ttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "1.0.0" "generic" "O(1)" Other expire::ttl,
+           "Tells in how many seconds a key ends"),
+    entry!("type" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "1.0.0" "generic" "O(1)" Other keys::kind,
+           "Tells what a key is"),
+    entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"] "4.0.0" "generic" "O(N) over the keys" Delete keys::del,
+           "Deletes keys"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_letters_of_any_size() {
+        for entry in COMMANDS {
+            for name in [entry.name.to_owned(), entry.name.to_uppercase()] {
+                assert_eq!(find(name.as_bytes()).map(|found| found.name), Some(entry.name));
+            }
+            assert!(find(&entry.name.as_bytes()[1..]).is_none_or(|found| found.name != entry.name));
+        }
+        for none in ["", "getx", "a-command-that-is-too-long", "get\0"] {
+            assert!(find(none.as_bytes()).is_none(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_in_the_categories_that_its_flags_say() {
+        for entry in COMMANDS {
+            assert_eq!(entry.has(Write), entry.categories.contains(&"write"), "{}", entry.name);
+            assert_eq!(entry.has(ReadOnly), entry.categories.contains(&"read"), "{}", entry.name);
+            assert_ne!(entry.categories.contains(&"fast"), entry.categories.contains(&"slow"), "{}", entry.name);
+            assert_eq!(entry.has(Fast), entry.categories.contains(&"fast"), "{}", entry.name);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What every protocol does to put a value into the output: copy it, or pin it and send it from where it lies.
+
+use crate::context::{State, WorkerContext};
+use crate::out::{OutBuffer, PINNED_BYTES_MIN};
+use segment::Pinned;
+
+/// Room that every protocol keeps for what stands around a value, in bytes.
+pub(super) const LINE_ROOM: usize = 1024;
+
+/// Makes sure of room for a copy of the value and a line, or pins the value.
+#[inline(always)]
+pub(super) fn pin_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+    if value.len() >= PINNED_BYTES_MIN {
+        return pin_long_or_room(out, ctx, value);
+    }
+    let want = LINE_ROOM + value.len();
+    if out.room() < want { Err(State::OutputFull { want }) } else { Ok(None) }
+}
+
+#[cold]
+fn pin_long_or_room(out: &OutBuffer, ctx: &WorkerContext, value: &[u8]) -> Result<Option<Pinned>, State> {
+    if !out.has_pin_room_for(value.len()) {
+        // It is asked again when the pins were sent, and may then need no copy.
+        return Err(State::OutputFull { want: LINE_ROOM });
+    }
+    let pinned = ctx.pin(value);
+    let want = LINE_ROOM + value.len();
+    if pinned.is_none() && out.room() < want { Err(State::OutputFull { want }) } else { Ok(pinned) }
+}

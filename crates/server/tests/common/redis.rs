@@ -1,0 +1,98 @@
+//! Debian's Redis, to compare with, and replies as they are on the wire.
+
+use super::{Client, PATIENCE};
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Debian's redis-server on a port of its own; stopped when dropped.
+pub struct Redis {
+    child: Child,
+    pub addr: SocketAddr,
+}
+
+impl Redis {
+    pub fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port_text = port.to_string();
+        let child = Command::new("redis-server")
+            .args(["--bind", "127.0.0.1", "--port", &port_text, "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server can be run: install the package redis-server");
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(addr).is_err() {
+            assert!(Instant::now() < deadline, "redis-server does not listen on {addr}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { child, addr }
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A request as an array of bulk strings.
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Reads replies, whole.
+pub struct Replies {
+    pub client: Client,
+    held: Vec<u8>,
+}
+
+impl Replies {
+    pub fn connect(addr: SocketAddr) -> Self {
+        Self { client: Client::connect(addr), held: Vec::new() }
+    }
+
+    /// The next reply, as its bytes.
+    pub fn next(&mut self) -> Vec<u8> {
+        loop {
+            if let Some(len) = reply_len(&self.held) {
+                return self.held.drain(..len).collect();
+            }
+            let mut room = [0; 64 << 10];
+            let bytes = self.client.stream.read(&mut room).expect("a reply");
+            assert!(bytes > 0, "closed behind {:?}", String::from_utf8_lossy(&self.held));
+            self.held.extend_from_slice(&room[..bytes]);
+        }
+    }
+
+    /// One request, its reply.
+    pub fn ask(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        self.client.send(&request(words));
+        self.next()
+    }
+}
+
+/// The length of the reply at the start of `bytes`, if it is all there.
+fn reply_len(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let line = end + 2;
+    let number = || std::str::from_utf8(&bytes[1..end]).unwrap().parse::<i64>().unwrap();
+    let parts = match bytes[0] {
+        b'$' | b'=' | b'!' => {
+            let len = if number() < 0 { line } else { line + number() as usize + 2 };
+            return (bytes.len() >= len).then_some(len);
+        }
+        b'*' | b'~' | b'>' => number().max(0),
+        b'%' => number() * 2,
+        _ => 0,
+    };
+    (0..parts).try_fold(line, |at, _| Some(at + reply_len(&bytes[at..])?))
+}
