@@ -58,12 +58,15 @@ fn read(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)> {
     Some((value, item.expire, item.client_flags))
 }
 
+/// Decides from the value alone.
+type ByValue<'d> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Change<u32> + 'd;
+
 #[test]
 fn what_is_decided_is_done_and_only_that() {
     let (store, mut background) = store(64, 1);
     let mut lane = store.lane().unwrap();
     let soon = Expire::At(UnixMillis(NOW.0 + 60_000));
-    let mut change = |lane: &mut Lane, decide: &mut dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> Change<u32>| {
+    let mut change = |lane: &mut Lane, decide: &mut ByValue<'_>| {
         until_done(lane, &mut background, |turn| {
             let key = turn.key(Namespace::DEFAULT, b"k");
             turn.change(&key, &mut |_, item, scratch| {

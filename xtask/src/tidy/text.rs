@@ -11,14 +11,15 @@ const CODE_ENDINGS: [&str; 7] = [".rs", ".py", ".java", ".go", ".js", ".mjs", ".
 
 /// Checks every file of `tree`.
 pub fn check(tree: &Tree, faults: &mut Vec<Fault>) {
-    let stale = tree.file("GLOSSARY.md").map(|glossary| stale_terms(&glossary.text)).unwrap_or_default();
+    let glossary = tree.file("GLOSSARY.md").map_or("", |glossary| &glossary.text);
+    let (stale, wire) = (stale_terms(glossary), wire_words(glossary));
     for file in &tree.files {
         let is_code = CODE_ENDINGS.iter().any(|ending| file.path.ends_with(ending));
         if is_code {
             lengths(file, faults);
         }
         if is_code || (file.path.ends_with(".md") && file.path != "GLOSSARY.md") {
-            terms(file, &stale, faults);
+            terms(file, &stale, &wire, faults);
         }
     }
 }
@@ -46,26 +47,39 @@ struct Stale {
     below: String,
 }
 
-/// Rows of the table below the glossary's heading `Stale terms`: `| term | say instead | below |`.
-fn stale_terms(glossary: &str) -> Vec<Stale> {
-    let section = glossary.lines().skip_while(|line| !(line.starts_with('#') && line.contains("Stale terms")));
+/// The cells of the table below the glossary's heading with these words in it.
+fn table<'g>(glossary: &'g str, heading: &'static str) -> impl Iterator<Item = Vec<String>> + 'g {
+    let section = glossary.lines().skip_while(move |line| !(line.starts_with('#') && line.contains(heading)));
     let rows = section.skip(1).take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with('|'));
-    let cells = |line: &str| -> Vec<String> {
+    rows.map(|line| {
         line.trim().trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect()
-    };
-    rows.map(cells)
+    })
+}
+
+/// Rows of the table below `Words on the wire`: `| text | whose |`. They are what others' protocols and flags say.
+fn wire_words(glossary: &str) -> Vec<String> {
+    let rows = table(glossary, "Words on the wire").filter(|cells| cells.len() == 2);
+    rows.map(|mut cells| cells.swap_remove(0).to_lowercase()).filter(|text| text != "text" && text != "---").collect()
+}
+
+/// Rows of the table below `Stale terms`: `| term | say instead | below |`.
+fn stale_terms(glossary: &str) -> Vec<Stale> {
+    table(glossary, "Stale terms")
         .filter(|cells| cells.len() == 3 && cells[0] != "term" && !cells[0].starts_with("--"))
         .map(|cells| Stale { term: cells[0].to_lowercase(), instead: cells[1].clone(), below: cells[2].clone() })
         .collect()
 }
 
-fn terms(file: &File, stale: &[Stale], faults: &mut Vec<Fault>) {
+fn terms(file: &File, stale: &[Stale], wire: &[String], faults: &mut Vec<Fault>) {
     let here: Vec<&Stale> = stale.iter().filter(|stale| file.path.starts_with(&stale.below)).collect();
     if here.is_empty() {
         return;
     }
     for (index, line) in file.text.lines().enumerate() {
-        let line = line.to_lowercase();
+        let mut line = line.to_lowercase();
+        for text in wire {
+            line = line.replace(text, "");
+        }
         for stale in &here {
             if contains_word(&line, &stale.term) {
                 let message = format!("stale term '{}': say '{}'", stale.term, stale.instead);
@@ -121,6 +135,10 @@ mod tests {
         assert_eq!(faults_of(&[glossary, ("crates/segment/src/a.rs", "// the Hash tables\n")]).len(), 1);
         assert_eq!(faults_of(&[glossary, ("README.md", "a white list")]).len(), 1);
         assert!(faults_of(&[glossary, ("crates/server/src/a.rs", "// the hash table\n")]).is_empty());
+        let wire =
+            format!("{GLOSSARY}## Words on the wire\n\n| text | whose |\n|---|---|\n| `--white-list` | a tool's |\n");
+        assert!(faults_of(&[("GLOSSARY.md", &wire), ("a.md", "its --white-list")]).is_empty());
+        assert_eq!(faults_of(&[("GLOSSARY.md", &wire), ("a.md", "--white-list, a white list")]).len(), 1);
         assert!(faults_of(&[glossary, ("crates/segment/src/a.rs", "// rehash tablet, hash tablets\n")]).is_empty());
     }
 }

@@ -24,8 +24,11 @@ impl std::fmt::Write for Text {
     }
 }
 
+/// Writes a section at a time in Unix seconds.
+type Section = fn(&mut Text, &Shared, u64) -> std::fmt::Result;
+
 /// The sections, in order, with what writes them.
-const SECTIONS: [(&str, fn(&mut Text, &Shared, u64) -> std::fmt::Result); 6] = [
+const SECTIONS: [(&str, Section); 6] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
@@ -34,14 +37,18 @@ const SECTIONS: [(&str, fn(&mut Text, &Shared, u64) -> std::fmt::Result); 6] = [
     ("Keyspace", keyspace),
 ];
 
+/// Whether one of the words is such a one.
+fn any(mut words: Args<'_>, is: impl FnMut(&[u8]) -> bool) -> bool {
+    words.any(is)
+}
+
 /// `INFO [section ...]`
 pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.room(INFO_BYTES)?;
-    let all =
-        args.len() == 0 || args.clone().any(|word| matches!(&lower(word)[..], b"all" | b"default" | b"everything"));
+    let all = args.len() == 0 || any(args, |word| matches!(&lower(word)[..], b"all" | b"default" | b"everything"));
     let mut text = Text(Fixed::new());
     for (name, section) in SECTIONS {
-        if all || args.clone().any(|word| word.eq_ignore_ascii_case(name.as_bytes())) {
+        if all || any(args, |word| word.eq_ignore_ascii_case(name.as_bytes())) {
             let blank = if text.0.as_slice().is_empty() { "" } else { "\r\n" };
             let written = write!(text, "{blank}# {name}\r\n")
                 .and_then(|()| section(&mut text, &call.ctx.shared, call.ctx.now.secs()));
@@ -129,7 +136,7 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 ("databases", 1),
             ];
             let words = [("maxmemory-policy", policy(shared)), ("save", ""), ("appendonly", "no")];
-            let wanted = |name: &str| args.clone().any(|pattern| matches(&lower(pattern), name.as_bytes()));
+            let wanted = |name: &str| any(args, |pattern| matches(&lower(pattern), name.as_bytes()));
             let pairs = numbers.iter().filter(|(name, _)| wanted(name)).count()
                 + words.iter().filter(|(name, _)| wanted(name)).count();
             let out = &mut *call.out;
@@ -168,11 +175,11 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
         (b"list", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Name),
         (b"info", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Info),
-        (b"info", count) => call.tell_commands(count, |number| find(args.clone().nth(number)?), Telling::Info),
+        (b"info", count) => call.tell_commands(count, |number| find(args.into_iter().nth(number)?), Telling::Info),
         (b"docs", 0) => call.tell_commands(COMMANDS.len(), |number| Some(&COMMANDS[number]), Telling::Docs),
         (b"docs", _) => {
-            let known = args.clone().filter_map(find).count();
-            call.tell_commands(known, |number| args.clone().filter_map(find).nth(number), Telling::Docs)
+            let known = args.filter_map(find).count();
+            call.tell_commands(known, |number| args.filter_map(find).nth(number), Telling::Docs)
         }
         _ => {
             subcommand(call.out, "COMMAND", topic);

@@ -281,8 +281,8 @@ impl<'c> Call<'c, '_> {
         fault.say(self.out);
     }
 
-    /// Takes the answer back that the client does not want; values were not even put ([`Call::tell`]). `before`: what it
-    /// wanted before the request, which may have been the one that changes it.
+    /// Takes the answer back that the client does not want; values were not even put ([`Call::tell`]). `before`: what
+    /// it wanted before the request, which may have been the one that changes it.
     fn hush(&mut self, mark: usize, before: Answers) {
         match (before, self.session.answers) {
             (Answers::All, _) | (Answers::None, Answers::All) => {}

@@ -83,10 +83,10 @@ fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
 }
 
 pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    get_one(call, args.next().unwrap_or_default())
+    read_one(call, args.next().unwrap_or_default())
 }
 
-fn get_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
+fn read_one(call: &mut Call<'_, '_>, key: &[u8]) -> Run {
     let hit = call.value_of(key)?;
     call.note_read(hit);
     Ok(())
@@ -146,7 +146,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let now = call.ctx.now;
     let deadline = match args.next() {
-        None => return get_one(call, bytes),
+        None => return read_one(call, bytes),
         Some(word) => match &super::table::lower(word)[..] {
             b"persist" if args.len() == 0 => None,
             unit => {
@@ -157,7 +157,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     if call.turn.peek(&call.key(bytes)).is_none() {
         // The time is not looked at.
-        return get_one(call, bytes);
+        return read_one(call, bytes);
     }
     let expire = match deadline {
         None => Expire::Never,

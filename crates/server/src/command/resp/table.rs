@@ -50,7 +50,8 @@ pub struct Entry {
     pub arity: i8,
     /// What it is like.
     pub flags: &'static [Flag],
-    /// The first and last word that is a key, from 1, and the step between them; below 0: counted from the end; 0: none.
+    /// The first and last word that is a key, from 1, and the step between them; below 0: counted from the end; 0:
+    /// none.
     pub keys: (i8, i8, i8),
     /// The access categories that it is in.
     pub categories: &'static [&'static str],
@@ -149,107 +150,158 @@ macro_rules! entry {
 /// All of them, by name.
 #[rustfmt::skip]
 pub const COMMANDS: &[Entry] = &[
-    entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "2.0.0" "string" "O(N) over the value" Append string::append,
+    entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "2.0.0" "string" "O(N) over the value" Append string::append,
            "Puts bytes behind a value, and makes one where none is"),
-    entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(N) over the users" Other connection::auth,
+    entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+           "1.0.0" "connection" "O(N) over the users" Other connection::auth,
            "Says who the client is"),
-    entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"] "2.4.0" "connection" "O(1)" Other client::client,
+    entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"]
+           "2.4.0" "connection" "O(1)" Other client::client,
            "Asks for and says what a connection is"),
-    entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"] "2.8.13" "server" "O(N) over the commands" Other info::command,
+    entry!("command" -1 [Loading Stale] (0 0 0) ["slow" "connection"]
+           "2.8.13" "server" "O(N) over the commands" Other info::command,
            "Tells what commands there are"),
-    entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"] "2.0.0" "server" "O(N) over the settings" Other info::config,
+    entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+           "2.0.0" "server" "O(N) over the settings" Other info::config,
            "Tells how the server is set up"),
-    entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"] "1.0.0" "server" "O(1)" Other keys::dbsize,
+    entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"]
+           "1.0.0" "server" "O(1)" Other keys::dbsize,
            "Counts the keys"),
-    entry!("decr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Decr string::decr,
+    entry!("decr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "1.0.0" "string" "O(1)" Decr string::decr,
            "Takes one from a counter"),
-    entry!("decrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Decr string::decrby,
+    entry!("decrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "1.0.0" "string" "O(1)" Decr string::decrby,
            "Takes a number from a counter"),
-    entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"] "1.0.0" "generic" "O(N) over the keys" Delete keys::del,
+    entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
+           "1.0.0" "generic" "O(N) over the keys" Delete keys::del,
            "Deletes keys"),
-    entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::echo,
+    entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
+           "1.0.0" "connection" "O(1)" Other connection::echo,
            "Answers with what it is given"),
-    entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"] "1.0.0" "generic" "O(N) over the keys" Get keys::exists,
+    entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
+           "1.0.0" "generic" "O(N) over the keys" Get keys::exists,
            "Counts those of the keys that are there"),
-    entry!("expire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "1.0.0" "generic" "O(1)" Touch expire::seconds,
+    entry!("expire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
+           "1.0.0" "generic" "O(1)" Touch expire::seconds,
            "Has a key end in so many seconds"),
-    entry!("expireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "1.2.0" "generic" "O(1)" Touch expire::at,
+    entry!("expireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
+           "1.2.0" "generic" "O(1)" Touch expire::at,
            "Has a key end at a time in Unix seconds"),
-    entry!("expiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "7.0.0" "generic" "O(1)" Other expire::expiretime,
+    entry!("expiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
+           "7.0.0" "generic" "O(1)" Other expire::expiretime,
            "Tells when a key ends, in Unix seconds"),
-    entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"] "1.0.0" "server" "O(1)" Flush keys::flush,
+    entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
+           "1.0.0" "server" "O(1)" Flush keys::flush,
            "Ends all keys"),
-    entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"] "1.0.0" "server" "O(1)" Flush keys::flush,
+    entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
+           "1.0.0" "server" "O(1)" Flush keys::flush,
            "Ends all keys of the database"),
-    entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"] "1.0.0" "string" "O(1)" Get string::get,
+    entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
+           "1.0.0" "string" "O(1)" Get string::get,
            "Reads a value"),
-    entry!("getdel" 2 [Write Fast] (1 1 1) ["write" "string" "fast"] "6.2.0" "string" "O(1)" Delete string::getdel,
+    entry!("getdel" 2 [Write Fast] (1 1 1) ["write" "string" "fast"]
+           "6.2.0" "string" "O(1)" Delete string::getdel,
            "Reads a value and deletes its key"),
-    entry!("getex" -2 [Write Fast] (1 1 1) ["write" "string" "fast"] "6.2.0" "string" "O(1)" Gat string::getex,
+    entry!("getex" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
+           "6.2.0" "string" "O(1)" Gat string::getex,
            "Reads a value and says when its key ends"),
-    entry!("getrange" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"] "2.4.0" "string" "O(N) over the part" Get string::getrange,
+    entry!("getrange" 4 [ReadOnly] (1 1 1) ["read" "string" "slow"]
+           "2.4.0" "string" "O(N) over the part" Get string::getrange,
            "Reads a part of a value"),
-    entry!("getset" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Set string::getset,
+    entry!("getset" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "1.0.0" "string" "O(1)" Set string::getset,
            "Stores a value and answers with the one before"),
-    entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "6.0.0" "connection" "O(1)" Other connection::hello,
+    entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+           "6.0.0" "connection" "O(1)" Other connection::hello,
            "Chooses the protocol's version and says who the client is"),
-    entry!("incr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Incr string::incr,
+    entry!("incr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "1.0.0" "string" "O(1)" Incr string::incr,
            "Adds one to a counter"),
-    entry!("incrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Incr string::incrby,
+    entry!("incrby" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "1.0.0" "string" "O(1)" Incr string::incrby,
            "Adds a number to a counter"),
-    entry!("incrbyfloat" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "2.6.0" "string" "O(1)" Incr string::incrbyfloat,
+    entry!("incrbyfloat" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "2.6.0" "string" "O(1)" Incr string::incrbyfloat,
            "Adds a number with a point to a value"),
-    entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"] "1.0.0" "server" "O(1)" Other info::info,
+    entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"]
+           "1.0.0" "server" "O(1)" Other info::info,
            "Tells how the server is"),
-    entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"] "1.0.0" "string" "O(N) over the keys" MultiGet string::mget,
+    entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
+           "1.0.0" "string" "O(N) over the keys" MultiGet string::mget,
            "Reads values"),
-    entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"] "1.0.1" "string" "O(N) over the keys" Set string::mset,
+    entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
+           "1.0.1" "string" "O(N) over the keys" Set string::mset,
            "Stores values"),
-    entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"] "2.2.3" "generic" "O(1)" Other keys::object,
+    entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"]
+           "2.2.3" "generic" "O(1)" Other keys::object,
            "Tells how a value is kept"),
-    entry!("persist" 2 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "2.2.0" "generic" "O(1)" Touch expire::persist,
+    entry!("persist" 2 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
+           "2.2.0" "generic" "O(1)" Touch expire::persist,
            "Has a key stay"),
-    entry!("pexpire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "2.6.0" "generic" "O(1)" Touch expire::millis,
+    entry!("pexpire" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
+           "2.6.0" "generic" "O(1)" Touch expire::millis,
            "Has a key end in so many milliseconds"),
-    entry!("pexpireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"] "2.6.0" "generic" "O(1)" Touch expire::at_millis,
+    entry!("pexpireat" -3 [Write Fast] (1 1 1) ["keyspace" "write" "fast"]
+           "2.6.0" "generic" "O(1)" Touch expire::at_millis,
            "Has a key end at a time in Unix milliseconds"),
-    entry!("pexpiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "7.0.0" "generic" "O(1)" Other expire::pexpiretime,
+    entry!("pexpiretime" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
+           "7.0.0" "generic" "O(1)" Other expire::pexpiretime,
            "Tells when a key ends, in Unix milliseconds"),
-    entry!("ping" -1 [Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::ping,
+    entry!("ping" -1 [Fast] (0 0 0) ["fast" "connection"]
+           "1.0.0" "connection" "O(1)" Other connection::ping,
            "Answers, so that a client knows that someone is there"),
-    entry!("psetex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "2.6.0" "string" "O(1)" Set string::psetex,
+    entry!("psetex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
+           "2.6.0" "string" "O(1)" Set string::psetex,
            "Stores a value that ends in so many milliseconds"),
-    entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "2.6.0" "generic" "O(1)" Other expire::pttl,
+    entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
+           "2.6.0" "generic" "O(1)" Other expire::pttl,
            "Tells in how many milliseconds a key ends"),
-    entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::quit,
+    entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+           "1.0.0" "connection" "O(1)" Other connection::quit,
            "Ends the connection"),
-    entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"] "1.0.0" "generic" "O(1)" Other scan::randomkey,
+    entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
+           "1.0.0" "generic" "O(1)" Other scan::randomkey,
            "Tells some key"),
-    entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"] "6.2.0" "connection" "O(1)" Other connection::reset,
+    entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
+           "6.2.0" "connection" "O(1)" Other connection::reset,
            "Has the connection be as it was at its beginning"),
-    entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"] "2.8.0" "generic" "O(1) a call" Other scan::scan,
+    entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
+           "2.8.0" "generic" "O(1) a call" Other scan::scan,
            "Walks over the keys"),
-    entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"] "1.0.0" "connection" "O(1)" Other connection::select,
+    entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
+           "1.0.0" "connection" "O(1)" Other connection::select,
            "Chooses a database"),
-    entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "1.0.0" "string" "O(1)" Set string::set,
+    entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
+           "1.0.0" "string" "O(1)" Set string::set,
            "Stores a value"),
-    entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "2.0.0" "string" "O(1)" Set string::setex,
+    entry!("setex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
+           "2.0.0" "string" "O(1)" Set string::setex,
            "Stores a value that ends in so many seconds"),
-    entry!("setnx" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"] "1.0.0" "string" "O(1)" Add string::setnx,
+    entry!("setnx" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "1.0.0" "string" "O(1)" Add string::setnx,
            "Stores a value where none is"),
-    entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"] "2.2.0" "string" "O(N) over the value" Set string::setrange,
+    entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
+           "2.2.0" "string" "O(N) over the value" Set string::setrange,
            "Stores a part of a value"),
-    entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"] "2.2.0" "string" "O(1)" Get string::strlen,
+    entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
+           "2.2.0" "string" "O(1)" Get string::strlen,
            "Tells how long a value is"),
-    entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"] "2.6.0" "server" "O(1)" Other info::time,
+    entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"]
+           "2.6.0" "server" "O(1)" Other info::time,
            "Tells the time"),
-    entry!("touch" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"] "3.2.1" "generic" "O(N) over the keys" Touch keys::touch,
+    entry!("touch" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
+           "3.2.1" "generic" "O(N) over the keys" Touch keys::touch,
            "Counts those of the keys that are there, as a read of them"),
-    entry!("ttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "1.0.0" "generic" "O(1)" Other expire::ttl,
+    entry!("ttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
+           "1.0.0" "generic" "O(1)" Other expire::ttl,
            "Tells in how many seconds a key ends"),
-    entry!("type" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"] "1.0.0" "generic" "O(1)" Other keys::kind,
+    entry!("type" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
+           "1.0.0" "generic" "O(1)" Other keys::kind,
            "Tells what a key is"),
-    entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"] "4.0.0" "generic" "O(N) over the keys" Delete keys::del,
+    entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"]
+           "4.0.0" "generic" "O(N) over the keys" Delete keys::del,
            "Deletes keys"),
 ];
 
