@@ -101,7 +101,8 @@ fn of_certificate(error: &CertificateError, settings: &Settings) -> Failure {
                 format!("the server's certificate is valid in {days} days only; set this host's clock, {insecure}");
             Failure::new("tls-certificate-early", what)
         }
-        CertificateError::UnknownIssuer => {
+        // A CA with the name of the one that signed it is known, and is another.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             let by = settings
                 .ca
                 .as_ref()
