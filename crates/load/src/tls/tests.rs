@@ -145,6 +145,7 @@ fn each_failure_has_a_name_of_its_own_and_says_what_to_do() {
         (Error::InvalidCertificate(early), &plain, "tls-certificate-early", "in 3 days only; set this host's clock"),
         (Error::InvalidCertificate(Bad::UnknownIssuer), &plain, "tls-unknown-ca", "none of this system's CAs"),
         (Error::InvalidCertificate(Bad::UnknownIssuer), &own, "tls-unknown-ca", "no CA in ca.pem has signed"),
+        (Error::InvalidCertificate(Bad::BadSignature), &own, "tls-unknown-ca", "no CA in ca.pem has signed"),
         (
             Error::AlertReceived(Alert::CertificateRequired),
             &plain,
