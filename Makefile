@@ -6,7 +6,7 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench bench-gate replay soak policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench load-accuracy load-agree bench-gate replay soak policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -27,6 +27,13 @@ check: ## format, lints as errors, tidy, unit tests
 bench: ## CPU a request and bytes an item beside a null server, Debian's memcached and Valkey, and what is aimed at
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) bench $(ARGS)
+
+load-accuracy: ## the load generator's percentiles beside those that a fake server's known delays make
+	$(XTASK_RELEASE) load-accuracy $(ARGS)
+
+load-agree: ## the load generator's closed-loop throughput beside redis-benchmark's and memcaslap's
+	$(CARGO) build --release --bin gannet
+	$(XTASK_RELEASE) load-agree $(ARGS)
 
 bench-gate: ## instructions a request beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet

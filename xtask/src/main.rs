@@ -5,6 +5,7 @@
 
 mod bench;
 mod gate;
+mod generator;
 mod host;
 mod machines;
 mod null_server;
@@ -142,6 +143,10 @@ enum Command {
         #[arg(long)]
         uring: bool,
     },
+    /// Compare the load generator's percentiles with those that a fake server's known delays make.
+    LoadAccuracy(generator::accuracy::Options),
+    /// Compare the load generator's closed-loop throughput with redis-benchmark's and memcaslap's.
+    LoadAgree(generator::agree::Options),
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -185,12 +190,7 @@ fn run(command: Command) -> Result<bool, String> {
             connections,
             depth,
         } => {
-            let mut kinds = match (only_io, with_other) {
-                (true, _) => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],
-                (_, true) => vec![Kind::Null, Kind::Gannet, Kind::GannetOther],
-                _ => vec![Kind::Null, Kind::Gannet, Kind::Memcached],
-            };
-            kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
+            let kinds = bench_kinds(only_io, with_other, without_gannet);
             let other = only_growth || only_large || only_storm;
             let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
             let (growth, large, storm, valkey) = (only_growth, only_large, only_storm, !without_valkey);
@@ -227,6 +227,8 @@ fn run(command: Command) -> Result<bool, String> {
             let options = soak::Options { requests, seconds, seed, workers, uring, as_test: short };
             soak::run(&target_folder(&root()), &options)
         }
+        Command::LoadAccuracy(options) => generator::accuracy::measure(options),
+        Command::LoadAgree(options) => generator::agree::measure(&options),
         Command::Loom => machines::models(&root(), &target_folder(&root())),
         Command::Asan => machines::asan(&root(), &target_folder(&root())),
         Command::Miri => machines::miri(&root(), &target_folder(&root())),
@@ -236,6 +238,17 @@ fn run(command: Command) -> Result<bool, String> {
             null_server::serve(port, reply_bytes).map_err(|error| error.to_string())
         }
     }
+}
+
+/// The servers of `bench`.
+fn bench_kinds(only_io: bool, with_other: bool, without_gannet: bool) -> Vec<Kind> {
+    let mut kinds = match (only_io, with_other) {
+        (true, _) => vec![Kind::Null, Kind::GannetEpoll, Kind::GannetUring],
+        (_, true) => vec![Kind::Null, Kind::Gannet, Kind::GannetOther],
+        _ => vec![Kind::Null, Kind::Gannet, Kind::Memcached],
+    };
+    kinds.retain(|kind| !(without_gannet && *kind == Kind::Gannet));
+    kinds
 }
 
 /// The repository's root: the folder above this crate.

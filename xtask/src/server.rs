@@ -28,6 +28,8 @@ pub enum Kind {
     Memcached,
     /// Valkey, which is spoken to in RESP.
     Valkey,
+    /// `redis-server` from the path.
+    Redis,
 }
 
 impl Kind {
@@ -41,6 +43,7 @@ impl Kind {
             Self::GannetOther => "gannet, other build",
             Self::Memcached => "memcached",
             Self::Valkey => "valkey",
+            Self::Redis => "redis-server",
         }
     }
 }
@@ -107,7 +110,10 @@ fn free_address() -> Result<SocketAddr, String> {
 }
 
 /// The release build of this repository's server: `GANNET_BIN`, or beside this program's own folder.
-fn gannet_binary() -> Result<PathBuf, String> {
+///
+/// # Errors
+/// When it is not built.
+pub fn gannet_binary() -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os("GANNET_BIN") {
         return Ok(path.into());
     }
@@ -172,6 +178,10 @@ impl Server {
         }
     }
 
+    fn speaks_resp(&self) -> bool {
+        matches!(self.kind, Kind::Valkey | Kind::Redis)
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -217,17 +227,15 @@ impl Server {
         let fetch = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.write_all(if self.kind == Kind::Valkey { b"INFO\r\nQUIT\r\n" } else { b"stats\r\nquit\r\n" })?;
+            stream.write_all(if self.speaks_resp() { b"INFO\r\nQUIT\r\n" } else { b"stats\r\nquit\r\n" })?;
             let mut reply = String::new();
             stream.read_to_string(&mut reply)?;
             Ok(reply)
         };
         let reply = fetch().map_err(|error| format!("{}: stats: {error}", self.kind.name()))?;
-        let told = |line| match self.kind {
-            Kind::Valkey => {
-                str::strip_prefix(line, if name == "evictions" { "evicted_keys" } else { name })?.strip_prefix(':')
-            }
-            _ => str::strip_prefix(line, "STAT ")?.strip_prefix(name)?.strip_prefix(' '),
+        let told = |line| match self.speaks_resp() {
+            true => str::strip_prefix(line, if name == "evictions" { "evicted_keys" } else { name })?.strip_prefix(':'),
+            false => str::strip_prefix(line, "STAT ")?.strip_prefix(name)?.strip_prefix(' '),
         };
         let value = reply.lines().find_map(told);
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
@@ -270,6 +278,13 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
             if rustix::process::geteuid().is_root() {
                 command.args(["-u", "root"]);
             }
+            command
+        }
+        Kind::Redis => {
+            let mut command = Command::new("redis-server");
+            command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"]);
+            command.args(["--maxclients", &options.connections_max.to_string()]);
+            command.args(["--maxmemory", &format!("{}mb", options.memory_mib), "--maxmemory-policy", "allkeys-lru"]);
             command
         }
         Kind::Valkey => {

@@ -25,7 +25,7 @@ const HEAD_START_NS: u64 = 2_000_000;
 /// How often the run is looked at when no slice comes.
 const LOOK_NS_MAX: u64 = 100_000_000;
 /// Mixed into the seed of the sampler's schedule, so that it does not follow the bulk's.
-const SAMPLER_SEED: u64 = 0x5A4D_504C_4552_0001;
+pub(crate) const SAMPLER_SEED: u64 = 0x5A4D_504C_4552_0001;
 
 /// One thread to start.
 struct Job {
@@ -344,12 +344,35 @@ pub(crate) fn run_on<N: Net, T: Traffic>(
     control: &Control,
 ) -> Result<(Snapshot, N), Error> {
     let config = Config { threads: 1, ..config.clone() };
+    one_job_on(net, &config, traffic, control, |slices| Ok(bulk_jobs(&config, control, slices)?.remove(0)))
+}
+
+/// The same of the sampler's stream alone.
+pub(crate) fn run_sampler_on<N: Net, T: Traffic>(
+    net: N,
+    config: &Config,
+    traffic: T,
+    control: &Control,
+) -> Result<(Snapshot, N), Error> {
+    one_job_on(net, config, traffic, control, |slices| match &config.sampler {
+        Some(sampler) => sampler_job(config, sampler, slices),
+        None => Err(Error::Config(vec!["there is no sampler; name its target and rate".to_owned()])),
+    })
+}
+
+fn one_job_on<N: Net, T: Traffic>(
+    net: N,
+    config: &Config,
+    traffic: T,
+    control: &Control,
+    job: impl FnOnce(&SyncSender<RawSlice>) -> Result<Job, Error>,
+) -> Result<(Snapshot, N), Error> {
     let faults = config.faults();
     if !faults.is_empty() {
         return Err(Error::Config(faults));
     }
     let (slices_out, slices_in) = sync_channel(SLICES_MAX as usize);
-    let job = bulk_jobs(&config, control, &slices_out)?.remove(0);
+    let job = job(&slices_out)?;
     let going_on = |error| Error::System { doing: "waiting for events", error };
     let pacing = pacing(&job);
     let mut core = Core::new(net, traffic, pacing, job.settings, control, Some(slices_out));

@@ -14,4 +14,4 @@ mod sim;
 pub use lines::Lines;
 pub use script::{Delay, Misconduct, Script, Stall};
 pub use server::{Served, Server};
-pub use sim::{SimNet, simulate};
+pub use sim::{SimNet, simulate, simulate_sampler};

@@ -230,5 +230,20 @@ pub fn simulate<T: Traffic>(
     crate::engine::join::run_on(net, config, traffic, control)
 }
 
+/// Runs the sampler of `config` alone in simulated time against `net`. What the script does follows from the time, so
+/// that beside [`simulate`] with the same script it is the second stream to the same server, as long as that answers
+/// any number of requests at once.
+///
+/// # Errors
+/// As [`simulate`], and when `config` has no sampler.
+pub fn simulate_sampler<T: Traffic>(
+    net: SimNet,
+    config: &Config,
+    traffic: T,
+    control: &Control,
+) -> Result<(Snapshot, SimNet), Error> {
+    crate::engine::join::run_sampler_on(net, config, traffic, control)
+}
+
 #[cfg(test)]
 mod tests;

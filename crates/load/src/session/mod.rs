@@ -169,4 +169,6 @@ fn settling(trial: Duration) -> Duration {
 }
 
 #[cfg(test)]
+mod capacity_tests;
+#[cfg(test)]
 mod tests;

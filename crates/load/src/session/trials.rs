@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::follow::follow;
-use super::{Carry, Desk, Freedom, View, agents, filing, settling};
+use super::{Carry, Desk, Freedom, View, agents, filing, settling, verdict};
 use crate::engine::{Config, Control, Ending, Error, Limit, Run};
 use crate::report::terminal::Progress;
 use crate::result::{Figures, Interval, StepResult, Timeline, searched};
@@ -194,8 +194,11 @@ impl Trial for Trials<'_> {
         if run.ending == Ending::HostLost {
             return Err(Stop::Failed(agents::lost(&run.hosts).unwrap_or_default()));
         }
+        if let Some(why) = verdict::unheard(&run) {
+            return Err(Stop::Failed(why));
+        }
         if run.ending == Ending::Deserted {
-            let first = run.bulk.faults.first().map_or(String::new(), |fault| format!(": {}", fault.first));
+            let first = verdict::first_fault(&run);
             return Err(Stop::Failed(format!("no connection was left at the end of a trial{first}")));
         }
         let figures = filing::figures(&run);

@@ -1,7 +1,8 @@
 //! The sentence that people came for: of a run, of a search; what held, and what the limit was.
 
 use super::{Job, Mode};
-use crate::engine::{Ending, Run};
+use crate::engine::{Ending, LoopKind, Run};
+use crate::measure::Fault;
 use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
 use crate::search::objective::{Condition, What, duration};
 use crate::search::rate::grouped;
@@ -58,11 +59,29 @@ pub(super) fn of_run(job: &Job, run: &Run, result: &mut RunResult) {
         result.invalid = Some(format!("GENERATOR LIMITED: {}", causes.join("; ")));
     }
     result.partial = match run.ending {
-        Ending::Complete | Ending::Exhausted => None,
+        Ending::Complete | Ending::Exhausted => unheard(run),
         Ending::Stopped => Some("it was stopped before its end; the figures cover what was".to_owned()),
         Ending::HostLost => super::agents::lost(&run.hosts),
-        Ending::Deserted => Some("no connection was up at the end; the figures cover what was".to_owned()),
+        Ending::Deserted => unheard(run).or_else(|| {
+            Some(format!("no connection was up at the end{}; the figures cover what was", first_fault(run)))
+        }),
     };
+}
+
+/// Why figures without a single answer say nothing, if they are that.
+pub(super) fn unheard(run: &Run) -> Option<String> {
+    let totals = &run.bulk.totals;
+    let deaf = run.kind != LoopKind::Blind && totals.due > 0 && totals.answered == 0;
+    deaf.then(|| {
+        let first = first_fault(run);
+        format!("no request was answered{first}; see that the server speaks this protocol, and is not stuck")
+    })
+}
+
+/// The most frequent fault in brackets, if there is any.
+pub(super) fn first_fault(run: &Run) -> String {
+    let told = |fault: &Fault| format!(" ({}, {} times; the first: {})", fault.name, fault.count, fault.first);
+    run.bulk.faults.first().map(told).unwrap_or_default()
 }
 
 fn broken(objectives: &[Condition], figures: &Figures) -> Vec<String> {

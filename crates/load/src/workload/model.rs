@@ -169,7 +169,7 @@ pub enum Placement {
     /// Every target is asked for every key, in turn.
     #[default]
     Any,
-    /// Consistent hashing on a ring with 160 points a target (libketama's).
+    /// Consistent hashing on a ring with 160 points a target (ketama with weights, as libmemcached does it).
     Ketama,
     /// 16384 slots by CRC-16 of the key (Redis Cluster's): at first in equal runs, in the order of the targets, then as
     /// the servers' redirects say.

@@ -107,15 +107,15 @@ impl Slots {
     }
 }
 
-/// libketama's ring: 40 digests of `ADDRESS-N` a target of mean weight, four points each.
+/// libmemcached's ring with weights: 40 digests of `ADDRESS-N` a target of mean weight, four points each. A port of
+/// 11211 is not named in the address.
 fn points(targets: &[Target]) -> Box<[(u32, u32)]> {
-    let sum: f64 = targets.iter().map(|target| f64::from(target.weight)).sum();
+    let sum = targets.iter().map(|target| f64::from(target.weight)).sum::<f64>() as f32;
     let mut points = Vec::new();
     for (at, target) in targets.iter().enumerate() {
-        let part = f64::from(target.weight) / sum;
-        let digests = (part * (POINTS / POINTS_A_DIGEST * targets.len()) as f64).floor() as usize;
-        for number in 0..digests.max(1) {
-            let digest: [u8; 16] = Md5::digest(format!("{}-{number}", target.address)).into();
+        let named = target.address.strip_suffix(":11211").unwrap_or(&target.address);
+        for number in 0..digests(target.weight as f32 / sum, targets.len()) {
+            let digest: [u8; 16] = Md5::digest(format!("{named}-{number}")).into();
             for word in digest.chunks_exact(4) {
                 points.push((u32::from_le_bytes([word[0], word[1], word[2], word[3]]), at as u32));
             }
@@ -123,6 +123,13 @@ fn points(targets: &[Target]) -> Box<[(u32, u32)]> {
     }
     points.sort_unstable();
     points.into()
+}
+
+/// Digests of a target with this part of all weight, of so many targets. It is reckoned in single precision as others
+/// do it: of 61 equal targets each has 39 digests for that reason.
+fn digests(part: f32, targets: usize) -> usize {
+    let points = part * POINTS as f32 / POINTS_A_DIGEST as f32 * targets as f32;
+    ((f64::from(points) + 1e-10).floor() as usize).max(1)
 }
 
 /// The hash slot of `key`: of what stands between its first braces if anything does, else of all of it.

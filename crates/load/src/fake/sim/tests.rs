@@ -1,7 +1,8 @@
 //! What is reported under a simulated clock equals what arithmetic says, class by class.
 
 use super::*;
-use crate::engine::{Load, Reconnect, Target};
+use crate::engine::join::SAMPLER_SEED;
+use crate::engine::{Load, Reconnect, Sampler, Target};
 use crate::fake::{Delay, Stall};
 use crate::measure::{Fate, Histogram};
 use crate::schedule::{Pace, Plan, Shape};
@@ -107,6 +108,31 @@ fn a_stall_is_seen_by_the_open_loop_and_missed_by_the_closed_one() {
     let closed = simulated(&script, &Config { load: Load::Closed, ..config(1, 1) }, 0.0);
     assert!(closed.response.quantile_ns(0.999) < MS, "the blind spot of a closed loop");
     assert!(closed.response.max_ns() >= 500 * MS);
+}
+
+#[test]
+fn the_sampler_sees_the_stall_that_a_closed_bulk_hides() {
+    let stall = Stall { begin_ns: 4 * S, length_ns: 500 * MS };
+    let script = Script { stall: Some(stall), ..Script::fixed(100_000) };
+    let target = Target::Tcp("127.0.0.1:1".to_owned());
+    let sampler = Some(Sampler { target, connections: 1, rate_per_s: 200.0, cpu: None });
+    let config = Config { load: Load::Closed, sampler, seed: 3, ..config(4, 1) };
+    let bulk = simulated(&script, &config, 0.0);
+    assert!(bulk.response.quantile_ns(0.9999) < MS && bulk.totals.due > 300_000, "{:?}", bulk.totals);
+    // The live rate is the bulk's, and 77 a second would be seen.
+    let net = SimNet::new(script.clone(), 100, 1);
+    let (seen, net) = simulate_sampler(net, &config, Lines::new(100), &Control::new(77.0)).unwrap();
+    let mut intents = crate::schedule::Intents::new(&Plan::poisson(), 200.0, 0, 1, 3 ^ SAMPLER_SEED);
+    let intended: Vec<u64> = std::iter::repeat_with(|| intents.take_ns()).take_while(|ns| *ns < 10 * S).collect();
+    let (response, service) = computed(&script, &intended, 1);
+    assert_eq!(classes(&seen.response), classes(&response));
+    assert_eq!(classes(&seen.service), classes(&service));
+    assert_eq!((seen.totals.due, net.requests()), (intended.len() as u64, intended.len() as u64));
+    assert!((1_850..2_150).contains(&intended.len()), "paced: {}", intended.len());
+    assert!(seen.response.quantile_ns(0.99) > 350 * MS, "5 % of its requests were due within the stall");
+    let none = Config { sampler: None, ..config };
+    let missing = simulate_sampler(SimNet::new(script, 100, 1), &none, Lines::new(100), &Control::new(0.0));
+    assert!(matches!(missing, Err(Error::Config(_))));
 }
 
 #[test]

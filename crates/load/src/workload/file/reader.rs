@@ -353,7 +353,8 @@ impl<'t> Reader<'t> {
     }
 
     /// Notes the keys of `section` that nobody asked for.
-    pub fn end(&mut self, section: Section<'_, 't>) {
+    pub fn end(&mut self, mut section: Section<'_, 't>) {
+        section.asked.dedup();
         for (key, _) in section.table.iter() {
             let name: &str = key.get_ref().as_ref();
             if section.asked.contains(&name) {

@@ -151,7 +151,8 @@ pub fn put_select(database: u32, out: &mut Vec<u8>) {
     CommandLine::new(out, 2).arg(b"SELECT").number(database.into());
 }
 
-/// Reads what has come of an answer to `verb`; `None`: to a raw command, whose values are not looked into.
+/// Reads what has come of an answer to `verb`; `None`: to a raw command, whose values are not looked into. Nothing
+/// alone is a miss.
 #[inline]
 pub fn answer(mut reading: Reading<'_>, verb: Option<Verb>, bytes: &[u8]) -> (usize, Progress) {
     if let Some(answered) = plain_get(&mut reading, verb, bytes) {
@@ -214,6 +215,7 @@ impl Reading<'_> {
             Event::Head(Head::Error(words)) => self.failed(words),
             Event::Head(Head::BulkError(_)) => self.failed(b"an error of several lines"),
             Event::Head(head) => match verb {
+                None if is_first && head == Head::Null => self.state.missed(),
                 None => {}
                 Some(verb) if is_first => self.first(verb, head)?,
                 Some(_) => self.part(head),

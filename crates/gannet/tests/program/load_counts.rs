@@ -1,0 +1,144 @@
+//! `gannet load` as a user has it, beside what memcached and redis-server counted meanwhile: number by number.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use load::result::RunResult;
+
+use crate::common::{PATIENCE, run};
+
+/// The generator was the limit; on a busy machine it may be.
+const LIMITED: i32 = 3;
+
+/// A server on a unix socket in a folder of its own; ended by its id.
+struct Served {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Served {
+    fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = std::env::temp_dir().join(format!("gannet-counts-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let mut command = command(&folder.join("s.sock"));
+        let child = command.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let served = Self { child: child.unwrap_or_else(|error| panic!("{name}: {error}; install it")), folder };
+        let end = Instant::now() + PATIENCE;
+        while UnixStream::connect(served.socket()).is_err() {
+            assert!(Instant::now() < end, "{name} does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        served
+    }
+
+    fn memcached(name: &str) -> Self {
+        Self::start(name, |socket| {
+            let mut command = Command::new("memcached");
+            command.args(["-u", "nobody", "-t", "1", "-a", "0777", "-s"]).arg(socket);
+            command
+        })
+    }
+
+    fn redis(name: &str) -> Self {
+        Self::start(name, |socket| {
+            let mut command = Command::new("redis-server");
+            command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(socket);
+            command
+        })
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("s.sock")
+    }
+
+    fn target(&self) -> String {
+        format!("unix:{}", self.socket().display())
+    }
+
+    /// The number in the line of the answer to `question` that begins with `head`; 0 if there is none.
+    fn told(&self, question: &str, head: &str) -> u64 {
+        let mut stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(format!("{question}\r\nquit\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let rest = text.lines().find_map(|line| line.strip_prefix(head)).unwrap_or("0");
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        self.told("stats", &format!("STAT {name} "))
+    }
+
+    fn calls(&self, command: &str) -> u64 {
+        self.told("INFO commandstats", &format!("cmdstat_{command}:calls="))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Runs `gannet load` against `served`; its result, and what was written to standard output.
+fn loaded(served: &Served, args: &[&str]) -> (RunResult, String) {
+    let json = served.folder.join("a.json");
+    let (json, target) = (json.to_str().unwrap(), served.target());
+    let usual = ["load", "--target", &target, "--warm-up", "0s", "--quiet", "--json", json];
+    let (code, out, err) = run(&[&usual[..], args].concat());
+    assert!(matches!(code, 0 | LIMITED), "{args:?}: {code}: {out}{err}");
+    let result = RunResult::from_json(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(result.figures.counts.unanswered, 0, "{out}");
+    (result, out)
+}
+
+/// Answers of a verb and fate.
+fn of(result: &RunResult, verb: &str, fate: &str) -> u64 {
+    let groups = result.figures.verbs.iter().filter(|group| group.name == verb && group.outcome == fate);
+    groups.map(|group| group.response.count).sum()
+}
+
+#[test]
+fn a_prefilled_run_with_a_sampler_is_counted_by_memcached_alike() {
+    for protocol in ["memcache", "meta"] {
+        let served = Served::memcached(&format!("sampler-{protocol}"));
+        let args = ["--protocol", protocol, "--rate", "2k", "--duration", "500ms", "--keys", "700", "--verify"];
+        let (result, out) = loaded(&served, &[&args[..], &["--sampler", "200"]].concat());
+        let counts = &result.figures.counts;
+        assert_eq!((counts.misses, counts.errors, counts.wrong), (0, 0, 0), "{out}");
+        let sampler = result.figures.sampler.as_ref().unwrap();
+        assert!((40..=180).contains(&sampler.count), "200 a second for half a second: {}", sampler.count);
+        assert!(out.contains("sampler"), "{out}");
+        // Both streams draw from the same workload; the bulk's verbs are told apart, the sampler's are not.
+        let answered = served.stat("get_hits") + served.stat("cmd_set") - 700;
+        assert_eq!(answered, counts.answered + sampler.count, "{protocol}: {out}");
+        assert_eq!(of(&result, "get", "hit") + of(&result, "set", "hit"), counts.answered, "{protocol}");
+        assert_eq!((served.stat("get_misses"), served.stat("curr_items")), (0, 700), "{protocol}");
+    }
+}
+
+#[test]
+fn a_closed_loop_that_looks_aside_is_counted_by_redis_alike() {
+    let served = Served::redis("aside");
+    let args = ["--protocol", "resp", "--closed", "--connections", "3", "--depth", "4", "--duration", "300ms"];
+    let more = ["--keys", "500", "--reads", "100%", "--no-prefill", "--fill-on-miss", "--verify", "--zipf", "0.8"];
+    let (result, out) = loaded(&served, &[&args[..], &more[..]].concat());
+    let (hits, misses) = (of(&result, "get", "hit"), of(&result, "get", "miss"));
+    assert!(hits > 0 && misses > 0, "{out}");
+    // What went out as the time ended is in no figure: at most what three connections have in flight.
+    let is_told = |counted: u64, told: u64| told >= counted && told - counted <= 12;
+    let told = |name: &str| served.told("INFO stats", &format!("{name}:"));
+    assert!(is_told(hits + misses, served.calls("get")), "{} gets: {out}", served.calls("get"));
+    assert!(is_told(hits, told("keyspace_hits")) && is_told(misses, told("keyspace_misses")), "{out}");
+    let fills = of(&result, "fill", "hit");
+    assert!(is_told(fills, served.calls("set")) && is_told(fills, misses), "{} sets: {out}", served.calls("set"));
+}

@@ -1,0 +1,189 @@
+//! Every command of the README and of the load generator's pages, as it stands there but short, against servers of this
+//! test.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{PATIENCE, Serving, free_port, gannet};
+
+/// Words of commands that need other processes or files beside them: tests of their own run those, in files that have
+/// the words.
+const ELSEWHERE: [&str; 7] = ["agent", "--agents", "record", "replay", "rerun", "--tls-ca", "warm"];
+
+/// What stands in the pages, and what stands there here: less to do, and servers of this test.
+const SHORT: [(&str, &str); 14] = [
+    ("127.0.0.1:11311", "MEMCACHED"),
+    ("gannet serve --memcached", "gannet serve --admin none --memory 64MiB --memcached"),
+    ("127.0.0.1:11211", "MEMCACHED"),
+    ("-p 11211", "-p MEMCACHED_PORT"),
+    ("-p 6379", "-p REDIS_PORT"),
+    ("127.0.0.1:11300", "127.0.0.1:FREE_PORT"),
+    ("memcached -p 11300", "memcached -u nobody -l 127.0.0.1 -U 0 -p FREE_PORT"),
+    ("-k 10000000", "-k 500"),
+    ("-w RU,80", "-t 500 -w RU,80"),
+    ("-t 4 -c 50", "-t 1 -c 5"),
+    ("--test-time 30", "--test-time 1"),
+    ("--rate 5k", "--rate 200 --keys 100"),
+    ("cache.toml", "FOLDER/cache.toml"),
+    ("paced.conf", "FOLDER/paced.conf"),
+];
+
+/// A folder that is gone when the test is over.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// redis-server on a port; ended by its id.
+struct Redis(Child, u16);
+
+impl Redis {
+    fn start() -> Self {
+        let port = free_port();
+        let args = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let child = Command::new("redis-server").args(args).stdout(Stdio::null()).spawn();
+        let redis = Self(child.expect("redis-server is installed"), port);
+        let end = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < end, "redis-server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        redis
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The README and the load generator's pages.
+fn pages() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(root().join("docs/load")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = folder.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    pages.push(root().join("README.md"));
+    pages
+}
+
+/// Whether a test of another file has this word.
+fn is_tried_elsewhere(word: &str) -> bool {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program");
+    let mut files = std::fs::read_dir(tests).unwrap().map(|entry| entry.unwrap().path());
+    let named = format!("\"{word}\"");
+    files.any(|path| {
+        let is_other = path.extension().is_some_and(|end| end == "rs") && !path.ends_with("load_docs.rs");
+        is_other && std::fs::read_to_string(&path).unwrap().contains(&named)
+    })
+}
+
+/// The commands of a page: lines of its code blocks.
+fn commands(page: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("$ ").trim_start_matches("target/release/"));
+    lines.filter(|line| line.starts_with("gannet load ") && !line.contains('`')).map(str::to_owned).collect()
+}
+
+/// Words as a shell makes them of a line with single quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        if at % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+/// What is added behind a command, so that it ends soon.
+fn ends_soon(line: &str) -> &'static str {
+    match line.split_whitespace().nth(2).unwrap_or_default() {
+        "aerospike" | "memtier" | "cost" | "compare" => "",
+        "self-test" => " --part 100ms",
+        "versus" => " --rounds 1 --duration 200ms --warm-up 100ms --no-prefill --quiet",
+        "rpc-perf" | "mc-crusher" if line.contains("--duration") => " --quiet",
+        "rpc-perf" | "mc-crusher" => " --duration 300ms --quiet",
+        flag if !flag.starts_with("--") => panic!("nobody has said here how to run: {line}"),
+        _ if line.contains("--slo") => {
+            " --start 200 --rate-max 400 --trial 150ms --warm-up 100ms --keys 100 --quiet --throughput-min 1%"
+        }
+        _ if line.contains("--duration") => " --warm-up 100ms --quiet",
+        _ => " --duration 300ms --warm-up 100ms --keys 100 --quiet",
+    }
+}
+
+/// What comes of objectives and assertions depends on how busy this machine is: any verdict will do, an error will not.
+#[test]
+fn every_command_of_the_pages_runs() {
+    let folder = Folder(std::env::temp_dir().join(format!("gannet-docs-{}", std::process::id())));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let cache = "[general]\nprotocol = \"memcache\"\nduration = 1\n[target]\nendpoints = [\"MEMCACHED\"]\n\
+                 [client]\nthreads = 1\npoolsize = 2\nconcurrency = 4\n[workload.ratelimit]\nstart = 200\n\
+                 [[workload.keyspace]]\nklen = 16\nnkeys = 100\nvlen = 64\n\
+                 commands = [{ verb = \"get\", weight = 8 }, { verb = \"set\", weight = 2 }]\n";
+    let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "1"];
+    let mut serving = Serving::start(&args);
+    let addr = serving.addr_behind("memcached clients connect to ");
+    let redis = Redis::start();
+    std::fs::write(folder.0.join("cache.toml"), cache.replace("MEMCACHED", &addr.to_string())).unwrap();
+    let paced = "send=ascii_get,conns=2,pipelines=4,usleep=50000,key_prefix=foo,key_count=100\n";
+    std::fs::write(folder.0.join("paced.conf"), paced).unwrap();
+    let beside = Path::new(env!("CARGO_BIN_EXE_gannet")).parent().unwrap().display().to_string();
+    let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut seen = 0;
+    for line in pages().iter().flat_map(|page| commands(page)) {
+        if let Some(word) = ELSEWHERE.iter().find(|word| line.split_whitespace().any(|part| part == **word)) {
+            assert!(is_tried_elsewhere(word), "no test names {word}: {line}");
+            continue;
+        }
+        let mut text = SHORT.iter().fold(line.clone(), |text, (long, short)| text.replace(long, short));
+        text.push_str(ends_soon(&line));
+        let text = text
+            .replace("MEMCACHED_PORT", &addr.port().to_string())
+            .replace("MEMCACHED", &addr.to_string())
+            .replace("REDIS_PORT", &redis.1.to_string())
+            .replace("FREE_PORT", &free_port().to_string())
+            .replace("FOLDER", &folder.0.display().to_string());
+        let text = text.replace("--duration 30s", "--duration 300ms").replace("--duration 10s", "--duration 300ms");
+        let written =
+            |word: String| match !word.contains('/') && [".html", ".json"].iter().any(|end| word.ends_with(end)) {
+                true => format!("{}/{word}", folder.0.display()),
+                false => word,
+            };
+        let words: Vec<String> = words(&text).into_iter().skip(1).map(written).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = gannet(&words).current_dir(root()).env("PATH", &path).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let code = output.status.code().expect("it ends by itself");
+        assert!(matches!(code, 0 | 3 | 4), "{text} ended with {code}: {out}\n{err}");
+        assert!(!out.is_empty(), "{text} said nothing");
+        seen += 1;
+    }
+    assert!(seen >= 14, "{seen} commands");
+}
+
+/// The whole file of the page is a workload that can be run, and the fault that it shows is said as it is shown.
+#[test]
+fn the_workload_of_its_page_is_read_and_its_fault_is_told_as_it_stands_there() {
+    let page = std::fs::read_to_string(root().join("docs/load/workload.md")).unwrap();
+    let toml = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a whole file");
+    let workload = load::workload::Workload::read_text(Path::new("load.toml"), toml);
+    let workload = workload.unwrap_or_else(|faults| panic!("{faults:?}"));
+    assert_eq!((workload.targets.len(), workload.keys.len()), (2, 2));
+    let shown = page.lines().find(|line| line.starts_with("load.toml:12: ")).expect("a fault is shown");
+    let faulty = format!("{}[[keys]]\nttl = 60\n", "\n".repeat(10));
+    let faults = load::workload::Workload::read_text(Path::new("load.toml"), &faulty).unwrap_err();
+    assert_eq!(faults[0].to_string(), shown);
+}

@@ -1,0 +1,296 @@
+//! Closed-loop throughput beside that of other generators, in interleaved rounds.
+//!
+//! redis-benchmark loads redis-server, memcaslap memcached; each with as many connections and requests in flight, keys
+//! and values as ours, pinned alike: the server on one CPU, the generator on the other. The figure is the ratio of the
+//! two rates inside a round. A generator that saw its answers late, or counted what was not answered, would differ.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use load::result::RunResult;
+
+use crate::host;
+use crate::server::{Kind, Options as ServerOptions, Server, pin};
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Rounds of each load; one at least.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
+    pub rounds: u64,
+    /// Seconds of each generator's turn.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seconds: u64,
+    /// Only the loads whose name contains one of these, with commas between them, as `redis get,memcached`.
+    #[arg(long, default_value = "")]
+    pub only: String,
+}
+
+const SERVER_CPU: usize = 0;
+const GENERATOR_CPU: usize = 1;
+const CONNECTIONS: usize = 50;
+const VALUE_BYTES: usize = 200;
+/// How far the rates may be apart.
+const OFF_MAX: f64 = 0.10;
+/// redis-benchmark ends after so many requests, not after a time: requests of its first turn.
+const REQUESTS_FIRST: u64 = 50_000;
+/// Keys that redis-benchmark draws: `key:` and twelve digits.
+const REDIS_KEYS: u64 = 100_000;
+/// memcaslap asks each connection's own keys, a window of them.
+const MEMCASLAP_WINDOW: u64 = 1_024;
+/// It stores all of them first, and counts that in: it runs for so many seconds at least, so that this is a small part.
+const MEMCASLAP_SECONDS_MIN: u64 = 4;
+const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
+
+/// A load, and who else can make it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    server: Kind,
+    verb: &'static str,
+    depth: usize,
+}
+
+const CASES: [Case; 6] = [
+    Case { name: "redis get 1", server: Kind::Redis, verb: "get", depth: 1 },
+    Case { name: "redis set 1", server: Kind::Redis, verb: "set", depth: 1 },
+    Case { name: "redis get 16", server: Kind::Redis, verb: "get", depth: 16 },
+    Case { name: "redis set 16", server: Kind::Redis, verb: "set", depth: 16 },
+    Case { name: "memcached get 1", server: Kind::Memcached, verb: "get", depth: 1 },
+    Case { name: "memcached set 1", server: Kind::Memcached, verb: "set", depth: 1 },
+];
+
+impl Case {
+    const fn other(self) -> &'static str {
+        match self.server {
+            Kind::Redis => "redis-benchmark",
+            _ => "memcaslap",
+        }
+    }
+
+    /// What is asked, as a workload file.
+    fn workload(self) -> String {
+        let (protocol, prefix, key_bytes, keys) = match self.server {
+            Kind::Redis => ("resp", "key:", 16, REDIS_KEYS),
+            _ => ("memcache", "key:", 24, MEMCASLAP_KEYS),
+        };
+        format!(
+            "protocol = \"{protocol}\"\n[connections]\ncount = {CONNECTIONS}\ndepth = {}\n[[keys]]\ncount = {keys}\n\
+             prefix = \"{prefix}\"\nkey_bytes = \"{key_bytes}B\"\nvalue_bytes = \"{VALUE_BYTES}B\"\n\
+             verbs = [{{ verb = \"{}\" }}]\n",
+            self.depth, self.verb
+        )
+    }
+}
+
+/// A folder for what the generators read and write, gone in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("gannet-agree-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Measures and prints; true if all rates agree.
+///
+/// # Errors
+/// When a server or a generator does not run, or says something else than its rate.
+pub fn measure(options: &Options) -> Result<bool, String> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return Err("two CPUs are needed: one for the server, one for the generator".into());
+    }
+    println!("{}\n", host::facts());
+    println!(
+        "{CONNECTIONS} connections, values of {VALUE_BYTES} B; server on CPU {SERVER_CPU}, generator on CPU \
+         {GENERATOR_CPU}; {} rounds of {} s a generator.\n",
+        options.rounds, options.seconds
+    );
+    println!(
+        "| server | verb | in flight | other generator | its requests/s | ours | ours / its, median (min-max) | agree |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    let folder = Folder::new()?;
+    let mut agree = true;
+    let wanted = |case: &&Case| options.only.split(',').any(|part| case.name.contains(part.trim()));
+    for case in CASES.iter().filter(wanted) {
+        agree &= one(*case, options, &folder)?;
+    }
+    println!();
+    Ok(agree)
+}
+
+fn one(case: Case, options: &Options, folder: &Folder) -> Result<bool, String> {
+    let server_options = ServerOptions { cpu: Some(SERVER_CPU), ..ServerOptions::memory(512) };
+    let server = Server::start(case.server, &server_options)?;
+    pin(Some(GENERATOR_CPU))?;
+    let rates = rounds(case, options, folder, &server);
+    pin(None)?;
+    let rates = rates?;
+    let mut ratios: Vec<f64> = rates.iter().map(|(ours, other)| ours / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = |of: fn(&(f64, f64)) -> f64| {
+        let mut sorted: Vec<f64> = rates.iter().map(of).collect();
+        sorted.sort_by(f64::total_cmp);
+        middle(&sorted)
+    };
+    let ratio = middle(&ratios);
+    let agrees = (ratio - 1.0).abs() <= OFF_MAX;
+    println!(
+        "| {} | {} | {} | {} | {:.0} | {:.0} | {ratio:.3} ({:.3}-{:.3}) | {} |",
+        case.server.name(),
+        case.verb,
+        case.depth,
+        case.other(),
+        median(|(_, other)| *other),
+        median(|(ours, _)| *ours),
+        ratios[0],
+        ratios[ratios.len() - 1],
+        if agrees { "yes" } else { "NO" }
+    );
+    Ok(agrees)
+}
+
+/// The middle of sorted values, of which there is one at least.
+fn middle(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
+}
+
+/// The rates of ours and of the other, round by round; who begins alternates.
+fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<Vec<(f64, f64)>, String> {
+    let workload = folder.write("workload.toml", &case.workload())?;
+    let (addr, seconds) = (server.address.to_string(), options.seconds);
+    ours(&addr, &prefilled(&workload, folder)?, 1, folder)?;
+    let mut requests = match case.server {
+        Kind::Redis => REQUESTS_FIRST,
+        _ => 0,
+    };
+    let theirs = |requests: &mut u64| -> Result<f64, String> {
+        if case.server != Kind::Redis {
+            return memcaslap(case, &addr, seconds.max(MEMCASLAP_SECONDS_MIN), folder);
+        }
+        let rate = redis_benchmark(case, server, *requests)?;
+        *requests = (rate * seconds as f64) as u64;
+        Ok(rate)
+    };
+    if case.server == Kind::Redis {
+        // Only to know how many requests take the time that is asked for.
+        theirs(&mut requests)?;
+    }
+    let mut rates = Vec::new();
+    for round in 0..options.rounds {
+        rates.push(if round % 2 == 0 {
+            let own = ours(&addr, &workload, seconds, folder)?;
+            (own, theirs(&mut requests)?)
+        } else {
+            let other = theirs(&mut requests)?;
+            (ours(&addr, &workload, seconds, folder)?, other)
+        });
+    }
+    Ok(rates)
+}
+
+/// The same workload, with every key stored before.
+fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
+    let text = std::fs::read_to_string(workload).map_err(|error| error.to_string())?;
+    folder.write("prefilled.toml", &format!("prefill = true\n{text}"))
+}
+
+/// Runs `command` to its end; its standard output.
+fn output(mut command: Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Our own says by 3 that the generator was the limit, which is what a closed loop may be about.
+    match output.status.code() {
+        Some(0 | 3) => Ok(text),
+        _ => Err(format!("{name}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+fn ours(addr: &str, workload: &Path, seconds: u64, folder: &Folder) -> Result<f64, String> {
+    let json = folder.0.join("ours.json");
+    let mut command = Command::new(crate::server::gannet_binary()?);
+    command.args(["load", "--target", addr, "--closed", "--warm-up", "200ms", "--quiet"]);
+    command.args(["--duration", &format!("{seconds}s"), "--workload"]).arg(workload).arg("--json").arg(&json);
+    output(command)?;
+    let text = std::fs::read_to_string(&json).map_err(|error| format!("{}: {error}", json.display()))?;
+    let result = RunResult::from_json(&text).map_err(|error| format!("{}: {error}", json.display()))?;
+    let counts = &result.figures.counts;
+    if counts.errors + counts.misses + counts.unanswered > 0 {
+        return Err(format!("gannet load: not every request found its key: {counts:?}"));
+    }
+    Ok(result.figures.achieved_per_s)
+}
+
+fn redis_benchmark(case: Case, server: &Server, requests: u64) -> Result<f64, String> {
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-h", "127.0.0.1", "-p", &server.address.port().to_string(), "-t", case.verb, "--csv"]);
+    command.args(["-c", &CONNECTIONS.to_string(), "-P", &case.depth.to_string(), "-n", &requests.to_string()]);
+    command.args(["-r", &REDIS_KEYS.to_string(), "-d", &VALUE_BYTES.to_string()]);
+    csv_rate(&output(command)?)
+}
+
+/// `"GET","123456.78","0.215",...` below a head.
+fn csv_rate(text: &str) -> Result<f64, String> {
+    let line = text.lines().rfind(|line| line.starts_with("\"GET\"") || line.starts_with("\"SET\""));
+    let rate = line.and_then(|line| line.split(',').nth(1)).and_then(|field| field.trim_matches('"').parse().ok());
+    rate.ok_or_else(|| format!("redis-benchmark says no rate: {text}"))
+}
+
+fn memcaslap(case: Case, addr: &str, seconds: u64, folder: &Folder) -> Result<f64, String> {
+    let (sets, gets) = if case.verb == "set" { (1.0, 0.0) } else { (0.0, 1.0) };
+    let mut text = String::new();
+    let _ = write!(text, "key\n24 24 1\nvalue\n{VALUE_BYTES} {VALUE_BYTES} 1\ncmd\n0 {sets:.1}\n1 {gets:.1}\n");
+    let config = folder.write("memcaslap.cfg", &text)?;
+    let mut command = Command::new("memcaslap");
+    command.args(["-s", addr, "-T", "1", "-c", &CONNECTIONS.to_string(), "-t", &format!("{seconds}s")]);
+    command.args(["-w", &format!("{}k", MEMCASLAP_WINDOW / 1024), "-F"]).arg(config);
+    tps_rate(&output(command)?)
+}
+
+/// `Run time: 2.0s Ops: 300000 TPS: 150000 Net_rate: 35.1M/s`.
+fn tps_rate(text: &str) -> Result<f64, String> {
+    let field = text.split("TPS: ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    field.and_then(|field| field.parse().ok()).ok_or_else(|| format!("memcaslap says no rate: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_from_what_the_generators_print() {
+        let csv = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"142857.14\",\"0.187\"\n";
+        assert_eq!(csv_rate(csv), Ok(142_857.14));
+        assert!(csv_rate("\"test\",\"rps\"\n").is_err());
+        assert_eq!(tps_rate("Run time: 2.0s Ops: 300000 TPS: 149925 Net_rate: 35.1M/s\n"), Ok(149_925.0));
+        assert!(tps_rate("").is_err());
+    }
+
+    #[test]
+    fn every_case_is_a_workload_that_can_be_run() {
+        for case in CASES {
+            let workload = load::workload::Workload::read_text(Path::new("case.toml"), &case.workload()).unwrap();
+            assert_eq!((workload.connections as usize, workload.depth as usize), (CONNECTIONS, case.depth));
+        }
+        assert_eq!(middle(&[1.0, 2.0, 4.0]), 2.0);
+        assert_eq!(middle(&[1.0, 2.0]), 1.5);
+    }
+}
