@@ -164,7 +164,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         notes.push("the trace only reads: what misses is stored");
     }
     // A trace that can not be read at all is refused before anything is asked.
-    match reader.next() {
+    match reader.entry() {
         Ok(Some(_)) => {}
         Ok(None) => return Err(Failure::Failed(vec![format!("{}: it has no requests; name another", path.display())])),
         Err(fault) => return Err(Failure::Failed(vec![fault.to_string()])),

@@ -142,7 +142,7 @@ fn aerospikes_examples_store_every_record_and_read_them_back_with_their_table() 
             rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
         };
         if at == 0 {
-            let last = out.lines().filter(|line| line.contains(" write(count=")).next_back().unwrap();
+            let last = out.lines().rfind(|line| line.contains(" write(count=")).unwrap();
             assert_eq!(number(last, "count="), 1000, "{out}");
         } else {
             assert!(out.lines().any(|line| line.starts_with("20") && number(line, "total(tps=") > 0), "{out}");

@@ -145,7 +145,7 @@ impl Drop for Recording {
 
 fn entries(path: &str) -> Vec<Entry> {
     let mut reader = Reader::open(&Ask::new(path)).unwrap();
-    std::iter::from_fn(|| reader.next().unwrap()).collect()
+    std::iter::from_fn(|| reader.entry().unwrap()).collect()
 }
 
 /// Runs a replay, which must end with `code` or say that the generator was the limit; its result and what it said.
@@ -282,7 +282,7 @@ fn lines(seconds: u64, each: u64) -> String {
     let line = |number: u64| {
         let key = number * 7 % 50;
         let (verb, ttl, size) =
-            if number.is_multiple_of(3) && key % 5 != 0 { ("set", 3600, 100) } else { ("get", 0, 100) };
+            if number.is_multiple_of(3) && !key.is_multiple_of(5) { ("set", 3600, 100) } else { ("get", 0, 100) };
         format!("{},user:{key},20,{size},{},{verb},{ttl}\n", 1000 + number / each, number % 4)
     };
     (0..seconds * each).map(line).collect()

@@ -75,7 +75,7 @@ impl RawSlice {
     }
 
     /// The next slice, empty, with as many verbs. This one is handed out.
-    pub fn next(&mut self) -> Self {
+    pub fn hand_out(&mut self) -> Self {
         let verbs = self.verbs.iter().map(|_| VerbCounts::default()).collect();
         let next = Self { number: self.number + 1, verbs, ..Self::default() };
         std::mem::replace(self, next)

@@ -16,7 +16,7 @@ const WAITING_MAX: usize = 1 << 16;
 const CRLF: &[u8; 2] = b"\r\n";
 
 /// One connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Memcache {
     requests: Stream,
     answers: Stream,
@@ -57,12 +57,6 @@ struct Ask {
 impl Ask {
     const fn new(number: u64, keys: u32, expect: Expect) -> Self {
         Self { number, keys, answered: 0, expect, quiet: None, is_noop: false, key: 0, opaque: 0 }
-    }
-}
-
-impl Default for Memcache {
-    fn default() -> Self {
-        Self { requests: Stream::default(), answers: Stream::default(), waiting: VecDeque::new() }
     }
 }
 

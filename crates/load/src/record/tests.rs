@@ -336,7 +336,7 @@ impl Proxying {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.take().unwrap().join().unwrap();
         let mut reader = Reader::open(&Ask::new(&self.path)).unwrap();
-        let entries: Vec<Entry> = std::iter::from_fn(|| reader.next().unwrap()).collect();
+        let entries: Vec<Entry> = std::iter::from_fn(|| reader.entry().unwrap()).collect();
         assert_eq!(reader.summary(), Some(seen), "the file ends with what was seen");
         (seen, entries)
     }

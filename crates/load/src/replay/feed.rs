@@ -147,7 +147,7 @@ fn deal_out(mut reader: Reader, mut mouths: Vec<Mouth>, deal: Deal) -> Result<Fe
     let (mut entries, mut requests, mut lane) = (0, 0, 0);
     let (mut round, mut keys, mut verb) = (0, 0, Verb::Get);
     loop {
-        let next = match reader.next() {
+        let next = match reader.entry() {
             Ok(next) => next,
             Err(fault) => {
                 hand_over(&mut mouths);

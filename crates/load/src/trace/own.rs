@@ -62,7 +62,7 @@ impl<R: Read> Recorded<R> {
     ///
     /// # Errors
     /// When a block is damaged, or the file can not be read.
-    pub fn next(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
+    pub fn entry(&mut self) -> Result<Option<Entry>, (Place, Wrong)> {
         loop {
             if let Some(entry) = self.entries.next() {
                 self.given += 1;

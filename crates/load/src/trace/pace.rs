@@ -34,7 +34,7 @@ impl TracePace {
     /// # Errors
     /// When it can not be opened, or its first entry not be read.
     pub fn open(ask: Ask) -> Result<Self, Fault> {
-        Reader::open(&ask)?.next()?;
+        Reader::open(&ask)?.entry()?;
         Ok(Self { ask, fault: FirstFault::default() })
     }
 }
@@ -45,7 +45,7 @@ impl OpenInstants for TracePace {
         let mut reader = Reader::open(&self.ask).map_err(|first| fault.keep(first)).ok();
         let mut request = move || {
             loop {
-                match reader.as_mut()?.next() {
+                match reader.as_mut()?.entry() {
                     Ok(Some(entry)) if entry.joined => {}
                     Ok(Some(entry)) => return Some(entry.at_us.saturating_mul(1000)),
                     Ok(None) => reader = None,

@@ -163,7 +163,7 @@ impl Reader {
     ///
     /// # Errors
     /// When the file can not be read further.
-    pub fn next(&mut self) -> Result<Option<Entry>, Fault> {
+    pub fn entry(&mut self) -> Result<Option<Entry>, Fault> {
         if self.over {
             return Ok(None);
         }
@@ -222,7 +222,7 @@ impl Reader {
             }
             let read = match &mut self.source {
                 Source::Recorded(recorded) => {
-                    let entry = recorded.next()?;
+                    let entry = recorded.entry()?;
                     self.cut |= recorded.end() == End::Cut;
                     self.read += u64::from(entry.is_some());
                     return Ok(entry);

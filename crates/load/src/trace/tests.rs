@@ -59,7 +59,7 @@ fn all(ask: &Ask) -> (Vec<Entry>, Option<Fault>, Reader) {
     let mut reader = Reader::open(ask).unwrap();
     let mut got = Vec::new();
     loop {
-        match reader.next() {
+        match reader.entry() {
             Ok(Some(entry)) => got.push(entry),
             Ok(None) => return (got, None, reader),
             Err(fault) => return (got, Some(fault), reader),
@@ -154,7 +154,7 @@ fn a_wrong_line_is_named_by_its_number_and_what_is_before_it_is_given() {
     let fault = fault.unwrap();
     assert_eq!(fault.place, Place::Line(5));
     assert!(fault.to_string().contains(":5: \"fetch\" is no operation"), "{fault}");
-    assert_eq!(reader.next(), Ok(None), "after a fault there is nothing");
+    assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
     let cut = &text[..text.len() - 30];
     let file = TempFile::new("cut.csv", cut.as_bytes());
     let fault = all(&Ask::new(&file.0)).1.unwrap();

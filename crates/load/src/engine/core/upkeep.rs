@@ -39,7 +39,7 @@ impl<N: Net, T: Traffic> Core<'_, N, T> {
         slice.behind_ns = if matches!(self.pacing, Pacing::Blind(None)) { 0 } else { now_ns.saturating_sub(due_ns) };
         slice.in_flight = self.in_flight as u64;
         slice.connections = self.up as u64;
-        let whole = slice.next();
+        let whole = slice.hand_out();
         if let Some(slices) = &self.slices
             && slices.try_send(whole).is_err()
         {
