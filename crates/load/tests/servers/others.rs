@@ -44,12 +44,10 @@ fn as_many_requests_as_memcaslap_sends_are_as_many_to_the_server() {
     let theirs = since(&before, &between);
     // It stores every connection's window of keys first, and asks for nine values for each that it stores.
     assert!(theirs("cmd_get") > 0 && theirs("cmd_get") <= REQUESTS + 64, "{}", theirs("cmd_get"));
-    let text = format!(
-        "protocol = \"memcache\"\nverify = true\n[connections]\ncount = 8\n[[keys]]\ncount = 8192\n\
-         key_bytes = \"64B\"\nvalue_bytes = \"1KiB\"\n\
-         verbs = [{{ verb = \"set\", weight = 1 }}, {{ verb = \"get\", weight = 9 }}]\n"
-    );
-    let outcome = load(&workload(&text, &[&server]), REQUESTS);
+    let text = "protocol = \"memcache\"\nverify = true\n[connections]\ncount = 8\n[[keys]]\ncount = 8192\n\
+                key_bytes = \"64B\"\nvalue_bytes = \"1KiB\"\n\
+                verbs = [{ verb = \"set\", weight = 1 }, { verb = \"get\", weight = 9 }]\n";
+    let outcome = load(&workload(text, &[&server]), REQUESTS);
     let ours = since(&between, &server.counts());
     assert_eq!((ours("cmd_get"), ours("cmd_set")), (outcome.all("get"), outcome.all("set")));
     assert_eq!(ours("cmd_get") + ours("cmd_set"), REQUESTS);

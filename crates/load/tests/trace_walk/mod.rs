@@ -16,20 +16,20 @@ pub fn read(bytes: &[u8], format: Option<Format>) -> (Vec<Entry>, bool) {
     };
     let (mut entries, mut last_us) = (Vec::new(), 0);
     while entries.len() < ENTRIES_MAX {
-        match reader.next() {
+        match reader.entry() {
             Ok(Some(entry)) => {
                 assert!(entry.at_us >= last_us, "instants never descend");
                 last_us = entry.at_us;
                 entries.push(entry);
             }
             Ok(None) => {
-                assert_eq!(reader.next(), Ok(None), "an end is an end");
+                assert_eq!(reader.entry(), Ok(None), "an end is an end");
                 return (entries, true);
             }
             Err(fault) => {
                 let words = fault.to_string();
                 assert!(words.starts_with("bytes") && words.contains("; "), "{words}");
-                assert_eq!(reader.next(), Ok(None), "after a fault there is nothing");
+                assert_eq!(reader.entry(), Ok(None), "after a fault there is nothing");
                 return (entries, false);
             }
         }
