@@ -265,21 +265,23 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let offset = integer(args.next().unwrap_or_default())?;
     let part = args.next().unwrap_or_default();
     let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
-    let most = call.ctx.shared.config.item_bytes_max;
+    // The new value is put together beside the store: no longer than what a request may bring.
+    let most = call.ctx.shared.config.item_bytes_max.min(call.ctx.request_bytes_max as u64);
     if !part.is_empty() && offset.saturating_add(part.len() as u64) > most {
         return Err(Fault::TooLong.into());
     }
     let key = call.key(bytes);
     let len = call.turn.change(&key, &mut |turn, item, value| {
-        if part.is_empty() {
-            return Change::Keep(item.map_or(0, Item::value_len));
+        let present = item.map_or(0, Item::value_len);
+        if part.is_empty() || present > most {
+            return Change::Keep(if part.is_empty() { Ok(present) } else { Err(Fault::TooLong) });
         }
         copy_value(turn, &key, item, value);
         value.resize(value.len().max(offset as usize + part.len()), 0);
         value[offset as usize..][..part.len()].copy_from_slice(part);
         let len = value.len() as u64;
-        stored_over(item, len)
-    })?;
+        stored_over(item, Ok(len))
+    })??;
     call.note_store();
     call.int(len as i64);
     Ok(())
