@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use load::result::RunResult;
 
+use super::quietly;
 use crate::host;
 use crate::server::{Kind, Options as ServerOptions, Server, pin};
 
@@ -42,6 +43,9 @@ const MEMCASLAP_WINDOW: u64 = 1_024;
 /// It stores all of them first, and counts that in: it runs for so many seconds at least, so that this is a small part.
 const MEMCASLAP_SECONDS_MIN: u64 = 4;
 const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
+
+/// Requests a second of each round: ours, the other's.
+type Rates = Vec<(f64, f64)>;
 
 /// A load, and who else can make it.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +145,7 @@ fn one(case: Case, options: &Options, folder: &Folder) -> Result<bool, String> {
     pin(Some(GENERATOR_CPU))?;
     let rates = rounds(case, options, folder, &server);
     pin(None)?;
-    let rates = rates?;
+    let (rates, quiet) = rates?;
     let mut ratios: Vec<f64> = rates.iter().map(|(ours, other)| ours / other).collect();
     ratios.sort_by(f64::total_cmp);
     let median = |of: fn(&(f64, f64)) -> f64| {
@@ -161,9 +165,13 @@ fn one(case: Case, options: &Options, folder: &Folder) -> Result<bool, String> {
         median(|(ours, _)| *ours),
         ratios[0],
         ratios[ratios.len() - 1],
-        if agrees { "yes" } else { "NO" }
+        match (quiet, agrees) {
+            (false, _) => "noisy",
+            (true, true) => "yes",
+            (true, false) => "NO",
+        }
     );
-    Ok(agrees)
+    Ok(quiet && agrees)
 }
 
 /// The middle of sorted values, of which there is one at least.
@@ -172,8 +180,8 @@ fn middle(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// The rates of ours and of the other, round by round; who begins alternates.
-fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<Vec<(f64, f64)>, String> {
+/// The rates of ours and of the other, round by round, and whether nothing disturbed them; who begins alternates.
+fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<(Rates, bool), String> {
     let workload = folder.write("workload.toml", &case.workload())?;
     let (addr, seconds) = (server.address.to_string(), options.seconds);
     ours(&addr, &prefilled(&workload, folder)?, 1, folder)?;
@@ -193,17 +201,20 @@ fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Re
         // Only to know how many requests take the time that is asked for.
         theirs(&mut requests)?;
     }
-    let mut rates = Vec::new();
+    let (mut rates, mut all_quiet) = (Vec::new(), true);
     for round in 0..options.rounds {
-        rates.push(if round % 2 == 0 {
-            let own = ours(&addr, &workload, seconds, folder)?;
-            (own, theirs(&mut requests)?)
-        } else {
+        let (pair, quiet) = quietly(Some(server.pid()), || {
+            if round % 2 == 0 {
+                let own = ours(&addr, &workload, seconds, folder)?;
+                return Ok((own, theirs(&mut requests)?));
+            }
             let other = theirs(&mut requests)?;
-            (ours(&addr, &workload, seconds, folder)?, other)
-        });
+            Ok((ours(&addr, &workload, seconds, folder)?, other))
+        })?;
+        rates.push(pair);
+        all_quiet &= quiet;
     }
-    Ok(rates)
+    Ok((rates, all_quiet))
 }
 
 /// The same workload, with every key stored before.
