@@ -209,7 +209,8 @@ mod tests {
         };
         let truth = histogram(10 * MS);
         let seen_at = |ns| row("x", "p50", 0.5, 30_000, &truth, &histogram(ns));
-        assert_eq!(seen_at(10 * MS).allowed_ns.abs_diff(230_000), 0, "2 % and what the machine adds");
+        // The histogram's classes are a thousandth wide.
+        assert!(seen_at(10 * MS).allowed_ns.abs_diff(230_000) < 300, "2 % and what the machine adds");
         assert!(seen_at(10 * MS + 200_000).holds() && !seen_at(10 * MS + 300_000).holds());
         assert!(!seen_at(10 * MS - 300_000).holds(), "too short a time is as wrong as too long a one");
         let short = row("x", "p50", 0.5, 0, &histogram(MS), &histogram(MS + 40_000));
