@@ -19,7 +19,7 @@ fn the_version_and_the_help_go_to_standard_output() {
     for setting in server::config::table::SETTINGS.iter().filter_map(|setting| setting.flag) {
         assert!(out.contains(&format!("--{setting}")), "--{setting} is not in the help");
     }
-    assert!(!out.contains("--resp"), "what a build does not have is not in its help");
+    assert!(!out.contains("--grpc"), "what a build does not have is not in its help");
 }
 
 #[test]
@@ -35,7 +35,6 @@ fn a_wrong_flag_is_wrong_usage_and_all_of_them_are_named() {
 #[test]
 fn what_this_build_does_not_have_is_said_in_a_line() {
     for (args, part) in [
-        (["--resp", "127.0.0.1:6379"], "--resp: this build does not have the RESP protocol"),
         (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
         (["--file", "/tmp/x"], "--file: this build does not have"),
         (["--flash", "/tmp/x:1GiB"], "--flash: this build does not have"),

@@ -199,12 +199,13 @@ const SHORT: [&str; 4] = ["--rate", "400", "--duration", "500ms"];
 
 #[test]
 fn nonsense_instead_of_answers_is_shown_with_who_said_it_and_the_run_is_no_success() {
-    for (protocol, said) in [
-        ("memcache", "?what was that\r\n"),
-        ("meta", "+OK\r\n"),
-        ("resp", "HTTP/1.1 400 Bad Request\r\n\r\n"),
-        ("memcache", "STORED\r\n"),
-        ("resp", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
+    for (protocol, said, seen) in [
+        ("memcache", "?what was that\r\n", "?what was that"),
+        ("meta", "+OK\r\n", "+OK"),
+        ("resp", "HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+        ("memcache", "STORED\r\n", "STORED"),
+        // Its head may have been read before what is behind it was there.
+        ("resp", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "a RESP reply of another type or length than was asked for"),
     ] {
         let server = Rough::start(Manner::Says(said));
         let came = against(&server, "nonsense", &[&SHORT[..], &["--protocol", protocol]].concat());
@@ -212,8 +213,7 @@ fn nonsense_instead_of_answers_is_shown_with_who_said_it_and_the_run_is_no_succe
         came.is_partial("see that the server speaks this protocol");
         came.has_fault("garbage", &server.target());
         let first = &came.result.figures.faults.iter().find(|fault| fault.name == "garbage").unwrap().first;
-        let seen = format!("{:?}", said.split("\r\n").next().unwrap());
-        assert!(first.contains(seen.trim_matches('"')), "{protocol}: {first}");
+        assert!(first.contains(seen), "{protocol}: {first}");
         assert_eq!(came.result.figures.counts.answered, 0, "{protocol}");
     }
 }
