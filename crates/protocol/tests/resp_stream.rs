@@ -76,15 +76,17 @@ fn any_request_of_the_client_side_is_read_back_by_the_server_side() {
         let mut bytes = Vec::new();
         command(&mut bytes, args.iter().map(Vec::as_slice));
         let shown: Vec<String> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
-        let last = args.last().expect("at least one");
-        let expected = if args.len() > 1 && last.len() >= 256 {
-            long += 1;
-            vec![
-                format!("{:?} and {}", &shown[..shown.len() - 1], last.len()),
-                format!("long {}", [last, b"\r\n".as_slice()].concat().escape_ascii()),
-            ]
-        } else {
-            vec![format!("{shown:?}")]
+        let behind = args.iter().skip(1).position(|arg| arg.len() >= 256).map(|at| at + 1);
+        let expected = match behind {
+            None => vec![format!("{shown:?}")],
+            Some(at) => {
+                long += 1;
+                let value = |arg: &Vec<u8>| format!("long {}", [arg, b"\r\n".as_slice()].concat().escape_ascii());
+                let one = |arg: &Vec<u8>| format!("one {}", arg.escape_ascii());
+                let head = format!("{:?}, {} and {}", &shown[..at], args[at].len(), args.len() - at - 1);
+                let rest = args[at + 1..].iter().map(|arg| if arg.len() >= 256 { value(arg) } else { one(arg) });
+                [head, value(&args[at])].into_iter().chain(rest).collect()
+            }
         };
         assert_eq!(requests(&bytes, &[]), expected);
         let cut = prng.below(bytes.len() as u64 + 1) as usize;

@@ -52,6 +52,12 @@ impl LargeWriter {
         self.written
     }
 
+    /// The value, all of whose pieces are written.
+    pub(crate) fn whole(&self) -> LargeRef {
+        assert!(self.written == self.bytes, "{} of {} bytes are written", self.written, self.bytes);
+        LargeRef { object: self.object, bytes: self.bytes }
+    }
+
     /// The hidden key of the next piece.
     pub(crate) fn next_name(&self, store: &Store) -> [u8; 12] {
         piece_name(self.object, (self.written / store.geometry.piece_bytes as u64) as u32)
@@ -76,8 +82,14 @@ impl LargeWriter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'v> {
     Bytes(&'v [u8]),
-    /// The large value of the item that is there.
-    Item(LargeRef),
+    /// So many bytes of zero.
+    Zeros(u64),
+    /// The bytes from `from` to `to` of the large value of the item that is there.
+    Item {
+        large: LargeRef,
+        from: u64,
+        to: u64,
+    },
     /// What was written by [`Turn::large_piece`], and is named by no item.
     Part(LargeRef),
 }
@@ -95,10 +107,24 @@ impl Source<'_> {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Item(large) | Self::Part(large) => large.bytes,
+            Self::Zeros(bytes) => *bytes,
+            Self::Item { from, to, .. } => to - from,
+            Self::Part(large) => large.bytes,
+        }
+    }
+
+    /// The bytes from `from` to `to` of it, which is an item's value.
+    pub(crate) fn cut(self, from: u64, to: u64) -> Self {
+        match self {
+            Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),
+            Self::Item { large, from: begin, .. } => Self::Item { large, from: begin + from, to: begin + to },
+            Self::Zeros(_) | Self::Part(_) => unreachable!("an item's value is bytes or large"),
         }
     }
 }
+
+/// What zeros are copied from.
+static ZEROS: [u8; 4096] = [0; 4096];
 
 /// The hidden key of a piece: `object id 8 | number 4`.
 fn piece_name(object: u64, number: u32) -> [u8; 12] {
@@ -204,8 +230,7 @@ impl<'l> Turn<'l> {
         key: &Key<'_>,
         put: &Put<'_>,
     ) -> Result<PutOutcome, (LargeWriter, OpError)> {
-        assert!(writer.written == writer.bytes, "{} of {} bytes are written", writer.written, writer.bytes);
-        let large = LargeRef { object: writer.object, bytes: writer.bytes };
+        let large = writer.whole();
         let outcome = match self.put_body(key, put, Body::Head(&large_value(large))) {
             Ok(outcome) => outcome,
             Err(error) => return Err((writer, error)),
@@ -245,7 +270,7 @@ impl<'l> Turn<'l> {
         key: &Key<'_>,
         plan: &Plan<'_>,
         expect: Option<Expect>,
-        sources: [Source<'_>; 2],
+        sources: &[Source<'_>],
     ) -> Result<Option<u64>, OpError> {
         let bytes = sources.iter().map(Source::len).sum();
         self.check_room(bytes)?;
@@ -284,38 +309,53 @@ impl<'l> Turn<'l> {
         writer: &mut LargeWriter,
         scratch: &mut [u8],
         namespace: u8,
-        sources: [Source<'_>; 2],
+        sources: &[Source<'_>],
     ) -> Result<Fed, OpError> {
         let mut filled = 0;
         for source in sources {
-            let count = match source {
-                Source::Bytes(_) => 1,
-                Source::Item(large) | Source::Part(large) => self.store.piece_count(large.bytes),
-            };
-            for number in 0..count {
-                let mut from = match source {
+            let mut at = 0;
+            while at < source.len() {
+                let from = match *source {
                     Source::Bytes(bytes) => bytes,
-                    Source::Item(large) | Source::Part(large) => match self.piece(namespace, large.object, number) {
-                        Some((address, bytes)) => self.store.segments.heap.bytes(address, bytes as usize),
-                        None if matches!(source, Source::Item(_)) => return Ok(Fed::ItemBroken(large)),
+                    Source::Zeros(bytes) => &ZEROS[..ZEROS.len().min((bytes - at) as usize)],
+                    Source::Item { large, from, to } => match self.piece_from(namespace, large, from + at..to) {
+                        Some(bytes) => bytes,
+                        None => return Ok(Fed::ItemBroken(large)),
+                    },
+                    Source::Part(large) => match self.piece_from(namespace, large, at..large.bytes) {
+                        Some(bytes) => bytes,
                         None => return Ok(Fed::PartLost),
                     },
                 };
-                while !from.is_empty() {
-                    let take = from.len().min(scratch.len() - filled);
-                    scratch[filled..filled + take].copy_from_slice(&from[..take]);
-                    (filled, from) = (filled + take, &from[take..]);
-                    if filled == scratch.len() {
-                        self.large_piece(writer, &scratch[..filled])?;
-                        filled = 0;
-                    }
-                }
+                at += from.len() as u64;
+                filled = self.feed_bytes(writer, scratch, filled, from)?;
             }
         }
         if filled > 0 {
             self.large_piece(writer, &scratch[..filled])?;
         }
         Ok(Fed::All)
+    }
+
+    /// Puts bytes behind the `filled` that are in the scratch, and stores it whenever it is full; says how many are in
+    /// it then.
+    fn feed_bytes(
+        &mut self,
+        writer: &mut LargeWriter,
+        scratch: &mut [u8],
+        mut filled: usize,
+        mut from: &[u8],
+    ) -> Result<usize, OpError> {
+        while !from.is_empty() {
+            let take = from.len().min(scratch.len() - filled);
+            scratch[filled..filled + take].copy_from_slice(&from[..take]);
+            (filled, from) = (filled + take, &from[take..]);
+            if filled == scratch.len() {
+                self.large_piece(writer, &scratch[..filled])?;
+                filled = 0;
+            }
+        }
+        Ok(filled)
     }
 
     /// Gives the bytes of a part of the value that `key`'s item has in this turn, from place to place, in order. False
@@ -345,16 +385,28 @@ impl<'l> Turn<'l> {
         each: &mut dyn FnMut(&[u8]),
     ) -> bool {
         assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
-        let piece_bytes = self.store.geometry.piece_bytes as u64;
         let mut at = range.start;
         while at < range.end {
-            let (number, from) = (at / piece_bytes, at % piece_bytes);
-            let Some((address, bytes)) = self.piece(namespace, large.object, number as u32) else { return false };
-            let to = u64::from(bytes).min(from + range.end - at);
-            each(&self.store.segments.heap.bytes(address, bytes as usize)[from as usize..to as usize]);
-            at += to - from;
+            let Some(bytes) = self.piece_from(namespace, large, at..range.end) else { return false };
+            each(bytes);
+            at += bytes.len() as u64;
         }
         true
+    }
+
+    /// The first bytes of a range of a large value that lie in one piece; `None` if that is lost.
+    fn piece_from(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<&'l [u8]> {
+        let (address, bytes) = self.place_of(namespace, large, range)?;
+        Some(self.store.segments.heap.bytes(address, bytes as usize))
+    }
+
+    /// Where those are.
+    fn place_of(&self, namespace: u8, large: LargeRef, range: std::ops::Range<u64>) -> Option<(usize, u32)> {
+        let piece_bytes = self.store.geometry.piece_bytes as u64;
+        let (number, from) = (range.start / piece_bytes, range.start % piece_bytes);
+        let (address, bytes) = self.piece(namespace, large.object, number as u32)?;
+        let to = u64::from(bytes).min(from + range.end - range.start);
+        Some((address + from as usize, (to - from) as u32))
     }
 
     /// Where a piece's bytes are.
@@ -372,18 +424,34 @@ impl<'l> Turn<'l> {
     /// # Errors
     /// [`OpError::Parked`] if the broken item's lock was not had.
     pub fn pin_large(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, OpError> {
-        let count = self.store.piece_count(large.bytes);
-        let mut pin = Pinned::of_large(large.bytes, count);
+        self.pin_large_range(key, large, 0..large.bytes)
+    }
+
+    /// Pins the pieces that some of its bytes lie in, which are what is pinned then. `None` as with
+    /// [`Turn::pin_large`].
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] if the broken item's lock was not had.
+    pub fn pin_large_range(
+        &mut self,
+        key: &Key<'_>,
+        large: LargeRef,
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<Pinned>, OpError> {
+        assert!(range.end <= large.bytes, "{range:?} of {} bytes", large.bytes);
+        let bytes = range.end - range.start;
+        // A range may begin within a piece, and so lie in one more than it is long.
+        let mut pin = Pinned::of_large(bytes, self.store.piece_count(bytes) + 1);
         self.store.pins.fetch_add(1, Relaxed);
-        for number in 0..count {
-            match self.piece(key.namespace, large.object, number) {
-                Some((address, bytes)) => self.store.pin_piece(&mut pin, address, bytes),
-                None => {
-                    self.store.unpin(pin);
-                    self.delete_broken(key, large)?;
-                    return Ok(None);
-                }
-            }
+        let mut at = range.start;
+        while at < range.end {
+            let Some((address, bytes)) = self.place_of(key.namespace, large, at..range.end) else {
+                self.store.unpin(pin);
+                self.delete_broken(key, large)?;
+                return Ok(None);
+            };
+            self.store.pin_piece(&mut pin, address, bytes);
+            at += u64::from(bytes);
         }
         Ok(Some(pin))
     }

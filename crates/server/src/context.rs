@@ -84,6 +84,8 @@ pub struct WorkerContext {
     pub(crate) batch_ops: usize,
     /// Values that are being received straight into the store.
     pub(crate) arrivals: usize,
+    /// Keys of such values that a session has no room for.
+    pub(crate) long_keys: usize,
     /// The request lines of operations that were slow before their reply was sent.
     pub(crate) slow_lines: SlowLines,
     /// What is watched, and what there is to tell of this batch.

@@ -273,15 +273,18 @@ fn a_walk_tells_every_key_once_or_twice_and_only_those_that_match() {
 }
 
 #[test]
-fn a_part_of_a_value_is_stored_where_the_whole_may_be_a_request_and_nowhere_else() {
+fn a_part_of_a_value_is_stored_and_read_wherever_the_whole_may_be_an_item() {
     let running = start(ServerConfig { item_bytes_max: 1 << 20, ..both() });
     let (mut redis, mut memcached) = (resp(&running), Client::connect(addr(&running, Protocol::Memcache)));
     let long = common::pattern(900_000);
     memcached.ask(&set("long", &long), b"STORED\r\n");
-    for words in [&[&b"SETRANGE"[..], b"long", b"5", b"x"][..], &[b"SETRANGE", b"new", b"1000000", b"x"]] {
+    for words in [&[&b"SETRANGE"[..], b"long", b"1048570", b"too long"][..], &[b"SETRANGE", b"new", b"1048576", b"x"]] {
         assert!(redis.ask(words).starts_with(b"-ERR string exceeds maximum"), "{words:?}");
     }
     assert_eq!(redis.ask(&[b"EXISTS", b"new"]), b":0\r\n");
+    assert_eq!(redis.ask(&[b"SETRANGE", b"long", b"5", &long[5..8]]), b":900000\r\n");
+    assert_eq!(redis.ask(&[b"SETRANGE", b"zeros", b"1000000", b"x"]), b":1000001\r\n");
+    assert_eq!(redis.ask(&[b"GETRANGE", b"zeros", b"999998", b"-1"]), b"$3\r\n\0\0x\r\n");
     assert_eq!(redis.ask(&[b"SETRANGE", b"new", b"100000", b"x"]), b":100001\r\n");
     let part = redis.ask(&[b"GETRANGE", b"long", b"400000", b"400009"]);
     assert_eq!(part, [b"$10\r\n", &long[400_000..400_010], b"\r\n"].concat());

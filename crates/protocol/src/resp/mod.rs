@@ -28,13 +28,15 @@
 pub mod client;
 mod error;
 mod inline;
+mod lone;
 mod number;
 pub mod reply;
 mod request;
 
 pub use error::ProtocolError;
 pub use inline::{INLINE_REWRITTEN_BYTES_MAX, Inline};
-pub use request::{Args, Limits, Parsed, Parser};
+pub use lone::{Lone, lone};
+pub use request::{Args, Argument, Limits, Parsed, Parser, argument};
 
 /// Which version a connection speaks: 2 until `HELLO 3`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Version;
-use crate::number::{U64_DIGITS_MAX, put_i64, put_u64};
+use crate::number::{U64_DIGITS_MAX, digits_in, put_i64, put_u64, write_digits};
 use crate::sink::{Fixed, Sink};
 
 /// `+OK`.
@@ -83,6 +83,25 @@ pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
     bulk_head(sink, bytes.len() as u64);
     sink.put(bytes);
     sink.put(CRLF);
+}
+
+/// Writes a bulk string to the start of `room` in one go, and says how long it is: its bytes and at most
+/// [`NUMBER_LINE_BYTES_MAX`] and 2.
+///
+/// # Panics
+/// If there is less room.
+#[inline]
+pub fn write_bulk(room: &mut [u8], bytes: &[u8]) -> usize {
+    let len = bytes.len() as u64;
+    let from = 1 + digits_in(len) + 2;
+    let end = from + bytes.len();
+    let reply = &mut room[..end + 2];
+    reply[0] = b'$';
+    write_digits(&mut reply[1..from - 2], len);
+    reply[from - 2..from].copy_from_slice(CRLF);
+    reply[from..end].copy_from_slice(bytes);
+    reply[end..].copy_from_slice(CRLF);
+    end + 2
 }
 
 /// A null where a bulk string was asked for: 5 bytes.

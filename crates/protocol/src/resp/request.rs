@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A request stays in the receive buffer until it is whole; the parser remembers how far it has looked, so that one
-//! that comes in many pieces is not looked at again from its start. A last argument that is long need not be in the
-//! buffer: [`Parsed::Head`].
+//! that comes in many pieces is not looked at again from its start. An argument that is long need not be in the buffer
+//! ([`Parsed::Head`]), nor need a request that is longer than the buffer ([`Parsed::Long`]): what is left of those is
+//! read argument by argument ([`argument`]).
 
 use super::error::ProtocolError;
 use super::inline::Inline;
@@ -23,14 +24,14 @@ pub struct Limits {
     pub bulk_bytes_max: u32,
     /// The longest request in bytes, all of it that has to be in the buffer.
     pub request_bytes_max: usize,
-    /// A last argument from this many bytes on is not waited for: [`Parsed::Head`].
+    /// An argument from this many bytes on, unless it is the first one, is not waited for: [`Parsed::Head`].
     pub long_bytes_min: u32,
     /// The client has said who it is, or need not.
     pub authenticated: bool,
 }
 
 impl Limits {
-    /// What Redis takes, and last arguments from 16 KiB on apart.
+    /// What Redis takes, and arguments from 16 KiB on apart.
     pub const REDIS: Self = Self {
         args_max: ARGS_MAX,
         bulk_bytes_max: BULK_BYTES_MAX,
@@ -56,13 +57,28 @@ pub enum Parsed<'b> {
         /// Its bytes.
         consumed: usize,
     },
-    /// A request whose last argument is long: behind `consumed` come `value_len` bytes and `\r\n`.
+    /// A request with a long argument: behind `consumed` come its `value_len` bytes and `\r\n`, and then `left` more.
+    ///
+    /// Who takes it from here reads the rest without this parser, and goes on with [`Parser::new`]. Who does not parses
+    /// again with a longer [`Limits::long_bytes_min`].
     Head {
-        /// The arguments but for the last: at least one.
+        /// The arguments before the long one: at least one.
         args: Args<'b>,
-        /// Bytes of the last argument.
+        /// Bytes of the long one.
         value_len: u32,
-        /// Bytes up to the last argument's first.
+        /// Arguments behind it.
+        left: u32,
+        /// Bytes up to its first.
+        consumed: usize,
+    },
+    /// A request that is longer than [`Limits::request_bytes_max`]: behind `consumed` come `left` more arguments. Go on
+    /// with [`argument`], and behind those with [`Parser::new`].
+    Long {
+        /// The arguments before the one that does not fit: at least one.
+        args: Args<'b>,
+        /// That one and those behind it.
+        left: u32,
+        /// Bytes up to its length.
         consumed: usize,
     },
     /// Words on a line: to be rewritten to the usual form and read again.
@@ -100,6 +116,12 @@ impl Parser {
         Self { args: 0, left: 0, first: 0, at: 0 }
     }
 
+    /// No request is begun.
+    #[inline(always)]
+    pub const fn is_at_start(&self) -> bool {
+        self.args == 0
+    }
+
     /// Reads the request at the start of `buf`. After [`Parsed::Incomplete`] the same bytes are shown again with more
     /// behind them; after anything else, what is behind `consumed`.
     #[inline]
@@ -127,24 +149,25 @@ impl Parser {
             *self = Self { args, left: args, first: consumed, at: consumed };
         }
         while self.left > 0 {
-            let rest = &buf[self.at..];
+            // A length that does not end where the request has to is one of an argument that does not.
+            let rest = &buf[self.at..buf.len().min(limits.request_bytes_max).max(self.at)];
             let (len, line_bytes) = match rest {
-                [] => return Ok(Parsed::Incomplete),
                 [b'$', behind @ ..] => match length(behind, limits)? {
-                    None => return Ok(Parsed::Incomplete),
+                    None if buf.len() < limits.request_bytes_max => return Ok(Parsed::Incomplete),
+                    None => return self.too_long(buf),
                     Some((len, bytes)) => (len, 1 + bytes),
                 },
+                [] if buf.len() < limits.request_bytes_max => return Ok(Parsed::Incomplete),
+                [] => return self.too_long(buf),
                 [other, ..] => return Err(ProtocolError::ExpectedBulk(*other)),
             };
-            if self.left == 1 && self.args > 1 && len >= limits.long_bytes_min {
-                let args = Args { rest: &buf[self.first..self.at], left: self.args - 1 };
+            if len >= limits.long_bytes_min && self.left < self.args {
                 let consumed = self.at + line_bytes;
-                *self = Self::new();
-                return Ok(Parsed::Head { args, value_len: len, consumed });
+                return Ok(Parsed::Head { args: self.seen(buf), value_len: len, left: self.left - 1, consumed });
             }
             let end = line_bytes + len as usize;
             if self.at + end + 2 > limits.request_bytes_max {
-                return Err(ProtocolError::RequestTooLong);
+                return self.too_long(buf);
             }
             match rest.get(end..end + 2) {
                 None => return Ok(Parsed::Incomplete),
@@ -153,9 +176,75 @@ impl Parser {
             }
             self.left -= 1;
         }
-        let (args, consumed) = (Args { rest: &buf[self.first..self.at], left: self.args }, self.at);
+        let (args, consumed) = (self.seen(buf), self.at);
         *self = Self::new();
         Ok(Parsed::Request { args, consumed })
+    }
+
+    /// The arguments that are whole.
+    #[inline(always)]
+    fn seen<'b>(&self, buf: &'b [u8]) -> Args<'b> {
+        Args { rest: &buf[self.first..self.at], left: self.args - self.left }
+    }
+
+    #[cold]
+    fn too_long<'b>(&mut self, buf: &'b [u8]) -> Result<Parsed<'b>, ProtocolError> {
+        if self.left == self.args {
+            // Nothing says what it would be.
+            return Err(ProtocolError::RequestTooLong);
+        }
+        let (args, left, consumed) = (self.seen(buf), self.left, self.at);
+        *self = Self::new();
+        Ok(Parsed::Long { args, left, consumed })
+    }
+}
+
+/// What begins with an argument of a request that is not read as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument<'b> {
+    /// It is not whole, and this many bytes are needed to go on; 0 if that is not known.
+    Incomplete {
+        /// Bytes from the argument's first on.
+        want: usize,
+    },
+    /// An argument.
+    Whole {
+        /// It.
+        bytes: &'b [u8],
+        /// Its bytes with its length and its end.
+        consumed: usize,
+    },
+    /// One that is longer than [`Limits::request_bytes_max`] or [`Limits::long_bytes_min`]: behind `consumed` come
+    /// `len` bytes and `\r\n`.
+    Long {
+        /// Its bytes.
+        len: u32,
+        /// Bytes up to its first.
+        consumed: usize,
+    },
+    /// The stream cannot be followed any more: tell the client and close.
+    Fatal(ProtocolError),
+}
+
+/// Reads the argument at the start of `buf`: one of those that [`Parsed::Long`] or [`Parsed::Head`] says are left.
+pub fn argument<'b>(buf: &'b [u8], limits: &Limits) -> Argument<'b> {
+    let (len, line_bytes) = match buf {
+        [] => return Argument::Incomplete { want: 0 },
+        [b'$', behind @ ..] => match length(behind, limits) {
+            Ok(None) => return Argument::Incomplete { want: 0 },
+            Ok(Some((len, bytes))) => (len, 1 + bytes),
+            Err(error) => return Argument::Fatal(error),
+        },
+        [other, ..] => return Argument::Fatal(ProtocolError::ExpectedBulk(*other)),
+    };
+    let end = line_bytes + len as usize;
+    if len >= limits.long_bytes_min || end + 2 > limits.request_bytes_max {
+        return Argument::Long { len, consumed: line_bytes };
+    }
+    match buf.get(end..end + 2) {
+        None => Argument::Incomplete { want: end + 2 },
+        Some(b"\r\n") => Argument::Whole { bytes: &buf[line_bytes..end], consumed: end + 2 },
+        Some(_) => Argument::Fatal(ProtocolError::ArgumentEnd),
     }
 }
 
@@ -217,6 +306,13 @@ pub struct Args<'b> {
     /// Well-formed bulk strings, one behind the other.
     rest: &'b [u8],
     left: u32,
+}
+
+impl Args<'_> {
+    /// Bytes of those that are left, with their lengths and ends.
+    pub fn wire_bytes(&self) -> usize {
+        self.rest.len()
+    }
 }
 
 impl<'b> Iterator for Args<'b> {

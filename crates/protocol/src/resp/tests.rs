@@ -49,7 +49,7 @@ fn faults_of_the_protocol_are_told_in_the_words_of_redis() {
         (b"*1\r\n$536870913\r\n", Limits::REDIS, "invalid bulk length"),
         (b"*1\r\n$16385\r\n", Limits::UNAUTHENTICATED, "unauthenticated bulk length"),
         (b"*1\r\n$4\r\nPINGxx", Limits::REDIS, "expected CRLF behind an argument"),
-        (b"*2\r\n$3\r\nGET\r\n$20\r\n", tight, "too big request"),
+        (b"*2\r\n$30\r\n", tight, "too big request"),
     ] {
         assert_eq!(fatal(bytes, &limits), format!("-ERR Protocol error: {text}\r\n"), "{}", bytes.escape_ascii());
         assert!(ProtocolError::ALL.iter().any(|error| text.starts_with(error.text())), "{text}");
@@ -116,19 +116,55 @@ fn a_request_in_many_pieces_is_not_looked_at_from_its_start_again() {
 }
 
 #[test]
-fn a_long_last_argument_is_not_waited_for_and_a_long_first_one_is() {
+fn a_long_argument_is_not_waited_for_and_a_long_first_one_is() {
     let limits = Limits { long_bytes_min: 8, ..Limits::REDIS };
-    let Parsed::Head { mut args, value_len: 8, consumed } = parsed(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12", &limits)
-    else {
-        panic!()
-    };
-    assert_eq!(
-        (args.len(), args.next(), args.next(), args.next()),
-        (2, Some(b"SET".as_slice()), Some(&b"a"[..]), None)
-    );
-    assert_eq!(consumed, 24);
+    for (bytes, behind) in [
+        (b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12".as_slice(), 0),
+        (b"*5\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12", 2),
+    ] {
+        let mut parser = Parser::new();
+        let Parsed::Head { mut args, value_len: 8, left, consumed } = parser.parse(bytes, &limits) else { panic!() };
+        let name = Some(b"SET".as_slice());
+        assert_eq!((args.len(), args.next(), args.next(), args.next()), (2, name, Some(&b"a"[..]), None));
+        assert_eq!((consumed, left), (24, behind));
+        // Who does not take it waits for it.
+        assert_eq!(parser.parse(bytes, &Limits::REDIS), Parsed::Incomplete);
+        let whole = [bytes, b"345678\r\n", &b"$1\r\nx\r\n".repeat(behind as usize)].concat();
+        let Parsed::Request { args, consumed } = parser.parse(&whole, &Limits::REDIS) else { panic!() };
+        assert_eq!((args.len(), consumed, parser), (3 + behind as usize, whole.len(), Parser::new()));
+    }
     for bytes in [b"*1\r\n$8\r\n1234567".as_slice(), b"*2\r\n$8\r\n12345678", b"*2\r\n$1\r\na\r\n$7\r\n1234567\r"] {
         assert_eq!(parsed(bytes, &limits), Parsed::Incomplete, "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn a_request_that_is_longer_than_the_buffer_goes_on_argument_by_argument() {
+    let limits = Limits { request_bytes_max: 26, ..Limits::REDIS };
+    let bytes = b"*4\r\n$3\r\nDEL\r\n$1\r\na\r\n$2\r\nbc\r\n$30\r\nlong";
+    let Parsed::Long { mut args, left, consumed } = parsed(bytes, &limits) else { panic!() };
+    assert_eq!((args.len(), args.next(), args.wire_bytes()), (2, Some(b"DEL".as_slice()), 7));
+    assert_eq!((left, consumed), (2, 20));
+    // Wherever the buffer ends, a full one is never waited with.
+    for max in 14..bytes.len() {
+        let limits = Limits { request_bytes_max: max, ..Limits::REDIS };
+        let shown = parsed(&bytes[..max], &limits);
+        assert!(matches!(shown, Parsed::Long { .. }), "{max}: {shown:?}");
+        assert_eq!(parsed(bytes, &limits), shown, "{max}");
+    }
+    let rest = &bytes[consumed..];
+    assert_eq!(argument(rest, &limits), Argument::Whole { bytes: b"bc", consumed: 8 });
+    assert_eq!(argument(&rest[8..], &limits), Argument::Long { len: 30, consumed: 5 });
+    assert_eq!(argument(&rest[8..], &Limits::REDIS), Argument::Incomplete { want: 37 });
+    for (bytes, want) in [(&b""[..], 0), (b"$2", 0), (b"$2\r", 0), (b"$2\r\n", 8), (b"$2\r\nbc\r", 8)] {
+        assert_eq!(argument(bytes, &limits), Argument::Incomplete { want });
+    }
+    for (bytes, error) in [
+        (&b"+2\r\n"[..], ProtocolError::ExpectedBulk(b'+')),
+        (b"$-1\r\n", ProtocolError::Length),
+        (b"$2\r\nbcde", ProtocolError::ArgumentEnd),
+    ] {
+        assert_eq!(argument(bytes, &limits), Argument::Fatal(error));
     }
 }
 
@@ -332,5 +368,16 @@ fn a_cluster_says_where_to_ask() {
     assert_eq!(Redirect::new(b"MOVED 1 :7000").unwrap().host, b"");
     for error in ["ERR no", "MOVED", "MOVED 16384 h:1", "MOVED 1 h", "MOVED 1 h:", "ASK 1 h:65536", "MOVED x h:1", ""] {
         assert_eq!(Redirect::new(error.as_bytes()), None, "{error}");
+    }
+}
+
+#[test]
+fn a_bulk_string_that_is_written_in_one_go_is_the_one_that_is_put() {
+    for len in [0, 1, 9, 10, 99, 100, 999, 1000, 65_535] {
+        let bytes = vec![b'x'; len];
+        let (mut put, mut room) = (Vec::new(), vec![b'?'; len + 30]);
+        reply::bulk(&mut put, &bytes);
+        let written = reply::write_bulk(&mut room, &bytes);
+        assert!(room[..written] == put && room[written..].iter().all(|byte| *byte == b'?'), "{len}");
     }
 }

@@ -2,19 +2,21 @@
 //! tests and fuzz targets.
 
 use gannet_protocol::resp::client::{Decoder, Event, Garbage, ParsedValue, Step, Value, lone_bulk, value};
-use gannet_protocol::resp::{Args, INLINE_REWRITTEN_BYTES_MAX, Limits, Parsed, Parser};
+use gannet_protocol::resp::{Args, Argument, INLINE_REWRITTEN_BYTES_MAX, Limits, Parsed, Parser, argument};
 
 /// What is not looked at whole in tests, so that few bytes reach every way.
 pub const LIMITS: Limits =
-    Limits { args_max: 64, bulk_bytes_max: 4096, request_bytes_max: 8192, long_bytes_min: 256, authenticated: true };
+    Limits { args_max: 64, bulk_bytes_max: 4096, request_bytes_max: 1024, long_bytes_min: 256, authenticated: true };
 
 /// A session's reading side.
 #[derive(Default)]
 struct RequestWalk {
     buffer: Vec<u8>,
     parser: Parser,
-    /// Bytes of a long last argument and its line end that are still to come.
+    /// Bytes of a long argument and its line end that are still to come.
     rest: usize,
+    /// Arguments behind it, or behind those that did not fit.
+    left: u32,
     value: Vec<u8>,
     closed: bool,
     events: Vec<String>,
@@ -45,9 +47,40 @@ impl RequestWalk {
         self.rest == 0
     }
 
+    /// An argument of a request that is not read as a whole.
+    fn argument(&mut self) -> bool {
+        let consumed = match argument(&self.buffer, &LIMITS) {
+            Argument::Incomplete { want } => {
+                assert!(want == 0 || (want > self.buffer.len() && want <= LIMITS.request_bytes_max));
+                return false;
+            }
+            Argument::Whole { bytes, consumed } => {
+                self.events.push(format!("one {}", bytes.escape_ascii()));
+                consumed
+            }
+            Argument::Long { len, consumed } => {
+                assert!((LIMITS.long_bytes_min..=LIMITS.bulk_bytes_max).contains(&len));
+                self.rest = len as usize + 2;
+                consumed
+            }
+            Argument::Fatal(error) => {
+                self.events.push(format!("close: {error}"));
+                self.closed = true;
+                return false;
+            }
+        };
+        assert!(consumed > 0);
+        self.left -= 1;
+        self.buffer.drain(..consumed);
+        true
+    }
+
     fn step(&mut self) -> bool {
         if self.rest > 0 {
             return self.value();
+        }
+        if self.left > 0 {
+            return self.argument();
         }
         let taken = match self.parser.parse(&self.buffer, &LIMITS) {
             Parsed::Incomplete => return false,
@@ -55,10 +88,16 @@ impl RequestWalk {
                 self.events.push(shown(args));
                 consumed
             }
-            Parsed::Head { args, value_len, consumed } => {
+            Parsed::Head { args, value_len, left, consumed } => {
                 assert!((LIMITS.long_bytes_min..=LIMITS.bulk_bytes_max).contains(&value_len));
-                self.events.push(format!("{} and {value_len}", shown(args)));
-                self.rest = value_len as usize + 2;
+                self.events.push(format!("{}, {value_len} and {left}", shown(args)));
+                (self.rest, self.left, self.parser) = (value_len as usize + 2, left, Parser::new());
+                consumed
+            }
+            Parsed::Long { args, left, consumed } => {
+                assert!(consumed <= LIMITS.request_bytes_max && left > 0);
+                self.events.push(format!("{} and {left}", shown(args)));
+                self.left = left;
                 consumed
             }
             Parsed::Inline { inline, consumed } => {

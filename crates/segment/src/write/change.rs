@@ -17,9 +17,10 @@ use crate::header::Queue;
 use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::key::Key;
 use crate::lane::Turn;
+use crate::large::{LargeWriter, Source};
 use crate::op::{Expire, Item, OpError, Put};
 use crate::slot::Slot;
-use crate::store::Seen;
+use crate::store::{Seen, large_value};
 use crate::write::Snap;
 use crate::write::put::{Expect, decimal};
 use crate::write::rewrite::{Rewrite, TokenRule};
@@ -42,6 +43,18 @@ pub enum Change<T> {
         /// For the caller.
         answer: T,
     },
+}
+
+impl<T> Change<T> {
+    /// The same with another answer.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Change<U> {
+        match self {
+            Self::Keep(answer) => Change::Keep(to(answer)),
+            Self::Remove(answer) => Change::Remove(to(answer)),
+            Self::Expire(expire, answer) => Change::Expire(expire, to(answer)),
+            Self::Store { client_flags, expire, answer } => Change::Store { client_flags, expire, answer: to(answer) },
+        }
+    }
 }
 
 /// How [`Turn::add`] ended.
@@ -68,19 +81,50 @@ impl Turn<'_> {
     pub fn change<T>(&mut self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
         self.sample(key, crate::samples::Asked::Store);
         let mut scratch = std::mem::take(&mut self.own.change);
-        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch));
+        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch, None)).map(|(answer, _)| answer);
         scratch.clear();
         scratch.shrink_to(self.store.geometry.piece_bytes);
         self.own.change = scratch;
         changed
     }
 
+    /// As [`Turn::change`], but what is stored is the large value that was written, not what is in the scratch. If
+    /// `decide` wants nothing stored, its pieces are removed; if it cannot decide, by `None`, all is parked.
+    ///
+    /// # Errors
+    /// The writer comes back with the error: on [`OpError::Parked`] call again in a later turn.
+    pub fn change_to_large<T>(
+        &mut self,
+        key: &Key<'_>,
+        writer: LargeWriter,
+        decide: &mut dyn FnMut(&Turn<'_>, Option<&Item<'_>>) -> Option<Change<T>>,
+    ) -> Result<T, (LargeWriter, OpError)> {
+        self.sample(key, crate::samples::Asked::Store);
+        let head = large_value(writer.whole());
+        let mut decide = |turn: &Turn<'_>, item: Option<&Item<'_>>, _: &mut Vec<u8>| match decide(turn, item) {
+            None => Change::Keep(None),
+            Some(change) => change.map(Some),
+        };
+        match self.retry(|turn| turn.try_change(key, &mut decide, &mut Vec::new(), Some(&head))) {
+            Ok((Some(answer), stored)) => {
+                if !stored {
+                    self.large_abort(writer);
+                }
+                Ok(answer)
+            }
+            Ok((None, _)) => Err((writer, self.parked())),
+            Err(error) => Err((writer, error)),
+        }
+    }
+
+    /// Gives the answer, and whether something was stored: the value that `head` names, or else the scratch.
     fn try_change<T>(
         &mut self,
         key: &Key<'_>,
         decide: &mut Decide<'_, T>,
         scratch: &mut Vec<u8>,
-    ) -> Result<Option<T>, OpError> {
+        head: Option<&[u8; 16]>,
+    ) -> Result<Option<(T, bool)>, OpError> {
         let there = self.snap(key);
         scratch.clear();
         let item = there.as_ref().map(|(seen, _)| self.store.item(seen));
@@ -88,15 +132,17 @@ impl Turn<'_> {
             self.store.note_access(seen, self.now);
         }
         match (decide(self, item.as_ref(), scratch), there) {
-            (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => Ok(Some(answer)),
-            (Change::Remove(answer), Some((_, snap))) => Ok(self.remove_same(key, snap)?.then_some(answer)),
+            (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => {
+                Ok(Some((answer, false)))
+            }
+            (Change::Remove(answer), Some((_, snap))) => Ok(self.remove_same(key, snap)?.then_some((answer, false))),
             (Change::Expire(expire, answer), Some((seen, snap))) => {
-                Ok(self.touch_same(key, &seen, snap, expire)?.map(|_| answer))
+                Ok(self.touch_same(key, &seen, snap, expire)?.map(|_| (answer, false)))
             }
             (Change::Store { client_flags, expire, answer }, there) => {
                 let put = Put { client_flags, expire, ..Put::set(scratch) };
-                let stored = self.store_same(key, &put, there.map(|(_, snap)| snap))?;
-                Ok(stored.then_some(answer))
+                let stored = self.store_same(key, &put, there.map(|(_, snap)| snap), head)?;
+                Ok(stored.then_some((answer, true)))
             }
         }
     }
@@ -115,13 +161,22 @@ impl Turn<'_> {
     }
 
     /// Stores the value if what is there is the same still.
-    fn store_same(&mut self, key: &Key<'_>, put: &Put<'_>, snap: Option<Snap>) -> Result<bool, OpError> {
-        self.check_size(key, put.value.len() as u64)?;
+    fn store_same(
+        &mut self,
+        key: &Key<'_>,
+        put: &Put<'_>,
+        snap: Option<Snap>,
+        head: Option<&[u8; 16]>,
+    ) -> Result<bool, OpError> {
         let expect = Some(Expect(snap));
+        if let Some(head) = head {
+            let plan = Plan::of(put, Kind::Head, Content::Bytes(head, &[]));
+            return Ok(self.commit(key, &plan, expect)?.is_some());
+        }
+        self.check_size(key, put.value.len() as u64)?;
         if put.value.len() as u64 > self.whole_max(key) {
             let plan = Plan::of(put, Kind::Plain, Content::Bytes(&[], &[]));
-            let sources = [crate::large::Source::Bytes(put.value), crate::large::Source::Bytes(&[])];
-            return Ok(self.commit_joined(key, &plan, expect, sources)?.is_some());
+            return Ok(self.commit_joined(key, &plan, expect, &[Source::Bytes(put.value)])?.is_some());
         }
         let plan = Plan::of(put, Kind::Plain, Content::Bytes(put.value, &[]));
         Ok(self.commit(key, &plan, expect)?.is_some())

@@ -14,6 +14,7 @@ mod delete;
 mod fetch;
 pub(crate) mod put;
 pub(crate) mod rewrite;
+mod splice;
 mod touch;
 
 use crate::draft::Orphan;

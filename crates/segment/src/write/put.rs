@@ -44,6 +44,21 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The value of an item, as what another one is made of. `digits` is room for those of a number.
+    pub(crate) fn source_of<'s>(&'s self, seen: &Seen<'_>, snap: &Snap, digits: &'s mut [u8; 20]) -> Source<'s> {
+        if seen.layout.has(NUM) {
+            return Source::Bytes(decimal(snap.number, digits));
+        }
+        let value = seen.layout.value(&self.segments.heap, seen.address);
+        if seen.layout.kind() == Some(Kind::Head) {
+            let large = large_ref(value);
+            return Source::Item { large, from: 0, to: large.bytes };
+        }
+        Source::Bytes(value)
+    }
+}
+
 /// What kind of item a put makes: an ordinary one, or the head of a large value that is already there in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'v> {
@@ -171,13 +186,7 @@ impl Turn<'_> {
         let store = self.store;
         let old_len = store.item(&seen).value_len();
         let mut digits = [0; 20];
-        let old = if seen.layout.has(NUM) {
-            Source::Bytes(decimal(snap.number, &mut digits))
-        } else if seen.layout.kind() == Some(Kind::Head) {
-            Source::Item(large_ref(seen.layout.value(&store.segments.heap, seen.address)))
-        } else {
-            Source::Bytes(seen.layout.value(&store.segments.heap, seen.address))
-        };
+        let old = store.source_of(&seen, &snap, &mut digits);
         let part = match body {
             Body::Whole(bytes) => Source::Bytes(bytes),
             Body::Head(value) => Source::Part(large_ref(value)),
@@ -201,7 +210,7 @@ impl Turn<'_> {
                 plan.content = Content::Bytes(a, b);
                 self.commit(key, &plan, expect)?
             }
-            _ => self.commit_joined(key, &plan, expect, [a, b])?,
+            _ => self.commit_joined(key, &plan, expect, &[a, b])?,
         };
         Ok(stored.map(|token| PutOutcome::Stored { token: if put.want_token { token } else { 0 } }))
     }

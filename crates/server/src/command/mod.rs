@@ -9,14 +9,21 @@
 //! what it cannot do now it says by its [`crate::context::State`], and is asked again with the same bytes. What it has
 //! to remember until then is in its `SessionState`.
 
+mod ahead;
 pub mod counters;
+mod large;
 pub mod memcache;
 pub mod resp;
 mod values;
 
 use crate::clock::Ticks;
 use crate::context::WorkerContext;
-use segment::{Store, Turn};
+pub(crate) use ahead::Head;
+use large::LargeSet;
+use segment::{Namespace, Store, Turn};
+
+/// The keys of all listeners are in this namespace.
+const NAMESPACE: Namespace = Namespace::DEFAULT;
 
 /// What a listener's clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,59 +72,67 @@ impl SessionState {
 
     /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
     pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
-        if let Self::Memcache(state) = self {
-            state.release(turn, ctx);
+        match self {
+            Self::Memcache(state) => state.release(turn, ctx),
+            Self::Resp(state) => state.release(turn, ctx),
+        }
+    }
+
+    /// The value that is arriving.
+    #[inline]
+    fn large(&self) -> Option<&LargeSet> {
+        match self {
+            Self::Memcache(state) => state.large(),
+            Self::Resp(state) => state.large(),
+        }
+    }
+
+    fn large_mut(&mut self) -> Option<&mut LargeSet> {
+        match self {
+            Self::Memcache(state) => state.large_mut(),
+            Self::Resp(state) => state.large_mut(),
         }
     }
 
     /// A value is being received into its place in the store.
     #[inline]
     pub(crate) fn is_arriving(&self) -> bool {
-        matches!(self, Self::Memcache(state) if state.is_arriving())
+        self.large().is_some_and(LargeSet::is_arriving)
     }
 
     /// Since when a part of a value that is not all there is received into its place.
     pub(crate) fn arriving_since(&self) -> Option<Ticks> {
-        match self {
-            Self::Memcache(state) => state.arriving_since(),
-            Self::Resp(_) => None,
-        }
+        self.large().and_then(LargeSet::arriving_since)
     }
 
     /// Where the value that is arriving is to be received.
     pub(crate) fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
-        match self {
-            Self::Memcache(state) => state.arrival_room(store),
-            Self::Resp(_) => None,
-        }
+        self.large_mut().and_then(|large| large.room(store))
     }
 
     /// So many bytes were received there.
     pub(crate) fn arrived(&mut self, bytes: usize) {
-        if let Self::Memcache(state) = self {
-            state.arrived(bytes);
+        if let Some(large) = self.large_mut() {
+            large.receive(bytes);
         }
     }
 
     /// How long the part that is arriving is, its line end included, in bytes.
     pub(crate) fn arrival_bytes(&self) -> usize {
-        match self {
-            Self::Memcache(state) => state.arrival_bytes(),
-            Self::Resp(_) => 0,
-        }
+        self.large().map_or(0, LargeSet::part_bytes)
     }
 
     /// Has the value that is arriving go on in a buffer, into which what is there is moved: so many bytes.
     pub(crate) fn move_arrival(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
-        match self {
-            Self::Memcache(state) => state.move_arrival(turn, ctx, buffer),
-            Self::Resp(_) => 0,
-        }
+        self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
     }
 
-    /// A request is half done: its value is arriving.
+    /// A request is half done: some of it is consumed.
     pub(crate) fn is_receiving(&self) -> bool {
-        matches!(self, Self::Memcache(state) if state.is_receiving())
+        match self {
+            Self::Memcache(state) => state.large().is_some(),
+            Self::Resp(state) => state.is_receiving(),
+        }
     }
 
     /// The connection is a watcher.

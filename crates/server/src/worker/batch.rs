@@ -2,8 +2,7 @@
 
 use super::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core};
 use crate::buffers::{Buffers, Class, Input};
-use crate::command::memcache::{self, Head};
-use crate::command::{SessionState, resp};
+use crate::command::{Head, SessionState, memcache, resp};
 use crate::context::{Progress, State};
 use crate::session::{Pause, Phase, Place, Session};
 use arrayvec::ArrayVec;
@@ -134,7 +133,7 @@ impl<B: Backend> Core<B> {
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
             let progress = match &mut session.state {
                 SessionState::Memcache(state) => memcache::serve(turn, input, heads[number], out, state, &mut self.ctx),
-                SessionState::Resp(state) => resp::serve(turn, input, out, state, &mut self.ctx),
+                SessionState::Resp(state) => resp::serve(turn, input, heads[number], out, state, &mut self.ctx),
             };
             if let Some(input) = &mut session.input
                 && progress.consumed > 0
@@ -169,10 +168,7 @@ impl<B: Backend> Core<B> {
         for index in &self.batch {
             let session = self.sessions.at(*index);
             let input = session.input.as_ref().filter(|_| session.servable);
-            heads.push(match &session.state {
-                SessionState::Memcache(state) => input.and_then(|input| Head::of(turn, input.bytes(), state)),
-                SessionState::Resp(_) => None,
-            });
+            heads.push(input.and_then(|input| Head::of(turn, input.bytes(), &session.state)));
         }
         heads.iter_mut().flatten().for_each(|head| head.look(turn));
     }

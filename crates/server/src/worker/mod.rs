@@ -132,6 +132,7 @@ impl<B: Backend> Worker<B> {
             ready: born,
             batch_ops: 0,
             arrivals: 0,
+            long_keys: 0,
             slow_lines: SlowLines::default(),
             watch: Watch::default(),
         };

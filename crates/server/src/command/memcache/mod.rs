@@ -11,7 +11,7 @@
 //!   operation is done twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. A retrieval or a table of statistics longer than
 //!   the output goes on where it was left ([`SessionState::retrieval`], [`SessionState::lines_done`]).
-//! - A large value is written piece by piece ([`large::LargeSet`]); a session holds at most one.
+//! - A large value is written piece by piece ([`super::large`]); a session holds at most one.
 
 mod auth;
 mod dump;
@@ -25,22 +25,23 @@ mod stats;
 mod store;
 mod watch;
 
-use crate::clock::Ticks;
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use crate::watch::Watching;
 use dump::Dumping;
-use large::LargeSet;
+use large::Storing;
 use meta::FirstFetch;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
-pub(crate) use run::Head;
+pub(super) use run::head_key;
 use run::Retrieval;
-use segment::{Namespace, Store, Turn};
+use segment::Turn;
 
 use super::counters::CommandCounters;
+use super::ahead::Head;
+use super::large::LargeSet;
 
 pub use stats::command_totals;
 
@@ -48,8 +49,7 @@ pub use stats::command_totals;
 /// three numbers to decide which commands they may send and how strict a server is.
 pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 
-/// Every key of this listener is in this namespace.
-const NAMESPACE: Namespace = Namespace::DEFAULT;
+use super::NAMESPACE;
 
 /// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
 const LINE_ROOM: usize = super::values::LINE_ROOM;
@@ -68,7 +68,7 @@ pub struct SessionState {
     /// Statistics were answered in part: this many lines are sent.
     lines_done: usize,
     /// A large value that is arriving.
-    large: Option<LargeSet>,
+    large: Option<Storing>,
     /// A dump that is being answered.
     dump: Option<Dumping>,
     /// A fetch was done and its answer did not fit: what its first run found.
@@ -82,48 +82,21 @@ pub struct SessionState {
 impl SessionState {
     /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
     pub fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
-        if let Some(large) = self.large.take() {
-            large.abort(turn, ctx);
+        if let Some(storing) = self.large.take() {
+            storing.large.end(turn, ctx);
         }
         self.watching = None;
     }
 
-    /// A value is being received into its place in the store.
+    /// The value that is arriving.
     #[inline]
-    pub(crate) fn is_arriving(&self) -> bool {
-        self.large.as_ref().is_some_and(LargeSet::is_arriving)
+    pub(super) fn large(&self) -> Option<&LargeSet> {
+        self.large.as_ref().map(|storing| &storing.large)
     }
 
-    /// Since when a part of a value that is not all there is received into its place.
-    pub(crate) fn arriving_since(&self) -> Option<Ticks> {
-        self.large.as_ref().and_then(LargeSet::arriving_since)
-    }
-
-    /// Where the value that is arriving is to be received.
-    pub(crate) fn arrival_room<'a>(&'a mut self, store: &'a Store) -> Option<&'a mut [u8]> {
-        self.large.as_mut().and_then(|large| large.room(store))
-    }
-
-    /// So many bytes were received there.
-    pub(crate) fn arrived(&mut self, bytes: usize) {
-        if let Some(large) = &mut self.large {
-            large.receive(bytes);
-        }
-    }
-
-    /// How long the part that is arriving is, its line end included, in bytes.
-    pub(crate) fn arrival_bytes(&self) -> usize {
-        self.large.as_ref().map_or(0, LargeSet::part_bytes)
-    }
-
-    /// Has the value that is arriving go on in a buffer, into which what is there is moved: so many bytes.
-    pub(crate) fn move_arrival(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
-        self.large.as_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
-    }
-
-    /// A request is half done: its value is arriving.
-    pub(crate) fn is_receiving(&self) -> bool {
-        self.large.is_some()
+    /// The same, to receive into.
+    pub(super) fn large_mut(&mut self) -> Option<&mut LargeSet> {
+        self.large.as_mut().map(|storing| &mut storing.large)
     }
 
     /// Nothing is half done: what it received begins with a request.

@@ -8,12 +8,13 @@
 //! ```
 //!
 //! Each stage's waits for memory overlap, since none needs what another key's brings. The first two stages are gone
-//! through for the first requests of all sessions of a batch before any of them is served: see [`Head`]. A request is
+//! through for the first requests of all sessions of a batch before any of them is served: see [`crate::command::ahead`]. A request is
 //! consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
 
 use super::get::{Found, write_value};
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, NAMESPACE, SessionState, Step};
+use crate::command::ahead::Head;
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
 use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
@@ -21,35 +22,12 @@ use crate::prefixes::Count;
 use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply};
-use segment::{Ahead, Hit, Key, KeyHash, OpError, Turn, Value};
+use segment::{Ahead, Hit, Key, OpError, Value};
 
-/// What was found out ahead about the first request of a session: a plain `get` of one key.
-#[derive(Clone, Copy)]
-pub(crate) struct Head<'l> {
-    key: KeyHash,
-    key_len: usize,
-    consumed: usize,
-    ahead: Ahead<'l>,
-}
-
-impl<'l> Head<'l> {
-    /// The head of what a session has received, if it begins with such a request; its index bucket is asked for.
-    #[inline]
-    pub(crate) fn of(turn: &Turn<'l>, buf: &[u8], session: &SessionState) -> Option<Self> {
-        if !session.is_between_requests() {
-            return None;
-        }
-        let (bytes, consumed) = lone_get(buf)?;
-        let key = turn.key(NAMESPACE, bytes);
-        turn.prefetch(&key);
-        Some(Self { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() })
-    }
-
-    /// Finds the key's slot and asks for its item.
-    #[inline]
-    pub(crate) fn look(&mut self, turn: &Turn<'l>) {
-        self.ahead = turn.look_ahead(self.key);
-    }
+/// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
+#[inline]
+pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
+    if session.is_between_requests() { lone_get(buf) } else { None }
 }
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.

@@ -33,6 +33,10 @@ pub(super) enum Fault {
     ExpireTime(&'static str),
     /// A value or key that is longer than an item may be.
     TooLong,
+    /// A request that is longer than a buffer, of a command that takes no such.
+    RequestTooLong,
+    /// As many long keys as may be wait for their values.
+    LongKeys,
     /// Nothing can be evicted to make room.
     OutOfMemory,
     /// There is no such database.
@@ -73,6 +77,8 @@ impl Fault {
             Self::NoOpposite => "ERR decrement would overflow",
             Self::NotFinite => "ERR increment would produce NaN or Infinity",
             Self::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Self::RequestTooLong => "ERR the request is too long for this command",
+            Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are arriving",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
             Self::Version => "NOPROTO unsupported protocol version",

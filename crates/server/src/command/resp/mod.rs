@@ -11,7 +11,7 @@
 //!   operation is done twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. One whose reply is longer than the output goes on
 //!   where it was left ([`SessionState::done`]): so `MGET` and `DEL` of many keys are not one atomic operation.
-//! - A request lies whole in the receive buffer; one that is longer than that is refused and the connection closed.
+//! - A request lies whole in the receive buffer, but for long values and requests of many keys: [`long`].
 //! - What a command is, its name, arity, keys and text, stands in one table ([`table::COMMANDS`]), by which requests
 //!   are looked up and `COMMAND` is answered.
 
@@ -22,27 +22,31 @@ mod expire;
 mod glob;
 mod info;
 mod keys;
+mod long;
 mod number;
+mod run;
 mod scan;
 mod string;
 pub mod table;
 
+use super::NAMESPACE;
+use super::ahead::Head;
 use super::counters::CommandCounters;
+use super::large::ARRIVING_BYTES_MIN;
 use super::values::{LINE_ROOM, pin_or_room};
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use arrayvec::ArrayVec;
 use error::Fault;
+use long::Long;
+pub(super) use run::head_key;
 use protocol::number::Decimal;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
-use segment::{Change, Item, Key, Namespace, OpError, Pinned, Turn, Value};
+use segment::{Change, Item, Key, OpError, Pinned, Turn, Value};
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.
 pub const REDIS_VERSION: &str = "7.2.4";
-
-/// The keys of clients that have selected nothing.
-const NAMESPACE: Namespace = Namespace::DEFAULT;
 
 /// Text that a client may leave about itself, in bytes.
 const CLIENT_TEXT_MAX: usize = 64;
@@ -72,6 +76,8 @@ pub struct SessionState {
     done: u32,
     /// What the answered ones come to.
     sum: i64,
+    /// A request of which some is consumed.
+    long: Option<Long>,
     /// The number of the connection, once it was asked for; from 1.
     id: u64,
     name: ClientText,
@@ -79,10 +85,12 @@ pub struct SessionState {
     library_version: ClientText,
 }
 
-/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came.
+/// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
+/// of the same bytes and session, in the same store turn.
 pub(crate) fn serve(
     turn: &mut Turn<'_>,
     buf: &[u8],
+    head: Option<Head<'_>>,
     out: &mut OutBuffer,
     session: &mut SessionState,
     ctx: &mut WorkerContext,
@@ -90,9 +98,14 @@ pub(crate) fn serve(
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let mut call = Call { turn, buf, at: 0, out, session, ctx, ops };
+    let mut step = match head {
+        Some(head) if !call.is_stranger() && call.out.room() >= LINE_ROOM => call.head_run(head),
+        _ => Ok(()),
+    };
     let state = loop {
-        if let Err(state) = call.step() {
-            break state;
+        match step {
+            Ok(()) => step = call.step(),
+            Err(state) => break state,
         }
     };
     Progress { consumed: call.at, state }
@@ -158,24 +171,50 @@ impl<'c> Call<'c, '_> {
         if self.out.room() < LINE_ROOM {
             return Err(State::OutputFull { want: LINE_ROOM });
         }
-        let limits = self.limits();
-        match self.session.parser.parse(&self.buf[self.at..], &limits) {
-            Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
-            Parsed::Request { args, consumed } => self.execute(args, consumed),
-            Parsed::Inline { inline, consumed } => self.inline(&inline, consumed),
-            Parsed::Nothing { consumed } => {
-                self.at += consumed;
-                Ok(())
-            }
-            // No argument is that long: it would not fit into the buffer.
-            Parsed::Head { .. } => self.fatal(protocol::resp::ProtocolError::RequestTooLong),
-            Parsed::Fatal(error) => self.fatal(error),
+        if self.session.long.is_some() {
+            return self.long_go_on();
+        }
+        if let Some(step) = self.run_of_plain() {
+            return step;
+        }
+        let mut limits = self.limits();
+        loop {
+            return match self.session.parser.parse(self.rest(), &limits) {
+                Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+                Parsed::Request { args, consumed } => self.execute(args, consumed),
+                Parsed::Inline { inline, consumed } => self.inline(&inline, consumed),
+                Parsed::Nothing { consumed } => {
+                    self.at += consumed;
+                    Ok(())
+                }
+                Parsed::Head { args, value_len, left, consumed } => {
+                    if !self.head(args, value_len, left, consumed)? {
+                        // It is waited for; one behind it may be longer.
+                        limits.long_bytes_min = value_len + 1;
+                        continue;
+                    }
+                    Ok(())
+                }
+                Parsed::Long { args, left, consumed } => self.too_long(args, left, consumed),
+                Parsed::Fatal(error) => self.fatal(error),
+            };
         }
     }
 
     fn limits(&self) -> Limits {
         let limits = if self.is_stranger() { Limits::UNAUTHENTICATED } else { Limits::REDIS };
-        Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min: u32::MAX, ..limits }
+        let long_bytes_min = limits.long_bytes_min.max(ARRIVING_BYTES_MIN as u32);
+        Limits { request_bytes_max: self.ctx.request_bytes_max, long_bytes_min, ..limits }
+    }
+
+    /// The same for a request that is waited for, as far as there is a buffer for it.
+    fn waiting_limits(&self) -> Limits {
+        Limits { long_bytes_min: u32::MAX, ..self.limits() }
+    }
+
+    /// What has not been consumed.
+    fn rest(&self) -> &'c [u8] {
+        &self.buf[self.at..]
     }
 
     /// This connection's client has to say who it is.
@@ -263,13 +302,20 @@ impl<'c> Call<'c, '_> {
     }
 
     fn run(&mut self, entry: &table::Entry, args: Args<'c>) -> Run {
-        if !entry.takes(args.len() + 1) {
+        self.admit_command(entry, args.len() + 1)?;
+        (entry.run)(self, args)
+    }
+
+    /// Whether a request of so many words may be run.
+    #[inline(always)]
+    fn admit_command(&self, entry: &table::Entry, words: usize) -> Run {
+        if !entry.takes(words) {
             return Err(Fault::Arity(entry.name).into());
         }
         if self.is_stranger() && !entry.has(table::Flag::NoAuth) {
             return Err(Fault::NoAuth.into());
         }
-        (entry.run)(self, args)
+        Ok(())
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -401,23 +447,16 @@ impl<'c> Call<'c, '_> {
     fn tell_and_change<T>(
         &mut self,
         bytes: &[u8],
-        mut decide: impl FnMut(Option<&Item<'_>>, &mut Vec<u8>) -> Change<T>,
+        mut decide: impl FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>) -> Change<T>,
     ) -> Result<(bool, T), Stop> {
         let (key, mark) = (self.key(bytes), self.out.mark());
         let told = self.tell(&key)?;
         let identity = told.as_ref().map(|told| told.identity);
-        let changed = self.turn.change(&key, &mut |_, item, scratch| {
+        let changed = self.turn.change(&key, &mut |turn, item, scratch| {
             if item.map(Identity::of) != identity {
                 return Change::Keep(None);
             }
-            match decide(item, scratch) {
-                Change::Keep(answer) => Change::Keep(Some(answer)),
-                Change::Remove(answer) => Change::Remove(Some(answer)),
-                Change::Expire(expire, answer) => Change::Expire(expire, Some(answer)),
-                Change::Store { client_flags, expire, answer } => {
-                    Change::Store { client_flags, expire, answer: Some(answer) }
-                }
-            }
+            decide(turn, item, scratch).map(Some)
         });
         match changed {
             Ok(Some(answer)) => {

@@ -3,16 +3,17 @@
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
-use super::{Call, LINE_ROOM, Run, Stop};
+use super::{Answers, Call, Identity, LINE_ROOM, NAMESPACE, Run, Stop};
+use crate::command::large::LargeSet;
 use crate::context::State;
+use crate::out::PINNED_BYTES_MIN;
 use base::clock::UnixMillis;
-use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
-use segment::{AddOutcome, Change, Expire, Item, Key, OpError, Put, PutMode, PutOutcome, Turn, Value};
+use segment::{AddOutcome, Change, Expire, Item, Key, LargeRef, OpError, Put, PutMode, PutOutcome, Turn, Value};
 
 /// Options of `SET`.
 #[derive(Clone, Copy, Debug, Default)]
-struct SetOptions<'c> {
+pub(super) struct SetOptions<'c> {
     /// Only if nothing is there, or only if something is.
     condition: Option<Condition<'c>>,
     deadline: Option<(Unit, &'c [u8])>,
@@ -30,7 +31,7 @@ enum Condition<'c> {
 }
 
 impl<'c> SetOptions<'c> {
-    fn read(mut args: Args<'c>) -> Result<Self, Stop> {
+    pub(super) fn read(mut args: impl Iterator<Item = &'c [u8]>) -> Result<Self, Stop> {
         let mut options = Self::default();
         while let Some(word) = args.next() {
             let lower = super::table::lower(word);
@@ -57,29 +58,59 @@ impl<'c> SetOptions<'c> {
         Ok(options)
     }
 
+    /// Those of `GETSET`.
+    pub(super) fn swap() -> Self {
+        Self { get: true, ..Self::default() }
+    }
+
+    /// The mode of a store that does just this; `None` if there is none.
+    pub(super) fn put_mode(&self) -> Option<PutMode> {
+        match self.condition {
+            _ if self.keep_ttl || self.get => None,
+            None => Some(PutMode::Set),
+            Some(Condition::Absent) => Some(PutMode::Add),
+            Some(Condition::Present) => Some(PutMode::Replace),
+            Some(Condition::Equal(_)) => None,
+        }
+    }
+
     /// When the new item ends.
-    fn expire(&self, now: UnixMillis) -> Result<Expire, Fault> {
+    pub(super) fn expire(&self, now: UnixMillis) -> Result<Expire, Fault> {
         let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
         Deadline::positive(text, unit, now, "set").map(Deadline::expire)
     }
 
-    /// Whether the value may be stored over this item.
-    fn allow(&self, item: Option<&Item<'_>>) -> bool {
+    /// Whether the value may be stored over this item of `key`.
+    fn allow(&self, turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>) -> bool {
         match (self.condition, item) {
             (None, _) | (Some(Condition::Absent), None) | (Some(Condition::Present), Some(_)) => true,
-            (Some(Condition::Equal(wanted)), Some(item)) => equals(item.value, wanted),
+            (Some(Condition::Equal(wanted)), Some(item)) => equals(turn, key, item.value, wanted),
             _ => false,
         }
     }
+
+    /// What becomes of `item`, where this does not fail.
+    fn change(&self, turn: &Turn<'_>, key: &Key<'_>, item: Option<&Item<'_>>, expire: Expire) -> Change<bool> {
+        if !self.allow(turn, key, item) {
+            return Change::Keep(false);
+        }
+        let kept = item.filter(|_| self.keep_ttl).map(|item| item.expire);
+        Change::Store { client_flags: 0, expire: kept.unwrap_or(expire), answer: true }
+    }
 }
 
-/// Whether a value, as a client sees it, is `bytes`. One in pieces is not looked at, and equals nothing.
-fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
-    match value {
-        Value::Bytes(value) => value == bytes,
-        Value::Integer(number) => Decimal::new(number).as_slice() == bytes,
-        Value::Large(_) => false,
+/// Whether the value of `key`, as a client sees it, is `bytes`.
+fn equals(turn: &Turn<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
+    if value.client_bytes() != bytes.len() as u64 {
+        return false;
     }
+    let mut same = true;
+    let whole = turn.copy_range(key, value, 0..bytes.len() as u64, &mut |part| {
+        let (here, behind) = bytes.split_at(part.len());
+        same &= here == part;
+        bytes = behind;
+    });
+    whole && same
 }
 
 pub(super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -99,19 +130,10 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let options = SetOptions::read(args)?;
     let expire = options.expire(call.ctx.now)?;
-    match options.condition {
-        None if !options.keep_ttl && !options.get => {
-            call.store_plain(key, value, PutMode::Set, expire)?;
-            call.out.push(reply::OK);
-        }
-        Some(condition @ (Condition::Absent | Condition::Present)) if !options.keep_ttl && !options.get => {
-            let mode = if condition == Condition::Absent { PutMode::Add } else { PutMode::Replace };
-            match call.store_plain(key, value, mode, expire)? {
-                true => call.out.push(reply::OK),
-                false => call.null(),
-            }
-        }
-        _ => return call.set_by(key, value, &options, expire),
+    let Some(mode) = options.put_mode() else { return call.set_by(key, value, &options, expire) };
+    match call.store_plain(key, value, mode, expire)? {
+        true => call.out.push(reply::OK),
+        false => call.null(),
     }
     Ok(())
 }
@@ -133,11 +155,11 @@ pub(super) fn psetex<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    call.set_by(key, value, &SetOptions { get: true, ..SetOptions::default() }, Expire::Never)
+    call.set_by(key, value, &SetOptions::swap(), Expire::Never)
 }
 
 pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (hit, ()) = call.tell_and_change(args.next().unwrap_or_default(), |_, _| Change::Remove(()))?;
+    let (hit, ()) = call.tell_and_change(args.next().unwrap_or_default(), |_, _, _| Change::Remove(()))?;
     call.note_read(hit);
     Ok(())
 }
@@ -163,7 +185,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         None => Expire::Never,
         Some((unit, text)) => Deadline::positive(text, unit, now, "getex")?.expire(),
     };
-    let (hit, ()) = call.tell_and_change(bytes, |_, _| Change::Expire(expire, ()))?;
+    let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Expire(expire, ()))?;
     call.note_read(hit);
     Ok(())
 }
@@ -225,19 +247,17 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Ok(());
     };
     let range = range(item.value_len(), from, to).unwrap_or(0..0);
-    let (bytes, out) = (range.end - range.start, &mut *call.out);
-    if (out.room() as u64) < bytes + LINE_ROOM as u64 {
-        let want = LINE_ROOM + bytes as usize;
-        // No output is longer than the longest request.
-        return Err(if want > call.ctx.request_bytes_max {
-            Fault::TooLong.into()
-        } else {
-            State::OutputFull { want }.into()
-        });
+    let (bytes, value) = (range.end - range.start, item.value);
+    if let Value::Large(large) = value
+        && bytes >= PINNED_BYTES_MIN as u64
+    {
+        return call.range_of_large(&key, large, range);
     }
+    call.room(bytes as usize)?;
+    let out = &mut *call.out;
     let mark = out.mark();
     reply::bulk_head(out, bytes);
-    let whole = call.turn.copy_range(&key, item.value, range, &mut |part| out.push(part));
+    let whole = call.turn.copy_range(&key, value, range, &mut |part| out.push(part));
     if whole {
         out.push(b"\r\n");
     } else {
@@ -265,23 +285,13 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let offset = integer(args.next().unwrap_or_default())?;
     let part = args.next().unwrap_or_default();
     let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
-    // The new value is put together beside the store: no longer than what a request may bring.
-    let most = call.ctx.shared.config.item_bytes_max.min(call.ctx.request_bytes_max as u64);
-    if !part.is_empty() && offset.saturating_add(part.len() as u64) > most {
-        return Err(Fault::TooLong.into());
-    }
     let key = call.key(bytes);
-    let len = call.turn.change(&key, &mut |turn, item, value| {
-        let present = item.map_or(0, Item::value_len);
-        if part.is_empty() || present > most {
-            return Change::Keep(if part.is_empty() { Ok(present) } else { Err(Fault::TooLong) });
-        }
-        copy_value(turn, &key, item, value);
-        value.resize(value.len().max(offset as usize + part.len()), 0);
-        value[offset as usize..][..part.len()].copy_from_slice(part);
-        let len = value.len() as u64;
-        stored_over(item, Ok(len))
-    })??;
+    if part.is_empty() {
+        let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
+        call.int(len as i64);
+        return Ok(());
+    }
+    let len = call.turn.splice(&key, offset, part)?;
     call.note_store();
     call.int(len as i64);
     Ok(())
@@ -353,12 +363,18 @@ const FLOAT_BYTES_MAX: usize = 352;
 
 impl<'c> Call<'c, '_> {
     /// Stores a value; false if the mode's condition did not hold.
-    fn store_plain(&mut self, bytes: &[u8], value: &[u8], mode: PutMode, expire: Expire) -> Result<bool, Stop> {
+    pub(super) fn store_plain(&mut self, bytes: &[u8], value: &[u8], mode: PutMode, expire: Expire) -> Result<bool, Stop> {
+        let key = self.key(bytes);
+        self.store_key(&key, value, mode, expire)
+    }
+
+    /// The same under a key that was hashed.
+    #[inline]
+    pub(super) fn store_key(&mut self, key: &Key<'_>, value: &[u8], mode: PutMode, expire: Expire) -> Result<bool, Stop> {
         if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value.len() as u64) {
             return Err(OpError::OutOfMemory.into());
         }
-        let key = self.key(bytes);
-        let outcome = self.turn.put(&key, &Put { mode, expire, ..Put::set(value) })?;
+        let outcome = self.turn.put(key, &Put { mode, expire, ..Put::set(value) })?;
         let stored = matches!(outcome, PutOutcome::Stored { .. });
         if stored {
             self.note_store();
@@ -367,7 +383,7 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Counts a value that was stored.
-    fn note_store(&self) {
+    pub(super) fn note_store(&self) {
         let counters = self.counters();
         counters.cmd_set.add(1);
         counters.items_stored.add(1);
@@ -384,32 +400,95 @@ impl<'c> Call<'c, '_> {
 
     /// `SET` that depends on what is there, or answers with it.
     fn set_by(&mut self, bytes: &'c [u8], value: &[u8], options: &SetOptions<'_>, expire: Expire) -> Run {
-        let decide = |item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
-            if !options.allow(item) {
-                return Change::Keep(false);
-            }
+        let key = self.key(bytes);
+        let mut decide = |turn: &Turn<'_>, item: Option<&Item<'_>>, scratch: &mut Vec<u8>| {
             scratch.extend_from_slice(value);
-            let kept = item.filter(|_| options.keep_ttl).map(|item| item.expire);
-            Change::Store { client_flags: 0, expire: kept.unwrap_or(expire), answer: true }
+            options.change(turn, &key, item, expire)
         };
         let stored = if options.get {
             let (hit, stored) = self.tell_and_change(bytes, decide)?;
             self.note_read(hit);
             stored
         } else {
-            let key = self.key(bytes);
-            let stored = self.turn.change(&key, &mut |_, item, scratch| decide(item, scratch))?;
-            if stored {
-                self.out.push(reply::OK);
-            } else {
-                self.null();
-            }
+            let stored = self.turn.change(&key, &mut decide)?;
+            self.ok_or_null(stored);
             stored
         };
         if stored {
             self.note_store();
         }
         Ok(())
+    }
+
+    /// Answers with a range of a large value, from where it lies.
+    fn range_of_large(&mut self, key: &Key<'_>, large: LargeRef, range: std::ops::Range<u64>) -> Run {
+        if self.session.answers != Answers::All {
+            self.note_read(true);
+            return Ok(());
+        }
+        let bytes = range.end - range.start;
+        if !self.out.has_pin_room() || !self.ctx.pin_budget(bytes) {
+            return Err(State::OutputFull { want: LINE_ROOM }.into());
+        }
+        let pinned = self.turn.pin_large_range(key, large, range);
+        if !matches!(pinned, Ok(Some(_))) {
+            self.ctx.pin_refund(bytes);
+        }
+        let pinned = pinned?;
+        self.note_read(pinned.is_some());
+        reply::bulk_head(self.out, if pinned.is_some() { bytes } else { 0 });
+        if let Some(pinned) = pinned {
+            self.out.push_pinned(pinned);
+        }
+        self.out.push(b"\r\n");
+        Ok(())
+    }
+
+    fn ok_or_null(&mut self, stored: bool) {
+        if stored {
+            self.out.push(reply::OK);
+        } else {
+            self.null();
+        }
+    }
+
+    /// The same with a value that was written in pieces.
+    pub(super) fn set_large_by(&mut self, large: &mut LargeSet, options: &SetOptions<'_>, expire: Expire) -> Run {
+        if !options.get {
+            let stored = large.store_by(self.turn, |turn, key, writer| {
+                turn.change_to_large(key, writer, &mut |turn, item| Some(options.change(turn, key, item, expire)))
+            })?;
+            self.ok_or_null(stored);
+            if stored {
+                self.note_store();
+            }
+            return Ok(());
+        }
+        let (key, mark) = (self.turn.key(NAMESPACE, large.key()), self.out.mark());
+        let told = self.tell(&key)?;
+        let identity = told.as_ref().map(|told| told.identity);
+        // What was told is what is replaced, or all is asked for again.
+        let changed = large.store_by(self.turn, |turn, key, writer| {
+            turn.change_to_large(key, writer, &mut |turn, item| {
+                (item.map(Identity::of) == identity).then(|| options.change(turn, key, item, expire))
+            })
+        });
+        match changed {
+            Ok(stored) => {
+                self.note_read(told.is_some());
+                if let Some(told) = told {
+                    self.finish(told);
+                }
+                if stored {
+                    self.note_store();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.take_back(told, mark);
+                Err(error.into())
+            }
+        }
     }
 
     fn add(&mut self, mut args: Args<'c>, delta: impl Fn(&[u8]) -> Result<i64, Fault>) -> Run {

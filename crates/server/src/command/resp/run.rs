@@ -1,0 +1,218 @@
+//! Plain `GET` and `SET`: those that follow one another are looked up together.
+//!
+//! ```text
+//!   collect   find the keys, hash them, ask for their index buckets      at most PROBES_MAX of them
+//!   look      find their slots, ask for their items
+//!   answer    in order: compare and copy into the output, or store
+//!   account   counters and times, once for all that are alike
+//! ```
+//!
+//! Each stage's waits for memory overlap, since none needs what another key's brings. What was found ahead is a place
+//! to begin with and no more, so a `GET` may follow a `SET` of its own key. The first two stages are gone through for
+//! the first requests of all sessions of a batch before any of them is served ([`crate::command::ahead`]).
+
+use super::{Answers, Call, LINE_ROOM, SessionState, Step, Stop};
+use crate::command::ahead::Head;
+use crate::command::large::ARRIVING_BYTES_MIN;
+use crate::context::{OPS_A_BATCH, State};
+use crate::metrics::Command;
+use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
+use arrayvec::ArrayVec;
+use protocol::number::Decimal;
+use protocol::resp::{Lone, lone, reply};
+use segment::{Ahead, Expire, Hit, Key, PutMode, Value};
+
+/// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
+const PROBES_MAX: usize = OPS_TOGETHER_MAX;
+
+/// One request of a run.
+#[derive(Clone, Copy)]
+struct Probe<'b> {
+    key: Key<'b>,
+    /// What is to be stored; `None`: a `GET`.
+    value: Option<&'b [u8]>,
+    /// Where the request ends, in bytes from the start of the buffer.
+    end: usize,
+}
+
+impl Probe<'_> {
+    fn command(&self) -> Command {
+        if self.value.is_some() { Command::Set } else { Command::Get }
+    }
+}
+
+type Run<'b> = ArrayVec<Probe<'b>, PROBES_MAX>;
+
+/// The key of the first request in what a session has received and the request's bytes, if it is a plain one.
+#[inline]
+pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
+    if !session.is_plain() {
+        return None;
+    }
+    lone(buf, ARRIVING_BYTES_MIN).map(|(lone, consumed)| (lone.key(), consumed))
+}
+
+impl SessionState {
+    /// Nothing is half done or out of the ordinary: plain requests may be answered in runs.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.long.is_none() && self.parser.is_at_start() && self.done == 0 && self.answers == Answers::All
+    }
+}
+
+impl<'c> Call<'c, '_> {
+    /// The plain request that the input begins with, and those that follow; `None` if it begins with no such.
+    #[inline]
+    pub(super) fn run_of_plain(&mut self) -> Option<Step> {
+        if !self.session.is_plain() || self.is_stranger() {
+            return None;
+        }
+        let (first, consumed) = lone(self.rest(), ARRIVING_BYTES_MIN)?;
+        let key = self.key(first.key());
+        Some(self.run_from(first, key, consumed, Ahead::default()))
+    }
+
+    /// The request that a head was made of, and those that follow.
+    #[inline]
+    pub(super) fn head_run(&mut self, head: Head<'_>) -> Step {
+        let Some((first, consumed)) = lone(self.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
+        debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
+        self.run_from(first, head.key.key(first.key()), consumed, head.ahead)
+    }
+
+    #[inline(always)]
+    fn run_from(&mut self, first: Lone<'c>, key: Key<'c>, consumed: usize, ahead: Ahead<'_>) -> Step {
+        let mut run = Run::new();
+        let mut end = self.at + consumed;
+        run.push(probe(first, key, end));
+        let run_max = PROBES_MAX.min(OPS_A_BATCH - self.ops);
+        while run.len() < run_max {
+            let Some((next, consumed)) = lone(&self.buf[end..], ARRIVING_BYTES_MIN) else { break };
+            let key = self.key(next.key());
+            self.turn.prefetch(&key);
+            end += consumed;
+            run.push(probe(next, key, end));
+        }
+        self.answer_run(&run, ahead)
+    }
+
+    /// Looks the keys up, the first one where `first` says, and answers them in order.
+    fn answer_run(&mut self, run: &Run<'c>, first: Ahead<'_>) -> Step {
+        let mut ahead = ArrayVec::<Ahead<'_>, PROBES_MAX>::new();
+        ahead.push(first);
+        ahead.extend(run[1..].iter().map(|probe| self.turn.look_ahead(probe.key.key_hash())));
+        let (mut gets, mut hits, mut tally) = (0, 0, Tally { line_at: self.at, requests: 0, command: Command::Get });
+        let mut step = Ok(());
+        for (probe, ahead) in run.iter().zip(ahead) {
+            let answered = match probe.value {
+                None => self.answer_get(&probe.key, ahead).inspect(|hit| {
+                    gets += 1;
+                    hits += u64::from(*hit);
+                }),
+                Some(value) => self.answer_set(&probe.key, value),
+            };
+            if let Err(state) = answered {
+                step = Err(state);
+                break;
+            }
+            if tally.requests > 0 && tally.command != probe.command() {
+                self.account(&mut tally);
+            }
+            tally.command = probe.command();
+            tally.requests += 1;
+            self.at = probe.end;
+        }
+        self.account(&mut tally);
+        let counters = self.counters();
+        counters.cmd_get.add(gets);
+        counters.get_hits.add(hits);
+        counters.get_misses.add(gets - hits);
+        step
+    }
+
+    /// Accounts for the requests that are done.
+    fn account(&mut self, tally: &mut Tally) {
+        if tally.requests == 0 {
+            return;
+        }
+        self.ops += tally.requests;
+        // A secret may stand in what a stranger sends.
+        let line = if self.ctx.shared.auth.is_some() { &[][..] } else { &self.buf[tally.line_at..] };
+        self.ctx.ops_done(self.out, tally.command, tally.requests, line);
+        *tally = Tally { line_at: self.at, requests: 0, command: tally.command };
+    }
+
+    /// Answers a `GET`; says whether the key was there.
+    #[inline(always)]
+    fn answer_get(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+        match self.turn.read(key, ahead) {
+            Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
+                self.room(bytes.len())?;
+                let written = reply::write_bulk(self.out.spare(), bytes);
+                self.out.advance(written);
+                Ok(true)
+            }
+            None => {
+                self.room(0)?;
+                self.null();
+                Ok(false)
+            }
+            Some(Hit { value: Value::Integer(number), .. }) => {
+                self.room(0)?;
+                let written = reply::write_bulk(self.out.spare(), Decimal::new(number).as_slice());
+                self.out.advance(written);
+                Ok(true)
+            }
+            Some(_) => self.answer_long(key),
+        }
+    }
+
+    /// The same for a value that is sent from the store, or is none that `GET` reads.
+    #[cold]
+    fn answer_long(&mut self, key: &Key<'_>) -> Result<bool, State> {
+        self.room(0)?;
+        let mark = self.out.mark();
+        match self.value_of(key.bytes()) {
+            Ok(hit) => Ok(hit),
+            Err(Stop::State(state)) => {
+                self.out.truncate(mark);
+                Err(state)
+            }
+            Err(Stop::Fault(fault)) => {
+                self.out.truncate(mark);
+                self.fault(fault);
+                Ok(true)
+            }
+            Err(Stop::Quit) => unreachable!("no value ends a connection"),
+        }
+    }
+
+    /// Stores a value, and answers.
+    #[inline(always)]
+    fn answer_set(&mut self, key: &Key<'_>, value: &[u8]) -> Result<bool, State> {
+        if self.out.room() < LINE_ROOM {
+            return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        match self.store_key(key, value, PutMode::Set, Expire::Never) {
+            Ok(_) => self.out.push(reply::OK),
+            Err(Stop::State(state)) => return Err(state),
+            Err(Stop::Fault(fault)) => self.fault(fault),
+            Err(Stop::Quit) => unreachable!("no value ends a connection"),
+        }
+        Ok(true)
+    }
+}
+
+#[inline(always)]
+fn probe<'b>(lone: Lone<'b>, key: Key<'b>, end: usize) -> Probe<'b> {
+    let value = if let Lone::Set { value, .. } = lone { Some(value) } else { None };
+    Probe { key, value, end }
+}
+
+/// What of a run is done and not accounted for.
+struct Tally {
+    /// Where the first of these requests begins.
+    line_at: usize,
+    requests: usize,
+    command: Command,
+}
