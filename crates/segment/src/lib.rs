@@ -63,4 +63,4 @@ pub use pin::Pinned;
 pub use read::{Ahead, Hit};
 pub use stats::{Census, DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 pub use store::Store;
-pub use write::change::{AddOutcome, Change, Decide};
+pub use write::change::{AddOutcome, Change, Decide, DecideAlone};

@@ -120,9 +120,12 @@ fn a_long_value_may_be_compared_with_the_one_that_is_there() {
     let mut redis = connect(&running);
     let (one, two) = (pattern(200_000), pattern(200_001));
     assert_eq!(redis.ask(&[b"SET", b"a", &one]), b"+OK\r\n");
-    for (new, with, reply) in
-        [(&two, &b"short"[..], &b"$-1\r\n"[..]), (&two, &two, b"$-1\r\n"), (&two, &one, b"+OK\r\n"), (&one, &two, b"+OK\r\n")]
-    {
+    for (new, with, reply) in [
+        (&two, &b"short"[..], &b"$-1\r\n"[..]),
+        (&two, &two, b"$-1\r\n"),
+        (&two, &one, b"+OK\r\n"),
+        (&one, &two, b"+OK\r\n"),
+    ] {
         assert_eq!(redis.ask(&[b"SET", b"a", new, b"IFEQ", with]), reply, "{} bytes", with.len());
     }
     assert_eq!(redis.ask(&[b"STRLEN", b"a"]), b":200000\r\n");
@@ -136,8 +139,12 @@ fn keys_without_end_are_taken_one_after_another_and_answered_once() {
     let names: Vec<Vec<u8>> = (0..100_000).map(|number| format!("key:{number}").into_bytes()).collect();
     let (value, huge) = (pattern(50), pattern(300_000));
     let mut set = vec![&b"MSET"[..]];
-    names.iter().enumerate().for_each(|(number, name)| set.extend([&name[..], if number == 777 { &huge } else { &value }]));
-    let of = |verb: &'static [u8], step| [verb].into_iter().chain(names.iter().step_by(step).map(Vec::as_slice)).collect();
+    names
+        .iter()
+        .enumerate()
+        .for_each(|(number, name)| set.extend([&name[..], if number == 777 { &huge } else { &value }]));
+    let of =
+        |verb: &'static [u8], step| [verb].into_iter().chain(names.iter().step_by(step).map(Vec::as_slice)).collect();
     let requests: [Vec<&[u8]>; 7] = [
         set.clone(),
         of(b"EXISTS", 1),

@@ -118,10 +118,9 @@ fn a_request_in_many_pieces_is_not_looked_at_from_its_start_again() {
 #[test]
 fn a_long_argument_is_not_waited_for_and_a_long_first_one_is() {
     let limits = Limits { long_bytes_min: 8, ..Limits::REDIS };
-    for (bytes, behind) in [
-        (b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12".as_slice(), 0),
-        (b"*5\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12", 2),
-    ] {
+    for (bytes, behind) in
+        [(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12".as_slice(), 0), (b"*5\r\n$3\r\nSET\r\n$1\r\na\r\n$8\r\n12", 2)]
+    {
         let mut parser = Parser::new();
         let Parsed::Head { mut args, value_len: 8, left, consumed } = parser.parse(bytes, &limits) else { panic!() };
         let name = Some(b"SET".as_slice());

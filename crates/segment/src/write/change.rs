@@ -45,6 +45,9 @@ pub enum Change<T> {
     },
 }
 
+/// The same where what would be stored is there already; `None` if it cannot be decided now.
+pub type DecideAlone<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>) -> Option<Change<T>> + 'd;
+
 impl<T> Change<T> {
     /// The same with another answer.
     pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Change<U> {
@@ -97,7 +100,7 @@ impl Turn<'_> {
         &mut self,
         key: &Key<'_>,
         writer: LargeWriter,
-        decide: &mut dyn FnMut(&Turn<'_>, Option<&Item<'_>>) -> Option<Change<T>>,
+        decide: &mut DecideAlone<'_, T>,
     ) -> Result<T, (LargeWriter, OpError)> {
         self.sample(key, crate::samples::Asked::Store);
         let head = large_value(writer.whole());

@@ -74,7 +74,9 @@ impl Turn<'_> {
         let expect = Some(Expect(there.as_ref().map(|(_, snap)| *snap)));
         let put = Put { client_flags, expire, ..Put::set(&[]) };
         let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
-        if total > self.whole_max(key) || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_))) {
+        if total > self.whole_max(key)
+            || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_)))
+        {
             return Ok(self.commit_joined(key, &plan, expect, &sources)?.map(|_| total));
         }
         let mut scratch = std::mem::take(&mut self.own.change);

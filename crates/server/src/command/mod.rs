@@ -53,10 +53,6 @@ impl Protocol {
 }
 
 /// What a protocol keeps of a connection between calls.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a connection's slot is made for the larger one; a box would be allocated"
-)]
 pub(crate) enum SessionState {
     Memcache(memcache::SessionState),
     Resp(resp::SessionState),

@@ -35,12 +35,12 @@ use meta::FirstFetch;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
-pub(super) use run::head_key;
 use run::Retrieval;
+pub(super) use run::head_key;
 use segment::Turn;
 
-use super::counters::CommandCounters;
 use super::ahead::Head;
+use super::counters::CommandCounters;
 use super::large::LargeSet;
 
 pub use stats::command_totals;

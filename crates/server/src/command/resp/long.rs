@@ -555,9 +555,7 @@ impl<'c> Call<'c, '_> {
                         self.at += consumed + more;
                         Ok(true)
                     }
-                    Err(Stop::Fault(fault)) => {
-                        self.refuse(entry, fault, consumed + more, 0, left - 2).map(|()| false)
-                    }
+                    Err(Stop::Fault(fault)) => self.refuse(entry, fault, consumed + more, 0, left - 2).map(|()| false),
                     Err(Stop::State(state)) => Err(state),
                     Err(Stop::Quit) => unreachable!("no value ends a connection"),
                 }

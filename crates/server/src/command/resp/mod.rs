@@ -40,9 +40,9 @@ use crate::out::OutBuffer;
 use arrayvec::ArrayVec;
 use error::Fault;
 use long::Long;
-pub(super) use run::head_key;
 use protocol::number::Decimal;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
+pub(super) use run::head_key;
 use segment::{Change, Item, Key, OpError, Pinned, Turn, Value};
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.

@@ -363,14 +363,26 @@ const FLOAT_BYTES_MAX: usize = 352;
 
 impl<'c> Call<'c, '_> {
     /// Stores a value; false if the mode's condition did not hold.
-    pub(super) fn store_plain(&mut self, bytes: &[u8], value: &[u8], mode: PutMode, expire: Expire) -> Result<bool, Stop> {
+    pub(super) fn store_plain(
+        &mut self,
+        bytes: &[u8],
+        value: &[u8],
+        mode: PutMode,
+        expire: Expire,
+    ) -> Result<bool, Stop> {
         let key = self.key(bytes);
         self.store_key(&key, value, mode, expire)
     }
 
     /// The same under a key that was hashed.
     #[inline]
-    pub(super) fn store_key(&mut self, key: &Key<'_>, value: &[u8], mode: PutMode, expire: Expire) -> Result<bool, Stop> {
+    pub(super) fn store_key(
+        &mut self,
+        key: &Key<'_>,
+        value: &[u8],
+        mode: PutMode,
+        expire: Expire,
+    ) -> Result<bool, Stop> {
         if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value.len() as u64) {
             return Err(OpError::OutOfMemory.into());
         }
