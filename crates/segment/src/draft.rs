@@ -222,7 +222,7 @@ impl Store {
         self.segments.header_of(address).note_dead(layout.size);
         counters.items_removed.add(1);
         counters.bytes_removed.add(layout.size as u64);
-        (layout.kind() == Some(Kind::Head)).then(|| Orphan {
+        (layout.kind() == Kind::Head).then(|| Orphan {
             namespace: self.segments.header_of(address).namespace(),
             large: large_ref(layout.value(&self.segments.heap, address)),
         })

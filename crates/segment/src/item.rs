@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     Head = 1,
     /// A piece of a large value, under a hidden key.
     Piece = 2,
+    /// Key and value, of which the first byte says of what type it is; the store makes nothing of either.
+    Typed = 3,
 }
 
 /// Where everything in one item stands, in bytes from its start.
@@ -144,12 +146,12 @@ impl Layout {
         Self::of(header, key_len, value_len)
     }
 
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    pub(crate) fn kind(&self) -> Kind {
         match self.header & KIND_MASK {
-            0 => Some(Kind::Plain),
-            1 => Some(Kind::Head),
-            2 => Some(Kind::Piece),
-            _ => None,
+            0 => Kind::Plain,
+            1 => Kind::Head,
+            2 => Kind::Piece,
+            _ => Kind::Typed,
         }
     }
 
@@ -279,7 +281,7 @@ mod tests {
     fn what_is_planned_is_what_is_read_for_every_shape() {
         let heap = Heap::reserve(1 << 20, false).expect("reserve");
         let mut shapes = 0;
-        for kind in [Kind::Plain, Kind::Head, Kind::Piece] {
+        for kind in [Kind::Plain, Kind::Head, Kind::Piece, Kind::Typed] {
             for bits in 0..64u32 {
                 let set = [CAS_TAKEN, CAS_FIELD, CLIENT_FLAGS, EXPIRY, NUM, META];
                 let bits = (0..6).filter(|b| bits >> b & 1 == 1).fold(0, |all, b| all | set[b]);
@@ -290,7 +292,7 @@ mod tests {
                     plan.write_front(&heap, &reserved, 77);
                     let read = Layout::read(&heap, 64);
                     assert_eq!(read, Layout { header: plan.header | DEAD, ..plan });
-                    assert_eq!(read.kind(), Some(kind));
+                    assert_eq!(read.kind(), kind);
                     assert_eq!(read.client_flags(&heap, 64), if bits & CLIENT_FLAGS != 0 { 77 } else { 0 });
                     let bare = bare(&heap, 64);
                     assert_eq!(bare.is_some(), kind == Kind::Plain && read.key == 4 && bits & !CAS_TAKEN == 0);
@@ -305,6 +307,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(shapes, 3 * 64 * 6);
+        assert_eq!(shapes, 4 * 64 * 6);
     }
 }

@@ -369,7 +369,7 @@ impl<'l> Turn<'l> {
     ) -> bool {
         let mut digits = [0; 20];
         let whole = match value {
-            Value::Bytes(bytes) => bytes,
+            Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes,
             Value::Integer(number) => crate::write::put::decimal(number, &mut digits),
             Value::Large(large) => return self.copy_pieces(key.namespace, large, range, each),
         };
@@ -460,7 +460,7 @@ impl<'l> Turn<'l> {
         let store = self.store;
         let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
         let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
-        let names = there.layout.kind() == Some(Kind::Head)
+        let names = there.layout.kind() == Kind::Head
             && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
         if names {
             self.counters().large_broken.add(1);
@@ -475,7 +475,7 @@ impl<'l> Turn<'l> {
     /// Before a head is copied with a later expiry its pieces have to get it: a head must never outlive them (before an
     /// earlier one they stay as they are). Partly done on an error: calling again completes it.
     pub(crate) fn touch_pieces(&mut self, seen: &Seen<'_>, to: Option<Expire>) -> Result<(), OpError> {
-        let Some(expire) = to.filter(|_| seen.layout.kind() == Some(Kind::Head)) else { return Ok(()) };
+        let Some(expire) = to.filter(|_| seen.layout.kind() == Kind::Head) else { return Ok(()) };
         if self.store.can_touch_in_place(seen, expire, self.now) {
             return Ok(());
         }

@@ -82,6 +82,8 @@ pub enum PutOutcome {
     Exists,
     /// `compare` was given and nothing is there.
     NotFound,
+    /// Nothing can be put behind or before what is there: it is typed.
+    WrongType,
 }
 
 /// One deletion request.
@@ -199,6 +201,13 @@ pub enum Value<'t> {
     Integer(u64),
     /// In pieces; see `Turn::pin_large`.
     Large(LargeRef),
+    /// Something with parts, stored by [`crate::Change::StoreTyped`]. Readable until the turn ends.
+    Typed {
+        /// Of what type it is; opaque to the store.
+        kind: u8,
+        /// Opaque to the store.
+        bytes: &'t [u8],
+    },
 }
 
 /// Names a large value: an object of pieces.
@@ -247,7 +256,7 @@ impl Value<'_> {
     #[inline]
     pub fn client_bytes(&self) -> u64 {
         match self {
-            Value::Bytes(bytes) => bytes.len() as u64,
+            Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes.len() as u64,
             Value::Integer(number) => decimal_len(*number),
             Value::Large(large) => large.bytes,
         }

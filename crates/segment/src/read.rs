@@ -206,7 +206,7 @@ impl<'l> Turn<'l> {
             let address = slot.address();
             let layout = Layout::read(&store.segments.heap, address);
             let seen = Seen { word: store.index.range_word(&range, at), slot, address, layout };
-            if seen.layout.kind() != Some(crate::item::Kind::Piece) && store.ended(&seen, self.now).is_none() {
+            if seen.layout.kind() != crate::item::Kind::Piece && store.ended(&seen, self.now).is_none() {
                 visit(&store.item(&seen));
             }
         }
@@ -229,7 +229,7 @@ impl<'l> Turn<'l> {
                 }
                 let address = slot.address();
                 let seen = Seen { word, slot, address, layout: Layout::read(&store.segments.heap, address) };
-                let piece = seen.layout.kind() == Some(crate::item::Kind::Piece);
+                let piece = seen.layout.kind() == crate::item::Kind::Piece;
                 if !piece && store.ended(&seen, self.now).is_none() {
                     visit(&store.item(&seen));
                 }

@@ -318,10 +318,12 @@ impl Store {
         let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
         if layout.has(NUM) {
             Value::Integer(layout.number(heap, address).load(Acquire))
+        } else if layout.is(Kind::Plain) {
+            Value::Bytes(layout.value(heap, address))
         } else if layout.is(Kind::Head) {
             Value::Large(large_ref(layout.value(heap, address)))
         } else {
-            Value::Bytes(layout.value(heap, address))
+            typed(layout.value(heap, address))
         }
     }
 
@@ -350,6 +352,11 @@ impl Store {
             ttl_class: header.class(),
         }
     }
+}
+
+/// A value behind the byte that says of what type it is.
+fn typed(bytes: &[u8]) -> Value<'_> {
+    bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
 }
 
 /// Address space for a store of these sizes.

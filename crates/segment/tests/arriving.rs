@@ -41,7 +41,7 @@ fn read(lane: &mut Lane, name: &[u8]) -> Option<Vec<u8>> {
     let turn = lane.turn(NOW);
     let key = turn.key(Namespace::DEFAULT, name);
     turn.get(&key).map(|item| match item.value {
-        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Bytes(bytes) | Value::Typed { bytes, .. } => bytes.to_vec(),
         other => panic!("{other:?}"),
     })
 }

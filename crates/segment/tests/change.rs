@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use gannet_segment::{
-    AddOutcome, Background, Change, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, Turn, Value,
+    AddOutcome, Background, Change, Delete, DeleteOutcome, Expire, Lane, Namespace, OpError, Put, PutMode, PutOutcome,
+    Store, StoreConfig, Turn, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -54,6 +55,7 @@ fn read(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire, u32)> {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
         Value::Large(large) => format!("{} bytes", large.bytes).into_bytes(),
+        Value::Typed { kind, bytes } => [format!("type {kind}: ").as_bytes(), bytes].concat(),
     };
     Some((value, item.expire, item.client_flags))
 }
@@ -131,6 +133,46 @@ fn a_value_above_the_item_maximum_is_refused_and_the_old_one_stays() {
     drop(turn);
     assert_eq!(refused, Err(OpError::TooLarge));
     assert_eq!(read(&mut lane, b"k").unwrap().0, b"old");
+}
+
+#[test]
+fn a_typed_value_keeps_its_type_and_is_not_taken_for_a_string() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let end = |secs: u64| Expire::At(UnixMillis(NOW.0 + secs * 1000));
+    let bytes = vec![7; 5000];
+    until_done(&mut lane, &mut background, |turn| {
+        let key = turn.key(Namespace::DEFAULT, b"k");
+        turn.change(&key, &mut |_, _, scratch| {
+            scratch.extend_from_slice(&bytes);
+            Change::StoreTyped { kind: 9, expire: end(10), answer: () }
+        })
+    });
+    let mut told = b"type 9: ".to_vec();
+    told.extend_from_slice(&bytes);
+    // A later end is a copy.
+    for expire in [end(10), end(5), end(1000), Expire::Never] {
+        until_done(&mut lane, &mut background, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"k");
+            turn.touch(&key, expire).map(|item| assert!(item.is_some()))
+        });
+        assert_eq!(read(&mut lane, b"k"), Some((told.clone(), expire, 0)));
+    }
+    let mut turn = lane.turn(NOW);
+    let key = turn.key(Namespace::DEFAULT, b"k");
+    for mode in [PutMode::Append, PutMode::Prepend] {
+        let put = Put { mode, vivify: Some(Expire::Never), ..Put::set(b"x") };
+        assert_eq!(turn.put(&key, &put), Ok(PutOutcome::WrongType));
+    }
+    assert_eq!(turn.add(&key, 1), Ok(AddOutcome::WrongType));
+    let refused = turn.change(&key, &mut |_, _, scratch| {
+        scratch.resize(200_000, 0);
+        Change::StoreTyped { kind: 9, expire: Expire::Never, answer: () }
+    });
+    assert_eq!(refused, Err(OpError::TooLarge));
+    assert_eq!(turn.get(&key).map(|item| item.value), Some(Value::Typed { kind: 9, bytes: &bytes }));
+    assert_eq!(turn.delete(&key, &Delete { drop_value: true, ..Delete::default() }), Ok(DeleteOutcome::Deleted));
+    assert_eq!(turn.get(&key).map(|item| item.value), Some(Value::Bytes(b"")));
 }
 
 #[test]

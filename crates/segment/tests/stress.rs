@@ -99,7 +99,7 @@ fn read(store: &Store, turn: &mut Turn<'_>, key: &Key<'_>) -> bool {
             verify(key.bytes(), bytes);
             return true;
         }
-        Some(Value::Integer(_)) => panic!("nobody counts here"),
+        Some(Value::Integer(_) | Value::Typed { .. }) => panic!("nobody counts here"),
         Some(Value::Large(large)) => large,
     };
     match turn.pin_large(key, large) {

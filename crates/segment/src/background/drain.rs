@@ -126,7 +126,7 @@ impl Background {
     fn drain_item(&mut self, store: &Store, drain: &Drain, address: usize, layout: &Layout, now: UnixMillis) -> Step {
         let header = store.segments.header(drain.id);
         let bytes = layout.key(&store.segments.heap, address);
-        let key = if layout.kind() == Some(Kind::Piece) {
+        let key = if layout.kind() == Kind::Piece {
             store.hasher.piece(header.namespace(), bytes)
         } else {
             store.hasher.key(Namespace(header.namespace()), bytes)

@@ -92,7 +92,7 @@ impl Keys for Store {
         let layout = Layout::read(heap, address);
         let bytes = layout.key(heap, address);
         let namespace = self.segments.header_of(address).namespace();
-        let key = if layout.kind() == Some(Kind::Piece) {
+        let key = if layout.kind() == Kind::Piece {
             self.hasher.piece(namespace, bytes)
         } else {
             self.hasher.key(Namespace(namespace), bytes)

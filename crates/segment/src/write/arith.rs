@@ -51,7 +51,7 @@ impl Turn<'_> {
         }
         let number = if seen.layout.has(NUM) {
             Some(snap.number)
-        } else if seen.layout.kind() == Some(Kind::Plain) {
+        } else if seen.layout.kind() == Kind::Plain {
             parse_number(seen.layout.value(&self.store.segments.heap, seen.address))
         } else {
             None

@@ -43,6 +43,16 @@ pub enum Change<T> {
         /// For the caller.
         answer: T,
     },
+    /// The bytes in the scratch take its place, as a value with parts ([`crate::Value::Typed`]). It has to fit into
+    /// one piece.
+    StoreTyped {
+        /// Of what type it is; opaque to the store.
+        kind: u8,
+        /// When the new item ends.
+        expire: Expire,
+        /// For the caller.
+        answer: T,
+    },
 }
 
 /// The same where what would be stored is there already; `None` if it cannot be decided now.
@@ -56,6 +66,7 @@ impl<T> Change<T> {
             Self::Remove(answer) => Change::Remove(to(answer)),
             Self::Expire(expire, answer) => Change::Expire(expire, to(answer)),
             Self::Store { client_flags, expire, answer } => Change::Store { client_flags, expire, answer: to(answer) },
+            Self::StoreTyped { kind, expire, answer } => Change::StoreTyped { kind, expire, answer: to(answer) },
         }
     }
 }
@@ -69,6 +80,8 @@ pub enum AddOutcome {
     NotInteger,
     /// The sum is none.
     Overflow,
+    /// The value is typed: see [`crate::Value::Typed`].
+    WrongType,
 }
 
 /// Decides from the item what is to become of it; the turn is there to read its value by ([`Turn::copy_range`]).
@@ -147,6 +160,17 @@ impl Turn<'_> {
                 let stored = self.store_same(key, &put, there.map(|(_, snap)| snap), head)?;
                 Ok(stored.then_some((answer, true)))
             }
+            (Change::StoreTyped { kind, expire, answer }, there) => {
+                let bytes = scratch.len() as u64 + 1;
+                self.check_size(key, bytes)?;
+                if bytes > self.whole_max(key) {
+                    return Err(OpError::TooLarge);
+                }
+                let (put, kind) = (Put { expire, ..Put::set(&[]) }, [kind]);
+                let plan = Plan::of(&put, Kind::Typed, Content::Bytes(&kind, scratch));
+                let stored = self.commit(key, &plan, Some(Expect(there.map(|(_, snap)| snap))))?;
+                Ok(stored.map(|_| (answer, true)))
+            }
         }
     }
 
@@ -198,8 +222,10 @@ impl Turn<'_> {
         let Some((seen, snap)) = self.snap(key) else { return self.first_number(key, delta) };
         let present = if seen.layout.has(NUM) {
             i64::try_from(snap.number).ok()
-        } else if seen.layout.kind() == Some(Kind::Plain) {
+        } else if seen.layout.kind() == Kind::Plain {
             base::decimal::parse_signed(seen.layout.value(&self.store.segments.heap, seen.address))
+        } else if seen.layout.is(Kind::Typed) {
+            return Ok(Some(AddOutcome::WrongType));
         } else {
             None
         };

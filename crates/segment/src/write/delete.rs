@@ -57,7 +57,6 @@ impl Turn<'_> {
             || crate::item::meta_word(store.meta_now(self.now), bits),
             |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },
         );
-        let head_to_empty = delete.drop_value && seen.layout.kind() == Some(Kind::Head);
         let rewrite = Rewrite {
             expire: delete.expire,
             content: delete.drop_value.then_some(Content::Bytes(&[], &[])),
@@ -67,7 +66,7 @@ impl Turn<'_> {
             taken: false,
         };
         let mut plan = store.copy_plan(&seen, &snap, rewrite);
-        if head_to_empty {
+        if delete.drop_value {
             plan.kind = Kind::Plain;
         }
         let done = self.commit(key, &plan, Some(Expect(Some(snap))))?;

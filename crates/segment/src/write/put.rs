@@ -37,6 +37,9 @@ impl Store {
         }
         match (put.mode, there) {
             (PutMode::Set, _) | (PutMode::Add, None) | (PutMode::Replace, Some(_)) => Verdict::Store { stale },
+            (PutMode::Append | PutMode::Prepend, Some(seen)) if seen.layout.is(Kind::Typed) => {
+                Verdict::End(PutOutcome::WrongType)
+            }
             (PutMode::Append | PutMode::Prepend, Some(_)) => Verdict::Join,
             (PutMode::Append | PutMode::Prepend, None) if put.vivify.is_some() => Verdict::Store { stale },
             _ => Verdict::End(PutOutcome::NotStored),
@@ -51,7 +54,7 @@ impl Store {
             return Source::Bytes(decimal(snap.number, digits));
         }
         let value = seen.layout.value(&self.segments.heap, seen.address);
-        if seen.layout.kind() == Some(Kind::Head) {
+        if seen.layout.kind() == Kind::Head {
             let large = large_ref(value);
             return Source::Item { large, from: 0, to: large.bytes };
         }

@@ -55,7 +55,7 @@ impl Store {
             }
         };
         Plan {
-            kind: layout.kind().expect("an item has one of the kinds"),
+            kind: layout.kind(),
             content: rewrite.content.unwrap_or_else(same_content),
             client_flags: rewrite.client_flags.unwrap_or_else(|| layout.client_flags(heap, seen.address)),
             expire: rewrite.expire.unwrap_or_else(|| self.expire(seen)),

@@ -19,12 +19,12 @@ use crate::write::put::Expect;
 
 impl Turn<'_> {
     /// Puts `part`, which is not empty, at `offset` bytes into the key's value, or into none; says how long that is
-    /// then.
+    /// then, or `None` where a typed value is.
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
-    pub fn splice(&mut self, key: &Key<'_>, offset: u64, part: &[u8]) -> Result<u64, OpError> {
+    pub fn splice(&mut self, key: &Key<'_>, offset: u64, part: &[u8]) -> Result<Option<u64>, OpError> {
         self.sample(key, crate::samples::Asked::Store);
         self.retry(|turn| turn.try_splice(key, offset, Source::Bytes(part)))
     }
@@ -38,7 +38,7 @@ impl Turn<'_> {
         key: &Key<'_>,
         offset: u64,
         writer: LargeWriter,
-    ) -> Result<u64, (LargeWriter, OpError)> {
+    ) -> Result<Option<u64>, (LargeWriter, OpError)> {
         self.sample(key, crate::samples::Asked::Store);
         let part = Source::Part(writer.whole());
         match self.retry(|turn| turn.try_splice(key, offset, part)) {
@@ -50,12 +50,13 @@ impl Turn<'_> {
         }
     }
 
-    fn try_splice(&mut self, key: &Key<'_>, offset: u64, part: Source<'_>) -> Result<Option<u64>, OpError> {
+    fn try_splice(&mut self, key: &Key<'_>, offset: u64, part: Source<'_>) -> Result<Option<Option<u64>>, OpError> {
         let store = self.store;
         let there = self.snap(key);
         let mut digits = [0; 20];
         let (old, client_flags, expire) = match &there {
             None => (Source::Bytes(&[]), 0, Expire::Never),
+            Some((seen, _)) if seen.layout.is(Kind::Typed) => return Ok(Some(None)),
             Some((seen, snap)) => {
                 store.note_access(seen, self.now);
                 let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
@@ -77,7 +78,7 @@ impl Turn<'_> {
         if total > self.whole_max(key)
             || sources.iter().any(|source| !matches!(source, Source::Bytes(_) | Source::Zeros(_)))
         {
-            return Ok(self.commit_joined(key, &plan, expect, &sources)?.map(|_| total));
+            return Ok(self.commit_joined(key, &plan, expect, &sources)?.map(|_| Some(total)));
         }
         let mut scratch = std::mem::take(&mut self.own.change);
         scratch.clear();
@@ -90,6 +91,6 @@ impl Turn<'_> {
         let stored = self.commit(key, &Plan { content: Content::Bytes(&scratch, &[]), ..plan }, expect);
         scratch.shrink_to(store.geometry.piece_bytes);
         self.own.change = scratch;
-        Ok(stored?.map(|_| total))
+        Ok(stored?.map(|_| Some(total)))
     }
 }

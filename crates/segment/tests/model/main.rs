@@ -131,6 +131,7 @@ impl Bench {
             None => None,
             Some((Value::Bytes(bytes), flags, expire, stale)) => Some((bytes.to_vec(), flags, expire, stale)),
             Some((Value::Integer(n), flags, expire, stale)) => Some((n.to_string().into_bytes(), flags, expire, stale)),
+            Some((Value::Typed { .. }, ..)) => panic!("nobody stores a typed value here"),
             Some((Value::Large(large), flags, expire, stale)) => {
                 let pinned = turn.pin_large(&k, large).expect("nobody else locks");
                 drop(turn);

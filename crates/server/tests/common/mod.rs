@@ -1,6 +1,7 @@
 //! A server in this process, and a client that says exactly what it is told to.
 #![allow(dead_code)]
 
+pub mod hashes;
 pub mod memcached;
 pub mod redis;
 

@@ -191,5 +191,7 @@ pub(super) fn write_value(
             reply::value_header(out, key, client_flags, large.bytes, cas);
             Ok(Found::Large(large))
         }
+        // What another protocol has stored and this one has no words for is as if it were not there.
+        Value::Typed { .. } => Ok(Found::Miss),
     }
 }

@@ -292,6 +292,7 @@ fn number_answer(out: &mut OutBuffer, meta: &Meta<'_>, value: u64, token: u64, s
 fn write_read(out: &mut OutBuffer, ctx: &WorkerContext, meta: &Meta<'_>, hit: Hit<'_>) -> Result<Found, State> {
     let with_value = meta.has(b'v');
     let pinned = match hit.value {
+        Value::Typed { .. } => return Ok(Found::Miss),
         Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
         _ => None,
     };
@@ -318,7 +319,7 @@ fn write_value_bytes(out: &mut OutBuffer, value: Value<'_>, pinned: Option<Pinne
     match (value, pinned) {
         (_, Some(pinned)) => return Found::Pinned(pinned),
         (Value::Large(large), None) => return Found::Large(large),
-        (Value::Bytes(bytes), None) => out.push(bytes),
+        (Value::Bytes(bytes) | Value::Typed { bytes, .. }, None) => out.push(bytes),
         (Value::Integer(number), None) => out.push(Decimal::new(number).as_slice()),
     }
     out.push(reply::CRLF);
@@ -338,6 +339,7 @@ fn write_fetched(
     let has_value_already = meta.compare() == Some(item.token);
     let with_value = meta.has(b'v') && !has_value_already;
     let pinned = match item.value {
+        Value::Typed { .. } => return Ok(Found::Miss),
         Value::Bytes(bytes) if with_value => pin_or_room(out, ctx, bytes)?,
         _ => None,
     };

@@ -277,8 +277,9 @@ impl<'c> Call<'c, '_> {
         outcome: PutOutcome,
         value_len: u64,
     ) {
-        // An append or prepend needs an item, compared or not.
+        // An append or prepend needs an item, compared or not, and one that it can be put behind.
         let outcome = match outcome {
+            PutOutcome::WrongType => PutOutcome::NotStored,
             PutOutcome::NotFound if matches!(plan.mode, PutMode::Append | PutMode::Prepend) => PutOutcome::NotStored,
             outcome => outcome,
         };
@@ -294,13 +295,13 @@ impl<'c> Call<'c, '_> {
             }
             PutOutcome::Exists => counters.cas_badval.add(1),
             PutOutcome::NotFound => counters.cas_misses.add(1),
-            PutOutcome::NotStored => {}
+            PutOutcome::NotStored | PutOutcome::WrongType => {}
         }
         match &plan.answer {
             Answer::Text { noreply: true } => {}
             Answer::Text { noreply: false } => self.out.push(match outcome {
                 PutOutcome::Stored { .. } => reply::STORED,
-                PutOutcome::NotStored => reply::NOT_STORED,
+                PutOutcome::NotStored | PutOutcome::WrongType => reply::NOT_STORED,
                 PutOutcome::Exists => reply::EXISTS,
                 PutOutcome::NotFound => reply::NOT_FOUND,
             }),
@@ -308,7 +309,7 @@ impl<'c> Call<'c, '_> {
                 counters.cmd_meta.add(1);
                 let (code, token) = match outcome {
                     PutOutcome::Stored { token } => (b"HD", self.ctx.told_token(token)),
-                    PutOutcome::NotStored => (b"NS", 0),
+                    PutOutcome::NotStored | PutOutcome::WrongType => (b"NS", 0),
                     PutOutcome::Exists => (b"EX", 0),
                     PutOutcome::NotFound => (b"NF", 0),
                 };

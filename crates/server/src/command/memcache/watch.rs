@@ -132,7 +132,7 @@ impl Call<'_, '_> {
         self.tell_get(key, Some(before), before.found);
         let status = match outcome {
             PutOutcome::Stored { .. } => "stored",
-            PutOutcome::NotStored => "not_stored",
+            PutOutcome::NotStored | PutOutcome::WrongType => "not_stored",
             PutOutcome::Exists => "exists",
             PutOutcome::NotFound => "not_found",
         };

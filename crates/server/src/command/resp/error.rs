@@ -55,6 +55,32 @@ pub(super) enum Fault {
     ExpireOrder,
     /// A command that the server was told to refuse.
     Disabled(&'static str),
+    /// The key holds a value of another type.
+    WrongType,
+    /// The field holds something else.
+    FieldNotInteger,
+    /// The field holds something else.
+    FieldNotFloat,
+    /// What is to be added to a field is no finite number.
+    InfiniteDelta,
+    /// A number of things that cannot be.
+    OutOfRange,
+    /// A number of things that has no opposite.
+    NoOppositeCount,
+    /// A time below 0 where none may be.
+    ExpireBelowZero,
+    /// The word `FIELDS` and a number of fields are not where they should be.
+    FieldsMissing,
+    /// A number of fields below 1.
+    FieldsCount,
+    /// Another number of fields than was said.
+    FieldsOther,
+    /// The record would not fit into one item.
+    RecordTooLarge,
+    /// An answer that no output has room for.
+    AnswerTooLong,
+    /// A value whose bytes are not what they should be.
+    Damaged,
 }
 
 impl Fault {
@@ -86,6 +112,24 @@ impl Fault {
             Self::Cursor => "ERR invalid cursor",
             Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
             Self::ExpireOptions => "ERR NX and XX, GT or LT options at the same time are not compatible",
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::FieldNotInteger => "ERR hash value is not an integer",
+            Self::FieldNotFloat => "ERR hash value is not a float",
+            Self::InfiniteDelta => "ERR value is NaN or Infinity",
+            Self::OutOfRange => "ERR value is out of range",
+            Self::NoOppositeCount => {
+                "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807"
+            }
+            Self::ExpireBelowZero => "ERR invalid expire time, must be >= 0",
+            Self::FieldsMissing => "ERR Mandatory argument FIELDS is missing or not at the right position",
+            Self::FieldsCount => "ERR Number of fields must be a positive integer",
+            Self::FieldsOther => "ERR The `numfields` parameter must match the number of arguments",
+            Self::RecordTooLarge => {
+                "ERR the hash would be larger than an item in one piece may be, an eighth of a segment: raise \
+                 `store.segment`"
+            }
+            Self::AnswerTooLong => "ERR the answer is longer than the output buffer: ask for a part (HSCAN, HMGET)",
+            Self::Damaged => "ERR the value is damaged: delete the key",
             Self::ExpireOrder => "ERR GT and LT options at the same time are not compatible",
         };
         [whole, "", ""]

@@ -3,6 +3,7 @@
 use super::error::Fault;
 use super::number::integer;
 use super::table::lower;
+use super::typed::live;
 use super::{Call, Run};
 use crate::out::OutBuffer;
 use base::clock::UnixMillis;
@@ -41,7 +42,7 @@ pub(super) struct Deadline(i64);
 
 impl Deadline {
     /// What `text` says to `command`.
-    fn read(text: &[u8], unit: Unit, now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+    pub(super) fn read(text: &[u8], unit: Unit, now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
         let number = integer(text)?;
         let fault = Fault::ExpireTime(command);
         let millis = match unit {
@@ -63,6 +64,11 @@ impl Deadline {
         Self::read(text, unit, now, command)
     }
 
+    /// It has come.
+    pub(super) fn is_past(self, now: UnixMillis) -> bool {
+        self.0 <= now.0 as i64
+    }
+
     pub(super) fn expire(self) -> Expire {
         Expire::At(UnixMillis(self.0.max(0) as u64))
     }
@@ -70,7 +76,7 @@ impl Deadline {
 
 /// Options of `EXPIRE`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Options {
+pub(super) struct Options {
     absent: bool,
     present: bool,
     later: bool,
@@ -78,6 +84,18 @@ struct Options {
 }
 
 impl Options {
+    /// The one option that is this word, in letters of any size.
+    pub(super) fn of(word: &[u8]) -> Option<Self> {
+        let none = Self::default();
+        match &lower(word)[..] {
+            b"nx" => Some(Self { absent: true, ..none }),
+            b"xx" => Some(Self { present: true, ..none }),
+            b"gt" => Some(Self { later: true, ..none }),
+            b"lt" => Some(Self { earlier: true, ..none }),
+            _ => None,
+        }
+    }
+
     /// `None`: there is an option that is none, which has been told.
     fn read(out: &mut OutBuffer, args: Args<'_>) -> Result<Option<Self>, Fault> {
         let mut options = Self::default();
@@ -103,7 +121,7 @@ impl Options {
     }
 
     /// Whether an item that ends at `present` may end at `next`.
-    fn allow(self, present: Expire, next: Expire) -> bool {
+    pub(super) fn allow(self, present: Expire, next: Expire) -> bool {
         let ends = |expire| match expire {
             Expire::Never => u64::MAX,
             Expire::At(at) => at.0,
@@ -124,8 +142,8 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let deadline = Deadline::read(time, unit, now, name)?;
     let next = deadline.expire();
     let key = call.key(bytes);
-    let past = deadline.0 <= now.0 as i64;
-    let done = call.turn.change(&key, &mut |_, item, _| match item {
+    let past = deadline.is_past(now);
+    let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), now.0) {
         Some(item) if options.allow(item.expire, next) => {
             if past {
                 Change::Remove(1)
@@ -156,8 +174,8 @@ pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let key = call.key(args.next().unwrap_or_default());
-    let done = call.turn.change(&key, &mut |_, item, _| match item {
+    let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
+    let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), now_ms) {
         Some(item) if item.expire != Expire::Never => Change::Expire(Expire::Never, 1),
         _ => Change::Keep(0),
     })?;
@@ -169,7 +187,7 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     let now = call.ctx.now.0 as i64;
-    let told = match call.turn.peek(&key).map(|item| item.expire) {
+    let told = match live(call.turn.peek(&key), call.ctx.now.0).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
         Some(Expire::At(at)) => show(at.0 as i64, now),

@@ -2,8 +2,10 @@
 
 use super::error::Fault;
 use super::table::lower;
+use super::typed::{live, type_name};
 use super::{Call, NAMESPACE, Run};
 use protocol::resp::{Args, reply};
+use record::Kind;
 use segment::{Delete, DeleteOutcome, Value};
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -20,7 +22,7 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        call.session.sum += i64::from(call.turn.peek(&key).is_some());
+        call.session.sum += i64::from(live(call.turn.peek(&key), call.ctx.now.0).is_some());
         Ok(())
     })?;
     call.int(call.session.sum);
@@ -30,7 +32,7 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        call.session.sum += i64::from(call.turn.get(&key).is_some());
+        call.session.sum += i64::from(live(call.turn.get(&key), call.ctx.now.0).is_some());
         Ok(())
     })?;
     call.int(call.session.sum);
@@ -39,8 +41,8 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    let there = call.turn.peek(&key).is_some();
-    reply::simple(call.out, if there { b"string" } else { b"none" });
+    let name = call.turn.peek(&key).and_then(|item| type_name(&item, call.ctx.now.0)).unwrap_or("none");
+    reply::simple(call.out, name.as_bytes());
     Ok(())
 }
 
@@ -53,7 +55,7 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     let key = call.key(bytes);
     let now = call.ctx.now;
-    let Some(item) = call.turn.peek(&key) else {
+    let Some(item) = live(call.turn.peek(&key), now.0) else {
         reply::null(call.out, call.session.version);
         return Ok(());
     };
@@ -77,6 +79,7 @@ fn encoding(value: Value<'_>) -> &'static [u8] {
         Value::Integer(_) => b"int",
         Value::Bytes(bytes) if base::decimal::parse_signed(bytes).is_some() => b"int",
         Value::Bytes(bytes) if bytes.len() <= 44 => b"embstr",
+        Value::Typed { kind, .. } => Kind::of(kind).map_or(b"raw", |kind| kind.encoding().as_bytes()),
         _ => b"raw",
     }
 }

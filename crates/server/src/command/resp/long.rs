@@ -410,13 +410,16 @@ impl<'c> Call<'c, '_> {
                 self.int(matches!(outcome, PutOutcome::Stored { .. }).into());
             }
             Rule::Append => {
-                self.put_large(large, &rule.put())?;
+                if self.put_large(large, &rule.put())? == PutOutcome::WrongType {
+                    return Err(Fault::WrongType.into());
+                }
                 let key = self.turn.key(NAMESPACE, large.key());
                 let len = self.turn.peek(&key).map_or(0, |item| item.value_len());
                 self.int(len as i64);
             }
             Rule::Range(offset) => {
                 let len = large.store_by(self.turn, |turn, key, writer| turn.splice_large(key, offset, writer))?;
+                let len = len.ok_or(Fault::WrongType)?;
                 self.note_store();
                 self.int(len as i64);
             }

@@ -20,6 +20,7 @@ mod connection;
 mod error;
 mod expire;
 mod glob;
+mod hash;
 mod info;
 mod keys;
 mod long;
@@ -28,6 +29,7 @@ mod run;
 mod scan;
 mod string;
 pub mod table;
+mod typed;
 
 use super::NAMESPACE;
 use super::ahead::Head;
@@ -383,12 +385,13 @@ impl<'c> Call<'c, '_> {
     /// Looks a key up and puts its value but for what is sent from the store ([`Call::finish`]), or null. Nothing is
     /// put if it fails.
     fn tell(&mut self, key: &Key<'_>) -> Result<Option<Told>, Stop> {
-        let Some(item) = self.turn.get(key) else {
+        let Some(item) = typed::live(self.turn.get(key), self.ctx.now.0) else {
             reply::null(self.out, self.session.version);
             return Ok(None);
         };
         let mut told = Told { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
         match item.value {
+            Value::Typed { .. } => return Err(Fault::WrongType.into()),
             _ if self.session.answers != Answers::All => told.tail = b"",
             Value::Bytes(bytes) => {
                 told.pinned = pin_or_room(self.out, self.ctx, bytes)?;

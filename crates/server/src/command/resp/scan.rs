@@ -7,8 +7,10 @@ use super::error::Fault;
 use super::glob::matches;
 use super::number::integer;
 use super::table::lower;
+use super::typed::type_name;
 use super::{Call, LINE_ROOM, Run};
 use crate::context::{OPS_A_BATCH, State};
+use arrayvec::ArrayVec;
 use protocol::number::parse_u64;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
@@ -24,14 +26,14 @@ const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 /// Which keys are told.
 struct Filter<'c> {
     pattern: Option<&'c [u8]>,
-    /// Another type than the only one there is was asked for.
-    nothing: bool,
+    /// Of this type alone.
+    kind: Option<ArrayVec<u8, 16>>,
 }
 
 pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
     let mut cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
-    let (mut filter, mut count) = (Filter { pattern: None, nothing: false }, COUNT);
+    let (mut filter, mut count) = (Filter { pattern: None, kind: None }, COUNT);
     while let Some(word) = args.next() {
         let value = args.next().ok_or(Fault::Syntax)?;
         match &lower(word)[..] {
@@ -42,10 +44,11 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                     return Err(Fault::Syntax.into());
                 }
             }
-            b"type" => filter.nothing = lower(value)[..] != *b"string",
+            b"type" => filter.kind = Some(lower(value)),
             _ => return Err(Fault::Syntax.into()),
         }
     }
+    let now_ms = call.ctx.now.0;
     let (mut told, mut looked, mut filled) = (0u64, 0i64, HEAD_BYTES);
     let mut next = Some(cursor);
     for step in 0..STEPS_MAX {
@@ -54,7 +57,11 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         let spare = call.out.spare();
         next = call.turn.scan(cursor, &mut |item| {
             looked += 1;
-            if filter.nothing || filter.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
+            if filter.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
+                return;
+            }
+            let kind = type_name(item, now_ms);
+            if kind.is_none() || filter.kind.as_ref().is_some_and(|wanted| kind.map(str::as_bytes) != Some(wanted)) {
                 return;
             }
             want += bulk_bytes(item.key);
@@ -113,11 +120,12 @@ fn put_bulk(to: &mut [u8], key: &[u8]) {
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     // Where the walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
     let mut from = base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64) as u32;
+    let now_ms = call.ctx.now.0;
     for _ in 0..STEPS_MAX {
         let mut found = false;
         let out = &mut *call.out;
         let next = call.turn.scan(from, &mut |item| {
-            if !found && out.room() >= LINE_ROOM + item.key.len() {
+            if !found && type_name(item, now_ms).is_some() && out.room() >= LINE_ROOM + item.key.len() {
                 reply::bulk(out, item.key);
                 found = true;
             }

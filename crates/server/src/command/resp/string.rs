@@ -3,13 +3,14 @@
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
+use super::typed::string;
 use super::{Answers, Call, Identity, LINE_ROOM, NAMESPACE, Run, Stop};
 use crate::command::large::LargeSet;
 use crate::context::State;
 use crate::out::PINNED_BYTES_MIN;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
-use segment::{AddOutcome, Change, Expire, Item, Key, LargeRef, OpError, Put, PutMode, PutOutcome, Turn, Value};
+use segment::{AddOutcome, Change, Expire, Item, Key, LargeRef, Put, PutMode, PutOutcome, Turn, Value};
 
 /// Options of `SET`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +102,7 @@ impl<'c> SetOptions<'c> {
 
 /// Whether the value of `key`, as a client sees it, is `bytes`.
 fn equals(turn: &Turn<'_>, key: &Key<'_>, value: Value<'_>, mut bytes: &[u8]) -> bool {
-    if value.client_bytes() != bytes.len() as u64 {
+    if value.client_bytes() != bytes.len() as u64 || matches!(value, Value::Typed { .. }) {
         return false;
     }
     let mut same = true;
@@ -177,7 +178,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
         },
     };
-    if call.turn.peek(&call.key(bytes)).is_none() {
+    if string(call.turn.peek(&call.key(bytes)).as_ref())?.is_none() {
         // The time is not looked at.
         return read_one(call, bytes);
     }
@@ -195,7 +196,13 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         reply::array(call.out, args.len() as u64);
     }
     call.each_key(args, |call, key| {
-        let hit = call.value_of(key)?;
+        let hit = match call.value_of(key) {
+            Err(Stop::Fault(Fault::WrongType)) => {
+                call.null();
+                false
+            }
+            read => read?,
+        };
         call.note_read(hit);
         Ok(())
     })
@@ -222,7 +229,9 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
     let key = call.key(bytes);
-    call.turn.put(&key, &put)?;
+    if call.turn.put(&key, &put)? == PutOutcome::WrongType {
+        return Err(Fault::WrongType.into());
+    }
     call.note_store();
     let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
     call.int(len as i64);
@@ -231,7 +240,8 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn strlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    let len = call.turn.get(&key).map(|item| item.value_len());
+    let item = call.turn.get(&key);
+    let len = string(item.as_ref())?.map(|item| item.value_len());
     call.note_read(len.is_some());
     call.int(len.unwrap_or(0) as i64);
     Ok(())
@@ -246,6 +256,7 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::bulk(call.out, b"");
         return Ok(());
     };
+    string(Some(&item))?;
     let range = range(item.value_len(), from, to).unwrap_or(0..0);
     let (bytes, value) = (range.end - range.start, item.value);
     if let Value::Large(large) = value
@@ -287,11 +298,13 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let offset = u64::try_from(offset).map_err(|_| Fault::Offset)?;
     let key = call.key(bytes);
     if part.is_empty() {
-        let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
+        let item = call.turn.peek(&key);
+        let len = string(item.as_ref())?.map_or(0, |item| item.value_len());
         call.int(len as i64);
         return Ok(());
     }
-    let len = call.turn.splice(&key, offset, part)?;
+    string(call.turn.peek(&key).as_ref())?;
+    let len = call.turn.splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
     call.note_store();
     call.int(len as i64);
     Ok(())
@@ -330,9 +343,13 @@ pub(super) fn decrby<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let delta = float(args.next().unwrap_or_default())?;
     let key = call.key(bytes);
+    string(call.turn.peek(&key).as_ref())?;
+    let delta = float(args.next().unwrap_or_default())?;
     let sum = call.turn.change(&key, &mut |turn, item, text| {
+        if let Err(fault) = string(item) {
+            return Change::Keep(Err(fault));
+        }
         if item.is_some_and(|item| item.value_len() > FLOAT_BYTES_MAX as u64) {
             return Change::Keep(Err(Fault::NotFloat));
         }
@@ -383,9 +400,7 @@ impl<'c> Call<'c, '_> {
         mode: PutMode,
         expire: Expire,
     ) -> Result<bool, Stop> {
-        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value.len() as u64) {
-            return Err(OpError::OutOfMemory.into());
-        }
+        self.room_to_store(value.len() as u64)?;
         let outcome = self.turn.put(key, &Put { mode, expire, ..Put::set(value) })?;
         let stored = matches!(outcome, PutOutcome::Stored { .. });
         if stored {
@@ -513,6 +528,7 @@ impl<'c> Call<'c, '_> {
                 self.int(sum);
                 Ok(())
             }
+            AddOutcome::WrongType => Err(Fault::WrongType.into()),
             AddOutcome::NotInteger => Err(Fault::NotInteger.into()),
             AddOutcome::Overflow => Err(Fault::Overflow.into()),
         }

@@ -1,0 +1,254 @@
+//! How one value lies in bytes: a head, whose first byte says how long all is, and for texts the text.
+//!
+//! ```text
+//!   0nnnnnnn                         the number n, 0..=127
+//!   10llllll  text                   l bytes of text, 0..=63
+//!   110nnnnn nnnnnnnn                a number of 13 bits, with a sign
+//!   1110llll llllllll  text          12 bits of length
+//!   11110bbb  b+2 bytes              a number of 2 to 8 bytes, with a sign, the low byte first (b = 0..=6)
+//!   11110111  length 4  text
+//!   11111000  8 bytes                a number with a point
+//!   11111001, 11111010               false, true
+//!   11111011  length 4  bytes        bytes that are no text
+//!   11111111                         no value: an end comes first (see `read`)
+//! ```
+//!
+//! A number has one coding, the shortest, so that equal names have equal bytes.
+
+use crate::{Damaged, Value};
+
+const TEXT: u8 = 0x80;
+const NUMBER_13: u8 = 0xc0;
+const TEXT_12: u8 = 0xe0;
+const NUMBER: u8 = 0xf0;
+const TEXT_32: u8 = 0xf7;
+const FLOAT: u8 = 0xf8;
+const FALSE: u8 = 0xf9;
+const TRUE: u8 = 0xfa;
+const BYTES: u8 = 0xfb;
+/// Before the name of a bin that has an end.
+pub(crate) const END: u8 = 0xff;
+
+/// The longest head: a first byte and a number of eight.
+const HEAD_MAX: usize = 9;
+
+/// A value's bytes, in two parts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coded<'v> {
+    head: [u8; HEAD_MAX],
+    head_len: u8,
+    tail: &'v [u8],
+}
+
+impl PartialEq for Coded<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.head() == other.head() && self.tail == other.tail
+    }
+}
+
+impl Eq for Coded<'_> {}
+
+impl<'v> Coded<'v> {
+    pub(crate) fn of(value: &Value<'v>) -> Self {
+        let mut coded = Self { head: [0; HEAD_MAX], head_len: 0, tail: b"" };
+        match *value {
+            Value::Integer(number) => coded.number(number),
+            Value::Float(number) => coded.put(&[&[FLOAT][..], &number.to_le_bytes()]),
+            Value::Bool(value) => coded.put(&[&[if value { TRUE } else { FALSE }]]),
+            Value::Text(text) => coded.text(text),
+            Value::Bytes(bytes) => {
+                coded.put(&[&[BYTES][..], &(bytes.len() as u32).to_le_bytes()]);
+                coded.tail = bytes;
+            }
+        }
+        coded
+    }
+
+    fn number(&mut self, number: i64) {
+        if (0..128).contains(&number) {
+            self.put(&[&[number as u8]]);
+        } else if (-4096..4096).contains(&number) {
+            self.put(&[&[NUMBER_13 | (number >> 8) as u8 & 0x1f, number as u8]]);
+        } else {
+            // Bytes that say the same with the sign of the last one.
+            let spare = if number < 0 { number.leading_ones() } else { number.leading_zeros() } - 1;
+            let bytes = 8 - spare as usize / 8;
+            self.put(&[&[NUMBER + bytes as u8 - 2][..], &number.to_le_bytes()[..bytes]]);
+        }
+    }
+
+    fn text(&mut self, text: &'v [u8]) {
+        match text.len() {
+            len @ 0..64 => self.put(&[&[TEXT | len as u8]]),
+            len @ 64..4096 => self.put(&[&[TEXT_12 | (len >> 8) as u8, len as u8]]),
+            len => self.put(&[&[TEXT_32][..], &(len as u32).to_le_bytes()]),
+        }
+        self.tail = text;
+    }
+
+    fn put(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            let at = usize::from(self.head_len);
+            self.head[at..at + part.len()].copy_from_slice(part);
+            self.head_len += part.len() as u8;
+        }
+    }
+
+    fn head(&self) -> &[u8] {
+        &self.head[..usize::from(self.head_len)]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.head_len) + self.tail.len()
+    }
+
+    /// Whether `bytes` begin with this value.
+    #[inline]
+    pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
+        bytes.strip_prefix(self.head()).is_some_and(|rest| rest.starts_with(self.tail))
+    }
+
+    /// Writes it to the beginning of `to`.
+    pub(crate) fn write(&self, to: &mut [u8]) {
+        let (head, tail) = to.split_at_mut(usize::from(self.head_len));
+        head.copy_from_slice(self.head());
+        tail[..self.tail.len()].copy_from_slice(self.tail);
+    }
+
+    pub(crate) fn push(&self, to: &mut Vec<u8>) {
+        to.extend_from_slice(self.head());
+        to.extend_from_slice(self.tail);
+    }
+}
+
+/// How many bytes the value has that `bytes` begin with; it may be that so many are not there.
+#[inline]
+pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
+    let long = || {
+        let len = bytes.get(1..5).ok_or(Damaged)?;
+        Ok(5 + u32::from_le_bytes(len.try_into().expect("four bytes")) as usize)
+    };
+    Ok(match *bytes.first().ok_or(Damaged)? {
+        0..TEXT => 1,
+        first @ TEXT..NUMBER_13 => 1 + usize::from(first & 0x3f),
+        NUMBER_13..TEXT_12 => 2,
+        first @ TEXT_12..NUMBER => 2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?)),
+        first @ NUMBER..TEXT_32 => 3 + usize::from(first - NUMBER),
+        TEXT_32 | BYTES => return long(),
+        FLOAT => 9,
+        FALSE | TRUE => 1,
+        _ => return Err(Damaged),
+    })
+}
+
+/// The value that `bytes` begin with, and how many of them it has.
+#[inline]
+pub(crate) fn value(bytes: &[u8]) -> Result<(Value<'_>, usize), Damaged> {
+    let len = len(bytes)?;
+    let all = bytes.get(..len).ok_or(Damaged)?;
+    let value = match all[0] {
+        first @ 0..TEXT => Value::Integer(i64::from(first)),
+        TEXT..NUMBER_13 => Value::Text(&all[1..]),
+        first @ NUMBER_13..TEXT_12 => {
+            // Five bits and eight, moved up so that the sign is that of the word.
+            let bits = i16::from_be_bytes([first << 3, 0]) | i16::from(all[1]) << 3;
+            Value::Integer(i64::from(bits >> 3))
+        }
+        TEXT_12..NUMBER => Value::Text(&all[2..]),
+        NUMBER..TEXT_32 => {
+            let fill = if all[len - 1] & 0x80 != 0 { 0xff } else { 0 };
+            let mut bytes = [fill; 8];
+            bytes[..len - 1].copy_from_slice(&all[1..]);
+            Value::Integer(i64::from_le_bytes(bytes))
+        }
+        TEXT_32 => Value::Text(&all[5..]),
+        BYTES => Value::Bytes(&all[5..]),
+        FLOAT => Value::Float(f64::from_le_bytes(all[1..].try_into().expect("eight bytes"))),
+        first => Value::Bool(first == TRUE),
+    };
+    Ok((value, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coded(value: Value<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Coded::of(&value).push(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn a_number_has_the_shortest_coding_at_every_border() {
+        let mut lens = Vec::new();
+        for bits in 0..64u32 {
+            for number in [(1i128 << bits) - 1, 1i128 << bits, -(1i128 << bits), -(1i128 << bits) - 1] {
+                let Ok(number) = i64::try_from(number) else { continue };
+                let bytes = coded(Value::Integer(number));
+                assert_eq!(value(&bytes), Ok((Value::Integer(number), bytes.len())), "{number}");
+                let most = match number {
+                    0..128 => 1,
+                    -4096..4096 => 2,
+                    // As many bytes as leave nothing but the sign above them.
+                    _ => 1 + (2..8).find(|bytes| matches!(number >> (bytes * 8 - 1), -1 | 0)).unwrap_or(8),
+                };
+                assert_eq!(bytes.len(), most as usize, "{number}");
+                lens.push(bytes.len());
+            }
+        }
+        (1..=9).for_each(|len| assert!(lens.contains(&len), "{len}"));
+    }
+
+    #[test]
+    fn texts_and_bytes_of_every_length_around_the_borders_come_back() {
+        for len in (0..130).chain(4090..4100).chain([70_000]) {
+            let text = vec![b'x'; len];
+            for wanted in [Value::Text(&text), Value::Bytes(&text)] {
+                let mut bytes = coded(wanted);
+                let whole = bytes.len();
+                bytes.push(b'!');
+                assert_eq!(value(&bytes), Ok((wanted, whole)));
+                assert_eq!(value(&bytes[..whole - 1]), Err(Damaged), "{len}: cut");
+            }
+        }
+        for wanted in [Value::Float(-0.1), Value::Bool(true), Value::Bool(false)] {
+            let bytes = coded(wanted);
+            assert_eq!(value(&bytes), Ok((wanted, bytes.len())));
+        }
+    }
+
+    #[test]
+    fn what_begins_no_value_is_refused() {
+        for bytes in [&[][..], &[0xfc], &[0xfd], &[0xfe], &[END], &[TEXT_32, 255, 255, 255, 255], &[BYTES, 1]] {
+            assert_eq!(value(bytes), Err(Damaged), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn no_name_or_value_takes_more_bytes_than_in_a_listpack() {
+        // There a number has 1 byte to 127, 2 within 13 bits, 3, 4, 5 or 9; a text 1, 2 or 5 before it; and each the
+        // length of all that once more behind it: 1 byte to 127, 2 below 16384.
+        let listpack = |value: &Value<'_>| {
+            let len = match *value {
+                Value::Integer(0..128) => 1,
+                Value::Integer(-4096..4096) => 2,
+                Value::Integer(n) if i16::try_from(n).is_ok() => 3,
+                Value::Integer(-8_388_608..8_388_608) => 4,
+                Value::Integer(n) if i32::try_from(n).is_ok() => 5,
+                Value::Integer(_) => 9,
+                Value::Text(text) if text.len() < 64 => 1 + text.len(),
+                Value::Text(text) if text.len() < 4096 => 2 + text.len(),
+                Value::Text(text) => 5 + text.len(),
+                _ => unreachable!("hashes have no others"),
+            };
+            len + if len < 128 { 1 } else { 2 }
+        };
+        let long = vec![b'x'; 9000];
+        let texts = (0..9000).map(|len| Value::Text(&long[..len]));
+        let numbers = (0..63).flat_map(|bits| [1i64 << bits, -(1i64 << bits), (1i64 << bits) - 1]).map(Value::Integer);
+        for value in texts.chain(numbers) {
+            assert!(Coded::of(&value).len() < listpack(&value), "{value:?}");
+        }
+    }
+}

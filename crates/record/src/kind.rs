@@ -1,0 +1,61 @@
+//! The types of values with parts: the one list of them. A new type is a row here, its file in this crate and its
+//! file of commands.
+
+use crate::{Damaged, Record};
+
+/// What a value with parts is. The number is the type byte in the item, and never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A record: what clients of Redis call a hash.
+    Hash = 1,
+}
+
+impl Kind {
+    /// Every type.
+    pub const ALL: [Self; 1] = [Self::Hash];
+
+    /// The type of this byte.
+    pub fn of(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// As `TYPE` names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+        }
+    }
+
+    /// As `OBJECT ENCODING` names what is closest to it.
+    pub const fn encoding(self) -> &'static str {
+        match self {
+            Self::Hash => "listpack",
+        }
+    }
+
+    /// Whether a value of this type has nothing in it any more at `now_ms`: each part had an end, and it has come. A
+    /// client sees no such value.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn is_empty(self, bytes: &[u8], now_ms: u64) -> Result<bool, Damaged> {
+        match self {
+            Self::Hash => Record::open(bytes)?.is_empty(now_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_known_by_its_byte_and_no_other() {
+        for byte in 0..=255 {
+            let known = Kind::of(byte);
+            assert_eq!(known.is_some(), byte == 1, "{byte}");
+            assert!(known.is_none_or(|kind| kind as u8 == byte));
+        }
+    }
+}

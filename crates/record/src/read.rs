@@ -1,0 +1,214 @@
+//! A record read where it lies, without a copy.
+//!
+//! ```text
+//!   record   head, bins
+//!   head     m e rrrrrr | m rrrrrrr ...    revision, six bits and then seven a byte, the low ones first;
+//!                                          m: more bytes, e: a bin has an end
+//!   bin      name value                    as in `coding`; the name a text or a number
+//!            0xff end 6 name value         it ends then: ms since the epoch, the low byte first
+//! ```
+
+use std::ops::Range;
+
+use crate::coding::{self, END};
+use crate::{Damaged, Name, Value};
+
+/// The head's first byte: more bytes follow.
+pub(crate) const MORE: u8 = 0x80;
+/// The head's first byte: a bin has an end.
+pub(crate) const ENDS: u8 = 0x40;
+/// The byte before an end, and the end.
+pub(crate) const END_BYTES: usize = 7;
+/// The bytes of a head at most: 6 and 4 times 7 bits hold 32.
+pub(crate) const HEAD_BYTES_MAX: usize = 5;
+
+/// A record in its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'r> {
+    /// The bins alone.
+    pub(crate) body: &'r [u8],
+    revision: u32,
+    has_ends: bool,
+}
+
+/// One bin of a record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bin<'r> {
+    /// A text or a whole number.
+    pub name: Value<'r>,
+    /// What it holds.
+    pub value: Value<'r>,
+    /// When it ends, in ms since the epoch: it is not there at or after that.
+    pub end_ms: Option<u64>,
+}
+
+impl Bin<'_> {
+    /// It is there at this instant.
+    pub fn is_live(&self, now_ms: u64) -> bool {
+        self.end_ms.is_none_or(|end| end > now_ms)
+    }
+}
+
+/// Where the parts of a bin lie, in bytes from the first bin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) start: usize,
+    pub(crate) name: usize,
+    pub(crate) value: usize,
+    pub(crate) end: usize,
+    pub(crate) end_ms: Option<u64>,
+}
+
+impl Place {
+    /// The bin that begins at `start` of `body`.
+    #[inline]
+    pub(crate) fn at(body: &[u8], start: usize) -> Result<Self, Damaged> {
+        let (mut name, mut end_ms) = (start, None);
+        if body.get(start) == Some(&END) {
+            let bytes = body.get(start + 1..start + END_BYTES).ok_or(Damaged)?;
+            end_ms = Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+            name += END_BYTES;
+        }
+        let value = name + coding::len(body.get(name..).ok_or(Damaged)?)?;
+        let end = value + coding::len(body.get(value..).ok_or(Damaged)?)?;
+        if end > body.len() {
+            return Err(Damaged);
+        }
+        Ok(Self { start, name, value, end, end_ms })
+    }
+
+    pub(crate) fn is_live(&self, now_ms: u64) -> bool {
+        self.end_ms.is_none_or(|end| end > now_ms)
+    }
+
+    pub(crate) fn whole(&self) -> Range<usize> {
+        self.start..self.end
+    }
+
+    fn bin<'r>(&self, body: &'r [u8]) -> Result<Bin<'r>, Damaged> {
+        let name = coding::value(&body[self.name..self.value])?.0;
+        let value = coding::value(&body[self.value..self.end])?.0;
+        match name {
+            Value::Text(_) | Value::Integer(_) => Ok(Bin { name, value, end_ms: self.end_ms }),
+            _ => Err(Damaged),
+        }
+    }
+}
+
+/// Finds a bin of this name that is there at `now_ms`.
+#[inline]
+pub(crate) fn find(body: &[u8], name: &Name<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
+    let mut at = 0;
+    while at < body.len() {
+        let place = Place::at(body, at)?;
+        if name.0.begins(&body[place.name..place.value]) && place.is_live(now_ms) {
+            return Ok(Some(place));
+        }
+        at = place.end;
+    }
+    Ok(None)
+}
+
+impl<'r> Record<'r> {
+    /// Reads the head of a record's bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`]. What is behind the head is looked at as it is read.
+    #[inline]
+    pub fn open(bytes: &'r [u8]) -> Result<Self, Damaged> {
+        let first = *bytes.first().ok_or(Damaged)?;
+        let (mut revision, mut at) = (u32::from(first & (ENDS - 1)), 1);
+        let mut more = first & MORE != 0;
+        while more {
+            let byte = *bytes.get(at).filter(|_| at < HEAD_BYTES_MAX).ok_or(Damaged)?;
+            let shift = 6 + 7 * (at - 1);
+            if shift == 27 && byte & 0x60 != 0 {
+                return Err(Damaged);
+            }
+            revision |= u32::from(byte & 0x7f) << shift;
+            more = byte & MORE != 0;
+            at += 1;
+        }
+        Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0 })
+    }
+
+    /// How often it was written, from 1; it begins again after 2^32 - 1.
+    pub fn revision(&self) -> u32 {
+        self.revision
+    }
+
+    /// A bin has an end, or had one when the record was written.
+    pub fn has_ends(&self) -> bool {
+        self.has_ends
+    }
+
+    /// The bins that are there at `now_ms`, in the order in which they were first stored.
+    pub fn bins(&self, now_ms: u64) -> Bins<'r> {
+        Bins { body: self.body, at: 0, now_ms }
+    }
+
+    /// The bin of this name, if it is there at `now_ms`.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn find(&self, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
+        find(self.body, name, now_ms)?.map(|place| place.bin(self.body)).transpose()
+    }
+
+    /// How many bins are there at `now_ms`.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn count(&self, now_ms: u64) -> Result<usize, Damaged> {
+        let (mut at, mut count) = (0, 0);
+        while at < self.body.len() {
+            let place = Place::at(self.body, at)?;
+            count += usize::from(place.is_live(now_ms));
+            at = place.end;
+        }
+        Ok(count)
+    }
+
+    /// No bin is there at `now_ms`.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    #[inline]
+    pub fn is_empty(&self, now_ms: u64) -> Result<bool, Damaged> {
+        if !self.has_ends {
+            return Ok(self.body.is_empty());
+        }
+        Ok(self.bins(now_ms).next().transpose()?.is_none())
+    }
+}
+
+/// A walk over bins; it ends behind an error.
+#[derive(Clone, Debug)]
+pub struct Bins<'r> {
+    body: &'r [u8],
+    at: usize,
+    now_ms: u64,
+}
+
+impl<'r> Iterator for Bins<'r> {
+    type Item = Result<Bin<'r>, Damaged>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.at < self.body.len() {
+            let bin = Place::at(self.body, self.at).and_then(|place| {
+                self.at = place.end;
+                if place.is_live(self.now_ms) { place.bin(self.body).map(Some) } else { Ok(None) }
+            });
+            match bin {
+                Ok(Some(bin)) => return Some(Ok(bin)),
+                Ok(None) => {}
+                Err(Damaged) => {
+                    self.at = self.body.len();
+                    return Some(Err(Damaged));
+                }
+            }
+        }
+        None
+    }
+}

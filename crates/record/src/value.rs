@@ -1,0 +1,173 @@
+//! What a bin holds, and how it is told as text.
+
+use crate::coding::Coded;
+
+/// The value of a bin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'v> {
+    /// A whole number. A text that is one, in the one way to write it, is kept as this.
+    Integer(i64),
+    /// A number with a point; it is finite.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+    /// A string.
+    Text(&'v [u8]),
+    /// Bytes that are no text.
+    Bytes(&'v [u8]),
+}
+
+/// What type a bin's value has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    /// See [`Value::Integer`].
+    Integer,
+    /// See [`Value::Float`].
+    Float,
+    /// See [`Value::Bool`].
+    Bool,
+    /// See [`Value::Text`].
+    Text,
+    /// See [`Value::Bytes`].
+    Bytes,
+}
+
+impl ValueType {
+    /// Every type.
+    pub const ALL: [Self; 5] = [Self::Integer, Self::Float, Self::Bool, Self::Text, Self::Bytes];
+
+    /// As commands and errors name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "INT",
+            Self::Float => "FLOAT",
+            Self::Bool => "BOOL",
+            Self::Text => "STR",
+            Self::Bytes => "BYTES",
+        }
+    }
+
+    /// The type of this name, in letters of any size.
+    pub fn of(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| name.eq_ignore_ascii_case(known.name().as_bytes()))
+    }
+}
+
+impl<'v> Value<'v> {
+    /// What a client has given without a type: a number if it is the text of one, else that text.
+    pub fn of_text(text: &'v [u8]) -> Self {
+        // No number is longer than this, and most texts are told from one by their length or first byte.
+        let may_be = matches!(text.first(), Some(b'-' | b'0'..=b'9')) && text.len() <= Digits::MAX;
+        match base::decimal::parse_signed(text) {
+            Some(number) if may_be => Self::Integer(number),
+            _ => Self::Text(text),
+        }
+    }
+
+    /// Its type.
+    pub fn value_type(&self) -> ValueType {
+        match self {
+            Self::Integer(_) => ValueType::Integer,
+            Self::Float(_) => ValueType::Float,
+            Self::Bool(_) => ValueType::Bool,
+            Self::Text(_) => ValueType::Text,
+            Self::Bytes(_) => ValueType::Bytes,
+        }
+    }
+
+    /// As text; `digits` is room for that of a number. True is `1` and false `0`.
+    pub fn text<'t>(&self, digits: &'t mut Digits) -> &'t [u8]
+    where
+        'v: 't,
+    {
+        match *self {
+            Self::Integer(number) => digits.put(format_args!("{number}")),
+            // There is one zero, and an integral number has no point.
+            Self::Float(number) => digits.put(format_args!("{}", if number == 0.0 { 0.0 } else { number })),
+            Self::Bool(value) => digits.put(format_args!("{}", u8::from(value))),
+            Self::Text(text) | Self::Bytes(text) => text,
+        }
+    }
+}
+
+/// Room for a number's text.
+#[derive(Clone, Debug)]
+pub struct Digits {
+    text: [u8; Self::FLOAT_MAX],
+    len: usize,
+}
+
+impl Digits {
+    /// The most bytes that a whole number has.
+    pub const MAX: usize = 20;
+    /// The most bytes that a number has: 309 digits, or 17 behind 324 zeros, without an exponent.
+    pub const FLOAT_MAX: usize = 352;
+
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { text: [0; Self::FLOAT_MAX], len: 0 }
+    }
+
+    fn put(&mut self, text: std::fmt::Arguments<'_>) -> &[u8] {
+        let mut left = &mut self.text[..];
+        std::io::Write::write_fmt(&mut left, text).expect("there is room for any number");
+        self.len = Self::FLOAT_MAX - left.len();
+        &self.text[..self.len]
+    }
+}
+
+impl Default for Digits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The name of a bin, as it is looked for: the bytes that it has in a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<'n>(pub(crate) Coded<'n>);
+
+impl<'n> Name<'n> {
+    /// This name.
+    pub fn new(name: &'n [u8]) -> Self {
+        Self(Coded::of(&Value::of_text(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_told_as_its_text() {
+        for (value, text) in [
+            (Value::Integer(i64::MIN), "-9223372036854775808"),
+            (Value::Float(-0.0), "0"),
+            (Value::Float(3.0), "3"),
+            (Value::Float(5e-7), "0.0000005"),
+            (Value::Bool(true), "1"),
+            (Value::Text(b"a b"), "a b"),
+            (Value::Bytes(b"x"), "x"),
+        ] {
+            assert_eq!(value.text(&mut Digits::new()), text.as_bytes());
+        }
+        for longest in [f64::MIN, f64::MAX, -f64::MIN_POSITIVE, -5e-324] {
+            assert!(Value::Float(longest).text(&mut Digits::new()).len() <= Digits::FLOAT_MAX);
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_number_is_that_number_and_no_other_text_is() {
+        assert_eq!(Value::of_text(b"-12"), Value::Integer(-12));
+        for text in [&b""[..], b"-", b"012", b"+1", b"1.0", b" 1", b"9223372036854775808", b"1234567890123456789012"] {
+            assert_eq!(Value::of_text(text), Value::Text(text));
+        }
+    }
+
+    #[test]
+    fn a_type_is_known_by_its_name_in_letters_of_any_size() {
+        for known in ValueType::ALL {
+            assert_eq!(ValueType::of(known.name().to_lowercase().as_bytes()), Some(known));
+        }
+        assert_eq!(ValueType::of(b"STRING"), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! What changes the fields of a hash.
+
+use crate::command::resp::error::Fault;
+use crate::command::resp::number::{float, integer, put_float};
+use crate::command::resp::typed::Edited;
+use crate::command::resp::{Call, Run, Stop};
+use protocol::resp::{Args, reply};
+use record::{Digits, Name, Value};
+
+/// Names with their values, of which there is an even number.
+#[derive(Clone)]
+pub(super) struct Pairs<'c>(pub(super) Args<'c>);
+
+impl<'c> Iterator for Pairs<'c> {
+    type Item = (&'c [u8], &'c [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len() / 2, Some(self.0.len() / 2))
+    }
+}
+
+impl ExactSizeIterator for Pairs<'_> {}
+
+/// Stores fields; gives how many there were none of.
+fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Stop> {
+    let key = args.next().unwrap_or_default();
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity(name).into());
+    }
+    call.room_to_store(0)?;
+    let added = call.edit_record(key, &mut |_, edit, _| Ok(Edited::Store(edit.set_all(Pairs(args))?)))?;
+    call.note_store();
+    Ok(added)
+}
+
+pub(in super::super) fn hset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let added = set(call, args, "hset")?;
+    call.int(added as i64);
+    Ok(())
+}
+
+pub(in super::super) fn hmset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    set(call, args, "hmset")?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let [key, name, value] = [(); 3].map(|()| args.next().unwrap_or_default());
+    call.room_to_store(0)?;
+    let (name, value) = (Name::new(name), Value::of_text(value));
+    let stored = call.edit_record(key, &mut |_, edit, _| {
+        if edit.bin(&name)?.is_some() {
+            return Ok(Edited::Keep(false));
+        }
+        edit.set(&name, &value, false)?;
+        Ok(Edited::Store(true))
+    })?;
+    if stored {
+        call.note_store();
+    }
+    call.int(stored.into());
+    Ok(())
+}
+
+pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = args.next().unwrap_or_default();
+    let removed = call.edit_record(key, &mut |_, edit, _| {
+        let mut removed = 0;
+        for name in args {
+            removed += i64::from(edit.remove(&Name::new(name))?);
+        }
+        Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
+    })?;
+    call.int(removed);
+    Ok(())
+}
+
+pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let [key, name, delta] = [(); 3].map(|()| args.next().unwrap_or_default());
+    let delta = integer(delta)?;
+    call.room_to_store(0)?;
+    let name = Name::new(name);
+    let sum = call.edit_record(key, &mut |_, edit, _| {
+        let present = match edit.bin(&name)?.map(|bin| bin.value) {
+            None => 0,
+            Some(Value::Integer(number)) => number,
+            Some(_) => return Err(Fault::FieldNotInteger),
+        };
+        let sum = present.checked_add(delta).ok_or(Fault::Overflow)?;
+        edit.set(&name, &Value::Integer(sum), true)?;
+        Ok(Edited::Store(sum))
+    })?;
+    call.note_store();
+    call.int(sum);
+    Ok(())
+}
+
+pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let [key, name, delta] = [(); 3].map(|()| args.next().unwrap_or_default());
+    let delta = float(delta)?;
+    call.room_to_store(0)?;
+    if delta.is_infinite() {
+        return Err(Fault::InfiniteDelta.into());
+    }
+    let name = Name::new(name);
+    let sum = call.edit_record(key, &mut |_, edit, _| {
+        let present = match edit.bin(&name)?.map(|bin| bin.value) {
+            None => 0.0,
+            Some(value) => float(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotFloat)?,
+        };
+        let sum = present + delta;
+        if !sum.is_finite() {
+            return Err(Fault::NotFinite);
+        }
+        let mut text = Vec::new();
+        put_float(&mut text, sum);
+        edit.set(&name, &Value::of_text(&text), true)?;
+        Ok(Edited::Store(text))
+    })?;
+    call.note_store();
+    reply::bulk(call.out, &sum);
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! Fields that end: `HEXPIRE` and its kin, `HTTL` and its kin, and what reads and writes fields with their ends.
+
+use super::change::Pairs;
+use crate::command::resp::error::Fault;
+use crate::command::resp::expire::{Deadline, Options, Unit};
+use crate::command::resp::number::integer;
+use crate::command::resp::table::lower;
+use crate::command::resp::typed::{Edited, put_text, record, told_bytes};
+use crate::command::resp::{Call, LINE_ROOM, Run};
+use protocol::resp::{Args, reply};
+use record::{Edit, Name, Value};
+use segment::Expire;
+
+/// What is told of a field that there is none of.
+const NONE: i64 = -2;
+/// What is told of a field that has no end.
+const LASTING: i64 = -1;
+
+/// The words behind `FIELDS` and their number: so many of `each` words, and no more.
+fn fields<'c>(word: Option<&[u8]>, mut args: Args<'c>, each: usize) -> Result<Args<'c>, Fault> {
+    if word.map(lower).is_none_or(|word| word[..] != *b"fields") {
+        return Err(Fault::FieldsMissing);
+    }
+    let count = integer(args.next().ok_or(Fault::FieldsMissing)?)?;
+    if count < 1 {
+        return Err(Fault::FieldsCount);
+    }
+    if usize::try_from(count).ok().and_then(|count| count.checked_mul(each)) != Some(args.len()) {
+        return Err(Fault::FieldsOther);
+    }
+    Ok(args)
+}
+
+/// An instant that a bin may end at, in ms since the epoch.
+fn end_ms(deadline: Deadline, command: &'static str) -> Result<u64, Fault> {
+    let Expire::At(at) = deadline.expire() else { return Err(Fault::ExpireTime(command)) };
+    if at.0 > record::END_MS_MAX { Err(Fault::ExpireTime(command)) } else { Ok(at.0) }
+}
+
+/// An end in options such as `EX 10`; `None`: the word is no such option.
+fn option_end(
+    word: &[u8],
+    args: &mut Args<'_>,
+    call: &Call<'_, '_>,
+    command: &'static str,
+) -> Result<Option<u64>, Fault> {
+    let Some(unit) = Unit::of(word) else { return Ok(None) };
+    let text = args.next().ok_or(Fault::Syntax)?;
+    end_ms(Deadline::positive(text, unit, call.ctx.now, command)?, command).map(Some)
+}
+
+impl<'c> Call<'c, '_> {
+    fn tell_numbers(&mut self, numbers: &[i64]) -> Run {
+        reply::array(self.out, numbers.len() as u64);
+        numbers.iter().for_each(|number| reply::int(self.out, *number));
+        Ok(())
+    }
+
+    /// Room for a number for each of so many fields.
+    fn numbers_room(&self, fields: usize) -> Run {
+        self.answer_room(fields * reply::NUMBER_LINE_BYTES_MAX)
+    }
+
+    fn end_fields(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
+        let (key, time) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+        let now = self.ctx.now;
+        let deadline = Deadline::read(time, unit, now, name)?;
+        if integer(time)? < 0 {
+            return Err(Fault::ExpireBelowZero.into());
+        }
+        let (mut options, mut word) = (Options::default(), args.next());
+        if let Some(found) = word.and_then(Options::of) {
+            (options, word) = (found, args.next());
+        }
+        let names = fields(word, args, 1)?;
+        let (end, past) = (end_ms(deadline, name)?, deadline.is_past(now));
+        self.numbers_room(names.len())?;
+        let told = self.edit_record(key, &mut |_, edit, _| {
+            let mut told = Vec::with_capacity(names.len());
+            for name in names {
+                told.push(end_field(edit, &Name::new(name), options, end, past)?);
+            }
+            Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
+        })?;
+        self.tell_numbers(&told)
+    }
+
+    /// Tells of each field what `show` makes of its end.
+    fn tell_ends(&mut self, mut args: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
+        let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
+        let names = fields(args.next(), args, 1)?;
+        self.numbers_room(names.len())?;
+        let item = self.turn.get(&key);
+        let record = record(item.as_ref(), now_ms)?;
+        reply::array(self.out, names.len() as u64);
+        for name in names {
+            let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
+            let told = match bin.map(|bin| bin.end_ms) {
+                None => NONE,
+                Some(None) => LASTING,
+                Some(Some(end)) => show(end, now_ms) as i64,
+            };
+            reply::int(self.out, told);
+        }
+        Ok(())
+    }
+
+    /// Answers with the values of fields, and changes each that is there by `each`.
+    fn tell_fields_and_change(
+        &mut self,
+        key: &[u8],
+        names: Args<'c>,
+        each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
+    ) -> Run {
+        let (room, version) = (self.out.room(), self.session.version);
+        let told = self.edit_record(key, &mut |_, edit, _| {
+            let (mut told, mut changed) = (Vec::new(), false);
+            for name in names {
+                let name = Name::new(name);
+                match edit.bin(&name)? {
+                    None => reply::null(&mut told, version),
+                    Some(bin) => {
+                        told.reserve(told_bytes(&bin.value));
+                        put_text(&mut told, &bin.value);
+                        changed |= each(edit, &name)?;
+                    }
+                }
+            }
+            // Nothing is changed before there is room to tell it.
+            let fits = told.len() + LINE_ROOM <= room;
+            Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
+        })?;
+        self.answer_room(told.len())?;
+        reply::array(self.out, names.len() as u64);
+        self.out.push(&told);
+        Ok(())
+    }
+}
+
+/// Gives one field an end; what is told of it.
+fn end_field(edit: &mut Edit<'_>, name: &Name<'_>, options: Options, end: u64, past: bool) -> Result<i64, Fault> {
+    let Some(bin) = edit.bin(name)? else { return Ok(NONE) };
+    let at = |end| Expire::At(base::clock::UnixMillis(end));
+    if !options.allow(bin.end_ms.map_or(Expire::Never, at), at(end)) {
+        return Ok(0);
+    }
+    if past {
+        edit.remove(name)?;
+        return Ok(2);
+    }
+    edit.set_end(name, Some(end))?;
+    Ok(1)
+}
+
+pub(in super::super) fn hexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::Seconds, "hexpire")
+}
+
+pub(in super::super) fn hpexpire<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::Millis, "hpexpire")
+}
+
+pub(in super::super) fn hexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::UnixSeconds, "hexpireat")
+}
+
+pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.end_fields(args, Unit::UnixMillis, "hpexpireat")
+}
+
+pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    // As Redis does it, which rounds up here and to the nearest for a key.
+    call.tell_ends(args, |end, now| (end - now).div_ceil(1000))
+}
+
+pub(in super::super) fn hpttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.tell_ends(args, |end, now| end - now)
+}
+
+pub(in super::super) fn hexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.tell_ends(args, |end, _| end.div_ceil(1000))
+}
+
+pub(in super::super) fn hpexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.tell_ends(args, |end, _| end)
+}
+
+pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = args.next().unwrap_or_default();
+    let names = fields(args.next(), args, 1)?;
+    call.numbers_room(names.len())?;
+    let told = call.edit_record(key, &mut |_, edit, _| {
+        let mut told = Vec::with_capacity(names.len());
+        for name in names {
+            let name = Name::new(name);
+            told.push(match edit.bin(&name)?.map(|bin| bin.end_ms) {
+                None => NONE,
+                Some(None) => LASTING,
+                Some(Some(_)) => {
+                    edit.set_end(&name, None)?;
+                    1
+                }
+            });
+        }
+        Ok(if told.contains(&1) { Edited::Store(told) } else { Edited::Keep(told) })
+    })?;
+    call.tell_numbers(&told)
+}
+
+pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = args.next().unwrap_or_default();
+    let names = fields(args.next(), args, 1)?;
+    call.tell_fields_and_change(key, names, |edit, name| Ok(edit.remove(name)?))
+}
+
+pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = args.next().unwrap_or_default();
+    let mut word = args.next();
+    let mut end = None;
+    if let Some(option) = word.map(lower) {
+        if option[..] == *b"persist" {
+            (end, word) = (Some(None), args.next());
+        } else if let Some(at) = option_end(&option, &mut args, call, "hgetex")? {
+            (end, word) = (Some(Some(at)), args.next());
+        }
+    }
+    let names = fields(word, args, 1)?;
+    call.tell_fields_and_change(key, names, |edit, name| match end {
+        None => Ok(false),
+        Some(end) => Ok(edit.set_end(name, end)?),
+    })
+}
+
+/// Options of `HSETEX`.
+#[derive(Clone, Copy, Debug, Default)]
+struct SetOptions {
+    /// Only if none of the fields is there, or only if all are.
+    wanted: Option<bool>,
+    end: Option<u64>,
+    keep: bool,
+}
+
+pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let key = args.next().unwrap_or_default();
+    let mut options = SetOptions::default();
+    let pairs = loop {
+        let word = args.next();
+        match word.map(lower).as_deref() {
+            Some(b"fnx") if options.wanted.is_none() => options.wanted = Some(false),
+            Some(b"fxx") if options.wanted.is_none() => options.wanted = Some(true),
+            Some(b"keepttl") if options.end.is_none() && !options.keep => options.keep = true,
+            Some(b"fields") | None => break Pairs(fields(word, args, 2)?),
+            Some(option) => {
+                let free = options.end.is_none() && !options.keep;
+                let end = option_end(option, &mut args, call, "hsetex")?.filter(|_| free);
+                options.end = Some(end.ok_or(Fault::Syntax)?);
+            }
+        }
+    };
+    call.room_to_store(0)?;
+    let stored = call.edit_record(key, &mut |_, edit, _| {
+        for (name, _) in pairs.clone() {
+            let there = edit.bin(&Name::new(name))?.is_some();
+            if options.wanted.is_some_and(|wanted| wanted != there) {
+                return Ok(Edited::Keep(false));
+            }
+        }
+        for (name, value) in pairs.clone() {
+            let name = Name::new(name);
+            edit.set(&name, &Value::of_text(value), options.keep)?;
+            if options.end.is_some() {
+                edit.set_end(&name, options.end)?;
+            }
+        }
+        Ok(Edited::Store(true))
+    })?;
+    if stored {
+        call.note_store();
+    }
+    call.int(stored.into());
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Values with parts among the commands: what a client is told of their type, and the way to read and change one.
+//!
+//! ```text
+//!   key ── item ──┬─ bytes, number, pieces     a string
+//!                 └─ type byte, bytes          record::Kind: its commands have a file each
+//! ```
+
+use super::error::Fault;
+use super::{Call, LINE_ROOM, Run, Stop};
+use crate::context::State;
+use crate::out::OutBuffer;
+use protocol::resp::{Version, reply};
+use protocol::sink::Sink;
+use record::{Damaged, Digits, Edit, Kind, Record};
+use segment::{Change, Expire, Item, OpError, Value};
+
+impl From<Damaged> for Fault {
+    fn from(_: Damaged) -> Self {
+        Self::Damaged
+    }
+}
+
+impl From<Damaged> for Stop {
+    fn from(damaged: Damaged) -> Self {
+        Fault::from(damaged).into()
+    }
+}
+
+/// What an item is, as `TYPE` names it; `None`: it has parts, and all of them have ended.
+pub(super) fn type_name(item: &Item<'_>, now_ms: u64) -> Option<&'static str> {
+    match item.value {
+        Value::Typed { kind, bytes } => {
+            let kind = Kind::of(kind)?;
+            (kind.is_empty(bytes, now_ms) != Ok(true)).then(|| kind.name())
+        }
+        _ => Some("string"),
+    }
+}
+
+/// The item, unless all its parts have ended.
+pub(super) fn live<'i>(item: Option<Item<'i>>, now_ms: u64) -> Option<Item<'i>> {
+    item.filter(|item| type_name(item, now_ms).is_some())
+}
+
+/// The item, if it is a string or nothing is there.
+pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r Item<'i>>, Fault> {
+    match item {
+        Some(Item { value: Value::Typed { .. }, .. }) => Err(Fault::WrongType),
+        item => Ok(item),
+    }
+}
+
+/// The record that an item holds, if a bin of it is there.
+pub(super) fn record<'i>(item: Option<&Item<'i>>, now_ms: u64) -> Result<Option<Record<'i>>, Fault> {
+    let Some(item) = item else { return Ok(None) };
+    match item.value {
+        Value::Typed { kind, bytes } if kind == Kind::Hash as u8 => {
+            let record = Record::open(bytes)?;
+            Ok(if record.is_empty(now_ms)? { None } else { Some(record) })
+        }
+        _ => Err(Fault::WrongType),
+    }
+}
+
+/// What becomes of a record that was looked at.
+pub(super) enum Edited<T> {
+    /// Nothing.
+    Keep(T),
+    /// It is as it was edited; where nothing is left of it, it goes.
+    Store(T),
+}
+
+/// A command that changes a record does so by this: from the record that was there, and with the next one, which
+/// begins as its copy. It may be asked more than once.
+pub(super) type EditRecord<'d, T> =
+    dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
+
+impl Call<'_, '_> {
+    /// Changes the record under a key as `decide` says.
+    pub(super) fn edit_record<T>(&mut self, bytes: &[u8], decide: &mut EditRecord<'_, T>) -> Result<T, Stop> {
+        let (key, now_ms) = (self.key(bytes), self.ctx.now.0);
+        let changed = self.turn.change(&key, &mut |_, item, scratch| {
+            edit(item, scratch, now_ms, decide).unwrap_or_else(|fault| Change::Keep(Err(fault)))
+        });
+        match changed {
+            Ok(answer) => Ok(answer?),
+            Err(OpError::TooLarge) => Err(Fault::RecordTooLarge.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
+    pub(super) fn room_to_store(&self, bytes: u64) -> Run {
+        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(bytes) {
+            return Err(OpError::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
+    /// An answer of so many bytes is put if the output has room for it, or is an error if it never has.
+    pub(super) fn answer_room(&self, bytes: usize) -> Run {
+        answer_room(self.out, self.ctx.request_bytes_max, bytes)
+    }
+}
+
+/// Goes on only if there is room for an answer of so many bytes and a line. No output is longer than `bytes_max`.
+pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Run {
+    let want = bytes.saturating_add(LINE_ROOM);
+    match out.room() < want {
+        false => Ok(()),
+        true if want > bytes_max => Err(Fault::AnswerTooLong.into()),
+        true => Err(State::OutputFull { want }.into()),
+    }
+}
+
+fn edit<T>(
+    item: Option<&Item<'_>>,
+    scratch: &mut Vec<u8>,
+    now_ms: u64,
+    decide: &mut EditRecord<'_, T>,
+) -> Result<Change<Result<T, Fault>>, Fault> {
+    let old = record(item, now_ms)?;
+    // What has ended without being gone is not followed by what comes after it.
+    let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
+    let mut edit = Edit::of(old.as_ref(), now_ms, scratch)?;
+    let answer = match decide(old.as_ref(), &mut edit, present)? {
+        Edited::Keep(answer) => return Ok(Change::Keep(Ok(answer))),
+        Edited::Store(answer) => answer,
+    };
+    Ok(match edit.finish() {
+        true => Change::StoreTyped { kind: Kind::Hash as u8, expire: present, answer: Ok(answer) },
+        false => Change::Remove(Ok(answer)),
+    })
+}
+
+/// The most bytes that a value takes in an answer.
+pub(super) fn told_bytes(value: &record::Value<'_>) -> usize {
+    const LINES: usize = reply::NUMBER_LINE_BYTES_MAX + 2;
+    LINES
+        + match value {
+            record::Value::Text(text) | record::Value::Bytes(text) => text.len(),
+            record::Value::Integer(_) => Digits::MAX,
+            record::Value::Float(_) => Digits::FLOAT_MAX,
+            record::Value::Bool(_) => 1,
+        }
+}
+
+/// Puts a value as text.
+pub(super) fn put_text(to: &mut impl Sink, value: &record::Value<'_>) {
+    match value {
+        record::Value::Text(text) | record::Value::Bytes(text) => reply::bulk(to, text),
+        value => reply::bulk(to, value.text(&mut Digits::new())),
+    }
+}
+
+/// Puts values as texts, and a null where there is none, all of them or nothing. `bytes_max`: see [`answer_room`].
+pub(super) fn put_texts<'v>(
+    out: &mut OutBuffer,
+    version: Version,
+    bytes_max: usize,
+    values: impl Iterator<Item = Result<Option<record::Value<'v>>, Damaged>> + Clone,
+) -> Run {
+    let begun = out.mark();
+    for value in values.clone() {
+        let value = value?;
+        let bytes = value.as_ref().map_or(0, told_bytes);
+        if out.room() < bytes + LINE_ROOM {
+            // All of it is put again into a longer output.
+            out.truncate(begun);
+            let all = values.map(|value| value.ok().flatten().as_ref().map_or(5, told_bytes)).sum();
+            return Err(answer_room(out, bytes_max, all)
+                .err()
+                .unwrap_or(State::OutputFull { want: LINE_ROOM + all }.into()));
+        }
+        match value {
+            Some(value) => put_text(out, &value),
+            None => reply::null(out, version),
+        }
+    }
+    Ok(())
+}
