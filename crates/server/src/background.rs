@@ -100,7 +100,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(clock.unix(), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
-        evictions.publish(|worker| shared.workers[worker].waker.wake());
+        evictions.publish(shared);
         if shared.delayed_flush.take_refused() {
             // A worker tries again in a millisecond, and must not meet the next slice each time.
             std::thread::sleep(FLUSH_ROOM);

@@ -13,7 +13,9 @@
 
 use crate::clock::{Clock, Ticks};
 use crate::counters::WorkerCounters;
+use crate::mail::Kind;
 use crate::metrics::{Command, SlowLines};
+use crate::notify::{self, Event};
 use crate::out::{OpTimes, OutBuffer};
 use crate::roster::Roster;
 use crate::shared::Shared;
@@ -90,7 +92,11 @@ pub struct WorkerContext {
     pub(crate) slow_lines: SlowLines,
     /// What is watched, and what there is to tell of this batch.
     pub(crate) watch: Watch,
+    /// Workers whose connections got mail in this batch, a bit each.
+    pub(crate) to_wake: u128,
 }
+
+const _: () = assert!(crate::start::WORKERS_MAX <= u128::BITS as usize);
 
 impl WorkerContext {
     /// This worker's counters.
@@ -116,6 +122,26 @@ impl WorkerContext {
         out.push_op(OpTimes { command, count: count as u32, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
         self.batch_ops += count;
+    }
+
+    /// Tells those that are subscribed to `name`; returns how many.
+    pub(crate) fn publish(&mut self, kind: Kind, name: &[u8], text: &[u8]) -> u64 {
+        let Self { shared, worker, to_wake, .. } = self;
+        shared.channels.publish(kind, name, text, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
+    }
+
+    /// Tells those that are subscribed of a change of `key`.
+    #[cold]
+    pub(crate) fn tell_change(&mut self, event: Event, key: &[u8]) {
+        let Self { shared, worker, to_wake, .. } = self;
+        let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
+        notify::tell(&shared.channels, shared.key_events(), event, key, note);
+    }
+
+    /// Tells those that monitor.
+    pub(crate) fn tell_monitors(&mut self, line: &[u8]) {
+        let Self { shared, worker, to_wake, .. } = self;
+        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection));
     }
 
     /// The CAS token that a client is told: `token`, or 0 in a store without CAS tokens.
@@ -161,5 +187,12 @@ impl WorkerContext {
     /// Gives back what [`WorkerContext::pin_budget`] granted and was not pinned.
     pub fn pin_refund(&self, bytes: u64) {
         self.shared.pins.release(bytes);
+    }
+}
+
+/// Notes for worker `to` that `connection` has mail; it is woken once this worker's batch is done.
+fn note_mail(shared: &Shared, me: usize, to_wake: &mut u128, to: usize, connection: u32) {
+    if shared.workers[to].post.note(connection) && to != me {
+        *to_wake |= 1 << to;
     }
 }

@@ -51,6 +51,8 @@ pub struct WorkerCounters {
     pub moved_out: Counter,
     /// Connections dropped since they sent half a request and held a buffer that others waited for.
     pub slow_senders_dropped: Counter,
+    /// Subscribers dropped since more messages waited for them than may.
+    pub subscribers_dropped: Counter,
     /// Connections closed by the idle timeout.
     pub idle_closed: Counter,
     /// Waits for a receive or an output buffer.

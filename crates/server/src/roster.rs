@@ -33,6 +33,13 @@ struct Entry {
 
 const UNIX: u64 = u64::MAX;
 
+impl Entry {
+    fn peer(&self, ip: [u64; 2], port: u64) -> Option<SocketAddr> {
+        let ip = Ipv6Addr::from(u128::from(ip[0]) << 64 | u128::from(ip[1])).to_canonical();
+        u16::try_from(port).ok().map(|port| SocketAddr::new(ip, port))
+    }
+}
+
 /// A connection as it was when it was last looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
@@ -87,6 +94,12 @@ impl Roster {
         }
     }
 
+    /// The other end of the connection `number`, for the worker whose it is; `None` for a unix socket.
+    pub(crate) fn peer(&self, number: u32) -> Option<SocketAddr> {
+        let entry = self.entries.get(number as usize)?;
+        entry.peer([entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)], entry.port.load(Relaxed))
+    }
+
     /// Gives every connection to `each`.
     pub fn each(&self, mut each: impl FnMut(Connection)) {
         for (number, entry) in self.entries.iter().enumerate() {
@@ -94,12 +107,11 @@ impl Roster {
             if life % 2 == 0 {
                 continue;
             }
-            let ip = u128::from(entry.ip[0].load(Relaxed)) << 64 | u128::from(entry.ip[1].load(Relaxed));
+            let ip = [entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)];
             let (port, seen) = (entry.port.load(Relaxed), entry.seen.load(Relaxed));
             fence(Acquire);
             if entry.life.load(Relaxed) == life {
-                let peer =
-                    u16::try_from(port).ok().map(|port| SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port));
+                let peer = entry.peer(ip, port);
                 each(Connection { number, peer, received_secs: seen / 2, watches: seen % 2 == 1 });
             }
         }

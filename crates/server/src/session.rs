@@ -69,6 +69,8 @@ pub(crate) struct Session<S> {
     pub(crate) ended: bool,
     /// The peer does not take its output.
     pub(crate) blocked: bool,
+    /// It has mail, and was blocked or in the middle of a reply when that was found out.
+    pub(crate) mail: bool,
     /// What is received may hold a whole request.
     pub(crate) servable: bool,
     /// Why it was not served further.
@@ -101,6 +103,7 @@ impl<S> Session<S> {
             hangup: false,
             ended: false,
             blocked: false,
+            mail: false,
             servable: false,
             pause: Pause::None,
             input_want: 0,
@@ -200,6 +203,11 @@ impl<S> Table<S> {
     /// The session in a slot in use.
     pub(crate) fn at(&mut self, index: u32) -> &mut Session<S> {
         self.slots[index as usize].as_mut().expect("a slot in use")
+    }
+
+    /// The session in a slot, if one is there, to be changed.
+    pub(crate) fn peek_mut(&mut self, index: u32) -> Option<&mut Session<S>> {
+        self.slots.get_mut(index as usize)?.as_mut()
     }
 
     /// The session in a slot, if one is there.

@@ -4,7 +4,9 @@ use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::counters::{Counter, WorkerCounters};
+use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
+use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::start::ServerConfig;
@@ -14,7 +16,7 @@ use base::clock::UnixMillis;
 use io::waker::Waker;
 use segment::{ResizeError, Store, StoreStats};
 use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -50,6 +52,8 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// Who watches what.
     pub watch: Arc<Hub>,
+    /// Who is subscribed to what.
+    pub channels: Arc<Channels>,
     /// When the server was started.
     pub started: UnixMillis,
     /// The stop switch.
@@ -87,6 +91,25 @@ impl Shared {
         }
     }
 
+    /// Changes which changes of keys are published.
+    pub fn set_key_events(&self, events: KeyEvents) {
+        self.live.key_events.store(events.0, Relaxed);
+        self.watch.tell_changes(events.any());
+    }
+
+    /// Which changes of keys are published.
+    pub fn key_events(&self) -> KeyEvents {
+        KeyEvents(self.live.key_events.load(Relaxed))
+    }
+
+    /// A worker's connection has mail: wakes the worker, for any thread but a worker.
+    pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
+        let worker = &self.workers[worker];
+        if worker.post.note(connection) {
+            worker.waker.wake();
+        }
+    }
+
     /// Reads the file of users again, if there is one. If it is not taken, those that are known stay.
     pub fn reload_users(&self) {
         let Some(auth) = &self.auth else { return };
@@ -117,6 +140,8 @@ pub struct WorkerShared {
     pub recorder: Recorder,
     /// Who is connected to it.
     pub roster: Roster,
+    /// Those of its connections that have mail.
+    pub post: Post,
     /// Ends its wait.
     pub waker: Waker,
 }
@@ -126,6 +151,8 @@ pub struct WorkerShared {
 pub struct Live {
     /// Connections at once.
     pub connections_max: AtomicU64,
+    /// Which changes of keys are published: the bits of [`KeyEvents`].
+    pub key_events: AtomicU32,
     /// A connection that sent nothing for so long is closed, in ms; 0: never.
     pub idle_timeout_ms: AtomicU64,
     /// A connection that took nothing of its output, or that holds back half a request while others wait for its

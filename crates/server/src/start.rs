@@ -8,7 +8,9 @@ use crate::command::counters::{CommandCounters, CommandShared};
 use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
+use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
+use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
 use crate::reactor;
 use crate::roster::Roster;
@@ -20,7 +22,7 @@ use io::listen::{ListenAddr, Listener};
 use io::waker::Waker;
 use segment::{Store, StoreConfig};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -97,6 +99,10 @@ pub struct ServerConfig {
     pub dump_command: bool,
     /// The `watch` command is obeyed.
     pub watch_command: bool,
+    /// Which changes of keys are published.
+    pub key_events: KeyEvents,
+    /// Bytes of messages that may wait for one subscriber; who is further behind is dropped.
+    pub subscriber_backlog_bytes: u64,
 }
 
 impl Default for ServerConfig {
@@ -131,6 +137,8 @@ impl Default for ServerConfig {
             flush_command: true,
             dump_command: true,
             watch_command: true,
+            key_events: KeyEvents::default(),
+            subscriber_backlog_bytes: 8 << 20,
         }
     }
 }
@@ -284,12 +292,16 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
             commands: CommandCounters::default(),
             recorder: Recorder::default(),
             roster: Roster::new(config.sessions_max()),
+            post: Post::default(),
             waker: Waker::new()?,
         })
     };
+    let watch = Arc::new(Hub::default());
+    let channels = Channels::new(&watch, config.memory_bytes, config.subscriber_backlog_bytes);
     let shared = Shared {
         live: Live {
             connections_max: AtomicU64::new(config.connections_max as u64),
+            key_events: AtomicU32::new(0),
             idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
             stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
         },
@@ -303,7 +315,8 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         delayed_flush: DelayedFlush::default(),
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
-        watch: Arc::new(Hub::default()),
+        watch,
+        channels: Arc::new(channels),
         started,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
@@ -311,6 +324,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         config,
     };
     shared.watch.count_prefixes(shared.config.prefix_stats);
+    shared.set_key_events(shared.config.key_events);
     Ok((Arc::new(shared), background))
 }
 

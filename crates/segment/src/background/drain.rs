@@ -215,7 +215,10 @@ impl Background {
         let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
         locked.replace(there.word, there.slot, to, false);
         match ended {
-            Some(_) => store.note_ended(counters, Some(&there), now),
+            Some(why) => {
+                store.note_ended(counters, Some(&there), now);
+                self.tell_expired(store, key, &there, why);
+            }
             None => self.note_evicted(store, key, &there, now),
         }
         let orphan = store.kill(counters, address, &there.layout);
@@ -224,6 +227,16 @@ impl Background {
             store.remove_pieces(counters, orphan);
         }
         Step::Done
+    }
+
+    /// Tells who wants to know of an item that has expired.
+    fn tell_expired(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Ended) {
+        if why == Ended::Expired
+            && !key.piece
+            && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wants_expired())
+        {
+            observer.expired(&Evicted { namespace: Namespace(key.namespace), item: &store.item(seen) });
+        }
     }
 
     /// Counts an item that went to make room, and tells who watches.

@@ -3,7 +3,7 @@
 use crate::key::Namespace;
 use crate::op::Item;
 
-/// An item that is evicted, as it was.
+/// An item that is evicted or has expired, as it was.
 #[derive(Clone, Copy, Debug)]
 pub struct Evicted<'i> {
     /// Where its key is looked up.
@@ -20,4 +20,14 @@ pub trait EvictionObserver: std::fmt::Debug + Send {
 
     /// Called under the key's stripe lock, inside a slice: it must not block, nor call the store.
     fn evicted(&mut self, evicted: &Evicted<'_>);
+
+    /// Somebody wants to know of items that have expired. Asked for every item whose end the background meets.
+    fn wants_expired(&self) -> bool {
+        false
+    }
+
+    /// The background has met an item that has expired, and removes it. Called as [`EvictionObserver::evicted`] is.
+    fn expired(&mut self, expired: &Evicted<'_>) {
+        let _ = expired;
+    }
 }

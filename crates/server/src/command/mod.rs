@@ -135,4 +135,35 @@ impl SessionState {
     pub(crate) fn watches(&self) -> bool {
         matches!(self, Self::Memcache(state) if state.watches())
     }
+
+    /// There is something for it that it did not ask for.
+    pub(crate) fn has_mail(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.has_mail(),
+            Self::Resp(state) => state.has_mail(),
+        }
+    }
+
+    /// There was more of that than may wait: the connection is to be closed.
+    pub(crate) fn is_mail_broken(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.is_mail_broken())
+    }
+
+    /// Moves what is next of that to the front of `into`; returns how many bytes that was.
+    pub(crate) fn take_mail(&mut self, into: &mut [u8]) -> usize {
+        match self {
+            Self::Memcache(state) => state.take_mail(into),
+            Self::Resp(state) => state.take_mail(into),
+        }
+    }
+
+    /// A reply was put in part: nothing may come between it and the rest.
+    pub(crate) fn is_answering(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.is_answering())
+    }
+
+    /// The connection is subscribed to something: it may be silent as long as it likes.
+    pub(crate) fn listens(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.listens())
+    }
 }

@@ -90,6 +90,8 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         flush_command: settings.flush_all,
         dump_command: settings.dump,
         watch_command: settings.watch,
+        key_events: settings.keyspace_events,
+        subscriber_backlog_bytes: settings.subscriber_backlog.0,
     };
     Ok(Plan { server, resolved, files, notes })
 }

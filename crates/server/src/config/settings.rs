@@ -5,6 +5,7 @@ use base::units::{ByteSize, TimeSpan};
 use super::kinds::{AdminAddress, Delimiter, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
 use super::table::SETTINGS;
 use super::value::Auto;
+use crate::notify::KeyEvents;
 
 /// What the user wants, `auto` not yet resolved. The table of settings ([`SETTINGS`]) says what each field does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +33,13 @@ pub struct Settings {
     pub stall_timeout: TimeSpan,
     pub stop_timeout: TimeSpan,
     pub requests_a_visit: u64,
+    pub subscriber_backlog: ByteSize,
     pub shutdown: bool,
     pub cas: bool,
     pub flush_all: bool,
     pub dump: bool,
     pub watch: bool,
+    pub keyspace_events: KeyEvents,
     pub prefix_stats: bool,
     pub prefix_delimiter: Delimiter,
     pub log_level: LogLevel,
@@ -69,11 +72,13 @@ impl Settings {
             stall_timeout: TimeSpan(0),
             stop_timeout: TimeSpan(0),
             requests_a_visit: 0,
+            subscriber_backlog: ByteSize(0),
             shutdown: false,
             cas: false,
             flush_all: false,
             dump: false,
             watch: false,
+            keyspace_events: KeyEvents(0),
             prefix_stats: false,
             prefix_delimiter: Delimiter(b':'),
             log_level: LogLevel::Off,

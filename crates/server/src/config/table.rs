@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 31] = [
+pub static SETTINGS: [Setting; 33] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -318,6 +318,16 @@ pub static SETTINGS: [Setting; 31] = [
         value: |s| &mut s.requests_a_visit,
     },
     Setting {
+        path: "limits.subscriber_backlog",
+        flag: None,
+        default: &["8MiB"],
+        range: Some((ByteSize::kib(16).0, GIB)),
+        reload: Reload::Live,
+        help: "Messages that may wait for one client of Redis that is subscribed to channels or monitors; who is further \
+               behind is dropped. An eighth of the memory, 256MiB at most, may wait for all of them together.",
+        value: |s| &mut s.subscriber_backlog,
+    },
+    Setting {
         path: "commands.shutdown",
         flag: None,
         default: &["false"],
@@ -361,6 +371,16 @@ pub static SETTINGS: [Setting; 31] = [
         reload: Reload::Restart,
         help: "Clients may watch what happens to items.",
         value: |s| &mut s.watch,
+    },
+    Setting {
+        path: "commands.keyspace_events",
+        flag: None,
+        default: &["none"],
+        range: None,
+        reload: Reload::Live,
+        help: "Changes of keys that are published to clients of Redis, in the letters of notify-keyspace-events, as in \
+               \"KEA\" or \"Ex\"; \"none\" publishes none.",
+        value: |s| &mut s.keyspace_events,
     },
     Setting {
         path: "commands.prefix_stats",

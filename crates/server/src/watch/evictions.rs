@@ -2,8 +2,13 @@
 
 use super::{Head, Hub, Kind, Lines};
 use crate::clock::Clock;
+use crate::notify::{self, Event};
+use crate::shared::Shared;
 use segment::{Evicted, EvictionObserver, Expire, Namespace};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of keys that ended in one slice and are kept until it ends; of more than that nobody is told.
+const ENDED_BYTES_MAX: usize = 128 << 10;
 
 /// Evictions that are not published yet. The store's observer and the background thread each have one; both are the
 /// same thread, so its lock is always free.
@@ -12,22 +17,57 @@ pub(crate) struct Evictions {
     hub: Arc<Hub>,
     clock: Clock,
     lines: Arc<Mutex<Lines>>,
+    /// Keys that ended, for those that are subscribed to that.
+    ended: Arc<Mutex<Ended>>,
     /// The last slice was watched: there may be something to free.
     was_watched: bool,
 }
 
+/// Keys that ended, one behind the other.
+#[derive(Debug, Default)]
+struct Ended {
+    bytes: Vec<u8>,
+    keys: Vec<(Event, usize)>,
+}
+
+impl Ended {
+    fn add(&mut self, event: Event, key: &[u8]) {
+        let held = self.bytes.len() + self.keys.len() * size_of::<(Event, usize)>();
+        if held + key.len() < ENDED_BYTES_MAX {
+            self.bytes.extend_from_slice(key);
+            self.keys.push((event, self.bytes.len()));
+        }
+    }
+}
+
 impl Evictions {
     pub(crate) fn new(hub: &Arc<Hub>, clock: &Clock) -> Self {
-        Self { hub: Arc::clone(hub), clock: clock.clone(), lines: Arc::default(), was_watched: false }
+        Self {
+            hub: Arc::clone(hub),
+            clock: clock.clone(),
+            lines: Arc::default(),
+            ended: Arc::default(),
+            was_watched: false,
+        }
     }
 
     /// The end of a slice: publishes what was evicted in it.
-    pub(crate) fn publish(&mut self, wake: impl FnMut(usize)) {
+    pub(crate) fn publish(&mut self, shared: &Shared) {
+        let mut note = |worker, connection| shared.note_mail(worker, connection);
+        if self.hub.watched().tells_changes() || self.was_watched {
+            let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let Ended { bytes, keys } = std::mem::take(&mut *ended);
+            let mut from = 0;
+            for (event, to) in keys {
+                notify::tell(&shared.channels, shared.key_events(), event, &bytes[from..to], &mut note);
+                from = to;
+            }
+        }
         let watched = self.hub.watched().any();
         if watched || self.was_watched {
             let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
             if watched {
-                self.hub.publish(&mut lines, wake);
+                self.hub.publish(&mut lines, &mut note);
             } else {
                 lines.free();
             }
@@ -36,13 +76,36 @@ impl Evictions {
     }
 }
 
+impl Evictions {
+    fn keep(&self, event: Event, key: &[u8]) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(event, key);
+    }
+}
+
 impl EvictionObserver for Evictions {
     fn wanted(&self) -> bool {
-        self.hub.watched().has(Kind::Evictions)
+        let watched = self.hub.watched();
+        watched.has(Kind::Evictions) || watched.tells_changes()
+    }
+
+    fn wants_expired(&self) -> bool {
+        self.hub.watched().tells_changes()
+    }
+
+    fn expired(&mut self, expired: &Evicted<'_>) {
+        if expired.namespace == Namespace::DEFAULT {
+            self.keep(Event::EXPIRED, expired.item.key);
+        }
     }
 
     fn evicted(&mut self, evicted: &Evicted<'_>) {
         if evicted.namespace != Namespace::DEFAULT {
+            return;
+        }
+        if self.hub.watched().tells_changes() {
+            self.keep(Event::EVICTED, evicted.item.key);
+        }
+        if !self.hub.watched().has(Kind::Evictions) {
             return;
         }
         let now = self.clock.unix();

@@ -69,8 +69,9 @@ impl Kind {
 ///    31       24 23       16 15        8 7         0
 ///   [ deletions | evictions | mutations | fetchers  ]     each at most WATCHERS_MAX
 /// ```
-/// Bit 31 is not needed for that. It says that requests are counted by key prefix, which is one more reason for a
-/// request to be looked at.
+/// The highest bits of the bytes are not needed for that. They say what else there is for a request to be looked at
+/// for: bit 31, that requests are counted by key prefix; bit 23, that somebody monitors; bit 15, that changes of keys
+/// are published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched(u32);
 
@@ -78,6 +79,10 @@ const _: () = assert!(WATCHERS_MAX < 0x80);
 
 /// Requests are counted by key prefix.
 const PREFIXES: u32 = 1 << 31;
+/// Somebody is told of every command.
+const COMMANDS: u32 = 1 << 23;
+/// Changes of keys are published.
+const CHANGES: u32 = 1 << 15;
 
 impl Watched {
     /// This and one watcher of `kind`.
@@ -101,6 +106,18 @@ impl Watched {
     #[inline]
     pub(crate) const fn counts_prefixes(self) -> bool {
         self.0 & PREFIXES != 0
+    }
+
+    /// Somebody is told of every command.
+    #[inline]
+    pub(crate) const fn tells_commands(self) -> bool {
+        self.0 & COMMANDS != 0
+    }
+
+    /// Changes of keys are published.
+    #[inline]
+    pub(crate) const fn tells_changes(self) -> bool {
+        self.0 & CHANGES != 0
     }
 }
 
@@ -146,6 +163,29 @@ pub(crate) struct Watching {
     slot: usize,
 }
 
+impl Watching {
+    fn slot(&self) -> &Slot {
+        &self.hub.slots[self.slot]
+    }
+
+    /// There is something to take.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.slot().waiting.load(Acquire)
+    }
+
+    /// Moves what is next to the front of `into`; returns how many bytes that was.
+    pub(crate) fn take(&self, into: &mut [u8]) -> usize {
+        let slot = self.slot();
+        let mut locked = slot.lock();
+        let Some(queue) = &mut *locked else { return 0 };
+        let taken = queue.take(into);
+        if queue.is_empty() {
+            slot.waiting.store(false, Relaxed);
+        }
+        taken
+    }
+}
+
 impl Drop for Watching {
     fn drop(&mut self) {
         let slot = &self.hub.slots[self.slot];
@@ -166,10 +206,29 @@ impl Hub {
 
     /// Says whether requests are counted by key prefix, from each worker's next batch on.
     pub(crate) fn count_prefixes(&self, on: bool) {
+        self.switch(PREFIXES, on);
+    }
+
+    /// Says whether somebody is told of every command, from each worker's next batch on.
+    pub(crate) fn tell_commands(&self, on: bool) {
+        self.switch(COMMANDS, on);
+    }
+
+    /// Somebody is told of every command.
+    pub fn tells_commands(&self) -> bool {
+        self.watched().tells_commands()
+    }
+
+    /// Says whether changes of keys are published, from each worker's next batch on.
+    pub(crate) fn tell_changes(&self, on: bool) {
+        self.switch(CHANGES, on);
+    }
+
+    fn switch(&self, bit: u32, on: bool) {
         if on {
-            self.watched.fetch_or(PREFIXES, Relaxed);
+            self.watched.fetch_or(bit, Relaxed);
         } else {
-            self.watched.fetch_and(!PREFIXES, Relaxed);
+            self.watched.fetch_and(!bit, Relaxed);
         }
     }
 
@@ -200,9 +259,9 @@ impl Hub {
         None
     }
 
-    /// Puts `lines` into the queues of those that watch them, and empties it. `wake` is called with the worker of every
-    /// watcher whose queue had been empty.
-    pub(crate) fn publish(&self, lines: &mut Lines, mut wake: impl FnMut(usize)) {
+    /// Puts `lines` into the queues of those that watch them, and empties it. `note` is called with the worker and the
+    /// connection of every watcher whose queue had been empty.
+    pub(crate) fn publish(&self, lines: &mut Lines, mut note: impl FnMut(usize, u32)) {
         if lines.is_empty() {
             return;
         }
@@ -230,7 +289,8 @@ impl Hub {
             if was_empty && !queue.is_empty() {
                 slot.waiting.store(true, Release);
                 drop(locked);
-                wake((slot.owner.load(Relaxed) >> 32) as usize);
+                let owner = slot.owner.load(Relaxed);
+                note((owner >> 32) as usize, owner as u32);
             }
         }
         self.written.fetch_add(lines.count(), Relaxed);
@@ -238,25 +298,6 @@ impl Hub {
         self.sent.fetch_add(sent, Relaxed);
         self.skipped.fetch_add(skipped, Relaxed);
         lines.clear();
-    }
-
-    /// The connection of `worker` that watches at place `slot`, if there is something for it to take.
-    pub(crate) fn waiting(&self, slot: usize, worker: usize) -> Option<u32> {
-        let slot = &self.slots[slot];
-        let owner = slot.waiting.load(Acquire).then(|| slot.owner.load(Relaxed))?;
-        (owner >> 32 == worker as u64).then_some(owner as u32)
-    }
-
-    /// Moves what is next for the watcher at place `slot` to the front of `into`; returns how many bytes that was.
-    pub(crate) fn take(&self, slot: usize, into: &mut [u8]) -> usize {
-        let slot = &self.slots[slot];
-        let mut locked = slot.lock();
-        let Some(queue) = &mut *locked else { return 0 };
-        let taken = queue.take(into);
-        if queue.is_empty() {
-            slot.waiting.store(false, Relaxed);
-        }
-        taken
     }
 }
 
@@ -280,9 +321,9 @@ mod tests {
         lines.tell(kind, |line| protocol::sink::Sink::put(line, text));
     }
 
-    fn taken(hub: &Hub, slot: usize) -> Vec<u8> {
+    fn taken(watching: &Watching) -> Vec<u8> {
         let mut bytes = vec![0; QUEUE_BYTES];
-        let len = hub.take(slot, &mut bytes);
+        let len = watching.take(&mut bytes);
         bytes.truncate(len);
         bytes
     }
@@ -291,20 +332,20 @@ mod tests {
     fn each_watcher_gets_the_kinds_that_it_asked_for_and_its_worker_is_woken_once() {
         let hub = Arc::new(Hub::default());
         let first = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 3, 7).unwrap();
-        let second = Hub::watch(&hub, Watched::default().and(Kind::Fetchers).and(Kind::Mutations), 5, 7).unwrap();
+        let second = Hub::watch(&hub, Watched::default().and(Kind::Fetchers).and(Kind::Mutations), 5, 8).unwrap();
         let mut lines = Lines::default();
         let mut woken = Vec::new();
         for _ in 0..2 {
             tell(&mut lines, Kind::Fetchers, b"get\n");
             tell(&mut lines, Kind::Mutations, b"set\n");
             tell(&mut lines, Kind::Evictions, b"out\n");
-            hub.publish(&mut lines, |worker| woken.push(worker));
+            hub.publish(&mut lines, |worker, connection| woken.push((worker, connection)));
             assert!(lines.is_empty());
         }
-        assert_eq!(woken, [3, 5]);
-        assert_eq!((hub.waiting(0, 3), hub.waiting(1, 5), hub.waiting(0, 5)), (Some(7), Some(7), None));
-        assert_eq!((taken(&hub, 0), taken(&hub, 1)), (b"get\nget\n".to_vec(), b"get\nset\nget\nset\n".to_vec()));
-        assert_eq!((hub.waiting(0, 3), hub.sent.load(Relaxed)), (None, 6));
+        assert_eq!(woken, [(3, 7), (5, 8)]);
+        assert!(first.is_waiting() && second.is_waiting());
+        assert_eq!((taken(&first), taken(&second)), (b"get\nget\n".to_vec(), b"get\nset\nget\nset\n".to_vec()));
+        assert_eq!((first.is_waiting(), hub.sent.load(Relaxed)), (false, 6));
         drop(first);
         assert!(hub.watched().has(Kind::Fetchers) && hub.watched().has(Kind::Mutations));
         drop(second);
@@ -327,18 +368,18 @@ mod tests {
     #[test]
     fn lines_that_found_no_room_at_their_origin_are_told_as_skipped_to_those_that_watch_them() {
         let hub = Arc::new(Hub::default());
-        let _gets = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 0, 0).unwrap();
-        let _sets = Hub::watch(&hub, Watched::default().and(Kind::Mutations), 0, 1).unwrap();
+        let gets = Hub::watch(&hub, Watched::default().and(Kind::Fetchers), 0, 0).unwrap();
+        let sets = Hub::watch(&hub, Watched::default().and(Kind::Mutations), 0, 1).unwrap();
         let mut lines = Lines::default();
         let long = Box::leak(vec![b'x'; LINE_BYTES_MAX].into_boxed_slice());
         let total = LINES_BYTES as u64 / LINE_BYTES_MAX as u64 + 10;
         (0..total).for_each(|_| tell(&mut lines, Kind::Fetchers, long));
-        hub.publish(&mut lines, |_| {});
+        hub.publish(&mut lines, |_, _| {});
         let dropped = hub.dropped.load(Relaxed);
         assert!(dropped >= 10 && dropped + hub.written.load(Relaxed) == total, "{dropped}");
-        let told = taken(&hub, 0);
+        let told = taken(&gets);
         assert!(told.ends_with(format!("skipped={}\n", hub.skipped.load(Relaxed)).as_bytes()));
         assert_eq!(hub.sent.load(Relaxed) + hub.skipped.load(Relaxed), total);
-        assert_eq!(taken(&hub, 1), b"");
+        assert_eq!(taken(&sets), b"");
     }
 }

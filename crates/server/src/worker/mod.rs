@@ -6,7 +6,7 @@
 //!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
 //!               serve    inside one store turn: at most 64 operations a session            batch.rs
 //!               settle   one send each; who has more to do goes to the end of the queue    output.rs
-//!           watchers: their lines, also after each batch that was watched                  watch.rs
+//!           mail: what sessions are told unasked, also after each batch that told any       mail.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
 //! ```
 //!
@@ -15,10 +15,10 @@
 
 mod arrive;
 mod batch;
+mod mail;
 mod output;
 mod poll;
 mod upkeep;
-mod watch;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::clock::{Clock, Ticks};
@@ -110,7 +110,8 @@ struct Core<B: Backend> {
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
     /// A watcher of this worker could not be given all that waits for it.
-    watcher_behind: bool,
+    mail: Vec<u32>,
+    again: Vec<u32>,
 }
 
 impl<B: Backend> Worker<B> {
@@ -135,6 +136,7 @@ impl<B: Backend> Worker<B> {
             long_keys: 0,
             slow_lines: SlowLines::default(),
             watch: Watch::default(),
+            to_wake: 0,
         };
         let core = Core {
             io: parts.io,
@@ -159,7 +161,8 @@ impl<B: Backend> Worker<B> {
             arrivals: Arrivals::new(),
             tidied_ns: 0,
             stop_deadline_ns: None,
-            watcher_behind: false,
+            mail: Vec::new(),
+            again: Vec::new(),
         };
         Self { lane: parts.lane, core }
     }
@@ -189,7 +192,7 @@ impl<B: Backend> Worker<B> {
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
             bytes += Self::batch(&mut self.lane, core);
         }
-        core.serve_watchers();
+        core.serve_mail();
         core.upkeep();
         if core.arrivals_due() {
             core.relieve_arrivals(&mut self.lane.turn(core.ctx.now));
@@ -222,8 +225,8 @@ impl<B: Backend> Worker<B> {
         let bytes = served + core.arrivals.take_bytes();
         drop(turn);
         core.settle();
-        if core.ctx.watch.watched.any() {
-            core.serve_watchers();
+        if core.has_mail() {
+            core.serve_mail();
         }
         core.io.submit();
         core.ctx.counters().batches.add(1);
@@ -252,7 +255,7 @@ impl<B: Backend> Core<B> {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         if !self.ready.is_empty() || self.intake_left || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
-        } else if !self.parked.is_empty() || self.watcher_behind {
+        } else if !self.parked.is_empty() || !self.mail.is_empty() {
             PARKED_WAIT
         } else if !self.pinners.is_empty() {
             upkeep::PIN_CHECK

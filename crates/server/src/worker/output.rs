@@ -110,6 +110,9 @@ impl<B: Backend> Core<B> {
         if session.phase == Phase::Dead || session.blocked {
             return;
         }
+        if std::mem::take(&mut session.mail) {
+            self.mail.push(index);
+        }
         let silent = session.out.is_none();
         if session.phase == Phase::Finishing {
             if silent {

@@ -109,6 +109,7 @@ impl<B: Backend> Core<B> {
                 _ if wanted && session.input.is_some() && held_ns >= stall_ns => {
                     Some(Some(&counters.slow_senders_dropped))
                 }
+                _ if session.state.listens() => None,
                 _ => (idle_ns > 0 && silent_ns >= idle_ns).then_some(Some(&counters.idle_closed)),
             };
             if let Some(counter) = end {

@@ -120,6 +120,9 @@ impl<'c> Call<'c, '_> {
             };
             let hit = self.finish_item(&key, found, mark, end_it)?;
             self.tell_get(bytes, seen, hit);
+            if hit {
+                self.tell_touched(bytes, expire);
+            }
             self.count_prefix(bytes, Count::Get { hit });
             let counters = self.counters();
             counters.cmd_touch.add(1);

@@ -133,6 +133,9 @@ impl<'c> Call<'c, '_> {
         let hit = self.finish_item(&key, found, mark, end_it)?;
         self.session.fetched = None;
         self.tell_get(key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
+        if let Some(expire) = touch.filter(|_| hit) {
+            self.tell_touched(key.bytes(), expire);
+        }
         self.meta_got(meta, hit, consumed)
     }
 
@@ -216,6 +219,7 @@ impl<'c> Call<'c, '_> {
         match self.turn.arith(&key, &arith) {
             Ok(outcome) => {
                 self.tell_arith(&key, seen, outcome);
+                self.tell_added(key.bytes(), outcome);
                 self.counters().cmd_meta.add(1);
                 self.count_arith(arith.decrement, outcome);
                 self.answer_arith(meta, outcome);

@@ -109,6 +109,16 @@ impl SessionState {
             && self.fetched.is_none()
     }
 
+    /// There are lines for this watcher.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.watching.as_ref().is_some_and(Watching::is_waiting)
+    }
+
+    /// Moves what is next of them to the front of `into`; returns how many bytes that was.
+    pub(crate) fn take_mail(&self, into: &mut [u8]) -> usize {
+        self.watching.as_ref().map_or(0, |watching| watching.take(into))
+    }
+
     /// The connection is a watcher.
     pub(crate) fn watches(&self) -> bool {
         self.watching.is_some()

@@ -4,6 +4,7 @@
 use super::{Call, NAMESPACE, Step, VERSION, exptime};
 use crate::context::State;
 use crate::metrics::Command;
+use crate::notify::Event;
 use crate::prefixes::Count;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Arith as ArithRequest;
@@ -48,6 +49,7 @@ impl<'c> Call<'c, '_> {
         match self.turn.arith(&key, &arith) {
             Ok(outcome) => {
                 self.tell_get(key.bytes(), seen, outcome != ArithOutcome::NotFound);
+                self.tell_added(key.bytes(), outcome);
                 self.count_arith(decrement, outcome);
                 match outcome {
                     _ if noreply => {}
@@ -62,6 +64,13 @@ impl<'c> Call<'c, '_> {
         self.at += consumed;
         self.done(if decrement { Command::Decr } else { Command::Incr });
         Ok(())
+    }
+
+    /// Tells of a counter that was changed those that are subscribed to that.
+    pub(super) fn tell_added(&mut self, key: &[u8], outcome: ArithOutcome) {
+        if matches!(outcome, ArithOutcome::Number { .. }) {
+            self.changed(Event::INCRBY, key);
+        }
     }
 
     pub(super) fn count_arith(&self, decrement: bool, outcome: ArithOutcome) {
@@ -85,6 +94,9 @@ impl<'c> Call<'c, '_> {
         match self.turn.touch(&key, expire).map(|item| item.is_some() || ends) {
             Ok(touched) => {
                 self.tell_get(key.bytes(), seen, touched);
+                if touched {
+                    self.tell_touched(key.bytes(), expire);
+                }
                 let counters = self.counters();
                 counters.cmd_touch.add(1);
                 if touched {

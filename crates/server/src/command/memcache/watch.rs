@@ -8,6 +8,7 @@ use super::exptime;
 use super::store::Plan;
 use super::{Call, NAMESPACE, Step};
 use crate::context::State;
+use crate::notify::Event;
 use crate::prefixes::Count;
 use crate::watch::{Head, Hub, Kind, StoreEvent, Watched};
 use protocol::memcache::request::Watch;
@@ -108,8 +109,27 @@ impl Call<'_, '_> {
         lines.tell(Kind::Fetchers, |line| head.item_get(line, key, found, seen.class, cfd, seen.value_len));
     }
 
+    /// Tells those that are subscribed to changes of this key, if that is done.
+    #[inline]
+    pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
+        if self.ctx.watch.watched.tells_changes() {
+            self.ctx.tell_change(event, key);
+        }
+    }
+
+    /// Tells that an item ends at another time.
+    pub(super) fn tell_touched(&mut self, key: &[u8], expire: Expire) {
+        let event = match expire {
+            Expire::Never => Event::PERSIST,
+            _ if exptime::is_past(expire, self.ctx.now) => Event::DEL,
+            Expire::At(_) => Event::EXPIRE,
+        };
+        self.changed(event, key);
+    }
+
     /// Tells that `cmd` removed the item of `key`.
     pub(super) fn tell_deleted(&mut self, key: &[u8], seen: Option<Seen>, cmd: &'static str) {
+        self.changed(Event::DEL, key);
         if let Some(seen) = seen
             && self.ctx.watch.watched.has(Kind::Deletions)
         {
@@ -140,7 +160,15 @@ impl Call<'_, '_> {
             PutOutcome::Stored { .. } => self.see_stored(key, value_len, plan.expire()),
             _ => (Seen { found: false, class: 0, value_len }, plan.expire()),
         };
-        self.tell_store(key, status, plan.watched_name(), expire, seen);
+        let cmd = plan.watched_name();
+        self.tell_store(key, status, cmd, expire, seen);
+        if matches!(outcome, PutOutcome::Stored { .. }) {
+            let joins = matches!(cmd, "append" | "prepend");
+            self.changed(if joins { Event::APPEND } else { Event::SET }, key);
+            if !joins && expire != Expire::Never {
+                self.changed(Event::EXPIRE, key);
+            }
+        }
     }
 
     /// Tells that `ma` made a number of `digits` digits for `key`.

@@ -6,6 +6,15 @@ use super::{Call, REDIS_VERSION, Run, Stop};
 use protocol::resp::{Args, Version, reply};
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    if call.is_subscribed_in_2() && args.len() <= 1 {
+        // A reply that has the form of a message.
+        let text = args.next().unwrap_or_default();
+        call.room(text.len())?;
+        reply::array(call.out, 2);
+        reply::bulk(call.out, b"pong");
+        reply::bulk(call.out, text);
+        return Ok(());
+    }
     match (args.next(), args.len()) {
         (None, _) => call.out.push(reply::PONG),
         (Some(text), 0) => {

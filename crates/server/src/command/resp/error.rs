@@ -53,6 +53,16 @@ pub(super) enum Fault {
     ExpireOptions,
     /// `GT` and `LT` together.
     ExpireOrder,
+    /// A subscriber of version 2 may not call this command.
+    Subscribed(&'static str),
+    /// The name of a channel is longer than the name of a key's may be.
+    ChannelTooLong,
+    /// The client is subscribed to as much as one may be.
+    TooManySubscriptions,
+    /// All clients together are subscribed to as much as may be.
+    NoMailMemory,
+    /// As many monitor as may.
+    TooManyMonitors,
     /// A command that the server was told to refuse.
     Disabled(&'static str),
     /// The key holds a value of another type.
@@ -89,6 +99,10 @@ impl Fault {
         let whole = match self {
             Self::Arity(name) => return ["ERR wrong number of arguments for '", name, "' command"],
             Self::ExpireTime(name) => return ["ERR invalid expire time in '", name, "' command"],
+            Self::Subscribed(name) => {
+                let may = "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+                return ["ERR Can't execute '", name, may];
+            }
             Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
             Self::NoAuth => "NOAUTH Authentication required.",
             Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
@@ -111,6 +125,13 @@ impl Fault {
             Self::Offset => "ERR offset is out of range",
             Self::Cursor => "ERR invalid cursor",
             Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
+            Self::ChannelTooLong => "ERR the name of a channel has at most 65600 bytes",
+            Self::TooManySubscriptions => "ERR a client may be subscribed to 100000 names: unsubscribe from some first",
+            Self::NoMailMemory => {
+                "OOM names of channels and waiting messages take all the memory that they may: subscribe to fewer \
+                 names, or give the server more memory"
+            }
+            Self::TooManyMonitors => "ERR 64 clients monitor, and more may not: end one of them first",
             Self::ExpireOptions => "ERR NX and XX, GT or LT options at the same time are not compatible",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::FieldNotInteger => "ERR hash value is not an integer",

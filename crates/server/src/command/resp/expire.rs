@@ -5,6 +5,7 @@ use super::number::integer;
 use super::table::lower;
 use super::typed::live;
 use super::{Call, Run};
+use crate::notify::Event;
 use crate::out::OutBuffer;
 use base::clock::UnixMillis;
 use protocol::resp::Args;
@@ -153,6 +154,9 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
         }
         _ => Change::Keep(0),
     })?;
+    if done == 1 {
+        call.changed(if past { Event::DEL } else { Event::EXPIRE }, bytes);
+    }
     call.int(done);
     Ok(())
 }
@@ -174,11 +178,15 @@ pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 }
 
 pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
+    let bytes = args.next().unwrap_or_default();
+    let (key, now_ms) = (call.key(bytes), call.ctx.now.0);
     let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), now_ms) {
         Some(item) if item.expire != Expire::Never => Change::Expire(Expire::Never, 1),
         _ => Change::Keep(0),
     })?;
+    if done == 1 {
+        call.changed(Event::PERSIST, bytes);
+    }
     call.int(done);
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! is enough, since what is between two stars may as well match as early as it can.
 
 /// Whether all of `text` matches `pattern`.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     // Behind the last star, and how far the text had been matched when it was met.
     let mut star: Option<(usize, usize)> = None;

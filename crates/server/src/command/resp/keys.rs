@@ -4,6 +4,7 @@ use super::error::Fault;
 use super::table::lower;
 use super::typed::{live, type_name};
 use super::{Call, NAMESPACE, Run};
+use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::Kind;
 use segment::{Delete, DeleteOutcome, Value};
@@ -12,7 +13,10 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
         let outcome = call.turn.delete(&key, &Delete::default())?;
-        call.session.sum += i64::from(outcome == DeleteOutcome::Deleted);
+        if outcome == DeleteOutcome::Deleted {
+            call.session.sum += 1;
+            call.changed(Event::DEL, bytes);
+        }
         Ok(())
     })?;
     call.int(call.session.sum);

@@ -19,6 +19,7 @@ use super::table::{self, Entry};
 use super::{Answers, Call, NAMESPACE, Run, SessionState, Step, Stop};
 use crate::command::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
+use crate::notify::Event;
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Argument, Limits, Parser, ProtocolError, argument, reply};
 use segment::{Delete, DeleteOutcome, Expire, OpError, Put, PutMode, PutOutcome, Turn};
@@ -285,6 +286,10 @@ impl<'c> Call<'c, '_> {
         self.session.done = 0;
         self.session.sum = 0;
         self.hush(mark, answers);
+        if self.ctx.watch.watched.tells_commands() {
+            // What it was about has been read away.
+            self.tell_monitors(entry.name.as_bytes(), std::iter::empty());
+        }
         self.done(entry.kind, b"");
     }
 
@@ -421,6 +426,7 @@ impl<'c> Call<'c, '_> {
                 let len = large.store_by(self.turn, |turn, key, writer| turn.splice_large(key, offset, writer))?;
                 let len = len.ok_or(Fault::WrongType)?;
                 self.note_store();
+                self.changed(Event::SETRANGE, large.key());
                 self.int(len as i64);
             }
         }
@@ -432,6 +438,10 @@ impl<'c> Call<'c, '_> {
         let outcome = large.store(self.turn, self.ctx, rest, put)?;
         if matches!(outcome, PutOutcome::Stored { .. }) {
             self.note_store();
+            match put.mode {
+                PutMode::Append => self.changed(Event::APPEND, large.key()),
+                _ => self.tell_set(large.key(), put.expire),
+            }
         }
         Ok(outcome)
     }
@@ -537,7 +547,13 @@ impl<'c> Call<'c, '_> {
                 self.note_read(hit);
                 return Ok(());
             }
-            Each::Delete => self.turn.delete(&key, &Delete::default())? == DeleteOutcome::Deleted,
+            Each::Delete => {
+                let deleted = self.turn.delete(&key, &Delete::default())? == DeleteOutcome::Deleted;
+                if deleted {
+                    self.changed(Event::DEL, bytes);
+                }
+                deleted
+            }
             Each::Exists => self.turn.peek(&key).is_some(),
             Each::Touch => self.turn.get(&key).is_some(),
             Each::Set => unreachable!("a key of `MSET` comes with its value"),

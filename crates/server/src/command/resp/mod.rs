@@ -15,16 +15,18 @@
 //! - What a command is, its name, arity, keys and text, stands in one table ([`table::COMMANDS`]), by which requests
 //!   are looked up and `COMMAND` is answered.
 
+mod aside;
 mod client;
 mod connection;
 mod error;
 mod expire;
-mod glob;
+pub(crate) mod glob;
 mod hash;
 mod info;
 mod keys;
 mod long;
 mod number;
+mod pubsub;
 mod run;
 mod scan;
 mod string;
@@ -38,8 +40,10 @@ use super::large::ARRIVING_BYTES_MIN;
 use super::values::{LINE_ROOM, pin_or_room};
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
+use crate::notify::Event;
 use crate::out::OutBuffer;
 use arrayvec::ArrayVec;
+use aside::Aside;
 use error::Fault;
 use long::Long;
 use protocol::number::Decimal;
@@ -85,6 +89,8 @@ pub struct SessionState {
     name: ClientText,
     library: ClientText,
     library_version: ClientText,
+    /// What it is sent beside replies, if there is such a thing.
+    aside: Option<Box<Aside>>,
 }
 
 /// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
@@ -100,9 +106,9 @@ pub(crate) fn serve(
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     let mut call = Call { turn, buf, at: 0, out, session, ctx, ops };
-    let mut step = match head {
-        Some(head) if !call.is_stranger() && call.out.room() >= LINE_ROOM => call.head_run(head),
-        _ => Ok(()),
+    let mut step = match (call.go_on(), head) {
+        (Ok(()), Some(head)) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
+        (step, _) => step,
     };
     let state = loop {
         match step {
@@ -219,6 +225,12 @@ impl<'c> Call<'c, '_> {
         &self.buf[self.at..]
     }
 
+    /// Plain requests may be answered in runs: nobody is told of each.
+    #[inline(always)]
+    fn runs_plain(&self) -> bool {
+        !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
+    }
+
     /// This connection's client has to say who it is.
     fn is_stranger(&self) -> bool {
         !self.session.known && self.ctx.shared.auth.is_some()
@@ -295,6 +307,9 @@ impl<'c> Call<'c, '_> {
         self.session.done = 0;
         self.session.sum = 0;
         self.hush(mark, answers);
+        if self.ctx.watch.watched.tells_commands() && entry.is_some() {
+            self.tell_monitors(name, args);
+        }
         let line = &self.buf[self.at..];
         self.at += consumed;
         // A secret may stand in what a stranger sends.
@@ -317,6 +332,7 @@ impl<'c> Call<'c, '_> {
         if self.is_stranger() && !entry.has(table::Flag::NoAuth) {
             return Err(Fault::NoAuth.into());
         }
+        self.may_while_subscribed(entry)?;
         Ok(())
     }
 
@@ -477,6 +493,14 @@ impl<'c> Call<'c, '_> {
                 self.take_back(told, mark);
                 Err(error.into())
             }
+        }
+    }
+
+    /// Tells those that are subscribed to changes of this key, if that is done.
+    #[inline]
+    fn changed(&mut self, event: Event, key: &[u8]) {
+        if self.ctx.watch.watched.tells_changes() {
+            self.ctx.tell_change(event, key);
         }
     }
 

@@ -56,7 +56,8 @@ impl SessionState {
     /// Nothing is half done or out of the ordinary: plain requests may be answered in runs.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.long.is_none() && self.parser.is_at_start() && self.done == 0 && self.answers == Answers::All
+        let whole = self.long.is_none() && self.parser.is_at_start() && self.done == 0;
+        whole && self.answers == Answers::All && self.aside.is_none()
     }
 }
 
@@ -64,7 +65,7 @@ impl<'c> Call<'c, '_> {
     /// The plain request that the input begins with, and those that follow; `None` if it begins with no such.
     #[inline]
     pub(super) fn run_of_plain(&mut self) -> Option<Step> {
-        if !self.session.is_plain() || self.is_stranger() {
+        if !self.session.is_plain() || !self.runs_plain() {
             return None;
         }
         let (first, consumed) = lone(self.rest(), ARRIVING_BYTES_MIN)?;

@@ -7,6 +7,7 @@ use super::typed::string;
 use super::{Answers, Call, Identity, LINE_ROOM, NAMESPACE, Run, Stop};
 use crate::command::large::LargeSet;
 use crate::context::State;
+use crate::notify::Event;
 use crate::out::PINNED_BYTES_MIN;
 use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
@@ -160,8 +161,12 @@ pub(super) fn getset<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let (hit, ()) = call.tell_and_change(args.next().unwrap_or_default(), |_, _, _| Change::Remove(()))?;
+    let bytes = args.next().unwrap_or_default();
+    let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Remove(()))?;
     call.note_read(hit);
+    if hit {
+        call.changed(Event::DEL, bytes);
+    }
     Ok(())
 }
 
@@ -188,6 +193,9 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Expire(expire, ()))?;
     call.note_read(hit);
+    if hit {
+        call.changed(if expire == Expire::Never { Event::PERSIST } else { Event::EXPIRE }, bytes);
+    }
     Ok(())
 }
 
@@ -233,6 +241,7 @@ pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Err(Fault::WrongType.into());
     }
     call.note_store();
+    call.changed(Event::APPEND, bytes);
     let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
     call.int(len as i64);
     Ok(())
@@ -306,6 +315,7 @@ pub(super) fn setrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     string(call.turn.peek(&key).as_ref())?;
     let len = call.turn.splice(&key, offset, part)?.ok_or(Fault::WrongType)?;
     call.note_store();
+    call.changed(Event::SETRANGE, bytes);
     call.int(len as i64);
     Ok(())
 }
@@ -366,6 +376,7 @@ pub(super) fn incrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Ru
         }
     })??;
     call.note_store();
+    call.changed(Event::INCRBYFLOAT, bytes);
     let mut room = [0; FLOAT_BYTES_MAX];
     let mut left = &mut room[..];
     std::io::Write::write_fmt(&mut left, format_args!("{}", if sum == 0.0 { 0.0 } else { sum }))
@@ -405,8 +416,18 @@ impl<'c> Call<'c, '_> {
         let stored = matches!(outcome, PutOutcome::Stored { .. });
         if stored {
             self.note_store();
+            self.tell_set(key.bytes(), expire);
         }
         Ok(stored)
+    }
+
+    /// Tells of a value that was stored, and that it ends.
+    #[inline]
+    pub(super) fn tell_set(&mut self, bytes: &[u8], expire: Expire) {
+        self.changed(Event::SET, bytes);
+        if expire != Expire::Never {
+            self.changed(Event::EXPIRE, bytes);
+        }
     }
 
     /// Counts a value that was stored.
@@ -443,6 +464,7 @@ impl<'c> Call<'c, '_> {
         };
         if stored {
             self.note_store();
+            self.tell_set(bytes, expire);
         }
         Ok(())
     }
@@ -488,6 +510,7 @@ impl<'c> Call<'c, '_> {
             self.ok_or_null(stored);
             if stored {
                 self.note_store();
+                self.tell_set(large.key(), expire);
             }
             return Ok(());
         }
@@ -508,6 +531,7 @@ impl<'c> Call<'c, '_> {
                 }
                 if stored {
                     self.note_store();
+                    self.tell_set(large.key(), expire);
                 }
                 Ok(())
             }
@@ -525,6 +549,8 @@ impl<'c> Call<'c, '_> {
         match self.turn.add(&key, delta)? {
             AddOutcome::Number(sum) => {
                 self.note_store();
+                // As Redis has it, also for a number that is taken away.
+                self.changed(Event::INCRBY, bytes);
                 self.int(sum);
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
-use super::{Call, Run, client, connection, expire, hash, info, keys, scan, string};
+use super::{Call, Run, client, connection, expire, hash, info, keys, pubsub, scan, string};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -24,6 +24,10 @@ pub enum Flag {
     Loading,
     /// It is answered by a replica that is behind.
     Stale,
+    /// It publishes, or it subscribes.
+    PubSub,
+    /// No script may call it.
+    NoScript,
 }
 
 impl Flag {
@@ -38,6 +42,8 @@ impl Flag {
             Self::NoAuth => "no_auth",
             Self::Loading => "loading",
             Self::Stale => "stale",
+            Self::PubSub => "pubsub",
+            Self::NoScript => "noscript",
         }
     }
 }
@@ -126,7 +132,7 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
     PACKED.binary_search(&packed(name)).ok().map(|at| &COMMANDS[at]).filter(|entry| entry.name.len() == name.len())
 }
 
-use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, ReadOnly, Stale, Write};
+use Flag::{Admin, DenyOom, Fast, Loading, NoAuth, NoScript, PubSub, ReadOnly, Stale, Write};
 
 macro_rules! entry {
     ($name:literal $arity:literal [$($flag:ident)*] ($first:literal $last:literal $step:literal) [$($category:literal)*]
@@ -315,6 +321,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(N) over the keys" MultiGet string::mget,
            "Reads values"),
+    entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+           "1.0.0" "server" "O(1)" Other pubsub::monitor,
+           "Has every command be told as it is done"),
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
            "1.0.1" "string" "O(N) over the keys" Set string::mset,
            "Stores values"),
@@ -339,9 +348,21 @@ pub const COMMANDS: &[Entry] = &[
     entry!("psetex" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.6.0" "string" "O(1)" Set string::psetex,
            "Stores a value that ends in so many milliseconds"),
+    entry!("psubscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
+           "2.0.0" "pubsub" "O(N) over the patterns" Other pubsub::psubscribe,
+           "Has messages of all channels come whose names match"),
     entry!("pttl" 2 [ReadOnly Fast] (1 1 1) ["keyspace" "read" "fast"]
            "2.6.0" "generic" "O(1)" Other expire::pttl,
            "Tells in how many milliseconds a key ends"),
+    entry!("publish" 3 [PubSub Loading Stale Fast] (0 0 0) ["pubsub" "fast"]
+           "2.0.0" "pubsub" "O(N+M) over subscribers and patterns" Other pubsub::publish,
+           "Tells those that are subscribed to a channel"),
+    entry!("pubsub" -2 [PubSub Loading Stale] (0 0 0) ["pubsub" "slow"]
+           "2.8.0" "pubsub" "O(N) over the channels" Other pubsub::pubsub,
+           "Tells who is subscribed to what"),
+    entry!("punsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
+           "2.0.0" "pubsub" "O(N) over the patterns" Other pubsub::punsubscribe,
+           "Ends subscriptions to patterns"),
     entry!("quit" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::quit,
            "Ends the connection"),
@@ -369,9 +390,21 @@ pub const COMMANDS: &[Entry] = &[
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.2.0" "string" "O(N) over the value" Set string::setrange,
            "Stores a part of a value"),
+    entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
+           "7.0.0" "pubsub" "O(N) over subscribers" Other pubsub::spublish,
+           "Tells those that are subscribed to a shard channel"),
+    entry!("ssubscribe" -2 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
+           "7.0.0" "pubsub" "O(N) over the channels" Other pubsub::ssubscribe,
+           "Has messages of shard channels come"),
     entry!("strlen" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "2.2.0" "string" "O(1)" Get string::strlen,
            "Tells how long a value is"),
+    entry!("subscribe" -2 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
+           "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::subscribe,
+           "Has messages of channels come"),
+    entry!("sunsubscribe" -1 [PubSub NoScript Loading Stale] (1 -1 1) ["pubsub" "slow"]
+           "7.0.0" "pubsub" "O(N) over the channels" Other pubsub::sunsubscribe,
+           "Ends subscriptions to shard channels"),
     entry!("time" 1 [Loading Stale Fast] (0 0 0) ["fast"]
            "2.6.0" "server" "O(1)" Other info::time,
            "Tells the time"),
@@ -387,6 +420,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("unlink" -2 [Write Fast] (1 -1 1) ["keyspace" "write" "fast"]
            "4.0.0" "generic" "O(N) over the keys" Delete keys::del,
            "Deletes keys"),
+    entry!("unsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
+           "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::unsubscribe,
+           "Ends subscriptions to channels"),
 ];
 
 #[cfg(test)]

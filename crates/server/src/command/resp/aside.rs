@@ -1,0 +1,112 @@
+//! What is sent beside the replies to the requests at hand: messages that a connection is subscribed to, and the rest of
+//! a reply that was longer than the output.
+//!
+//! ```text
+//!   serve:  rest of a long reply ──> messages that wait ──> requests and their replies
+//! ```
+//!
+//! A connection has none of this until it subscribes, monitors, or asks for something long; its requests pay one
+//! comparison for it.
+
+use super::{Call, LINE_ROOM, Run, SessionState, Step};
+use crate::context::State;
+use crate::mail::Subscriber;
+
+/// Bytes of one reply that is put together beside the output, at most.
+pub(super) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// What a connection has beside its requests.
+#[derive(Default)]
+pub(super) struct Aside {
+    pub(super) subscriber: Option<Subscriber>,
+    /// A reply of which the first `sent` bytes are in the output.
+    long: Vec<u8>,
+    sent: usize,
+}
+
+impl SessionState {
+    pub(super) fn subscriber(&self) -> Option<&Subscriber> {
+        self.aside.as_ref()?.subscriber.as_ref()
+    }
+
+    /// There is something for it that it did not ask for.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.subscriber().is_some_and(Subscriber::has_mail)
+    }
+
+    /// There was more of that than may wait.
+    pub(crate) fn is_mail_broken(&self) -> bool {
+        self.subscriber().is_some_and(Subscriber::is_broken)
+    }
+
+    /// Moves what is next of that to the front of `into`; returns how many bytes that was.
+    pub(crate) fn take_mail(&mut self, into: &mut [u8]) -> usize {
+        self.subscriber().map_or(0, |subscriber| subscriber.take(into, self.version))
+    }
+
+    /// A reply was put in part.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.done != 0 || self.long.is_some() || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
+    }
+
+    /// It is subscribed to something, or monitors.
+    pub(crate) fn listens(&self) -> bool {
+        self.subscriber().is_some()
+    }
+}
+
+impl Call<'_, '_> {
+    /// Sends what comes before the next request.
+    #[inline]
+    pub(super) fn go_on(&mut self) -> Step {
+        if self.session.aside.is_some() { self.send_aside() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn send_aside(&mut self) -> Step {
+        let Some(aside) = &mut self.session.aside else { return Ok(()) };
+        if !aside.long.is_empty() {
+            let rest = &aside.long[aside.sent..];
+            let part = rest.len().min(self.out.spare().len());
+            self.out.push(&rest[..part]);
+            aside.sent += part;
+            if aside.sent < aside.long.len() {
+                return Err(State::OutputFull { want: LINE_ROOM });
+            }
+            (aside.long, aside.sent) = (Vec::new(), 0);
+        }
+        if aside.subscriber.is_none() {
+            self.session.aside = None;
+            return Ok(());
+        }
+        // Between the parts of one reply nothing may come.
+        if self.session.done == 0 && self.session.long.is_none() { self.take_mail() } else { Ok(()) }
+    }
+
+    /// Puts all messages that wait.
+    pub(super) fn take_mail(&mut self) -> Step {
+        while self.session.has_mail() && !self.session.is_mail_broken() {
+            let bytes = self.session.take_mail(self.out.spare());
+            self.out.advance(bytes);
+            if self.session.has_mail() && self.out.spare().is_empty() {
+                return Err(State::OutputFull { want: LINE_ROOM });
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers with a reply that was put together beside the output, of any length up to [`LONG_REPLY_BYTES_MAX`].
+    pub(super) fn say_long(&mut self, reply: Vec<u8>) -> Run {
+        assert!(reply.len() <= LONG_REPLY_BYTES_MAX, "a reply of {} bytes", reply.len());
+        if self.session.answers != super::Answers::All {
+            return Ok(());
+        }
+        let part = reply.len().min(self.out.spare().len());
+        self.out.push(&reply[..part]);
+        if part < reply.len() {
+            let aside = self.session.aside.get_or_insert_default();
+            (aside.long, aside.sent) = (reply, part);
+        }
+        Ok(())
+    }
+}

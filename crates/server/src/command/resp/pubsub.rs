@@ -1,0 +1,297 @@
+//! Publishing and subscribing: `SUBSCRIBE` and its kin, `PUBLISH`, `PUBSUB`, and `MONITOR`.
+//!
+//! Messages go through [`crate::mail`]. A subscriber reads them in the order in which they were published, the answer to
+//! `SUBSCRIBE` before all of them and the answer to `UNSUBSCRIBE` behind all of them. With version 2 of the protocol a
+//! subscriber may not do anything else meanwhile; with version 3 messages come as pushes between replies.
+
+use super::aside::LONG_REPLY_BYTES_MAX;
+use super::error::{Fault, subcommand};
+use super::glob::matches;
+use super::table::{Entry, lower};
+use super::{Answers, Call, Run, Stop};
+use crate::context::{OPS_A_BATCH, State};
+use crate::mail::{Kind, Refused, Subscriber};
+use protocol::resp::{Args, Version, reply};
+
+/// The longest name of a channel, in bytes: that of a notification about a key.
+const NAME_BYTES_MAX: usize = (64 << 10) + 64;
+
+/// Bytes of a command that those that monitor are told.
+const MONITORED_BYTES_MAX: usize = 16 << 10;
+
+/// How the answers to (un)subscribing begin.
+const fn word(kind: Kind, subscribed: bool) -> &'static [u8] {
+    match (kind, subscribed) {
+        (Kind::Channel, true) => b"subscribe",
+        (Kind::Channel, false) => b"unsubscribe",
+        (Kind::Pattern, true) => b"psubscribe",
+        (Kind::Pattern, false) => b"punsubscribe",
+        (Kind::Shard, true) => b"ssubscribe",
+        (Kind::Shard, false) => b"sunsubscribe",
+    }
+}
+
+pub(super) fn subscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.subscribe(Kind::Channel, args)
+}
+
+pub(super) fn psubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.subscribe(Kind::Pattern, args)
+}
+
+pub(super) fn ssubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.subscribe(Kind::Shard, args)
+}
+
+pub(super) fn unsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.unsubscribe(Kind::Channel, args)
+}
+
+pub(super) fn punsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.unsubscribe(Kind::Pattern, args)
+}
+
+pub(super) fn sunsubscribe<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.unsubscribe(Kind::Shard, args)
+}
+
+pub(super) fn publish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.publish(Kind::Channel, args)
+}
+
+pub(super) fn spublish<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.publish(Kind::Shard, args)
+}
+
+/// `PUBSUB CHANNELS [pattern] | NUMSUB name ... | NUMPAT | SHARDCHANNELS [pattern] | SHARDNUMSUB name ...`
+pub(super) fn pubsub<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let topic = args.next().unwrap_or_default();
+    match (&lower(topic)[..], args.len()) {
+        (b"channels", 0 | 1) => call.tell_names(Kind::Channel, args.next()),
+        (b"shardchannels", 0 | 1) => call.tell_names(Kind::Shard, args.next()),
+        (b"numsub", _) => call.tell_subscribers(Kind::Channel, args),
+        (b"shardnumsub", _) => call.tell_subscribers(Kind::Shard, args),
+        (b"numpat", 0) => {
+            let patterns = call.ctx.shared.channels.names(Kind::Pattern);
+            call.int(patterns as i64);
+            Ok(())
+        }
+        _ => {
+            subcommand(call.out, "PUBSUB", topic);
+            Ok(())
+        }
+    }
+}
+
+pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    if !call.subscriber().monitor() {
+        return Err(Fault::TooManyMonitors.into());
+    }
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+impl<'c> Call<'c, '_> {
+    /// This connection as a subscriber, of nothing at first.
+    fn subscriber(&mut self) -> &mut Subscriber {
+        let (shared, worker, connection) = (&self.ctx.shared, self.ctx.worker, self.ctx.watch.connection);
+        let aside = self.session.aside.get_or_insert_default();
+        aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
+    }
+
+    /// A subscriber that is one of nothing any more is none.
+    fn end_subscriber(&mut self) {
+        if let Some(aside) = &mut self.session.aside
+            && aside.subscriber.as_ref().is_some_and(Subscriber::is_idle)
+        {
+            aside.subscriber = None;
+        }
+    }
+
+    /// Subscriptions as the answers count them.
+    fn subscriptions(&self, kind: Kind) -> i64 {
+        let count = |kind| self.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as i64);
+        if kind == Kind::Shard { count(kind) } else { count(Kind::Channel) + count(Kind::Pattern) }
+    }
+
+    /// Says what is subscribed to now.
+    fn tell_subscription(&mut self, kind: Kind, subscribed: bool, name: Option<&[u8]>) {
+        let (version, count) = (self.session.version, self.subscriptions(kind));
+        reply::push(self.out, version, 3);
+        reply::bulk(self.out, word(kind, subscribed));
+        match name {
+            Some(name) => reply::bulk(self.out, name),
+            None => reply::null(self.out, version),
+        }
+        self.int(count);
+    }
+
+    fn subscribe(&mut self, kind: Kind, args: Args<'c>) -> Run {
+        let subscribed = self.each_key(args, |call, name| {
+            if name.len() > NAME_BYTES_MAX {
+                return Err(Fault::ChannelTooLong.into());
+            }
+            call.room(name.len())?;
+            call.subscriber().subscribe(kind, name).map_err(|refused| match refused {
+                Refused::TooMany => Fault::TooManySubscriptions,
+                Refused::NoMemory => Fault::NoMailMemory,
+            })?;
+            call.tell_subscription(kind, true, Some(name));
+            Ok(())
+        });
+        if !matches!(subscribed, Err(Stop::State(_))) {
+            self.end_subscriber();
+        }
+        subscribed
+    }
+
+    /// Each name takes two steps, which [`super::SessionState::done`] counts: it is left, so that no message for it
+    /// comes in any more; and when those that had come in are out, that is said.
+    fn unsubscribe(&mut self, kind: Kind, args: Args<'c>) -> Run {
+        let named = args.len();
+        loop {
+            let number = (self.session.done / 2) as usize;
+            if self.session.done.is_multiple_of(2) {
+                let asked = args.into_iter().nth(number);
+                let held = self.session.subscriber().filter(|_| named == 0).and_then(|held| held.some_name(kind));
+                let name: &[u8] = match (asked, &held) {
+                    (Some(name), _) => name,
+                    (None, Some(name)) => name,
+                    (None, None) => break,
+                };
+                self.room(name.len())?;
+                if self.ops >= OPS_A_BATCH {
+                    return Err(State::Yield.into());
+                }
+                if let Some(subscriber) = self.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
+                    subscriber.leave(kind, name);
+                }
+                self.session.done += 1;
+            }
+            let asked = args.into_iter().nth(number);
+            let left = self.session.subscriber().and_then(Subscriber::left);
+            let Some(name) = asked.or(left.as_deref()) else { break };
+            if self.session.answers == Answers::All {
+                self.take_mail()?;
+            }
+            self.room(name.len())?;
+            if let Some(subscriber) = self.session.aside.as_mut().and_then(|aside| aside.subscriber.as_mut()) {
+                subscriber.forget(kind);
+            }
+            self.tell_subscription(kind, false, Some(name));
+            self.session.done += 1;
+            self.ops += 1;
+        }
+        if self.session.done == 0 {
+            self.tell_subscription(kind, false, None);
+        }
+        self.end_subscriber();
+        Ok(())
+    }
+
+    fn publish(&mut self, kind: Kind, mut args: Args<'c>) -> Run {
+        let (name, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+        let told = self.ctx.publish(kind, name, text);
+        self.int(told as i64);
+        Ok(())
+    }
+
+    fn tell_names(&mut self, kind: Kind, pattern: Option<&[u8]>) -> Run {
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        self.ctx.shared.channels.each(kind, |name, _| {
+            // What would not fit into a reply is left out.
+            if pattern.is_none_or(|pattern| matches(pattern, name)) && bytes + name.len() + 32 < LONG_REPLY_BYTES_MAX {
+                reply::bulk(&mut names, name);
+                bytes = names.len();
+            }
+        });
+        self.say_counted(&names)
+    }
+
+    /// Answers with an array of the replies in `parts`, each a bulk string.
+    fn say_counted(&mut self, parts: &[u8]) -> Run {
+        let (mut count, mut at) = (0, 0);
+        while let Some(end) = parts[at..].iter().position(|byte| *byte == b'\n') {
+            let len = parts[at + 1..at + end - 1].iter().fold(0, |len, digit| len * 10 + usize::from(digit - b'0'));
+            at += end + 1 + len + 2;
+            count += 1;
+        }
+        let mut all = Vec::with_capacity(parts.len() + 32);
+        reply::array(&mut all, count);
+        all.extend_from_slice(parts);
+        self.say_long(all)
+    }
+
+    fn tell_subscribers(&mut self, kind: Kind, args: Args<'c>) -> Run {
+        let mut all = Vec::new();
+        reply::array(&mut all, 2 * args.len() as u64);
+        for name in args {
+            reply::bulk(&mut all, name);
+            reply::int(&mut all, self.ctx.shared.channels.subscribers(kind, name) as i64);
+        }
+        self.say_long(all)
+    }
+
+    /// Refuses what a subscriber of version 2 may not do: it could not tell replies from messages.
+    #[inline]
+    pub(super) fn may_while_subscribed(&self, entry: &Entry) -> Result<(), Fault> {
+        if self.session.aside.is_none() { Ok(()) } else { self.check_subscribed(entry) }
+    }
+
+    #[cold]
+    fn check_subscribed(&self, entry: &Entry) -> Result<(), Fault> {
+        let subscribed = self.is_subscribed_in_2();
+        let may = matches!(
+            entry.name,
+            "subscribe"
+                | "unsubscribe"
+                | "psubscribe"
+                | "punsubscribe"
+                | "ssubscribe"
+                | "sunsubscribe"
+                | "ping"
+                | "quit"
+                | "reset"
+        );
+        if subscribed && !may { Err(Fault::Subscribed(entry.name)) } else { Ok(()) }
+    }
+
+    /// It speaks version 2 and is subscribed to something.
+    pub(super) fn is_subscribed_in_2(&self) -> bool {
+        self.session.version == Version::Resp2 && self.session.subscriber().is_some_and(Subscriber::is_subscribed)
+    }
+
+    /// Tells those that monitor of a command with its `words`, apart from those that bring secrets.
+    #[cold]
+    pub(super) fn tell_monitors<'w>(&mut self, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
+        if matches!(&lower(name)[..], b"auth" | b"hello") {
+            return;
+        }
+        let now = self.ctx.now;
+        let peer = self.ctx.roster().peer(self.ctx.watch.connection);
+        let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
+        let mut line = format!("+{}.{:03}000 [0 {peer}]", now.secs(), now.0 % 1000).into_bytes();
+        for word in std::iter::once(name).chain(words) {
+            line.extend_from_slice(b" \"");
+            for &byte in word.iter().take(MONITORED_BYTES_MAX.saturating_sub(line.len())) {
+                match byte {
+                    b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
+                    b'\n' => line.extend_from_slice(b"\\n"),
+                    b'\r' => line.extend_from_slice(b"\\r"),
+                    b'\t' => line.extend_from_slice(b"\\t"),
+                    7 => line.extend_from_slice(b"\\a"),
+                    8 => line.extend_from_slice(b"\\b"),
+                    b' '..=b'~' => line.push(byte),
+                    _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+                }
+            }
+            line.push(b'"');
+            if line.len() >= MONITORED_BYTES_MAX {
+                line.extend_from_slice(b" \"...\"");
+                break;
+            }
+        }
+        line.extend_from_slice(b"\r\n");
+        self.ctx.tell_monitors(&line);
+    }
+}

@@ -1,0 +1,228 @@
+//! One connection's messages that it has not been sent yet.
+
+use super::Budget;
+use protocol::resp::Version;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a message costs beside its bytes, about: its counters and its place in the allocator.
+const MESSAGE_OVERHEAD: u64 = 64;
+
+/// What a message costs in each queue that it is in.
+const ENTRY_OVERHEAD: u64 = 16;
+
+/// A message as it is on the wire, shared by all that it is for. Version 2 of the protocol has no messages out of band:
+/// there the first byte is that of an array.
+#[derive(Debug)]
+pub(crate) struct Message {
+    bytes: Box<[u8]>,
+    budget: Arc<Budget>,
+    /// All mail together was within its bound when this was made.
+    within: bool,
+}
+
+impl Message {
+    pub(super) fn new(bytes: Vec<u8>, budget: &Arc<Budget>) -> Arc<Self> {
+        let within = budget.take(bytes.len() as u64 + MESSAGE_OVERHEAD);
+        Arc::new(Self { bytes: bytes.into_boxed_slice(), budget: Arc::clone(budget), within })
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes.len() as u64 + MESSAGE_OVERHEAD);
+    }
+}
+
+/// The messages for one connection, in order.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    /// Whose it is: a worker's number and the connection's number there.
+    pub(crate) worker: usize,
+    pub(crate) connection: u32,
+    /// There is something to take, or it broke. Written under the lock.
+    waiting: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    messages: VecDeque<Arc<Message>>,
+    /// Bytes of the first message that were taken.
+    taken: usize,
+    /// What all of them count for.
+    bytes: u64,
+    /// There was more than may wait: the connection is to be closed.
+    broken: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// It waits behind others.
+    Queued,
+    /// It waits, and its worker does not know that.
+    Noted,
+    /// The subscriber was behind by more than may be: nothing waits for it any more, which its worker does not know.
+    Broke,
+    /// The subscriber was broken already.
+    Gone,
+}
+
+impl Mailbox {
+    pub(super) fn new(worker: usize, connection: u32) -> Self {
+        Self { worker, connection, waiting: AtomicBool::new(false), inner: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is something to take, or it broke.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Acquire)
+    }
+
+    /// It had more than may wait.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.lock().broken
+    }
+
+    /// Puts `message` behind the others, if not more than `bytes_max` wait then.
+    pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Posted {
+        let mut inner = self.lock();
+        if inner.broken {
+            return Posted::Gone;
+        }
+        let bytes = inner.bytes + message.bytes.len() as u64 + ENTRY_OVERHEAD;
+        let within = message.budget.take(ENTRY_OVERHEAD) && message.within;
+        let behind = !inner.messages.is_empty();
+        let was_waiting = self.waiting.swap(true, Release);
+        if bytes > bytes_max || (behind && !within) {
+            message.budget.give_back(ENTRY_OVERHEAD);
+            inner.clear();
+            inner.broken = true;
+            return Posted::Broke;
+        }
+        inner.messages.push_back(Arc::clone(message));
+        inner.bytes = bytes;
+        if was_waiting { Posted::Queued } else { Posted::Noted }
+    }
+
+    /// Moves what is next to the front of `into`, as `version` has it; returns how many bytes that was.
+    pub(super) fn take(&self, into: &mut [u8], version: Version) -> usize {
+        let mut inner = self.lock();
+        let mut bytes = 0;
+        while bytes < into.len() {
+            let Some(message) = inner.messages.front() else { break };
+            let rest = &message.bytes[inner.taken..];
+            let part = rest.len().min(into.len() - bytes);
+            into[bytes..bytes + part].copy_from_slice(&rest[..part]);
+            if inner.taken == 0 && rest[0] == b'>' && version == Version::Resp2 {
+                into[bytes] = b'*';
+            }
+            let whole = part == rest.len();
+            bytes += part;
+            inner.taken += part;
+            if whole {
+                inner.drop_first();
+            }
+        }
+        if inner.messages.is_empty() && !inner.broken {
+            self.waiting.store(false, Relaxed);
+        }
+        bytes
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Inner {
+    fn drop_first(&mut self) {
+        if let Some(message) = self.messages.pop_front() {
+            message.budget.give_back(ENTRY_OVERHEAD);
+            self.bytes -= message.bytes.len() as u64 + ENTRY_OVERHEAD;
+            self.taken = 0;
+        }
+        if self.messages.is_empty() {
+            // A queue that was long gives its room back.
+            self.messages.shrink_to(16);
+        }
+    }
+
+    fn clear(&mut self) {
+        while !self.messages.is_empty() {
+            self.drop_first();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(mailbox: &Mailbox, version: Version, room: usize) -> Vec<u8> {
+        let mut told = Vec::new();
+        loop {
+            let mut into = vec![0; room];
+            let taken = mailbox.take(&mut into, version);
+            told.extend_from_slice(&into[..taken]);
+            if taken == 0 {
+                return told;
+            }
+        }
+    }
+
+    #[test]
+    fn messages_come_in_order_in_pieces_of_any_size_and_begin_as_the_version_has_them() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        for (version, first) in [(Version::Resp2, b'*'), (Version::Resp3, b'>')] {
+            for room in [1, 2, 3, 7, 100] {
+                let mailbox = Mailbox::new(0, 0);
+                let posted: Vec<_> = (0..3)
+                    .map(|n| mailbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
+                    .collect();
+                assert_eq!(posted, [Posted::Noted, Posted::Queued, Posted::Queued]);
+                let expected: Vec<u8> =
+                    (0..3).flat_map(|n| format!("{}{n} text>\n", char::from(first)).into_bytes()).collect();
+                assert_eq!(all(&mailbox, version, room), expected);
+                assert!(!mailbox.is_waiting());
+            }
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn who_is_behind_by_more_than_may_be_loses_all_and_is_told_once() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mailbox = Mailbox::new(0, 0);
+        let message = Message::new(vec![b'x'; 84], &budget);
+        assert_eq!(
+            [(); 4].map(|()| mailbox.put(&message, 350)),
+            [Posted::Noted, Posted::Queued, Posted::Queued, Posted::Broke]
+        );
+        assert_eq!(mailbox.put(&message, 350), Posted::Gone);
+        assert!(mailbox.is_waiting() && mailbox.is_broken());
+        assert_eq!(mailbox.take(&mut [0; 10], Version::Resp3), 0);
+        drop(message);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn when_all_mail_together_is_too_much_only_who_is_behind_goes() {
+        let budget = Arc::new(Budget::new(1000));
+        let (slow, quick) = (Mailbox::new(0, 0), Mailbox::new(0, 1));
+        let (one, two) = (Message::new(vec![b'1'; 800], &budget), Message::new(vec![b'2'; 800], &budget));
+        assert_eq!(slow.put(&one, 1 << 20), Posted::Noted);
+        drop(one);
+        assert_eq!((slow.put(&two, 1 << 20), quick.put(&two, 1 << 20)), (Posted::Broke, Posted::Noted));
+        drop((two, slow, quick));
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,128 @@
+//! Mail: what one connection has to be told that it did not ask for, from any thread.
+//!
+//! ```text
+//!   any worker ── PUBLISH, a change of a key ──> Channels ──> Mailbox of each subscriber ──┐
+//!   any worker, background ── lines of `watch` ──> watch::Hub ──> queue of each watcher ───┤
+//!   any worker ── CLIENT KILL ─────────────────────────────────────────────────────────────┤
+//!                                                             note: the connection's number v
+//!                                   the connection's worker  <── woken ──  Post of that worker
+//!                                             └── takes what waits into the output, and sends
+//! ```
+//!
+//! A worker looks into its [`Post`] once a batch and once a turn: one load while nothing is there. What is told stands
+//! between two replies, never inside one.
+//!
+//! What is bounded, and by what:
+//!
+//! | what | at most | beyond it |
+//! |---|---|---|
+//! | messages that one subscriber has not taken | `limits.subscriber_backlog` | the subscriber is dropped and counted |
+//! | those of all, and the names of channels | an eighth of the memory, at most [`BYTES_MAX`] | who is behind is dropped; `SUBSCRIBE` is refused |
+//! | names that one client is subscribed to | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
+//! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
+//! | notes in a post | one for each connection and kind of mail | cannot be |
+//!
+//! Invariants: while nobody is subscribed nothing is allocated; nobody waits for a subscriber; a lock is held for
+//! putting messages into queues and never during a system call.
+
+mod channels;
+mod mailbox;
+mod subscriber;
+
+pub(crate) use channels::Kind;
+pub use channels::{Channels, MONITORS_MAX};
+pub use subscriber::SUBSCRIPTIONS_MAX;
+pub(crate) use subscriber::{Refused, Subscriber};
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes of all messages that wait and of all names of channels, whatever memory the server has.
+pub const BYTES_MAX: u64 = 256 << 20;
+
+/// Connections of one worker that have mail.
+#[derive(Debug, Default)]
+pub struct Post {
+    any: AtomicBool,
+    notes: Mutex<Vec<u32>>,
+}
+
+impl Post {
+    /// Notes that `connection` has mail; true if the worker is to be woken for it.
+    pub(crate) fn note(&self, connection: u32) -> bool {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        !self.any.swap(true, Release)
+    }
+
+    /// There is something to take.
+    #[inline]
+    pub(crate) fn has(&self) -> bool {
+        self.any.load(Acquire)
+    }
+
+    /// Moves the notes to the end of `into`.
+    pub(crate) fn take(&self, into: &mut Vec<u32>) {
+        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any.store(false, Relaxed);
+        into.append(&mut notes);
+    }
+}
+
+/// What all mail together takes, and may take, in bytes.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicU64,
+    bytes_max: u64,
+}
+
+impl Budget {
+    fn new(bytes_max: u64) -> Self {
+        Self { used: AtomicU64::new(0), bytes_max }
+    }
+
+    /// Takes `bytes` and says whether all is still within the bound.
+    fn take(&self, bytes: u64) -> bool {
+        self.used.fetch_add(bytes, Relaxed) + bytes <= self.bytes_max
+    }
+
+    /// Takes `bytes` if they are within the bound.
+    fn grant(&self, bytes: u64) -> bool {
+        let granted = self.take(bytes);
+        if !granted {
+            self.give_back(bytes);
+        }
+        granted
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worker_is_woken_for_the_first_note_alone_and_gets_all() {
+        let post = Post::default();
+        assert!(!post.has() && post.note(3) && !post.note(4) && post.has());
+        let mut taken = vec![1];
+        post.take(&mut taken);
+        assert_eq!((taken, post.has()), (vec![1, 3, 4], false));
+        assert!(post.note(5));
+    }
+
+    #[test]
+    fn what_is_not_granted_is_not_used() {
+        let budget = Budget::new(10);
+        assert!(budget.grant(6) && !budget.grant(5) && budget.grant(4));
+        assert!(!budget.take(1));
+        budget.give_back(11);
+        assert_eq!(budget.used(), 0);
+    }
+}

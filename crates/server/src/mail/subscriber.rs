@@ -1,0 +1,134 @@
+//! A connection that is told what it did not ask for: what it is subscribed to, and its mailbox.
+
+use super::channels::{Channels, Kind};
+use super::mailbox::Mailbox;
+use protocol::resp::Version;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Names that one client is subscribed to at most.
+pub const SUBSCRIPTIONS_MAX: usize = 100_000;
+
+/// Why a subscription is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The client has [`SUBSCRIPTIONS_MAX`].
+    TooMany,
+    /// The memory for mail is used up.
+    NoMemory,
+}
+
+/// A subscriber. Dropped, it is subscribed to nothing.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    channels: Arc<Channels>,
+    mailbox: Arc<Mailbox>,
+    names: [HashSet<Arc<[u8]>>; 3],
+    /// Subscribed off in [`Channels`] and not yet in `names`.
+    left: Option<Arc<[u8]>>,
+    monitors: bool,
+}
+
+impl Subscriber {
+    /// Connection `connection` of worker `worker`, subscribed to nothing yet.
+    pub(crate) fn new(channels: &Arc<Channels>, worker: usize, connection: u32) -> Self {
+        Self {
+            channels: Arc::clone(channels),
+            mailbox: Arc::new(Mailbox::new(worker, connection)),
+            names: Default::default(),
+            left: None,
+            monitors: false,
+        }
+    }
+
+    /// Subscriptions of a kind.
+    pub(crate) fn count(&self, kind: Kind) -> usize {
+        self.names[kind as usize].len()
+    }
+
+    /// It is subscribed to nothing, and does not monitor.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.names.iter().all(HashSet::is_empty) && !self.monitors
+    }
+
+    /// It is subscribed to something.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.names.iter().any(|names| !names.is_empty())
+    }
+
+    /// Subscribes to `name`, unless it is already.
+    pub(crate) fn subscribe(&mut self, kind: Kind, name: &[u8]) -> Result<(), Refused> {
+        if self.names[kind as usize].contains(name) {
+            return Ok(());
+        }
+        if self.names.iter().map(HashSet::len).sum::<usize>() >= SUBSCRIPTIONS_MAX {
+            return Err(Refused::TooMany);
+        }
+        let name: Arc<[u8]> = name.into();
+        if !self.channels.subscribe(kind, &name, &self.mailbox) {
+            return Err(Refused::NoMemory);
+        }
+        self.names[kind as usize].insert(name);
+        Ok(())
+    }
+
+    /// No message for `name` comes in from here on. What had come in is taken before [`Subscriber::forget`] is answered.
+    pub(crate) fn leave(&mut self, kind: Kind, name: &[u8]) {
+        self.left = self.names[kind as usize].get(name).cloned();
+        if self.left.is_some() {
+            self.channels.unsubscribe(kind, name, &self.mailbox);
+        }
+    }
+
+    /// The name that was left.
+    pub(crate) fn left(&self) -> Option<Arc<[u8]>> {
+        self.left.clone()
+    }
+
+    /// Does not count the name that was left any more.
+    pub(crate) fn forget(&mut self, kind: Kind) {
+        if let Some(name) = self.left.take() {
+            self.names[kind as usize].remove(&name);
+        }
+    }
+
+    /// Some name of a kind that it is subscribed to.
+    pub(crate) fn some_name(&self, kind: Kind) -> Option<Arc<[u8]>> {
+        self.names[kind as usize].iter().next().cloned()
+    }
+
+    /// Is told of every command from now on. False if as many are as may be.
+    pub(crate) fn monitor(&mut self) -> bool {
+        self.monitors = self.monitors || self.channels.monitor(&self.mailbox);
+        self.monitors
+    }
+
+    /// Something waits, or the mailbox broke.
+    #[inline]
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mailbox.is_waiting()
+    }
+
+    /// The mailbox broke: the connection is to be closed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.mailbox.is_broken()
+    }
+
+    /// Moves what is next to the front of `into`; returns how many bytes that was.
+    pub(crate) fn take(&self, into: &mut [u8], version: Version) -> usize {
+        self.mailbox.take(into, version)
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        for kind in Kind::ALL {
+            for name in self.names[kind as usize].drain() {
+                self.channels.unsubscribe(kind, &name, &self.mailbox);
+            }
+        }
+        if self.monitors {
+            self.channels.unmonitor(&self.mailbox);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Keyspace notifications: changes of keys as messages, as Redis has them.
+//!
+//! ```text
+//!   SET k v, by either protocol ──> __keyspace@0__:k  "set"         if K is among the events
+//!                               ──> __keyevent@0__:set  "k"         if E is
+//! ```
+//!
+//! Off, which is the default, they cost a request nothing that watching does not cost: one bit of a word that a worker
+//! reads once a batch.
+
+use crate::config::value::{Shape, Value, Wrong};
+use crate::mail::{Channels, Kind};
+
+/// Which changes are told, a bit each: one of `K` and `E` says where, the others what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyEvents(pub u32);
+
+/// The letters, in the order of their bits and in which they are shown.
+const LETTERS: &[u8; 15] = b"g$lshzxetdnKEmA";
+
+/// What `A` stands for: the letters before `n`.
+const ALL: u32 = (1 << 10) - 1;
+
+const fn bit(letter: u8) -> u32 {
+    let mut at = 0;
+    while LETTERS[at] != letter {
+        at += 1;
+    }
+    1 << at
+}
+
+impl KeyEvents {
+    /// Reads the letters of `notify-keyspace-events`; `None` if one means nothing.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        text.iter()
+            .try_fold(0, |bits, letter| match letter {
+                b'A' => Some(bits | ALL),
+                letter => LETTERS.contains(letter).then(|| bits | bit(*letter)),
+            })
+            .map(Self)
+    }
+
+    /// The letters, as Redis shows them.
+    pub fn letters(self) -> String {
+        let all = self.0 & ALL == ALL;
+        let shown = LETTERS.iter().filter(|letter| {
+            let bit = bit(**letter);
+            match **letter {
+                b'A' => false,
+                _ => self.0 & bit != 0 && !(all && bit & ALL != 0),
+            }
+        });
+        let all = if all { "A" } else { "" };
+        all.chars().chain(shown.map(|letter| char::from(*letter))).collect()
+    }
+
+    /// Something is told somewhere.
+    pub fn any(self) -> bool {
+        self.0 & (bit(b'K') | bit(b'E')) != 0 && self.0 & !(bit(b'K') | bit(b'E')) != 0
+    }
+
+    fn has(self, letter: u8) -> bool {
+        self.0 & bit(letter) != 0
+    }
+}
+
+impl Value for KeyEvents {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        let letters = if text == "none" { "" } else { text };
+        *self = Self::of(letters.as_bytes()).ok_or_else(|| {
+            let what = format!("{text:?} has a letter in it that is none of KEg$lshzxetdmnA");
+            Wrong::new(what, "write K or E or both and what is to be told, as in \"KEA\" or \"Ex\", or \"none\"")
+        })?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        if self.0 == 0 { "none".to_owned() } else { self.letters() }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "LETTERS"
+    }
+}
+
+/// A change of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    letter: u8,
+    name: &'static str,
+}
+
+macro_rules! events {
+    ($($name:ident $letter:literal $text:literal,)*) => {
+        impl Event { $(pub(crate) const $name: Self = Self { letter: $letter, name: $text };)* }
+    };
+}
+
+events! {
+    SET b'$' "set",
+    SETRANGE b'$' "setrange",
+    APPEND b'$' "append",
+    INCRBY b'$' "incrby",
+    INCRBYFLOAT b'$' "incrbyfloat",
+    DEL b'g' "del",
+    EXPIRE b'g' "expire",
+    PERSIST b'g' "persist",
+    EXPIRED b'x' "expired",
+    EVICTED b'e' "evicted",
+}
+
+/// Tells of `event` at `key` those that are subscribed, if it is among `events`. `note` is called with a worker and its
+/// connection that has mail now.
+pub(crate) fn tell(channels: &Channels, events: KeyEvents, event: Event, key: &[u8], mut note: impl FnMut(usize, u32)) {
+    if !events.has(event.letter) || !channels.has_subscribers() {
+        return;
+    }
+    if events.has(b'K') {
+        channels.publish(Kind::Channel, &[b"__keyspace@0__:", key].concat(), event.name.as_bytes(), &mut note);
+    }
+    if events.has(b'E') {
+        let name = [b"__keyevent@0__:", event.name.as_bytes()].concat();
+        channels.publish(Kind::Channel, &name, key, &mut note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_shown_as_redis_shows_them_and_read_back() {
+        for (text, shown) in [("KEA", "AKE"), ("Ex", "xE"), ("g$lshzxetdK", "AK"), ("", ""), ("KEgm", "gKEm")] {
+            let events = KeyEvents::of(text.as_bytes()).unwrap();
+            assert_eq!(events.letters(), shown);
+            assert_eq!(KeyEvents::of(shown.as_bytes()), Some(events));
+        }
+        assert_eq!(KeyEvents::of(b"KEq"), None);
+        assert!(!KeyEvents::of(b"A").unwrap().any() && !KeyEvents::of(b"KE").unwrap().any());
+        assert!(KeyEvents::of(b"Kx").unwrap().any());
+        let mut setting = KeyEvents(5);
+        assert!(setting.read("none").is_ok() && setting.0 == 0 && setting.show() == "none");
+        assert!(setting.read("x y").unwrap_err().remedy.contains("KEA"));
+    }
+}
