@@ -323,8 +323,8 @@ pub static SETTINGS: [Setting; 33] = [
         default: &["8MiB"],
         range: Some((ByteSize::kib(16).0, GIB)),
         reload: Reload::Live,
-        help: "Messages that may wait for one client of Redis that is subscribed to channels or monitors; who is further \
-               behind is dropped. An eighth of the memory, 256MiB at most, may wait for all of them together.",
+        help: "Messages that may wait for one client of Redis that is subscribed to channels or monitors; who is \
+               further behind is dropped. An eighth of the memory, 256MiB at most, may wait for all of them together.",
         value: |s| &mut s.subscriber_backlog,
     },
     Setting {

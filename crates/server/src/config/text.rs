@@ -124,8 +124,22 @@ mod tests {
     fn the_sample_reads_back_to_the_defaults_and_sets_everything() {
         let mut settings = Settings::default();
         for setting in &SETTINGS {
-            let other =
-                ["unix:/run/g", "7", "7s", "7ms", "77KiB", "17MiB", "none", "0777", "true", "false", "epoll", "error"];
+            let other = [
+                "unix:/run/g",
+                "7",
+                "7s",
+                "7ms",
+                "77KiB",
+                "17MiB",
+                "none",
+                "0777",
+                "true",
+                "false",
+                "epoll",
+                "error",
+                "KEA",
+                "monitor",
+            ];
             let changed = other.iter().any(|text| {
                 setting.set(&mut settings, &[text]).is_ok()
                     && setting.show(&settings) != setting.show(&Settings::default())

@@ -72,7 +72,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// No message for `name` comes in from here on. What had come in is taken before [`Subscriber::forget`] is answered.
+    /// No message for `name` comes in from here on. What had come in is taken before [`Subscriber::forget`].
     pub(crate) fn leave(&mut self, kind: Kind, name: &[u8]) {
         self.left = self.names[kind as usize].get(name).cloned();
         if self.left.is_some() {

@@ -1,5 +1,5 @@
-//! What is sent beside the replies to the requests at hand: messages that a connection is subscribed to, and the rest of
-//! a reply that was longer than the output.
+//! What is sent beside the replies to the requests at hand: messages that a connection is subscribed to, and the rest
+//! of a reply that was longer than the output.
 //!
 //! ```text
 //!   serve:  rest of a long reply ──> messages that wait ──> requests and their replies
