@@ -25,6 +25,7 @@ pub struct Edit<'e> {
     head: usize,
     body: usize,
     now_ms: u64,
+    revision: u32,
     has_ends: bool,
 }
 
@@ -36,7 +37,8 @@ impl<'e> Edit<'e> {
     /// [`Damaged`].
     pub fn of(old: Option<&Record<'_>>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
         let head = to.len();
-        let mut left = old.map_or(1, |old| old.revision().wrapping_add(1).max(1));
+        let revision = old.map_or(1, |old| old.revision().wrapping_add(1).max(1));
+        let mut left = revision;
         let mut byte = (left & 0x3f) as u8;
         left >>= 6;
         while left > 0 {
@@ -45,7 +47,7 @@ impl<'e> Edit<'e> {
             left >>= 7;
         }
         to.push(byte);
-        let mut edit = Self { body: to.len(), to, head, now_ms, has_ends: false };
+        let mut edit = Self { body: to.len(), to, head, now_ms, revision, has_ends: false };
         match old {
             Some(old) if old.has_ends() => edit.copy_live(old)?,
             Some(old) => edit.to.extend_from_slice(old.body),
@@ -65,6 +67,11 @@ impl<'e> Edit<'e> {
             at = place.end;
         }
         Ok(())
+    }
+
+    /// What the revision will be.
+    pub fn revision(&self) -> u32 {
+        self.revision
     }
 
     fn find(&self, name: &Name<'_>) -> Result<Option<Place>, Damaged> {

@@ -8,7 +8,7 @@
 //! A record is a revision and bins: names with values of a type, each of which may have an end of its own. Clients
 //! of Redis call it a hash, and its bins fields. The bytes are drawn in `docs/format/record.md`.
 //!
-//! Nothing here knows a store, a protocol, a clock or a thread. Damaged bytes are an error ([`Damaged`]), never a panic.
+//! Nothing here knows a store, a protocol, a clock or a thread. Damaged bytes are an error ([`Damaged`]), no panic.
 #![forbid(unsafe_code)]
 
 mod coding;

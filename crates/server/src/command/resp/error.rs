@@ -165,13 +165,13 @@ impl Fault {
     }
 }
 
-type Line = Fixed<512>;
+pub(super) type Line = Fixed<512>;
 
 /// Bytes of one word, and of all, that an error repeats.
 const SHOWN_MAX: usize = 128;
 
 /// Puts what is shown of a word: at most so many bytes, and a space for what would end the line.
-fn shown(line: &mut Line, word: &[u8], most: usize) {
+pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     for byte in word.iter().take(most) {
         line.push(if byte.is_ascii_control() { b' ' } else { *byte });
     }

@@ -27,6 +27,7 @@ mod keys;
 mod long;
 mod number;
 mod pubsub;
+mod records;
 mod run;
 mod scan;
 mod string;

@@ -1,6 +1,6 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
-use super::{Call, Run, client, connection, expire, hash, info, keys, pubsub, scan, string};
+use super::{Call, Run, client, connection, expire, hash, info, keys, pubsub, records, scan, string};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -61,7 +61,7 @@ pub struct Entry {
     pub keys: (i8, i8, i8),
     /// The access categories that it is in.
     pub categories: &'static [&'static str],
-    /// The version of Redis that had it first.
+    /// The version of Redis that had it first; empty: it is none of Redis's.
     pub since: &'static str,
     /// What it is about.
     pub group: &'static str,
@@ -369,6 +369,30 @@ pub const COMMANDS: &[Entry] = &[
     entry!("randomkey" 1 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "1.0.0" "generic" "O(1)" Other scan::randomkey,
            "Tells some key"),
+    entry!("rec.add" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the record" Incr records::add,
+           "Adds to numbers of a record"),
+    entry!("rec.append" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the record" Append records::append,
+           "Puts parts behind texts of a record"),
+    entry!("rec.del" -2 [Write] (1 1 1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the record" Delete records::del,
+           "Deletes a record"),
+    entry!("rec.exists" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
+           "" "hash" "O(N) over the record" Get records::exists,
+           "Tells a record's revision, or 0"),
+    entry!("rec.get" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
+           "" "hash" "O(N) over the record" Get records::get,
+           "Reads a record or some of its bins"),
+    entry!("rec.operate" -5 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the record" Set records::operate,
+           "Does several things to the bins of a record at once"),
+    entry!("rec.put" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the record" Set records::put,
+           "Stores bins of a record"),
+    entry!("rec.touch" -2 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the record" Touch records::touch,
+           "Says when a record ends"),
     entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other connection::reset,
            "Has the connection be as it was at its beginning"),

@@ -68,6 +68,10 @@ pub(super) enum Edited<T> {
     Keep(T),
     /// It is as it was edited; where nothing is left of it, it goes.
     Store(T),
+    /// The same, and it ends then.
+    StoreUntil(Expire, T),
+    /// It goes.
+    Remove(T),
 }
 
 /// A command that changes a record does so by this: from the record that was there, and with the next one, which
@@ -123,12 +127,14 @@ fn edit<T>(
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let mut edit = Edit::of(old.as_ref(), now_ms, scratch)?;
-    let answer = match decide(old.as_ref(), &mut edit, present)? {
+    let (expire, answer) = match decide(old.as_ref(), &mut edit, present)? {
         Edited::Keep(answer) => return Ok(Change::Keep(Ok(answer))),
-        Edited::Store(answer) => answer,
+        Edited::Remove(answer) => return Ok(Change::Remove(Ok(answer))),
+        Edited::Store(answer) => (present, answer),
+        Edited::StoreUntil(expire, answer) => (expire, answer),
     };
     Ok(match edit.finish() {
-        true => Change::StoreTyped { kind: Kind::Hash as u8, expire: present, answer: Ok(answer) },
+        true => Change::StoreTyped { kind: Kind::Hash as u8, expire, answer: Ok(answer) },
         false => Change::Remove(Ok(answer)),
     })
 }

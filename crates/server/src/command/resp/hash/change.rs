@@ -88,8 +88,8 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let sum = call.edit_record(key, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
-            Some(Value::Integer(number)) => number,
-            Some(_) => return Err(Fault::FieldNotInteger),
+            // What a record command has stored as a text may be that of a number.
+            Some(value) => integer(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotInteger)?,
         };
         let sum = present.checked_add(delta).ok_or(Fault::Overflow)?;
         edit.set(&name, &Value::Integer(sum), true)?;

@@ -25,7 +25,7 @@ enum Telling {
 
 impl<'c> Call<'c, '_> {
     /// Gives `look` the record under a key, if there is one, counts the read, and answers with the number it makes.
-    fn number_of(&mut self, bytes: &[u8], look: impl FnOnce(Record<'_>) -> Result<i64, Stop>) -> Run {
+    pub(super) fn number_of(&mut self, bytes: &[u8], look: impl FnOnce(Record<'_>) -> Result<i64, Stop>) -> Run {
         let key = self.key(bytes);
         let item = self.turn.get(&key);
         let told = record(item.as_ref(), self.ctx.now.0)?.map(look).transpose()?;

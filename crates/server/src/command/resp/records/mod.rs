@@ -1,0 +1,253 @@
+//! Records with typed bins: `REC.*`. What is stored is what hash commands store; here a bin has a type, a record a
+//! revision, and an error names the key and the bin.
+//!
+//! ```text
+//!   request ──> key, Options (when to), Op, Op ... (what to) ──> one change of one item, or an error and none
+//! ```
+
+mod operate;
+mod ops;
+mod read;
+
+pub(super) use operate::{add, append, del, operate, put, touch};
+pub(super) use read::{exists, get};
+
+use super::error::{Fault, Line, shown};
+use super::expire::{Deadline, Unit};
+use super::number::{float, integer};
+use super::table::lower;
+use super::{Call, Run};
+use base::clock::UnixMillis;
+use protocol::number::Decimal;
+use protocol::resp::{Args, Version, reply};
+use protocol::sink::Sink;
+use record::{BIN_NAME_BYTES_MAX, Value, ValueType};
+use segment::Expire;
+
+/// Why a record is left as it is. The connection goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Refusal<'c> {
+    /// There is none.
+    NotFound,
+    /// There is one.
+    Exists,
+    /// Its revision is another one than was asked for.
+    Revision(u32, Check),
+    /// The bin holds a value of the first type, where one of the second is needed.
+    BinType(&'c [u8], ValueType, ValueType),
+    /// The sum is not a value of that type.
+    BinRange(&'c [u8], ValueType),
+    /// There is nothing to be added to, or put behind, a value of this type.
+    BinOperation(&'c [u8], ValueType),
+    /// The text is no value of the type.
+    BinValue(&'c [u8], ValueType),
+    /// There is no such type.
+    UnknownType(&'c [u8], &'c [u8]),
+    /// No name, or one that is too long.
+    BinName(&'c [u8]),
+}
+
+/// A condition on the revision; a record that is not there has revision 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Equal(u32),
+    Greater(u32),
+}
+
+/// Bytes of a key, a bin's name or a value that an error repeats.
+const SHOWN_MAX: usize = 96;
+
+impl Refusal<'_> {
+    /// Puts the error line.
+    #[cold]
+    fn say(self, out: &mut crate::out::OutBuffer, key: &[u8]) {
+        let mut line = Line::new();
+        let (code, bin) = match self {
+            Self::NotFound => ("NOTFOUND", None),
+            Self::Exists => ("EXISTS", None),
+            Self::Revision(..) => ("REVISION", None),
+            Self::BinType(bin, ..) | Self::BinOperation(bin, _) => ("BINTYPE", Some(bin)),
+            Self::BinRange(bin, _) => ("BINRANGE", Some(bin)),
+            Self::BinValue(bin, _) | Self::UnknownType(bin, _) => ("BINVALUE", Some(bin)),
+            Self::BinName(bin) => ("BINNAME", Some(bin)),
+        };
+        let mut put = |text: &str| line.put(text.as_bytes());
+        put(code);
+        put(" record '");
+        shown(&mut line, key, SHOWN_MAX);
+        if let Some(bin) = bin {
+            line.put(b"', bin '");
+            shown(&mut line, bin, SHOWN_MAX);
+        }
+        line.put(b"': ");
+        self.say_why(&mut line);
+        reply::error(out, line.as_slice());
+    }
+
+    fn say_why(self, line: &mut Line) {
+        let mut put = |text: &str| line.put(text.as_bytes());
+        match self {
+            Self::NotFound => put("it is not there"),
+            Self::Exists => put("it is there"),
+            Self::Revision(has, check) => {
+                let (words, number) = match check {
+                    Check::Equal(wanted) => (", not ", wanted),
+                    Check::Greater(most) => (", not above ", most),
+                };
+                put("its revision is ");
+                line.put(Decimal::new(has.into()).as_slice());
+                line.put(words.as_bytes());
+                line.put(Decimal::new(number.into()).as_slice());
+            }
+            Self::BinType(_, has, wanted) => {
+                ["it holds ", has.name(), ", not ", wanted.name()].into_iter().for_each(put)
+            }
+            Self::BinOperation(_, given) => {
+                put(given.name());
+                put(" is no type for this operation");
+            }
+            Self::BinRange(_, wanted) => {
+                put("the sum is out of the range of ");
+                put(wanted.name());
+            }
+            Self::BinValue(_, wanted) => {
+                put("what is given is no ");
+                put(wanted.name());
+            }
+            Self::UnknownType(_, word) => {
+                put("there is no type '");
+                shown(line, word, SHOWN_MAX);
+                line.put(b"', but INT, FLOAT, BOOL, STR and BYTES");
+            }
+            Self::BinName(_) => put("a name has 1 to 63 bytes"),
+        }
+    }
+}
+
+const _: () = assert!(BIN_NAME_BYTES_MAX == 63, "the error says so");
+
+/// Why a request goes no further.
+enum Bad<'c> {
+    Refusal(Refusal<'c>),
+    Fault(Fault),
+}
+
+impl<'c> From<Refusal<'c>> for Bad<'c> {
+    fn from(refusal: Refusal<'c>) -> Self {
+        Self::Refusal(refusal)
+    }
+}
+
+impl From<Fault> for Bad<'_> {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl<'c> Call<'c, '_> {
+    /// Answers a request that was not begun.
+    fn bad(&mut self, key: &[u8], bad: Bad<'_>) -> Run {
+        match bad {
+            Bad::Fault(fault) => Err(fault.into()),
+            Bad::Refusal(refusal) => {
+                refusal.say(self.out, key);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// When a record is changed, and when it ends then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    presence: Option<Presence>,
+    check: Option<Check>,
+    expire: Option<Expire>,
+}
+
+/// What has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    /// Nothing.
+    Create,
+    /// A record.
+    Update,
+    /// Whatever it is: its other bins go.
+    Replace,
+}
+
+impl Options {
+    /// Reads options up to the word `until`, in small letters, or to the end if that is empty.
+    fn read(args: &mut Args<'_>, until: &[u8], now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+        let mut options = Self::default();
+        loop {
+            let Some(word) = args.next().map(lower) else {
+                return if until.is_empty() { Ok(options) } else { Err(Fault::Syntax) };
+            };
+            match &word[..] {
+                word if word == until => return Ok(options),
+                b"create" if options.presence.is_none() => options.presence = Some(Presence::Create),
+                b"update" if options.presence.is_none() => options.presence = Some(Presence::Update),
+                b"replace" if options.presence.is_none() => options.presence = Some(Presence::Replace),
+                b"ifrev" if options.check.is_none() => options.check = Some(Check::Equal(revision(args)?)),
+                b"ifgt" if options.check.is_none() => options.check = Some(Check::Greater(revision(args)?)),
+                b"persist" if options.expire.is_none() => options.expire = Some(Expire::Never),
+                word => {
+                    let unit = Unit::of(word).filter(|_| options.expire.is_none()).ok_or(Fault::Syntax)?;
+                    let text = args.next().ok_or(Fault::Syntax)?;
+                    options.expire = Some(Deadline::positive(text, unit, now, command)?.expire());
+                }
+            }
+        }
+    }
+
+    /// Whether a record of this revision, 0 for none, may be changed.
+    fn allow<'c>(&self, revision: u32) -> Result<(), Refusal<'c>> {
+        match self.presence {
+            Some(Presence::Create) if revision != 0 => return Err(Refusal::Exists),
+            Some(Presence::Update) if revision == 0 => return Err(Refusal::NotFound),
+            _ => {}
+        }
+        match self.check {
+            Some(Check::Equal(wanted)) if revision != wanted => Err(Refusal::Revision(revision, Check::Equal(wanted))),
+            Some(Check::Greater(most)) if revision <= most => Err(Refusal::Revision(revision, Check::Greater(most))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn revision(args: &mut Args<'_>) -> Result<u32, Fault> {
+    u32::try_from(integer(args.next().ok_or(Fault::Syntax)?)?).map_err(|_| Fault::NotInteger)
+}
+
+/// A bin's name, as a request may have it.
+fn bin_name(name: &[u8]) -> Result<&[u8], Refusal<'_>> {
+    if (1..=BIN_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(Refusal::BinName(name)) }
+}
+
+/// The value that `text` is, of the type that `word` names.
+fn typed<'c>(bin: &'c [u8], word: &'c [u8], text: &'c [u8]) -> Result<Value<'c>, Refusal<'c>> {
+    let wanted = ValueType::of(word).ok_or(Refusal::UnknownType(bin, word))?;
+    let value = match wanted {
+        ValueType::Integer => integer(text).ok().map(Value::Integer),
+        ValueType::Float => float(text).ok().filter(|number| number.is_finite()).map(Value::Float),
+        ValueType::Bool => match &lower(text)[..] {
+            b"1" | b"true" => Some(Value::Bool(true)),
+            b"0" | b"false" => Some(Value::Bool(false)),
+            _ => None,
+        },
+        ValueType::Text => Some(Value::Text(text)),
+        ValueType::Bytes => Some(Value::Bytes(text)),
+    };
+    value.ok_or(Refusal::BinValue(bin, wanted))
+}
+
+/// Puts a value as what it is, as far as the protocol's version has a word for it.
+fn put_value(to: &mut impl Sink, version: Version, value: &Value<'_>) {
+    match *value {
+        Value::Integer(number) => reply::int(to, number),
+        Value::Float(number) => reply::double(to, version, number),
+        Value::Bool(value) => reply::boolean(to, version, value),
+        Value::Text(bytes) | Value::Bytes(bytes) => reply::bulk(to, bytes),
+    }
+}
