@@ -76,9 +76,13 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 
 /// What secures connections.
 fn tls(command: Command) -> Command {
+    secured(command.arg(flag("tls", "Connections are secured by TLS; the server is verified by the system's CAs")))
+}
+
+/// How a connection over TLS is secured.
+pub fn secured(command: Command) -> Command {
     command
-        .arg(flag("tls", "Connections are secured by TLS; the server is verified by the system's CAs"))
-        .arg(value("tls-ca", "FILE", "The CAs that may vouch for the server, as PEM; this and those below mean --tls"))
+        .arg(value("tls-ca", "FILE", "The CAs that may vouch for the server, as PEM; this and those below mean TLS"))
         .arg(value("tls-cert", "FILE", "The certificate that the client shows, as PEM"))
         .arg(value("tls-key", "FILE", "Its key, as PEM [default: in the same file]"))
         .arg(value("tls-server-name", "NAME", "The name that the server proves [default: the target's host]"))
@@ -105,6 +109,11 @@ fn connections(command: Command) -> Command {
         .arg(value("pin", "CPULIST", "A CPU for each thread, as 0,2-3; without --threads as many threads as CPUs"))
         .arg(flag("poll", "Threads never sleep: the least lateness, at a CPU each"))
         .arg(value("reconnect", "RATE", "Connections that are closed and made anew, a second [default: none]"))
+        .arg(value(
+            "storm",
+            "DURATION",
+            "Every so long all connections are closed and made anew at once [default: never]",
+        ))
         .arg(value("timeout", "DURATION", "How long an answer is waited for [default: 10s]"))
         .arg(value("connect-timeout", "DURATION", "How long a connection is waited for [default: 5s]"));
     tls(command)

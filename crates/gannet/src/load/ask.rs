@@ -14,7 +14,7 @@ use load::search::Settings;
 use load::search::objective::Condition;
 use load::search::rate::{RATE_MAX, Rate};
 use load::session::{Job, Mode, Stepped};
-use load::tls::Client;
+use load::tls::{Client, Settings as Tls};
 use load::workload::file::Password;
 use load::workload::model::{self, Auth, Command, Order, Pace, Placement, Protocol, Sizes, Verb};
 use load::workload::{Fault, Workload, presets};
@@ -82,9 +82,14 @@ impl<'a> Flags<'a> {
 
     /// A duration.
     pub fn span(&mut self, name: &str) -> Option<Duration> {
+        self.time_span(name).map(|span| Duration::from_nanos(span.as_ns()))
+    }
+
+    /// A time as a workload has it.
+    pub fn time_span(&mut self, name: &str) -> Option<TimeSpan> {
         let units =
             |text: &str| text.parse::<TimeSpan>().map_err(|error| format!("{text:?}: {error}; {}", error.remedy()));
-        self.read(name, units).map(|span| Duration::from_nanos(span.0))
+        self.read(name, units)
     }
 
     /// A size in bytes.
@@ -144,7 +149,7 @@ pub fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         flags.faults.extend(faults.iter().map(ToString::to_string));
     }
     // What the settings can not mean is told by both.
-    match secured(&workload) {
+    match secured(workload.tls.as_ref()) {
         Ok(client) => config.tls = client,
         Err(faults) => {
             let new: Vec<String> = faults.into_iter().filter(|fault| !flags.faults.contains(fault)).collect();
@@ -232,21 +237,23 @@ pub fn reached(flags: &mut Flags<'_>, workload: &mut Workload) {
     if let Some(rate) = flags.parsed::<Rate>("reconnect") {
         workload.reconnect_per_s = rate.per_s();
     }
-    tls(flags, workload);
+    workload.storm_every = flags.time_span("storm").or(workload.storm_every);
+    tls(flags, &mut workload.tls);
 }
 
-/// The flags of TLS; any of them turns it on, and each wins over the file's.
-fn tls(flags: &mut Flags<'_>, workload: &mut Workload) {
+/// The flags of TLS; any of them turns it on, and each wins over what `known` says.
+fn tls(flags: &mut Flags<'_>, known: &mut Option<Tls>) {
     const TEXTS: [&str; 5] = ["tls-ca", "tls-cert", "tls-key", "tls-server-name", "tls-versions"];
     const SWITCHES: [&str; 3] = ["tls", "tls-insecure", "tls-no-resume"];
-    let wanted =
-        TEXTS.iter().any(|name| flags.text(name).is_some()) || SWITCHES.iter().any(|name| flags.matches.get_flag(name));
+    // Not every subcommand that knows TLS has the flag that turns it on and says no more.
+    let is_set = |name: &&str| flags.matches.try_get_one::<bool>(name).ok().flatten() == Some(&true);
+    let wanted = TEXTS.iter().any(|name| flags.text(name).is_some()) || SWITCHES.iter().any(is_set);
     if !wanted {
         return;
     }
     let versions = flags.parsed("tls-versions");
     let file = |name: &str| flags.text(name).map(PathBuf::from);
-    let settings = workload.tls.get_or_insert_default();
+    let settings = known.get_or_insert_default();
     settings.ca = file("tls-ca").or(settings.ca.take());
     if let Some(certificate) = file("tls-cert") {
         // A key of the file's belongs to the file's certificate.
@@ -259,16 +266,16 @@ fn tls(flags: &mut Flags<'_>, workload: &mut Workload) {
     settings.insecure |= flags.matches.get_flag("tls-insecure");
 }
 
-/// The flags of TLS over what another tool's words say of it.
-pub fn tls_flags(matches: &ArgMatches, workload: &mut Workload) -> Result<(), Failure> {
+/// The flags of TLS over what is known of it.
+pub fn tls_flags(matches: &ArgMatches, known: &mut Option<Tls>) -> Result<(), Vec<String>> {
     let mut flags = Flags { matches, faults: Vec::new(), notes: Vec::new() };
-    tls(&mut flags, workload);
-    if flags.faults.is_empty() { Ok(()) } else { Err(Failure::Usage(flags.faults)) }
+    tls(&mut flags, known);
+    if flags.faults.is_empty() { Ok(()) } else { Err(flags.faults) }
 }
 
-/// What secures the connections of `workload`; every fault with its remedy.
-pub fn secured(workload: &Workload) -> Result<Option<Client>, Vec<String>> {
-    let client = workload.tls.as_ref().map(Client::new).transpose();
+/// What secures connections as `settings` say; every fault with its remedy.
+pub fn secured(settings: Option<&Tls>) -> Result<Option<Client>, Vec<String>> {
+    let client = settings.map(Client::new).transpose();
     client.map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
@@ -435,7 +442,11 @@ pub fn config_of(workload: &Workload, mode: &Mode, plan: Plan, duration_ns: u64)
         seed: workload.seed,
         duration_ns,
         slice_ns: (duration_ns / 10).clamp(20_000_000, 1_000_000_000),
-        reconnect: load::engine::Reconnect { per_s: workload.reconnect_per_s, ..usual.reconnect },
+        reconnect: load::engine::Reconnect {
+            per_s: workload.reconnect_per_s,
+            storm_every_ns: workload.storm_every.map_or(0, |every| every.as_ns()),
+            ..usual.reconnect
+        },
         ..usual
     }
 }

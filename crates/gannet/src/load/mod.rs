@@ -10,6 +10,7 @@
 //!   again     a result's run once more
 //!   agent     one run on several hosts
 //!   replay    a trace at its instants      record    what clients ask of a server, as a trace
+//!   stop      Ctrl-C ends it
 //! ```
 
 mod again;
@@ -23,6 +24,7 @@ mod record;
 mod replay;
 mod run;
 mod self_test;
+mod stop;
 mod tool;
 mod versus;
 mod view;

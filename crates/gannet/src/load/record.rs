@@ -3,18 +3,17 @@
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base::clock::UnixMillis;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
-use io::signal::Signals;
 use load::engine::Target;
 use load::record::{self, CONNECTIONS_MAX, Ledger, Patient, Proxy, Seen, Stream, Tape, Watched};
 use load::trace::{Header, Secret};
 
 use super::ask::Flags;
+use super::stop;
 use crate::{Failure, print};
 
 const EXAMPLES: &str = "\
@@ -105,27 +104,13 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         quiet: matches.get_flag("quiet"),
     };
     let path = Path::new(matches.get_one::<String>("FILE").map_or("", String::as_str));
-    let stop = stopped_by_signals()?;
+    let stop = stop::switch()?;
     let seen = match (listen.zip(target), watch) {
         (Some((listen, target)), _) => proxied(&asked, path, &listen, target, &stop)?,
         (None, Some(server)) => overheard(&asked, path, &server, stream.unwrap_or(Stream::Watch), &stop)?,
         (None, None) => unreachable!("one of the two is required"),
     };
     print(&summary(path, &seen))
-}
-
-/// Ctrl-C ends it.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::take_over().map_err(system)?;
-    let said = stop.clone();
-    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        while signals.wait().is_some() {
-            said.store(true, Ordering::Relaxed);
-        }
-    });
-    watcher.map(|_| stop).map_err(system)
 }
 
 fn tape(asked: &Asked, path: &Path) -> Result<Tape, Failure> {

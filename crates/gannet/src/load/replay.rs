@@ -20,7 +20,8 @@ use load::workload::value::Values;
 
 use super::args;
 use super::ask::{Flags, auth, config_of, known, reached, secured, speed};
-use super::run::{admin, describe, ended, failed, files, sources, stored, watch_signals};
+use super::run::{admin, describe, ended, failed, files, sources, stored};
+use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
 
@@ -62,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let mut asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
     let desk = Arc::new(Desk::default());
-    watch_signals(&desk)?;
+    stop::desk(&desk)?;
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
     }
@@ -143,7 +144,7 @@ fn ask(matches: &ArgMatches) -> Result<Asked, Failure> {
         _ => Plan::poisson(),
     };
     let mut config = config(&mut flags, &workload, &mode, plan);
-    config.tls = secured(&workload).unwrap_or_else(|faults| {
+    config.tls = secured(workload.tls.as_ref()).unwrap_or_else(|faults| {
         flags.faults.extend(faults);
         None
     });

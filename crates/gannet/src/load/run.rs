@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use clap::ArgMatches;
-use io::signal::Signals;
 use load::agents::{Fleet, Kind};
 use load::dialect::aerospike::Intervals;
 use load::engine::{Config, Control, Error, Load, Stream};
@@ -25,6 +24,7 @@ use load::workload::source;
 use super::agent;
 use super::ask::{Asked, ask, secured};
 use super::compare::write;
+use super::stop;
 use super::tool::Spoken;
 use super::view::Screen;
 use crate::{Failure, print};
@@ -41,7 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let asked = ask(matches)?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
     let desk = Arc::new(Desk::default());
-    watch_signals(&desk)?;
+    stop::desk(&desk)?;
     for note in &asked.notes {
         screen.line(&format!("note: {note}"));
     }
@@ -62,7 +62,7 @@ pub fn one(
 ) -> Result<RunResult, Failure> {
     let Asked { mut job, workload, .. } = asked;
     if job.config.tls.is_none() {
-        job.config.tls = secured(&workload).map_err(Failure::Failed)?;
+        job.config.tls = secured(workload.tls.as_ref()).map_err(Failure::Failed)?;
     }
     job.known.tls = job.config.tls.as_ref().map(|client| Tls::from(client.settings()));
     describe(&workload, &job.config, &mut job.known)?;
@@ -118,19 +118,6 @@ fn by<'a>(
 /// Of an engine that could not run.
 pub fn failed(error: Error) -> Failure {
     Failure::Failed(error.to_string().lines().map(str::to_owned).collect())
-}
-
-/// Ctrl-C ends the run, and what was measured is kept.
-pub fn watch_signals(desk: &Arc<Desk>) -> Result<(), Failure> {
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
-    let mut signals = Signals::take_over().map_err(system)?;
-    let desk = desk.clone();
-    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        while signals.wait().is_some() {
-            desk.stop();
-        }
-    });
-    watcher.map(drop).map_err(system)
 }
 
 /// Opens the admin port, if one is wanted.

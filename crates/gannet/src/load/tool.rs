@@ -23,9 +23,9 @@ use load::workload::{Fault, Source, Workload};
 
 use super::ask::{Asked, assertions, config_of, known, secured, tls_flags};
 use super::compare::{read_text, write};
-use super::run::{admin, ended, files, of_round, one, watch_signals};
+use super::run::{admin, ended, files, of_round, one};
 use super::view::Screen;
-use super::{args, plan};
+use super::{args, plan, stop};
 use crate::{Failure, print};
 
 /// The longest run, one that only its requests or a signal end.
@@ -113,7 +113,7 @@ pub fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
         screen.line(&format!("note: {note}"));
     }
     let desk = Arc::new(Desk::default());
-    watch_signals(&desk)?;
+    stop::desk(&desk)?;
     let admin_addr = matches.get_one::<String>("admin").or(run.admin.as_ref());
     let _admin = admin(admin_addr.map(String::as_str), &desk, &mut screen)?;
     let mut outcome = Ok(());
@@ -164,7 +164,7 @@ fn read(name: &str, matches: &ArgMatches) -> Result<Tool, Failure> {
         }
         _ => of_file(name, matches).map_err(Failure::Failed)?,
     };
-    tls_flags(matches, &mut mapped.workload)?;
+    tls_flags(matches, &mut mapped.workload.tls).map_err(Failure::Usage)?;
     if mapped.run.rounds > ROUNDS_MAX {
         return Err(Failure::Usage(vec![format!(
             "{} runs are too many; give {ROUNDS_MAX} at most",
@@ -209,7 +209,7 @@ fn asked(matches: &ArgMatches, mapped: &Mapped) -> Result<Asked, Failure> {
     let nanos = |span: Option<TimeSpan>, usual: u64| span.map_or(usual, |span| span.0);
     let config = Config {
         requests_max: run.requests_max,
-        tls: secured(workload).map_err(Failure::Failed)?,
+        tls: secured(workload.tls.as_ref()).map_err(Failure::Failed)?,
         timeout_ns: nanos(run.timeout, usual.timeout_ns),
         connect_timeout_ns: nanos(run.connect_timeout, usual.connect_timeout_ns),
         ..usual

@@ -13,7 +13,8 @@ use load::timeline::process::cpu_ns;
 use super::args;
 use super::ask::ask;
 use super::compare::write;
-use super::run::{one, watch_signals};
+use super::run::one;
+use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
 
@@ -52,7 +53,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         screen.line(&format!("note: {note}"));
     }
     let desk = Arc::new(Desk::default());
-    watch_signals(&desk)?;
+    stop::desk(&desk)?;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // The first of a round is now the one, now the other, so that neither always comes to a warmer machine.

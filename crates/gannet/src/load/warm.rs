@@ -2,19 +2,21 @@
 
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::units::{ByteSize, TimeSpan};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use io::signal::Signals;
 use load::search::rate::Rate;
-use load::warm::place::Place;
-use load::warm::{Choice, Job, Outcome, Patience, Progress, Verify, View};
+use load::tls::Client;
+use load::warm::place::{Place, Server};
+use load::warm::{Choice, Job, Outcome, Patience, Progress, Reach, Verify, View};
 
+use super::args::secured;
+use super::ask;
 use super::compare::write;
 use super::run::{BROKEN, PARTIAL};
+use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
 
@@ -43,8 +45,9 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
-    let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB";
-    Command::new("warm")
+    let places = "memcached://[USER:PASSWORD@]HOST:PORT, redis://[USER:PASSWORD@]HOST:PORT/DB; memcacheds:// and \
+                  rediss:// over TLS";
+    let command = Command::new("warm")
         .about("Copy the keys of a memcached, a Redis or an RDB file to another server: how to move over")
         .arg(value("from", "PLACE", "").required(true).help(format!("{places} or FILE.rdb")))
         .arg(value("to", "PLACE", "").required(true).help(places))
@@ -72,13 +75,14 @@ pub fn command() -> Command {
         )
         .arg(value("json", "FILE", "Write the outcome for programs"))
         .arg(flag("quiet", "Nothing on standard error while it runs"))
-        .after_help(EXAMPLES)
+        .after_help(EXAMPLES);
+    secured(command.next_help_heading("TLS, of the places that are spoken it with"))
 }
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let job = job(matches)?;
-    let stopped = stopper()?;
+    let stopped = stop::switch()?;
     let mut screen = Screen::new(matches.get_flag("quiet"));
     let outcome = load::warm::run(&job, &mut screen, &|| stopped.load(Ordering::Relaxed));
     screen.wipe();
@@ -112,21 +116,6 @@ fn ended(outcome: &Outcome) -> Result<(), Failure> {
         lines.push(format!("{differ} keys are not the same at both ends"));
     }
     if lines.is_empty() { Ok(()) } else { Err(Failure::Code(BROKEN, lines)) }
-}
-
-/// Set by Ctrl-C and SIGTERM.
-fn stopper() -> Result<Arc<AtomicBool>, Failure> {
-    let system = |error: std::io::Error| Failure::Failed(vec![format!("signals can not be watched: {error}")]);
-    let mut signals = Signals::take_over().map_err(system)?;
-    let stopped = Arc::new(AtomicBool::new(false));
-    let flag = stopped.clone();
-    let watcher = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        while signals.wait().is_some() {
-            flag.store(true, Ordering::Relaxed);
-        }
-    });
-    watcher.map_err(system)?;
-    Ok(stopped)
 }
 
 /// Reads arguments and collects what is wrong with them.
@@ -198,6 +187,10 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
     let (Some(from), Some(to), Some(timeout), Some(verify), Some(file_db), Some(attempts)) = all else {
         return Err(Failure::Usage(words.faults));
     };
+    let tls = reached_by(matches, &from, &to).unwrap_or_else(|faults| {
+        words.faults.extend(faults);
+        None
+    });
     if !words.faults.is_empty() {
         return Err(Failure::Usage(words.faults));
     }
@@ -213,9 +206,26 @@ fn job(matches: &ArgMatches) -> Result<Job, Failure> {
         verify,
         file_db,
         accept_damaged: matches.get_flag("accept-damaged"),
-        timeout,
+        reach: Reach { tls, timeout },
         patience: Patience { attempts, ..Patience::default() },
     })
+}
+
+/// What secures the connections to those of the places that are written so; every fault with its remedy.
+fn reached_by(matches: &ArgMatches, from: &Place, to: &Server) -> Result<Option<Client>, Vec<String>> {
+    let servers = [if let Place::Server(server) = from { Some(server) } else { None }, Some(to)];
+    let secured: Vec<&Server> = servers.into_iter().flatten().filter(|server| server.is_secured).collect();
+    let mut settings = None;
+    ask::tls_flags(matches, &mut settings)?;
+    if secured.is_empty() {
+        let unused = "flags of TLS, and no place over TLS: write rediss:// or memcacheds://".to_owned();
+        return if settings.is_some() { Err(vec![unused]) } else { Ok(None) };
+    }
+    let client = ask::secured(Some(&settings.unwrap_or_default()))?;
+    for server in secured {
+        client.as_ref().map(|client| client.server_name(&server.target)).transpose().map_err(|fault| vec![fault])?;
+    }
+    Ok(client)
 }
 
 fn verify(text: &str) -> Result<Verify, String> {

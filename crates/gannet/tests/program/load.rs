@@ -1,45 +1,16 @@
 //! `gannet load` as a user has it, against servers that are started here. Counts and exit codes are asserted, not
 //! times: where the machine is too busy for the generator the run says so by its exit code, which is as good.
 
-use std::path::PathBuf;
-
 use load::result::RunResult;
 
 use crate::common::{Serving, connect, free_port, page, run};
-
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
+use crate::peers::{Folder, LIMITED};
 
 fn server() -> (Serving, String) {
     let args = ["--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "64MiB", "--workers", "1"];
     let mut serving = Serving::start(&args);
     let addr = serving.addr_behind("memcached clients connect to ").to_string();
     (serving, addr)
-}
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-load-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Runs `gannet load`, which must end with `code` or say that the generator was the limit; output and error text.
@@ -109,6 +80,18 @@ fn objectives_of_a_run_at_a_rate_that_break_end_with_4() {
     let args = ["--target", &addr, "--rate", "300", "--duration", "500ms", "--keys", "100", "--slo", "max=1ns"];
     let (code, out, _) = load_ends(&args, 4);
     assert!(code == LIMITED || out.contains("BROKE its objectives: max is "), "{out}");
+}
+
+#[test]
+fn a_storm_closes_every_connection_and_loses_no_request() {
+    let (_serving, addr) = server();
+    let folder = Folder::new("storm");
+    let args = ["--target", &addr, "--rate", "500", "--duration", "1s", "--warm-up", "0ms", "--keys", "100"];
+    let storms = ["--connections", "5", "--storm", "100ms", "--json", &folder.file("a.json")];
+    let (_, out, _) = load_ends(&[&args[..], &storms].concat(), 0);
+    let counts = folder.result("a.json").figures.counts;
+    assert!(counts.connects >= 15, "each is made anew twice at least: {out}");
+    assert_eq!((counts.errors, counts.unanswered, counts.answered), (0, 0, counts.due), "{out}");
 }
 
 #[test]

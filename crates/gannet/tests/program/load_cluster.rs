@@ -3,75 +3,27 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use load::result::RunResult;
 
 use crate::common::{PATIENCE, TempFile, free_port, gannet, run};
+use crate::peers::{Folder, LIMITED, Peer, until};
 
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
-
-/// A redis-server, ended by its id.
-struct Redis {
-    child: Child,
-    port: u16,
-}
-
-impl Redis {
-    /// With these arguments too. `None` where it is not installed, which is printed.
-    fn start(args: &[&str]) -> Option<Self> {
-        let port = free_port();
-        let usual = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let mut command = Command::new("redis-server");
-        let command = command.args(usual).args(args).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                println!("SKIPPED: redis-server can not be started ({error}); install it to run this test");
-                return None;
-            }
-        };
-        let redis = Self { child, port };
-        until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Some(redis)
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// What it says to a command: its first line, and the text behind it where there is one.
-    fn says(&self, words: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(format!("{words}\r\n").as_bytes()).unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        let Some(length) = line.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok()) else {
-            return line.trim().to_owned();
-        };
-        let mut text = vec![0; length];
-        reader.read_exact(&mut text).unwrap();
-        String::from_utf8(text).unwrap()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now() + 3 * PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < patience, "it does not come to that {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// What it says to a command: its first line, and the text behind it where there is one.
+fn says(peer: &Peer, words: &str) -> String {
+    let mut stream = TcpStream::connect(peer.addr()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(format!("{words}\r\n").as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let Some(length) = line.strip_prefix('$').and_then(|length| length.trim().parse::<usize>().ok()) else {
+        return line.trim().to_owned();
+    };
+    let mut text = vec![0; length];
+    reader.read_exact(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
 }
 
 /// Runs `gannet load` with `args` and with `SECRET` in the environment: exit code, output, error text.
@@ -84,11 +36,11 @@ fn load_with(secret: &str, args: &[&str]) -> (i32, String, String) {
 #[test]
 fn a_connection_says_who_it_is_and_what_is_refused_is_told_in_the_servers_words() {
     let Some(redis) =
-        Redis::start(&["--requirepass", "word-of-all", "--user", "me", "on", ">word-of-mine", "~*", "+@all"])
+        Peer::redis(&["--requirepass", "word-of-all", "--user", "me", "on", ">word-of-mine", "~*", "+@all"])
     else {
         return;
     };
-    let target = redis.address();
+    let target = redis.target();
     let json = TempFile::new("auth.json", "");
     let usual = ["--target", &target, "--rate", "500", "--duration", "200ms", "--warm-up", "0ms", "--keys", "100"];
     let quiet = ["--quiet", "--json", json.path(), "--password-env", "SECRET"];
@@ -125,18 +77,13 @@ fn a_connection_says_who_it_is_and_what_is_refused_is_told_in_the_servers_words(
 #[test]
 fn memcacheds_users_are_told_first_too() {
     let file = TempFile::new("users.txt", "me:sesame\n");
-    let port = free_port();
-    let target = format!("127.0.0.1:{port}");
-    let args = ["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-u", "nobody", "-t", "1", "-Y", file.path()];
-    let mut memcached = Command::new("memcached").args(args).spawn().expect("memcached is installed");
-    until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let Some(memcached) = Peer::memcached(&["-Y", file.path()]) else { return };
+    let target = memcached.target();
     let usual = ["--target", &target, "--rate", "500", "--duration", "200ms", "--warm-up", "0ms", "--keys", "100"];
     let who = ["--user", "me", "--password-env", "SECRET"];
     let right = load_with("sesame", &[&usual[..], &who].concat());
     let wrong = load_with("wrong", &[&usual[..], &who].concat());
     let nobody = run(&[&["load", "--no-prefill"][..], &usual].concat());
-    memcached.kill().unwrap();
-    memcached.wait().unwrap();
     assert!(matches!(right.0, 0 | LIMITED) && right.1.contains(" 0 errors"), "{right:?}");
     assert!(wrong.0 == 1 && wrong.2.contains("authentication failure; check the user and the password"), "{wrong:?}");
     assert!(nobody.1.contains("unauthenticated; say who connects"), "{nobody:?}");
@@ -144,36 +91,28 @@ fn memcacheds_users_are_told_first_too() {
 
 /// Three nodes with a third of the slots each; the folder goes last.
 struct Cluster {
-    nodes: Vec<Redis>,
+    nodes: Vec<Peer>,
     _folder: Folder,
-}
-
-struct Folder(std::path::PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Cluster {
     fn start() -> Option<Self> {
-        let folder = Folder(std::env::temp_dir().join(format!("gannet-cluster-{}", std::process::id())));
+        let folder = Folder::new("cluster");
         let mut nodes = Vec::new();
         for number in 0..3 {
-            let dir = folder.0.join(number.to_string());
-            std::fs::create_dir_all(&dir).unwrap();
+            let dir = folder.path().join(number.to_string());
+            std::fs::create_dir(&dir).unwrap();
             // The port of the nodes among themselves is 10000 above, which may be too high, unless it is named.
             let bus = free_port().to_string();
             let dir = dir.to_str().unwrap();
             let args = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--dir", dir];
-            nodes.push(Redis::start(&args)?);
+            nodes.push(Peer::redis(&args)?);
         }
         let mut create = Command::new("redis-cli");
-        create.args(["--cluster", "create"]).args(nodes.iter().map(Redis::address)).arg("--cluster-yes");
+        create.args(["--cluster", "create"]).args(nodes.iter().map(Peer::target)).arg("--cluster-yes");
         let made = create.stdin(Stdio::null()).output().expect("redis-cli comes with redis-server");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
-        let is_ok = |node: &Redis| node.says("CLUSTER INFO").contains("cluster_state:ok");
+        let is_ok = |node: &Peer| says(node, "CLUSTER INFO").contains("cluster_state:ok");
         until("every node knows the cluster", || nodes.iter().all(is_ok));
         Some(Self { nodes, _folder: folder })
     }
@@ -183,15 +122,15 @@ impl Cluster {
 fn requests_go_to_the_node_that_redirects_name_and_count_once() {
     let Some(cluster) = Cluster::start() else { return };
     let json = TempFile::new("cluster.json", "");
-    let [first, second, third] = [0, 1, 2].map(|at| cluster.nodes[at].address());
+    let [first, second, third] = [0, 1, 2].map(|at| cluster.nodes[at].target());
     // One key's slot is on its way from its node to the next one, which is asked for what is not there yet.
     let key = "0000000000000007";
-    let slot: u16 = cluster.nodes[0].says(&format!("CLUSTER KEYSLOT {key}")).trim_start_matches(':').parse().unwrap();
+    let slot: u16 = says(&cluster.nodes[0], &format!("CLUSTER KEYSLOT {key}")).trim_start_matches(':').parse().unwrap();
     let from = usize::from(slot >= 5461) + usize::from(slot >= 10_923);
     let to = (from + 1) % 3;
-    let id = |at: usize| cluster.nodes[at].says("CLUSTER MYID");
-    assert_eq!(cluster.nodes[to].says(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(from))), "+OK");
-    assert_eq!(cluster.nodes[from].says(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to))), "+OK");
+    let id = |at: usize| says(&cluster.nodes[at], "CLUSTER MYID");
+    assert_eq!(says(&cluster.nodes[to], &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(from))), "+OK");
+    assert_eq!(says(&cluster.nodes[from], &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(to))), "+OK");
     // In another order than the slots lie, so that nearly every slot is asked for at the wrong node first.
     let nodes = ["--target", &third, "--target", &first, "--target", &second];
     let usual = ["--placement", "slots", "--keys", "300", "--connections", "6", "--verify", "--quiet"];
@@ -208,7 +147,7 @@ fn requests_go_to_the_node_that_redirects_name_and_count_once() {
         assert!(counts.redirects > 50 && counts.redirects < counts.due, "{counts:?}");
         assert!(out.contains("redirects to other nodes"), "{out}");
     }
-    let asked = cluster.nodes[to].says("INFO commandstats");
+    let asked = says(&cluster.nodes[to], "INFO commandstats");
     assert!(asked.contains("cmdstat_asking"), "the slot that moves was asked for where it goes: {asked}");
     let two = ["--target", &first, "--target", &second];
     let (_, out, _) = run(&[&["load", "--protocol", "resp", "--no-prefill"][..], &two, &usual, &paced].concat());

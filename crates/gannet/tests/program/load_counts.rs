@@ -9,24 +9,19 @@ use std::time::{Duration, Instant};
 use load::result::RunResult;
 
 use crate::common::{PATIENCE, run};
-
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
+use crate::peers::{Folder, LIMITED};
 
 /// A server on a unix socket in a folder of its own; ended by its id.
 struct Served {
     child: Child,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Served {
     fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Self {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = std::env::temp_dir().join(format!("gannet-counts-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
-        let mut command = command(&folder.join("s.sock"));
-        let child = command.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let folder = Folder::new(name);
+        let mut command = command(&folder.path().join("s.sock"));
+        let child = command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let served = Self { child: child.unwrap_or_else(|error| panic!("{name}: {error}; install it")), folder };
         let end = Instant::now() + PATIENCE;
         while UnixStream::connect(served.socket()).is_err() {
@@ -53,7 +48,7 @@ impl Served {
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.join("s.sock")
+        self.folder.path().join("s.sock")
     }
 
     fn target(&self) -> String {
@@ -85,18 +80,16 @@ impl Drop for Served {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 /// Runs `gannet load` against `served`; its result, and what was written to standard output.
 fn loaded(served: &Served, args: &[&str]) -> (RunResult, String) {
-    let json = served.folder.join("a.json");
-    let (json, target) = (json.to_str().unwrap(), served.target());
-    let usual = ["load", "--target", &target, "--warm-up", "0s", "--quiet", "--json", json];
+    let (json, target) = (served.folder.file("a.json"), served.target());
+    let usual = ["load", "--target", &target, "--warm-up", "0s", "--quiet", "--json", &json];
     let (code, out, err) = run(&[&usual[..], args].concat());
     assert!(matches!(code, 0 | LIMITED), "{args:?}: {code}: {out}{err}");
-    let result = RunResult::from_json(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let result = served.folder.result("a.json");
     assert_eq!(result.figures.counts.unanswered, 0, "{out}");
     (result, out)
 }

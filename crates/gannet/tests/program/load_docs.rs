@@ -1,12 +1,10 @@
 //! Every command of the README and of the load generator's pages, as it stands there but short, against servers of this
 //! test.
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{PATIENCE, Serving, free_port, gannet};
+use crate::common::{Serving, free_port, gannet};
+use crate::peers::{Folder, Peer};
 
 /// Words of commands that need other processes or files beside them: tests of their own run those, in files that have
 /// the words.
@@ -29,40 +27,6 @@ const SHORT: [(&str, &str); 14] = [
     ("cache.toml", "FOLDER/cache.toml"),
     ("paced.conf", "FOLDER/paced.conf"),
 ];
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// redis-server on a port; ended by its id.
-struct Redis(Child, u16);
-
-impl Redis {
-    fn start() -> Self {
-        let port = free_port();
-        let args = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let child = Command::new("redis-server").args(args).stdout(Stdio::null()).spawn();
-        let redis = Self(child.expect("redis-server is installed"), port);
-        let end = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        redis
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -127,8 +91,7 @@ fn ends_soon(line: &str) -> &'static str {
 /// What comes of objectives and assertions depends on how busy this machine is: any verdict will do, an error will not.
 #[test]
 fn every_command_of_the_pages_runs() {
-    let folder = Folder(std::env::temp_dir().join(format!("gannet-docs-{}", std::process::id())));
-    std::fs::create_dir_all(&folder.0).unwrap();
+    let folder = Folder::new("docs");
     let cache = "[general]\nprotocol = \"memcache\"\nduration = 1\n[target]\nendpoints = [\"MEMCACHED\"]\n\
                  [client]\nthreads = 1\npoolsize = 2\nconcurrency = 4\n[workload.ratelimit]\nstart = 200\n\
                  [[workload.keyspace]]\nklen = 16\nnkeys = 100\nvlen = 64\n\
@@ -136,10 +99,10 @@ fn every_command_of_the_pages_runs() {
     let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "1"];
     let mut serving = Serving::start(&args);
     let addr = serving.addr_behind("memcached clients connect to ");
-    let redis = Redis::start();
-    std::fs::write(folder.0.join("cache.toml"), cache.replace("MEMCACHED", &addr.to_string())).unwrap();
+    let redis = Peer::redis(&[]).expect("redis-server is installed");
+    folder.written("cache.toml", &cache.replace("MEMCACHED", &addr.to_string()));
     let paced = "send=ascii_get,conns=2,pipelines=4,usleep=50000,key_prefix=foo,key_count=100\n";
-    std::fs::write(folder.0.join("paced.conf"), paced).unwrap();
+    folder.written("paced.conf", paced);
     let beside = Path::new(env!("CARGO_BIN_EXE_gannet")).parent().unwrap().display().to_string();
     let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
     let mut seen = 0;
@@ -153,13 +116,13 @@ fn every_command_of_the_pages_runs() {
         let text = text
             .replace("MEMCACHED_PORT", &addr.port().to_string())
             .replace("MEMCACHED", &addr.to_string())
-            .replace("REDIS_PORT", &redis.1.to_string())
+            .replace("REDIS_PORT", &redis.port.to_string())
             .replace("FREE_PORT", &free_port().to_string())
-            .replace("FOLDER", &folder.0.display().to_string());
+            .replace("FOLDER", &folder.path().display().to_string());
         let text = text.replace("--duration 30s", "--duration 300ms").replace("--duration 10s", "--duration 300ms");
         let written =
             |word: String| match !word.contains('/') && [".html", ".json"].iter().any(|end| word.ends_with(end)) {
-                true => format!("{}/{word}", folder.0.display()),
+                true => folder.file(&word),
                 false => word,
             };
         let words: Vec<String> = words(&text).into_iter().skip(1).map(written).collect();

@@ -3,7 +3,6 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,9 +10,8 @@ use std::time::Duration;
 use load::result::RunResult;
 
 use crate::common::run;
+use crate::peers::{Folder, LIMITED};
 
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
 /// It ended early, or nothing was answered; what was measured is kept.
 const PARTIAL: i32 = 5;
 
@@ -117,27 +115,6 @@ fn serve(manner: Manner, mut stream: TcpStream, answered: &AtomicU64, stopped: &
                 return;
             }
         }
-    }
-}
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-faults-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

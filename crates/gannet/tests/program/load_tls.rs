@@ -3,19 +3,15 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use load::result::RunResult;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair, date_time_ymd,
 };
 
-use crate::common::{PATIENCE, free_port, run};
-
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
+use crate::common::{free_port, run};
+use crate::peers::{Folder, LIMITED, Peer};
 
 fn called(name: &str) -> DistinguishedName {
     let mut whole = DistinguishedName::new();
@@ -23,119 +19,58 @@ fn called(name: &str) -> DistinguishedName {
     whole
 }
 
-/// A folder with certificates in it, that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    /// `ca.pem`; `server`, `expired` and `client`, each `.pem` with its `.key`.
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-load-tls-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        let folder = Self(path);
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name = called(&format!("the CA of {name}"));
-        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        folder.write("ca.pem", &ca.pem());
-        for (name, names) in [("server", ["localhost", "127.0.0.1"]), ("expired", ["localhost", "127.0.0.1"])]
-            .into_iter()
-            .chain([("client", ["client", "client.example"])])
-        {
-            let mut params = CertificateParams::new(names.map(str::to_owned).to_vec()).unwrap();
-            params.distinguished_name = called(name);
-            if name == "expired" {
-                (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
-            }
-            let key = KeyPair::generate().unwrap();
-            folder.write(&format!("{name}.pem"), &params.signed_by(&key, &ca).unwrap().pem());
-            folder.write(&format!("{name}.key"), &key.serialize_pem());
+/// A folder with certificates in it: `ca.pem`; `server`, `expired` and `client`, each `.pem` with its `.key`.
+fn certified(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name = called(&format!("the CA of {name}"));
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    folder.written("ca.pem", &ca.pem());
+    for (name, names) in [("server", ["localhost", "127.0.0.1"]), ("expired", ["localhost", "127.0.0.1"])]
+        .into_iter()
+        .chain([("client", ["client", "client.example"])])
+    {
+        let mut params = CertificateParams::new(names.map(str::to_owned).to_vec()).unwrap();
+        params.distinguished_name = called(name);
+        if name == "expired" {
+            (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
         }
-        folder
+        let key = KeyPair::generate().unwrap();
+        folder.written(&format!("{name}.pem"), &params.signed_by(&key, &ca).unwrap().pem());
+        folder.written(&format!("{name}.key"), &key.serialize_pem());
     }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.file(name)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn result(&self, name: &str) -> RunResult {
-        let text = std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        RunResult::from_json(&text).unwrap()
-    }
+    folder
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A redis-server that wants a certificate of its clients.
+fn redis(folder: &Folder) -> Option<Peer> {
+    let port = free_port();
+    let [text, ca, certificate, key] =
+        [port.to_string(), folder.file("ca.pem"), folder.file("server.pem"), folder.file("server.key")];
+    let args = ["--port", "0", "--tls-port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+    let tls = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    Peer::start_at(port, "redis-server", &[&args[..], &tls[..]].concat())
 }
 
-/// A server that is ended by its id.
-struct Server {
-    child: Child,
-    port: u16,
+/// A memcached with the certificate `name`, which takes any client.
+fn memcached(folder: &Folder, name: &str) -> Option<Peer> {
+    let help = Command::new("memcached").arg("-h").output();
+    if !help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--enable-ssl")) {
+        println!("SKIPPED: there is no memcached with TLS; install it to run this test");
+        return None;
+    }
+    let port = free_port();
+    let (certificate, key) = (folder.file(&format!("{name}.pem")), folder.file(&format!("{name}.key")));
+    let tls = format!("ssl_chain_cert={certificate},ssl_key={key}");
+    let text = port.to_string();
+    let args = ["-l", "127.0.0.1", "-p", &text, "-U", "0", "-u", "nobody", "-t", "1", "-Z", "-o", &tls];
+    Peer::start_at(port, "memcached", &args)
 }
 
-impl Server {
-    /// `None` where it is not installed, which is printed.
-    fn start(program: &str, args: &[&str], port: u16) -> Option<Self> {
-        let started = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = match started {
-            Ok(child) => child,
-            Err(error) => {
-                println!("SKIPPED: {program} can not be started ({error}); install it to run this test");
-                return None;
-            }
-        };
-        let mut server = Self { child, port };
-        let patience = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(server.child.try_wait().unwrap().is_none(), "{program} ended before it listened");
-            assert!(Instant::now() < patience, "{program} does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(server)
-    }
-
-    /// A redis-server that wants a certificate of its clients.
-    fn redis(folder: &Folder) -> Option<Self> {
-        let port = free_port();
-        let [text, ca, certificate, key] =
-            [port.to_string(), folder.file("ca.pem"), folder.file("server.pem"), folder.file("server.key")];
-        let args = ["--port", "0", "--tls-port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let tls = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-        Self::start("redis-server", &[&args[..], &tls[..]].concat(), port)
-    }
-
-    /// A memcached with the certificate `name`, which takes any client.
-    fn memcached(folder: &Folder, name: &str) -> Option<Self> {
-        let help = Command::new("memcached").arg("-h").output();
-        if !help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains("--enable-ssl")) {
-            println!("SKIPPED: there is no memcached with TLS; install it to run this test");
-            return None;
-        }
-        let port = free_port();
-        let (certificate, key) = (folder.file(&format!("{name}.pem")), folder.file(&format!("{name}.key")));
-        let tls = format!("ssl_chain_cert={certificate},ssl_key={key}");
-        let text = port.to_string();
-        let args = ["-l", "127.0.0.1", "-p", &text, "-U", "0", "-u", "nobody", "-t", "1", "-Z", "-o", &tls];
-        Self::start("memcached", &args, port)
-    }
-
-    fn at(&self, host: &str) -> String {
-        format!("{host}:{}", self.port)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Where it is under another name of this host.
+fn at(peer: &Peer, host: &str) -> String {
+    format!("{host}:{}", peer.port)
 }
 
 const SHORT: [&str; 8] = ["--connections", "4", "--keys", "300", "--warm-up", "100ms", "--quiet", "--verify"];
@@ -157,9 +92,9 @@ fn assert_whole(result: &RunResult) {
 
 #[test]
 fn a_connection_that_is_made_anew_resumes_its_session_as_clients_do() {
-    let folder = Folder::new("resume");
-    let Some(redis) = Server::redis(&folder) else { return };
-    let target = redis.at("localhost");
+    let folder = certified("resume");
+    let Some(redis) = redis(&folder) else { return };
+    let target = at(&redis, "localhost");
     let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
     let tls = ["--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
     let args = ["--target", &target, "--protocol", "resp", "--closed", "--duration", "1500ms"];
@@ -192,9 +127,9 @@ fn a_connection_that_is_made_anew_resumes_its_session_as_clients_do() {
 
 #[test]
 fn large_values_both_ways_through_many_records_are_whole() {
-    let folder = Folder::new("large");
-    let Some(memcached) = Server::memcached(&folder, "server") else { return };
-    let (target, ca) = (memcached.at("127.0.0.1"), folder.file("ca.pem"));
+    let folder = certified("large");
+    let Some(memcached) = memcached(&folder, "server") else { return };
+    let (target, ca) = (at(&memcached, "127.0.0.1"), folder.file("ca.pem"));
     let args = ["--target", &target, "--tls-ca", &ca, "--closed", "--depth", "16", "--value-bytes", "300KiB"];
     let short = ["--duration", "800ms", "--connections", "3", "--keys", "40", "--reads", "60%", "--quiet", "--verify"];
     let (_, result) = measured(&folder, &[&args[..], &short[..]].concat());
@@ -205,11 +140,11 @@ fn large_values_both_ways_through_many_records_are_whole() {
 
 #[test]
 fn a_workload_files_tls_is_labelled_and_a_server_that_is_not_verified_is_said_to_be_so() {
-    let folder = Folder::new("file");
-    let Some(memcached) = Server::memcached(&folder, "expired") else { return };
-    let target = memcached.at("127.0.0.1");
+    let folder = certified("file");
+    let Some(memcached) = memcached(&folder, "expired") else { return };
+    let target = at(&memcached, "127.0.0.1");
     let text = format!("[targets]\naddresses = [\"{target}\"]\n[targets.tls]\ninsecure = true\n");
-    let workload = folder.write("w.toml", &text);
+    let workload = folder.written("w.toml", &text);
     let args = ["--workload", &workload, "--closed", "--duration", "300ms", "--keys", "100", "--quiet"];
     let (out, result) = measured(&folder, &args);
     assert!(out.contains("the server was NOT verified: any certificate was taken"), "{out}");
@@ -225,17 +160,17 @@ fn refused(args: &[&str]) -> String {
 
 #[test]
 fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
-    let folder = Folder::new("refused");
+    let folder = certified("refused");
     let (Some(redis), Some(memcached), Some(expired)) =
-        (Server::redis(&folder), Server::memcached(&folder, "server"), Server::memcached(&folder, "expired"))
+        (redis(&folder), memcached(&folder, "server"), memcached(&folder, "expired"))
     else {
         return;
     };
     let ca = folder.file("ca.pem");
-    let other = Folder::new("other");
+    let other = certified("other");
     let (other_ca, stranger) = (other.file("ca.pem"), other.file("client.pem"));
     let key = other.file("client.key");
-    let [redis, plain, late] = [redis.at("localhost"), memcached.at("127.0.0.1"), expired.at("127.0.0.1")];
+    let [redis, plain, late] = [at(&redis, "localhost"), at(&memcached, "127.0.0.1"), at(&expired, "127.0.0.1")];
     let by_name = ["--target", &plain, "--tls-ca", &ca, "--tls-server-name", "cache.example"];
     let strange = ["--tls-cert", &stranger, "--tls-key", &key];
     let resp = ["--target", &redis, "--protocol", "resp", "--tls-ca", &ca];
@@ -262,7 +197,7 @@ fn a_handshake_that_fails_says_what_failed_and_what_to_do() {
 
 #[test]
 fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
-    let folder = Folder::new("plain");
+    let folder = certified("plain");
     let ca = folder.file("ca.pem");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
@@ -281,7 +216,7 @@ fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
     let err = refused(&["--target", &target, "--tls-ca", &ca]);
     assert!(err.contains("it speaks no TLS there; name the port on which it speaks TLS"), "{err}");
     // Its own account is not asked for over the ping protocol, so that the engine meets it first.
-    let pings = folder.write("ping.toml", "protocol = \"ping\"\n");
+    let pings = folder.written("ping.toml", "protocol = \"ping\"\n");
     let err = refused(&["--target", &target, "--tls-ca", &ca, "--workload", &pings]);
     assert!(
         err.contains("it answered a TLS handshake with \"ERROR\\r\\n\"") && err.contains("leave --tls away"),
@@ -293,8 +228,8 @@ fn a_server_without_tls_is_told_from_one_that_does_not_answer() {
 
 #[test]
 fn other_tools_words_for_tls_mean_the_same() {
-    let folder = Folder::new("tools");
-    let (Some(redis), Some(memcached)) = (Server::redis(&folder), Server::memcached(&folder, "server")) else {
+    let folder = certified("tools");
+    let (Some(redis), Some(memcached)) = (redis(&folder), memcached(&folder, "server")) else {
         return;
     };
     let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
@@ -322,8 +257,34 @@ fn other_tools_words_for_tls_mean_the_same() {
         "[general]\nprotocol = \"memcache\"\n[tls]\nca_file = \"{ca}\"\n[target]\nendpoints = [\"{}\"]\n[connection]\n\
          poolsize = 2\n[request]\nratelimit = 300\n[[keyspace]]\nlength = 4\ncardinality = 100\n\
          commands = [{{ verb = \"get\", weight = 1 }}]\nvalues = [{{ length = 10 }}]\n",
-        memcached.at("localhost")
+        at(&memcached, "localhost")
     );
-    let file = folder.write("rpc.toml", &text);
+    let file = folder.written("rpc.toml", &text);
     check(&["rpc-perf", &file, "--json", &json, "--duration", "500ms"]);
+}
+
+#[test]
+fn keys_are_copied_between_servers_over_tls_and_a_wrong_ca_is_told_at_once() {
+    let folder = certified("warm");
+    let (Some(redis), Some(memcached)) = (redis(&folder), memcached(&folder, "server")) else { return };
+    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
+    let tls = ["--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
+    let target = at(&redis, "localhost");
+    let stored = ["--target", &target, "--protocol", "resp", "--closed", "--duration", "100ms", "--keys", "300"];
+    // Values above a record's 16 KiB, and more of them than a socket takes at once.
+    measured(&folder, &[&stored[..], &tls, &["--value-bytes", "60KiB", "--quiet", "--reads", "100%"]].concat());
+    let (from, to) = (format!("rediss://{target}"), format!("memcacheds://{}", at(&memcached, "127.0.0.1")));
+    let places = ["load", "warm", "--from", &from, "--to", &to, "--verify", "all"];
+    let (code, out, err) = run(&[&places[..], &tls].concat());
+    assert_eq!(code, 0, "{out}{err}");
+    let done = |what: &str, count: &str| {
+        out.lines().any(|line| line.trim_start().starts_with(what) && line.split_whitespace().nth(1) == Some(count))
+    };
+    assert!(done("copied", "300") && out.contains("verified 300 keys at both ends: all are the same"), "{out}");
+
+    let other = certified("warm-other");
+    let (code, _, err) = run(&[&places[..], &["--tls-ca", &other.file("ca.pem")]].concat());
+    assert!(code == 1 && err.contains("has signed the server's certificate") && !err.contains("attempt"), "{err}");
+    let (code, _, err) = run(&["load", "warm", "--from", &target, "--to", "h:1", "--tls-ca", &ca]);
+    assert!(code == 2 && err.contains("write rediss:// or memcacheds://"), "{err}");
 }

@@ -1,90 +1,14 @@
 //! Other tools' command lines and files under `gannet load`, as their users have them: every example of the help runs
 //! against a server that is started here. Counts are asserted, not times.
 
-use std::net::TcpStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use load::result::RunResult;
-
-use crate::common::{PATIENCE, Serving, free_port, run};
-
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
+use crate::common::{Serving, run};
+use crate::peers::{Folder, LIMITED, Peer};
 
 fn memcached() -> (Serving, String) {
     let args = ["--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "64MiB", "--workers", "1"];
     let mut serving = Serving::start(&args);
     let addr = serving.addr_behind("memcached clients connect to ").to_string();
     (serving, addr)
-}
-
-/// A server that speaks RESP and knows hashes; ended by its id.
-struct Redis {
-    child: Child,
-    port: u16,
-}
-
-impl Redis {
-    /// `None` where it is not installed, which is printed.
-    fn start() -> Option<Self> {
-        let port = free_port();
-        let args = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-        let started = Command::new("redis-server").args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = match started {
-            Ok(child) => child,
-            Err(error) => {
-                println!("SKIPPED: redis-server can not be started ({error}); install it to run this test");
-                return None;
-            }
-        };
-        let redis = Self { child, port };
-        let patience = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < patience, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(redis)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-tools-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn written(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.file(name)
-    }
-
-    fn result(&self, name: &str) -> RunResult {
-        let text = std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        RunResult::from_json(&text).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The examples in the help of `tool`, each as the words behind `gannet`.
@@ -123,7 +47,7 @@ fn runs_again(folder: &Folder, name: &str, answers: u64) {
 fn aerospikes_examples_store_every_record_and_read_them_back_with_their_table() {
     let examples = examples("aerospike");
     assert_eq!(examples.len(), 2);
-    let Some(redis) = Redis::start() else { return };
+    let Some(redis) = Peer::redis(&[]) else { return };
     let folder = Folder::new("aerospike");
     let port = redis.port.to_string();
     let json = folder.file("a.json");

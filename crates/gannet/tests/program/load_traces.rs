@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -12,9 +11,8 @@ use load::result::RunResult;
 use load::trace::{Ask, Entry, Outcome, Reader, Verb};
 
 use crate::common::{PATIENCE, Serving, ask, connect, free_port, gannet, run};
+use crate::peers::{Folder, LIMITED, Peer};
 
-/// The generator was the limit; on a busy machine it may be.
-const LIMITED: i32 = 3;
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 fn server() -> (Serving, String) {
@@ -22,76 +20,6 @@ fn server() -> (Serving, String) {
     let mut serving = Serving::start(&args);
     let addr = serving.addr_behind("memcached clients connect to ").to_string();
     (serving, addr)
-}
-
-/// A program of the distribution's that listens on a port; ended by its id.
-struct Peer {
-    child: Child,
-    addr: SocketAddr,
-}
-
-impl Peer {
-    /// `None` where it is not installed, which is printed.
-    fn start(program: &str, args: &[&str]) -> Option<Self> {
-        let port = free_port().to_string();
-        let args: Vec<&str> = args.iter().map(|arg| if *arg == "PORT" { &port } else { *arg }).collect();
-        let started = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = match started {
-            Ok(child) => child,
-            Err(error) => {
-                println!("SKIPPED: {program} can not be started ({error}); install it to run this test");
-                return None;
-            }
-        };
-        let peer = Self { child, addr: format!("127.0.0.1:{port}").parse().unwrap() };
-        let patience = Instant::now() + PATIENCE;
-        while TcpStream::connect(peer.addr).is_err() {
-            assert!(Instant::now() < patience, "{program} does not listen");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        Some(peer)
-    }
-
-    fn memcached() -> Option<Self> {
-        Self::start("memcached", &["-p", "PORT", "-U", "0", "-l", "127.0.0.1", "-u", "root", "-m", "64"])
-    }
-
-    fn redis() -> Option<Self> {
-        Self::start("redis-server", &["--port", "PORT", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-traces-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn written(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.file(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A running recorder.
@@ -233,16 +161,16 @@ fn what_is_recorded_and_replayed_is_the_same_sequence_of_verbs_keys_and_sizes() 
 
 #[test]
 fn a_client_of_debians_memcached_does_not_notice_the_recorder() {
-    let Some(memcached) = Peer::memcached() else { return };
+    let Some(memcached) = Peer::memcached(&[]) else { return };
     let folder = Folder::new("capable");
     let trace = folder.file("capable.trace");
-    let (recording, proxy) = Recording::proxy(&trace, &memcached.addr.to_string());
+    let (recording, proxy) = Recording::proxy(&trace, &memcached.target());
     let capable = |addr: SocketAddr| {
         let port = addr.port().to_string();
         let run = Command::new("memccapable").args(["-h", "127.0.0.1", "-p", &port, "-a"]).output();
         run.map(|output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()))
     };
-    let (direct, through) = match (capable(memcached.addr), capable(proxy)) {
+    let (direct, through) = match (capable(memcached.addr()), capable(proxy)) {
         (Ok(direct), Ok(through)) => (direct, through),
         (Err(error), _) | (_, Err(error)) => {
             println!("SKIPPED: memccapable can not be run ({error}); install libmemcached-tools to run this test");
@@ -308,13 +236,13 @@ fn production_lines_are_replayed_at_their_pace_checked_and_filled() {
 
 #[test]
 fn accesses_only_read_so_that_what_misses_is_stored_and_a_loop_ends_by_its_limit() {
-    let Some(redis) = Peer::redis() else { return };
+    let Some(redis) = Peer::redis(&[]) else { return };
     let folder = Folder::new("oracle");
     let bytes: Vec<u8> =
         (0..100u32).flat_map(|at| load::trace::oracle::access(at / 50, u64::from(at % 10), 64)).collect();
     let trace = folder.file("o.oracleGeneral");
     std::fs::write(&trace, bytes).unwrap();
-    let target = redis.addr.to_string();
+    let target = redis.target();
     let args =
         [&trace, "--target", &target, "--protocol", "resp", "--speed", "20", "--loop", "--limit", "250", "--verify"];
     let (result, said) = replay(&folder, &args, 0);
@@ -391,9 +319,9 @@ fn overheard(path: &str, args: &[&str], asks: impl Fn()) -> String {
 fn the_watch_streams_of_memcached_gannet_and_redis_become_traces() {
     let folder = Folder::new("watch");
     let (_serving, gannet) = server();
-    let memcached = Peer::memcached();
+    let memcached = Peer::memcached(&[]);
     let mut servers = vec![("gannet", gannet)];
-    servers.extend(memcached.as_ref().map(|memcached| ("memcached", memcached.addr.to_string())));
+    servers.extend(memcached.as_ref().map(|memcached| ("memcached", memcached.target())));
     for (name, addr) in servers {
         let trace = folder.file(name);
         let said = overheard(&trace, &["--watch", &addr], || talk(addr.parse().unwrap()));
@@ -405,10 +333,10 @@ fn the_watch_streams_of_memcached_gannet_and_redis_become_traces() {
         let lookups = entries.iter().filter(|entry| entry.verb == Verb::Set).count();
         assert!(of(Verb::Set, 300) > 0 && of(Verb::Get, 300) > 0 && lookups < entries.len(), "{name}: {said}");
     }
-    let Some(redis) = Peer::redis() else { return };
+    let Some(redis) = Peer::redis(&[]) else { return };
     let trace = folder.file("redis.csv");
-    let said = overheard(&trace, &["--watch", &redis.addr.to_string(), "--protocol", "resp", "--csv"], || {
-        let mut client = connect(redis.addr);
+    let said = overheard(&trace, &["--watch", &redis.target(), "--protocol", "resp", "--csv"], || {
+        let mut client = connect(redis.addr());
         ask(
             &mut client,
             b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n",
@@ -442,7 +370,7 @@ fn a_recorder_says_what_is_wrong_with_its_arguments() {
 /// Every example of both helps runs against servers of this test, shortened.
 #[test]
 fn every_example_of_the_help_runs() {
-    let Some(redis) = Peer::redis() else { return };
+    let Some(redis) = Peer::redis(&[]) else { return };
     let folder = Folder::new("examples");
     let (_serving, addr) = server();
     for name in ["day.trace", "cluster52.csv.zst"] {
@@ -461,7 +389,7 @@ fn every_example_of_the_help_runs() {
             .replace("--duration 60s", "--duration 300ms")
             .replace("--listen 127.0.0.1:11311", "--duration 300ms --listen 127.0.0.1:0")
             .replace("127.0.0.1:11211", &addr)
-            .replace("127.0.0.1:6379", &redis.addr.to_string());
+            .replace("127.0.0.1:6379", &redis.target());
         let words = text.split_whitespace().skip(1).map(|word| match word {
             "day.trace" if at >= replays.len() => folder.file("new.trace"),
             word if word.contains(".trace") || word.contains(".csv") => folder.file(word),

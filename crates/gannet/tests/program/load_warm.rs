@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use load::warm::Outcome;
 
 use crate::common::{PATIENCE, Serving, free_port, run};
-use crate::warm_peers::{Answer, Folder, Kept, Meta, Peer, Resp, assert_same, gannet};
+use crate::peers::{Folder, Peer};
+use crate::warm_peers::{Answer, Kept, Meta, Resp, assert_same, gannet};
 
 /// Runs `gannet load warm`, which must end with `code`; the outcome, output and error text.
 fn warm(folder: &Folder, args: &[&str], code: i32) -> (Outcome, String, String) {
@@ -54,8 +55,8 @@ fn fill(meta: &mut Meta, count: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn from_memcached_to_gannet_and_back_nothing_is_lost() {
-    let Some(old) = Peer::memcached(&[]) else { return };
-    let Some(other) = Peer::memcached(&[]) else { return };
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let Some(other) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
     let folder = Folder::new("both-ways");
     let keys = fill(&mut Meta::to(old.port), 2000);
@@ -75,7 +76,7 @@ fn from_memcached_to_gannet_and_back_nothing_is_lost() {
 
 #[test]
 fn what_live_traffic_wrote_is_left_unless_it_is_to_be_replaced() {
-    let Some(old) = Peer::memcached(&[]) else { return };
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
     let folder = Folder::new("live");
     let (mut from, mut to) = (Meta::to(old.port), Meta::to(port));
@@ -125,8 +126,8 @@ fn fill_redis(client: &mut Resp) {
 #[test]
 fn from_redis_to_redis_every_type_and_every_millisecond_is_kept() {
     let folder = Folder::new("redis");
-    let Some(old) = Peer::redis(&folder, &[]) else { return };
-    let Some(new) = Peer::redis(&folder, &[]) else { return };
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let Some(new) = Peer::redis_in(&folder, &[]) else { return };
     let mut from = Resp::to(old.port);
     from.say("SELECT 3");
     fill_redis(&mut from);
@@ -151,8 +152,8 @@ fn from_redis_to_redis_every_type_and_every_millisecond_is_kept() {
 fn a_hash_that_live_traffic_made_is_not_mixed_with_the_old_one() {
     for more in [&[][..], &["--rename-command", "RENAMENX", "", "--rename-command", "RENAME", ""]] {
         let folder = Folder::new(&format!("hashes-{}", more.len()));
-        let Some(old) = Peer::redis(&folder, &[]) else { return };
-        let Some(new) = Peer::redis(&folder, more) else { return };
+        let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+        let Some(new) = Peer::redis_in(&folder, more) else { return };
         let (mut from, mut to) = (Resp::to(old.port), Resp::to(new.port));
         from.say("HSET live old 1 both 1");
         from.say("HSET idle old 1");
@@ -173,7 +174,7 @@ fn a_hash_that_live_traffic_made_is_not_mixed_with_the_old_one() {
 #[test]
 fn what_memcached_has_no_place_for_is_told_by_type_and_number() {
     let folder = Folder::new("redis-to-gannet");
-    let Some(old) = Peer::redis(&folder, &["--requirepass", "s3cret"]) else { return };
+    let Some(old) = Peer::redis_in(&folder, &["--requirepass", "s3cret"]) else { return };
     let (_serving, port) = gannet();
     let mut from = Resp::to(old.port);
     from.say("AUTH s3cret");
@@ -251,8 +252,8 @@ fn journal_copied(path: &str) -> u64 {
 #[test]
 fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
     let folder = Folder::new("killed");
-    let Some(old) = Peer::memcached(&[]) else { return };
-    let Some(redis) = Peer::redis(&folder, &[]) else { return };
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
+    let Some(redis) = Peer::redis_in(&folder, &[]) else { return };
     let (_serving, port) = gannet();
     let to = format!("memcached://127.0.0.1:{port}");
     let keys = fill(&mut Meta::to(old.port), 2000);
@@ -292,7 +293,7 @@ fn a_copy_that_is_killed_in_the_middle_goes_on_where_it_was() {
 #[test]
 fn keys_that_go_between_their_listing_and_their_reading_are_counted_as_gone() {
     let folder = Folder::new("gone");
-    let Some(old) = Peer::memcached(&[]) else { return };
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
     let mut from = Meta::to(old.port);
     for n in 0..500 {
@@ -315,8 +316,8 @@ fn keys_that_go_between_their_listing_and_their_reading_are_counted_as_gone() {
 #[test]
 fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy() {
     let folder = Folder::new("back");
-    let Some(old) = Peer::redis(&folder, &[]) else { return };
-    let Some(new) = Peer::redis(&folder, &[]) else { return };
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
+    let Some(new) = Peer::redis_in(&folder, &[]) else { return };
     let mut from = Resp::to(old.port);
     (0..1000).for_each(|n| drop(from.say(&format!("SET k{n} {n}"))));
     let (json, journal) = (folder.file("back.json"), folder.file("j"));
@@ -326,7 +327,7 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
     wait_until("a journal with copied keys", || journal_copied(&journal) >= 50);
     let port = new.port;
     drop(new);
-    let Some(new) = Peer::redis_at(port, &folder, &[]) else { return };
+    let Some(new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
     assert_eq!(child.code(), Some(0));
     let counts = outcome_of(&std::fs::read_to_string(&json).unwrap()).counts;
     assert_eq!((counts.seen, counts.copied), (1000, 1000), "what the first one was answered for counts");
@@ -334,7 +335,7 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
 
     let (code, _, err) = run(&["load", "warm", "--from", &source, "--to", &target]);
     assert!(code == 1 && err.contains(&format!("{target}: Connection refused")), "{code}: {err}");
-    let Some(new) = Peer::redis_at(port, &folder, &[]) else { return };
+    let Some(new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
     std::fs::remove_file(&journal).unwrap();
     let mut child = Running::begin(&[&args[..], &["--rate", "200", "--retries", "1"]].concat());
     wait_until("a journal with copied keys", || journal_copied(&journal) >= 50);
@@ -343,7 +344,7 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
     let outcome = outcome_of(&std::fs::read_to_string(&json).unwrap());
     let why = outcome.ended_early.unwrap();
     assert!(why.starts_with(&target) && why.contains(&format!("go on with --resume {journal}")), "{why}");
-    let Some(_new) = Peer::redis_at(port, &folder, &[]) else { return };
+    let Some(_new) = Peer::redis_at(port, &["--dir", folder.path().to_str().unwrap()]) else { return };
     let (outcome, out, _) =
         warm(&folder, &["--from", &source, "--to", &target, "--resume", &journal, "--verify", "none"], 0);
     assert_eq!((outcome.counts.seen, outcome.resumed), (1000, 1), "{out}");
@@ -352,7 +353,7 @@ fn a_server_that_comes_back_is_gone_on_with_and_one_that_does_not_ends_the_copy(
 #[test]
 fn a_saved_file_is_copied_to_either_kind_of_server() {
     let folder = Folder::new("file");
-    let Some(old) = Peer::redis(&folder, &[]) else { return };
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
     let mut from = Resp::to(old.port);
     fill_redis(&mut from);
     from.say("SET gone v PX 1");
@@ -361,7 +362,7 @@ fn a_saved_file_is_copied_to_either_kind_of_server() {
     from.say("SELECT 0");
     from.say("SAVE");
     let dump = folder.file("dump.rdb");
-    let Some(new) = Peer::redis(&folder, &[]) else { return };
+    let Some(new) = Peer::redis_in(&folder, &[]) else { return };
     // It loaded the file itself, being in the same folder.
     let mut to = Resp::to(new.port);
     to.say("FLUSHALL");
@@ -389,7 +390,7 @@ fn a_saved_file_is_copied_to_either_kind_of_server() {
 #[test]
 fn of_a_damaged_file_nothing_is_copied_unless_it_is_wanted_and_then_what_can_be_read() {
     let folder = Folder::new("damaged");
-    let Some(old) = Peer::redis(&folder, &["--rdbcompression", "no"]) else { return };
+    let Some(old) = Peer::redis_in(&folder, &["--rdbcompression", "no"]) else { return };
     let mut from = Resp::to(old.port);
     (0..1000).for_each(|n| drop(from.say(&format!("SET key:{n} value:{n}"))));
     from.say("SAVE");
@@ -443,8 +444,8 @@ fn every_example_of_the_help_and_of_the_page_runs() {
     let (of_help, of_page) = (examples(&help), examples(page));
     assert!(of_help.len() == 4 && of_page.len() == 5, "{of_help:?} {of_page:?}");
     let folder = Folder::new("examples");
-    let Some(memcached) = Peer::memcached(&[]) else { return };
-    let Some(redis) = Peer::redis(&folder, &[]) else { return };
+    let Some(memcached) = Peer::memcached(&["-I", "4m"]) else { return };
+    let Some(redis) = Peer::redis_in(&folder, &[]) else { return };
     fill(&mut Meta::to(memcached.port), 300);
     let mut client = Resp::to(redis.port);
     fill_redis(&mut client);
@@ -453,7 +454,7 @@ fn every_example_of_the_help_and_of_the_page_runs() {
     let mut copied = 0;
     for example in of_help.into_iter().chain(of_page) {
         // Each into servers of its own, and with no journal that is there already.
-        let Some(other) = Peer::redis(&folder, &["--dbfilename", "none.rdb"]) else { return };
+        let Some(other) = Peer::redis_in(&folder, &["--dbfilename", "none.rdb"]) else { return };
         let (_serving, port) = gannet();
         let _ = std::fs::remove_file(folder.file("move.json"));
         let replaced = |word: &String| {
@@ -502,7 +503,7 @@ fn without_meta(port: u16) -> u16 {
 #[test]
 fn a_server_without_meta_commands_gives_and_takes_what_text_can_carry() {
     let folder = Folder::new("old");
-    let Some(old) = Peer::memcached(&[]) else { return };
+    let Some(old) = Peer::memcached(&["-I", "4m"]) else { return };
     let (_serving, port) = gannet();
     let mut from = Meta::to(old.port);
     let keys: Vec<Vec<u8>> = (0..300).map(|n| format!("text:{n}").into_bytes()).collect();
@@ -533,7 +534,7 @@ fn a_memcached_with_a_password_is_asked_with_it_and_a_unix_socket_is_written_to(
     let users = folder.file("users");
     std::fs::write(&users, "bo:s3cret\n").unwrap();
     // The server gives up its rights before it looks for the file again.
-    let Some(old) = Peer::memcached(&["-Y", &users]) else { return };
+    let Some(old) = Peer::memcached(&["-I", "4m", "-Y", &users]) else { return };
     let mut from = Meta::to(old.port);
     assert_eq!(from.ask(b"set auth 0 0 9\r\nbo s3cret\r\n"), "STORED");
     (0..50).for_each(|n| from.set(format!("k{n}").as_bytes(), b"v", n, 0));
@@ -597,7 +598,7 @@ fn who_does_not_answer_or_answers_something_else_is_told_from_one_that_is_not_th
 #[test]
 fn a_copy_that_ended_at_its_limit_is_finished_by_one_without() {
     let folder = Folder::new("limit");
-    let Some(old) = Peer::redis(&folder, &[]) else { return };
+    let Some(old) = Peer::redis_in(&folder, &[]) else { return };
     let (_serving, port) = gannet();
     let mut from = Resp::to(old.port);
     (0..1000).for_each(|n| drop(from.say(&format!("SET k{n} {n}"))));

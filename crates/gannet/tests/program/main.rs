@@ -14,5 +14,6 @@ mod load_traces;
 mod load_warm;
 mod memcached;
 mod memory;
+mod peers;
 mod signals;
 mod warm_peers;

@@ -3,6 +3,7 @@
 //! the same, and replies.
 
 use crate::common::{PATIENCE, Serving, free_port};
+use crate::peers::Folder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,31 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A folder that is gone when the test is over, and that every user may write to.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-{}-{name}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-        Self(path)
+/// A link to this program under memcached's name.
+fn link(folder: &Folder) -> PathBuf {
+    let link = folder.path().join("memcached");
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_gannet"), &link).unwrap();
     }
-
-    /// A link to this program under memcached's name.
-    fn link(&self) -> PathBuf {
-        let link = self.0.join("memcached");
-        if !link.exists() {
-            symlink(env!("CARGO_BIN_EXE_gannet"), &link).unwrap();
-        }
-        link
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    link
 }
 
 /// Which of the two.
@@ -62,15 +45,15 @@ impl Peer {
         let port = free_port();
         let program = match which {
             Which::Memcached => PathBuf::from("memcached"),
-            Which::Gannet => folder.link(),
+            Which::Gannet => link(&folder),
         };
-        let flags = flags.replace("{port}", &port.to_string()).replace("{dir}", folder.0.to_str().unwrap());
+        let flags = flags.replace("{port}", &port.to_string()).replace("{dir}", folder.path().to_str().unwrap());
         let child = Command::new(program)
             .args(flags.split(' ').filter(|flag| !flag.is_empty()))
-            .env("MEMCACHED_PORT_FILENAME", folder.0.join("ports"))
+            .env("MEMCACHED_PORT_FILENAME", folder.path().join("ports"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(std::fs::File::create(folder.0.join("stderr")).unwrap())
+            .stderr(std::fs::File::create(folder.path().join("stderr")).unwrap())
             .spawn()
             .expect("memcached can be run: install the package memcached");
         let mut peer = Self { child, pid: None, port, folder };
@@ -100,16 +83,16 @@ impl Peer {
     }
 
     fn pid_file(&self) -> Option<String> {
-        std::fs::read_to_string(self.folder.0.join("pid")).ok()
+        std::fs::read_to_string(self.folder.path().join("pid")).ok()
     }
 
     fn stderr(&self) -> String {
-        std::fs::read_to_string(self.folder.0.join("stderr")).unwrap_or_default()
+        std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
     }
 
     /// A connection to the first socket that it may have.
     fn connect(&self) -> Option<Box<dyn Stream>> {
-        let socket = self.folder.0.join("sock");
+        let socket = self.folder.path().join("sock");
         if let Ok(stream) = UnixStream::connect(socket) {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             return Some(Box::new(stream));
@@ -137,7 +120,7 @@ impl Peer {
 
     /// `text` with what is this process's own made equal for both.
     fn same(&self, text: &str) -> String {
-        text.replace(self.folder.0.to_str().unwrap(), "{dir}").replace(&self.port.to_string(), "{port}")
+        text.replace(self.folder.path().to_str().unwrap(), "{dir}").replace(&self.port.to_string(), "{port}")
     }
 
     fn settings(&self) -> BTreeMap<String, String> {
@@ -187,7 +170,7 @@ impl Peer {
     }
 
     fn mode(&self) -> Option<u32> {
-        let metadata = std::fs::metadata(self.folder.0.join("sock")).ok()?;
+        let metadata = std::fs::metadata(self.folder.path().join("sock")).ok()?;
         Some(metadata.permissions().mode() & 0o7777)
     }
 
@@ -357,7 +340,7 @@ fn each_flag_shows_what_it_shows_with_memcached() {
             |peer: &Peer| peer.pid_file().map(|text| (text.ends_with('\n'), text.trim().parse().ok() == peer.pid));
         alike(&flags, || named(&ours), || named(&theirs));
         let ports =
-            |peer: &Peer| std::fs::read_to_string(peer.folder.0.join("ports")).ok().map(|text| peer.same(&text));
+            |peer: &Peer| std::fs::read_to_string(peer.folder.path().join("ports")).ok().map(|text| peer.same(&text));
         alike(&flags, || ports(&ours), || ports(&theirs));
         let (our, their) = (ours.settings(), theirs.settings());
         for name in COMMON.iter().chain(case.settings) {
@@ -474,7 +457,7 @@ fn a_process_in_the_background_leaves_its_terminal_and_folder() {
 fn a_limit_of_open_files_that_memcached_can_do_with_is_enough() {
     let folder = Folder::new("files");
     let port = free_port();
-    let line = format!("ulimit -n 1024; exec {} -p {port} -u nobody", folder.link().display());
+    let line = format!("ulimit -n 1024; exec {} -p {port} -u nobody", link(&folder).display());
     let mut command = Command::new("setpriv");
     // Without the capability to raise it.
     command.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "bash", "-c", &line]);
@@ -514,7 +497,7 @@ static STRANGERS: [&[&str]; 9] = [
 #[test]
 fn strangers_are_answered_as_memcached_answers_them() {
     let users = Folder::new("users");
-    let path = users.0.join("users");
+    let path = users.path().join("users");
     std::fs::write(&path, "alice:secret\r\nbob:pass word\ncarol:\ndave:a:b\n").unwrap();
     let flags = format!("-p {{port}} -u nobody -Y {}", path.display());
     let (theirs, ours) = both("strangers", &format!("{flags} -vvv"));
@@ -579,7 +562,7 @@ fn strangers_are_answered_as_memcached_answers_them() {
 #[test]
 fn what_a_stranger_could_not_end_closes_its_connection() {
     let users = Folder::new("closes");
-    let path = users.0.join("users");
+    let path = users.path().join("users");
     std::fs::write(&path, "alice:secret\n").unwrap();
     let ours = Peer::start(Which::Gannet, "closes", &format!("-p {{port}} -u nobody -Y {}", path.display()));
     let rest = |bytes: &[u8]| {
@@ -606,7 +589,7 @@ fn what_a_stranger_could_not_end_closes_its_connection() {
 fn a_file_of_users_that_is_not_taken_ends_it_as_memcached() {
     let users = Folder::new("faults");
     for (number, text) in ["\n", "abc\n", "a:b\n\n", "a:b\nsecret\n"].into_iter().enumerate() {
-        let path = users.0.join("users");
+        let path = users.path().join("users");
         std::fs::write(&path, text).unwrap();
         let flags = format!("-p {{port}} -u nobody -Y {}", path.display());
         let (mut theirs, mut ours) = both(&format!("fault{number}"), &flags);
@@ -622,7 +605,7 @@ fn a_file_of_users_that_is_not_taken_ends_it_as_memcached() {
 #[test]
 fn serve_lets_in_whom_its_file_names() {
     let users = Folder::new("serve");
-    let path = users.0.join("users");
+    let path = users.path().join("users");
     std::fs::write(&path, "alice:secret\n").unwrap();
     let path = path.to_str().unwrap();
     let mut serving =

@@ -1,101 +1,11 @@
-//! Servers that keys are copied between, and the few requests that tests ask of them.
+//! The few requests that tests ask of servers between which keys are copied.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::common::{PATIENCE, Serving, free_port};
-
-/// A folder that is gone when the test is over.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-warm-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A peer's process, ended by its id.
-pub struct Peer {
-    child: Child,
-    pub port: u16,
-}
-
-impl Peer {
-    /// `None` where the program is not installed, which is printed.
-    fn start(program: &str, port: u16, args: &[&str]) -> Option<Self> {
-        let started = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = match started {
-            Ok(child) => child,
-            Err(error) => {
-                println!("SKIPPED: {program} can not be started ({error}); install it to run this test");
-                return None;
-            }
-        };
-        let peer = Self { child, port };
-        let patience = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < patience, "{program} does not listen");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        Some(peer)
-    }
-
-    pub fn memcached(more: &[&str]) -> Option<Self> {
-        let port = free_port();
-        let text = port.to_string();
-        let args = ["-l", "127.0.0.1", "-p", &text, "-U", "0", "-u", "nobody", "-m", "128", "-I", "4m"];
-        Self::start("memcached", port, &[&args[..], more].concat())
-    }
-
-    pub fn redis(folder: &Folder, more: &[&str]) -> Option<Self> {
-        Self::redis_at(free_port(), folder, more)
-    }
-
-    pub fn redis_at(port: u16, folder: &Folder, more: &[&str]) -> Option<Self> {
-        let text = port.to_string();
-        let dir = folder.path().to_str().unwrap();
-        let args = ["--port", &text, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "no"];
-        let redis = Self::start("redis-server", port, &[&args[..], more].concat())?;
-        let patience = Instant::now() + PATIENCE;
-        let mut client = Resp::to(port);
-        while matches!(client.ask(&[b"PING"]), Answer::Error(error) if error.starts_with("LOADING")) {
-            assert!(Instant::now() < patience, "redis-server does not come up");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        Some(redis)
-    }
-
-    pub fn place(&self, scheme: &str) -> String {
-        format!("{scheme}://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::common::{PATIENCE, Serving};
 
 /// Gannet with the memcached protocol.
 pub fn gannet() -> (Serving, u16) {

@@ -18,7 +18,7 @@ mod control;
 pub(crate) mod core;
 pub(crate) mod join;
 pub mod net;
-mod secured;
+pub(crate) mod secured;
 mod sockets;
 mod target;
 mod watch;

@@ -17,7 +17,7 @@ use rustls::client::ClientConnection;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 
 /// Bytes that are taken from a socket at once.
-pub(super) const RECORDS_BYTES: usize = 32 * 1024;
+pub(crate) const RECORDS_BYTES: usize = 32 * 1024;
 /// Room that so many bytes of records, and what was kept of earlier ones, can need when they are plain.
 const ROOM_BYTES: usize = 2 * RECORDS_BYTES;
 /// What came first is kept up to this, to be shown when it is no TLS.
@@ -25,7 +25,7 @@ const FIRST_BYTES_MAX: usize = 64;
 
 /// How far a handshake is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shaken {
+pub(crate) enum Shaken {
     /// The connection is secured.
     Done,
     /// Something has to come.
@@ -42,7 +42,7 @@ enum Ended {
 }
 
 /// The state of one connection.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     tls: ClientConnection,
     begun_ns: u64,
     took_ns: u64,

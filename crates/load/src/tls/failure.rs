@@ -43,6 +43,11 @@ impl Failure {
         error.get_ref()?.downcast_ref()
     }
 
+    /// Another attempt may end otherwise, with all settings as they are.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.name, "tls-closed" | "tls-broken")
+    }
+
     /// What `error` means to somebody who asked for `settings`.
     pub fn of(error: &Error, settings: &Settings) -> Self {
         match error {

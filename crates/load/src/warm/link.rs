@@ -8,76 +8,95 @@
 //!   input <--- answers   <---          pump: sends what can be sent, takes what has come, waits at most `timeout`
 //! ```
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{RecvFlags, SendFlags};
 
+use super::place::Server;
 use crate::engine::Target;
+use crate::engine::net::Moved;
+use crate::engine::secured::{Channel, RECORDS_BYTES, Shaken};
+use crate::tls::{self, Failure, Maker};
 
 /// Bytes that are taken at once.
 const CHUNK_BYTES: usize = 128 << 10;
 /// A buffer that grew beyond this is given back when it is empty.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes both ways. What encrypts comes in as one more kind.
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+/// Bytes both ways, through a socket that does not block.
+struct Stream {
+    socket: OwnedFd,
+    secured: Option<Secured>,
+}
+
+/// What a secured connection has beside its socket.
+struct Secured {
+    channel: Channel,
+    settings: tls::Settings,
+    /// Where records lie while they are read.
+    records: Box<[u8]>,
 }
 
 impl Stream {
     fn connect(target: &Target, timeout: Duration) -> io::Result<Self> {
-        match target {
-            Target::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_nonblocking(true)?;
-                Ok(Self::Unix(stream))
-            }
-            Target::Tcp(address) => {
-                let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-                for address in address.to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, timeout) {
-                        Ok(stream) => {
-                            stream.set_nodelay(true)?;
-                            stream.set_nonblocking(true)?;
-                            return Ok(Self::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
+        let socket: OwnedFd = match target {
+            Target::Unix(path) => UnixStream::connect(path)?.into(),
+            Target::Tcp(address) => first_of(address, timeout)?.into(),
+        };
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self { socket, secured: None })
+    }
+
+    /// Secures the connection by what `maker` makes for its first target.
+    fn secure(&mut self, maker: &Maker, timeout: Duration) -> io::Result<()> {
+        let Some(tls) = maker.make(0)? else { return Ok(()) };
+        let mut channel = Channel::new(tls, 0);
+        let end = Instant::now() + timeout;
+        loop {
+            let sending = match channel.shake(&self.socket, maker.settings())? {
+                Shaken::Done => break,
+                Shaken::WantsInput => false,
+                Shaken::WantsOutput => true,
+            };
+            self.wait(sending, end.saturating_duration_since(Instant::now()))?;
         }
+        let records = vec![0; RECORDS_BYTES].into();
+        self.secured = Some(Secured { channel, settings: maker.settings().clone(), records });
+        Ok(())
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
+        match &mut self.secured {
+            None => Ok(rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL)?),
+            Some(secured) => moved(secured.channel.send(&self.socket, bytes)),
         }
     }
 
+    /// Sends what was taken and not yet sent; whether that was all.
+    fn flush(&mut self) -> io::Result<bool> {
+        self.secured.as_mut().map_or(Ok(true), |secured| secured.channel.flush(&self.socket))
+    }
+
+    /// 0 bytes: the server has closed the connection.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(into),
-            Self::Unix(stream) => stream.read(into),
+        match &mut self.secured {
+            None => Ok(rustix::net::recv(&self.socket, into, RecvFlags::empty())?.0),
+            Some(Secured { channel, settings, records }) => {
+                moved(channel.receive(&self.socket, settings, into, records).0)
+            }
         }
     }
 
     /// Waits until it can be read, or sent to if `sending`.
     fn wait(&self, sending: bool, timeout: Duration) -> io::Result<()> {
-        let fd = match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(stream) => stream.as_fd(),
-        };
         let flags = if sending { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&timeout)) {
+        match poll(&mut [PollFd::from_borrowed_fd(self.socket.as_fd(), flags)], Some(&timeout)) {
             Ok(0) => Err(ErrorKind::TimedOut.into()),
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -85,10 +104,44 @@ impl Stream {
     }
 }
 
+/// To the first address of a name that takes a connection.
+fn first_of(address: &str, timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn moved(moved: Moved) -> io::Result<usize> {
+    match moved {
+        Moved::Bytes(bytes) => Ok(bytes),
+        Moved::Blocked => Err(ErrorKind::WouldBlock.into()),
+        Moved::Closed => Ok(0),
+        Moved::Broken(error) => Err(error),
+    }
+}
+
+/// How servers are reached.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    /// What secures the connections to servers that are to be secured.
+    pub tls: Option<tls::Client>,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+}
+
 /// One connection, made anew whenever it is wanted.
-#[derive(Debug)]
 pub(super) struct Link {
     target: Target,
+    /// What secures it, if it is to be.
+    maker: Option<Maker>,
     timeout: Duration,
     stream: Option<Stream>,
     out: Vec<u8>,
@@ -98,12 +151,21 @@ pub(super) struct Link {
     chunk: Box<[u8]>,
 }
 
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("target", &self.target).field("is_up", &self.is_up()).finish_non_exhaustive()
+    }
+}
+
 impl Link {
-    /// To `target`, not yet connected. Whoever answers nothing for `timeout` is taken for gone.
-    pub fn new(target: Target, timeout: Duration) -> Self {
+    /// To `server`, not yet connected. Whoever answers nothing for `reach.timeout` is taken for gone.
+    pub fn new(server: &Server, reach: &Reach) -> Self {
+        let Reach { tls, timeout } = reach;
+        let client = tls.as_ref().filter(|_| server.is_secured);
         Self {
-            target,
-            timeout,
+            target: server.target.clone(),
+            maker: client.map(|client| client.maker(std::slice::from_ref(&server.target), 1)),
+            timeout: *timeout,
             stream: None,
             out: Vec::new(),
             sent: 0,
@@ -121,7 +183,11 @@ impl Link {
     /// Connects; what was in the buffers is gone.
     pub fn connect(&mut self) -> io::Result<()> {
         self.close();
-        self.stream = Some(Stream::connect(&self.target, self.timeout)?);
+        let mut stream = Stream::connect(&self.target, self.timeout)?;
+        if let Some(maker) = &self.maker {
+            stream.secure(maker, self.timeout)?;
+        }
+        self.stream = Some(stream);
         Ok(())
     }
 
@@ -194,6 +260,9 @@ impl Link {
         }
         self.out.clear();
         self.sent = 0;
+        if !stream.flush()? {
+            return Ok(false);
+        }
         if self.out.capacity() > KEPT_BYTES_MAX {
             self.out = Vec::new();
         }
@@ -239,6 +308,10 @@ pub(super) enum Trouble {
 
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
+        // What was closed or cut off may go better the next time; a certificate does not change.
+        if let Some(failure) = Failure::in_error(&error).filter(|failure| !failure.may_pass()) {
+            return Self::Refused(failure.to_string());
+        }
         Self::Lost(match error.kind() {
             ErrorKind::TimedOut => "it does not answer".to_owned(),
             _ => error.to_string(),

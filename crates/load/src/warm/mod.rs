@@ -34,11 +34,10 @@ mod verify;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 pub use choice::Choice;
 pub use counts::Counts;
-pub use link::Patience;
+pub use link::{Patience, Reach};
 pub use outcome::{Outcome, Progress};
 pub use pace::Pace;
 pub use run::run;
@@ -85,8 +84,8 @@ pub struct Job {
     pub file_db: u32,
     /// A file whose checksum is wrong is copied as far as it can be read.
     pub accept_damaged: bool,
-    /// How long an answer is waited for.
-    pub timeout: Duration,
+    /// How the servers are reached.
+    pub reach: Reach,
     /// How lost connections are made again.
     pub patience: Patience,
 }

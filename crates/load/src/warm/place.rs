@@ -3,6 +3,7 @@
 //! ```text
 //!   memcached://HOST[:PORT]      redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]      FILE.rdb      HOST:PORT (memcached)
 //!   memcached://unix:PATH        redis://unix:PATH[?db=DB]
+//!   memcacheds://, rediss://     the same over TLS, not over a unix socket
 //! ```
 
 use std::fmt;
@@ -49,6 +50,8 @@ pub struct Server {
     pub login: Option<Login>,
     /// The database of a server that speaks RESP.
     pub db: u32,
+    /// Connections to it go over TLS.
+    pub is_secured: bool,
 }
 
 /// Where keys come from or go to. Written out it has no password in it.
@@ -62,10 +65,11 @@ pub enum Place {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secured = if self.is_secured { "s" } else { "" };
         match (self.speech, &self.target) {
-            (Speech::Memcached, target) => write!(f, "memcached://{target}"),
-            (Speech::Redis, target) if self.db == 0 => write!(f, "redis://{target}"),
-            (Speech::Redis, target @ Target::Tcp(_)) => write!(f, "redis://{target}/{}", self.db),
+            (Speech::Memcached, target) => write!(f, "memcached{secured}://{target}"),
+            (Speech::Redis, target) if self.db == 0 => write!(f, "redis{secured}://{target}"),
+            (Speech::Redis, target @ Target::Tcp(_)) => write!(f, "redis{secured}://{target}/{}", self.db),
             (Speech::Redis, target @ Target::Unix(_)) => write!(f, "redis://{target}?db={}", self.db),
         }
     }
@@ -89,15 +93,26 @@ impl FromStr for Place {
                 return Ok(Self::File(text.into()));
             }
             let target = text.parse().map_err(|_| format!("{text:?} is no place; {FORMS}"))?;
-            return Ok(Self::Server(Server { speech: Speech::Memcached, target, login: None, db: 0 }));
+            return Ok(Self::Server(Server {
+                speech: Speech::Memcached,
+                target,
+                login: None,
+                db: 0,
+                is_secured: false,
+            }));
         };
+        let is_secured = matches!(scheme, "memcacheds" | "rediss" | "valkeys");
         let (speech, port) = match scheme {
-            "memcached" | "memcache" => (Speech::Memcached, 11211),
-            "redis" | "valkey" | "resp" => (Speech::Redis, 6379),
+            "memcached" | "memcache" | "memcacheds" => (Speech::Memcached, 11211),
+            "redis" | "valkey" | "resp" | "rediss" | "valkeys" => (Speech::Redis, 6379),
             "file" => return Ok(Self::File(rest.into())),
             _ => return Err(format!("{scheme}:// is not known; {FORMS}")),
         };
-        server(speech, rest, port).map(Self::Server).map_err(|fault| format!("{}: {fault}; {FORMS}", masked(text)))
+        let named = server(speech, rest, port).and_then(|server| match (&server.target, is_secured) {
+            (Target::Unix(_), true) => Err("a unix socket is not spoken TLS over".to_owned()),
+            _ => Ok(Server { is_secured, ..server }),
+        });
+        named.map(Self::Server).map_err(|fault| format!("{}: {fault}; {FORMS}", masked(text)))
     }
 }
 
@@ -135,7 +150,7 @@ fn server(speech: Speech, rest: &str, port: u16) -> Result<Server, String> {
     }
     let db = db.unwrap_or("0");
     let db = db.parse::<u32>().map_err(|_| format!("{db:?} is no number of a database"))?;
-    Ok(Server { speech, target, login, db })
+    Ok(Server { speech, target, login, db, is_secured: false })
 }
 
 /// `USER:PASSWORD` or `PASSWORD`, with `%XX` for what a URL can not hold.
@@ -185,6 +200,8 @@ mod tests {
             ("redis://[::1]:7/3", "redis://[::1]:7/3"),
             ("redis://:secret@h:7/0", "redis://h:7"),
             ("redis://unix:/run/r.sock?db=2", "redis://unix:/run/r.sock?db=2"),
+            ("rediss://:secret@h/2", "rediss://h:6379/2"),
+            ("memcacheds://h:7", "memcacheds://h:7"),
             ("dump.rdb", "dump.rdb"),
             ("/var/lib/redis/dump", "/var/lib/redis/dump"),
         ] {
@@ -207,6 +224,7 @@ mod tests {
             "memcached://h/1",
             "redis://h/1?db=2",
             "redis://%zz@h",
+            "rediss://unix:/run/r.sock",
         ] {
             let error = text.parse::<Place>().unwrap_err();
             assert!(error.contains("write memcached://HOST:PORT") && !error.contains("hush"), "{text}: {error}");

@@ -36,7 +36,7 @@ pub fn run(job: &Job, view: &mut dyn View, is_stopped: &dyn Fn() -> bool) -> Res
     // At the beginning somebody who is not there is a mistake, not a mishap.
     let care = Care { patience: super::Patience { attempts: 0, ..job.patience }, is_stopped, tell: &tell };
     let mut kept = Kept::open(job)?;
-    let mut target = Target::new(&job.to, job.timeout);
+    let mut target = Target::new(&job.to, &job.reach);
     target.reach(&care)?;
     let first = care;
     let care = Care { patience: job.patience, ..first };

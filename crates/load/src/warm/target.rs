@@ -1,6 +1,7 @@
 //! Where items go.
 
 use super::item::{Found, Item, Value};
+use super::link::Reach;
 use super::memcached::{self, Memcached};
 use super::place::{Server, Speech};
 use super::redis::{Others, Redis, Wanted};
@@ -33,10 +34,10 @@ pub(super) enum Target {
 
 impl Target {
     /// `server`, not yet connected.
-    pub fn new(server: &Server, timeout: std::time::Duration) -> Self {
+    pub fn new(server: &Server, reach: &Reach) -> Self {
         match server.speech {
-            Speech::Memcached => Self::Memcached(Memcached::new(server, timeout)),
-            Speech::Redis => Self::Redis(Redis::new(server, timeout)),
+            Speech::Memcached => Self::Memcached(Memcached::new(server, reach)),
+            Speech::Redis => Self::Redis(Redis::new(server, reach)),
         }
     }
 

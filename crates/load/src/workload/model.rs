@@ -63,6 +63,8 @@ pub struct Workload {
     pub batch: u32,
     /// Connections that are closed and opened anew, a second.
     pub reconnect_per_s: f64,
+    /// From one storm, in which all connections are closed and opened anew at once, to the next.
+    pub storm_every: Option<TimeSpan>,
     /// Answers are thrown away unread, as long as they come: nothing is timed or checked.
     pub blind: bool,
     /// When requests are due.
@@ -97,6 +99,7 @@ impl Default for Workload {
             depth: 1,
             batch: 1,
             reconnect_per_s: 0.0,
+            storm_every: None,
             blind: false,
             pace: Pace::Closed,
             keys: vec![KeySpace::default()],

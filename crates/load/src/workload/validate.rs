@@ -1,5 +1,7 @@
 //! What a workload may not be, all faults at once.
 
+use base::units::TimeSpan;
+
 use super::fault::{FAULTS_MAX, Fault};
 use super::key;
 use super::model::{
@@ -11,6 +13,8 @@ use super::model::{
 const EXPONENT_MAX: f64 = 64.0;
 /// The highest rate, a second.
 const RATE_PER_S_MAX: f64 = 1e9;
+/// From one storm to the next at least: below it connections would hardly be up.
+const STORM_EVERY_MIN: TimeSpan = TimeSpan::millis(10);
 /// Names and texts at most, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
@@ -77,6 +81,10 @@ impl Check {
         self.count("connections.depth", workload.depth.into(), 1, DEPTH_MAX.into(), "requests in flight");
         self.count("connections.batch", workload.batch.into(), 1, DEPTH_MAX.into(), "requests in a batch");
         self.number("connections.reconnect", workload.reconnect_per_s, 0.0, RATE_PER_S_MAX);
+        if let Some(every) = workload.storm_every.filter(|&every| every < STORM_EVERY_MIN) {
+            let what = format!("storms come every {every}");
+            self.fault("connections.storm", what, format!("give {STORM_EVERY_MIN} at least"));
+        }
         if workload.threads > workload.connections && workload.connections > 0 {
             let what = format!("{} threads share {} connections", workload.threads, workload.connections);
             self.fault("connections.threads", what, "give each thread one connection at least");

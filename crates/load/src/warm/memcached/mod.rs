@@ -10,7 +10,7 @@ mod store;
 use base::clock::UnixMillis;
 use protocol::memcache::client::{self, Expect, Parsed, Place, Reply, ServerError};
 
-use super::link::{Link, Trouble};
+use super::link::{Link, Reach, Trouble};
 use super::place::{Login, Server};
 use super::side::Side;
 
@@ -35,9 +35,9 @@ pub(super) struct Memcached {
 
 impl Memcached {
     /// `server`, not yet connected.
-    pub fn new(server: &Server, timeout: std::time::Duration) -> Self {
+    pub fn new(server: &Server, reach: &Reach) -> Self {
         Self {
-            link: Link::new(server.target.clone(), timeout),
+            link: Link::new(server, reach),
             login: server.login.clone(),
             name: server.to_string(),
             has_meta: true,

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::resp::client::{CommandLine, ParsedValue, Value, command, value};
 
-use super::link::{Link, Trouble};
+use super::link::{Link, Reach, Trouble};
 use super::place::{Login, Server};
 use super::side::Side;
 
@@ -43,9 +43,9 @@ pub(super) struct Redis {
 
 impl Redis {
     /// `server`, not yet connected.
-    pub fn new(server: &Server, timeout: std::time::Duration) -> Self {
+    pub fn new(server: &Server, reach: &Reach) -> Self {
         Self {
-            link: Link::new(server.target.clone(), timeout),
+            link: Link::new(server, reach),
             login: server.login.clone(),
             name: server.to_string(),
             db: server.db,

@@ -40,7 +40,7 @@ impl Keys {
         position: Option<&Position>,
         (first, care): (&Care<'_>, &Care<'_>),
     ) -> Result<Self, Fault> {
-        let mut server = Memcached::new(server, job.timeout);
+        let mut server = Memcached::new(server, &job.reach);
         persist(&mut server, first, |_| Ok(()))?;
         let path = list_path(job);
         let shown = path.as_ref().map_or("the list of keys".to_owned(), |path| path.display().to_string());

@@ -23,7 +23,7 @@ pub(in crate::warm) struct Walk {
 impl Walk {
     /// Connects, and goes on from `position` if the server is still the same run of itself.
     pub fn open(server: &Server, job: &Job, position: Option<&Position>, care: &Care<'_>) -> Result<Self, Fault> {
-        let mut server = Redis::new(server, job.timeout);
+        let mut server = Redis::new(server, &job.reach);
         persist(&mut server, care, |_| Ok(()))?;
         let mut walk = Self { server, cursor: 0, is_over: false, page: VecDeque::new(), keys_at_once: BATCH_KEYS_MAX };
         if let Some(Position::Cursor { cursor, is_over, run_id }) = position {

@@ -3,7 +3,7 @@
 //! ```text
 //! name, about, protocol, seed, prefill, fill_on_miss, verify
 //! [targets]      addresses, weights, placement, tls      [auth]  user, password, password_env, database
-//! [connections]  count, threads, pin, depth, batch, reconnect, blind, name
+//! [connections]  count, threads, pin, depth, batch, reconnect, storm, blind, name
 //! [pace]         kind, and what the kind takes: rate, on, off, to, over, swing, period, file, speed
 //! [[keys]]       weight, count, prefix, key_bytes, order, once, value_bytes, compressible, ttl, fields
 //!                verbs = [{ verb, weight, keys, delta, fields, flags, command }, ...]
@@ -202,6 +202,7 @@ fn connections<'t>(reader: &mut Reader<'t>, mut section: Section<'_, 't>, worklo
     workload.depth = workload.batch;
     put(&mut workload.depth, reader.small(&mut section, "depth"));
     put(&mut workload.reconnect_per_s, reader.rate(&mut section, "reconnect"));
+    workload.storm_every = reader.span(&mut section, "storm").or(workload.storm_every);
     put(&mut workload.blind, reader.switch(&mut section, "blind"));
     put(&mut workload.client_name, reader.text(&mut section, "name"));
     reader.end(section);

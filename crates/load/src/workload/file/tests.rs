@@ -34,6 +34,7 @@ threads = 2
 depth = 8
 batch = 4
 reconnect = "10/s"
+storm = "30s"
 [pace]
 kind = "on-off"
 rate = "50k/s"
@@ -60,7 +61,7 @@ verbs = [{ verb = "hmget", fields = 2 }]
     assert!(workload.prefill && workload.fill_on_miss && workload.verify && !workload.blind);
     assert_eq!(workload.targets[1], Target { address: "unix:/run/cache.sock".into(), weight: 3 });
     assert_eq!((workload.connections, workload.threads, workload.depth, workload.batch), (64, 2, 8, 4));
-    assert_eq!(workload.reconnect_per_s, 10.0);
+    assert_eq!((workload.reconnect_per_s, workload.storm_every), (10.0, Some(TimeSpan::secs(30))));
     let arrivals = Arrivals::OnOff { on: TimeSpan::millis(100), off: TimeSpan::millis(900) };
     assert_eq!(workload.pace, Pace::Open { rate_per_s: 50e3, arrivals });
     let first = &workload.keys[0];
@@ -108,7 +109,7 @@ fn an_empty_file_is_the_default_workload() {
 }
 
 /// Each text with the line of its only fault, a part of what is wrong, and a part of the remedy.
-const WRONG: [(&str, usize, &str, &str); 62] = [
+const WRONG: [(&str, usize, &str, &str); 63] = [
     ("nmae = \"x\"\n", 1, "no such key", "did you mean name?"),
     ("qqqq = 1\n", 1, "no such key", "here are possible: name"),
     ("name = 1\n", 1, "text is wanted here, not 1", "double quotes"),
@@ -132,6 +133,7 @@ const WRONG: [(&str, usize, &str, &str); 62] = [
     ("[connections]\ncount = 0\n", 2, "0 connections", "from 1 to 1000000"),
     ("[connections]\nthreads = 2\n", 2, "2 threads share 1", "one connection at least"),
     ("[connections]\nbatch = 8\ndepth = 4\n", 2, "does not fit a depth of 4", "raise connections.depth"),
+    ("[connections]\nstorm = \"1us\"\n", 2, "storms come every 1us", "give 10ms at least"),
     ("[connections]\nreconnect = 10\n", 2, "a rate is wanted here, not 10", "50k/s"),
     ("verify = true\n[connections]\nblind = true\n", 1, "not read", "leave one"),
     ("[pace]\nrate = \"1k/s\"\n", 1, "kind of pace is missing", "kind = \"poisson\""),

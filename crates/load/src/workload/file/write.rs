@@ -82,6 +82,9 @@ impl Workload {
         if self.reconnect_per_s > 0.0 {
             put(out, "reconnect", &rate(self.reconnect_per_s));
         }
+        if let Some(every) = self.storm_every {
+            put(out, "storm", &span(every));
+        }
         put(out, "blind", &self.blind.to_string());
         if !self.client_name.is_empty() {
             put(out, "name", &text(&self.client_name));
@@ -326,6 +329,7 @@ mod tests {
                 depth: 9,
                 batch: 4,
                 reconnect_per_s: 0.3,
+                storm_every: Some(TimeSpan::millis(2500)),
                 pace: Pace::Open { rate_per_s, arrivals },
                 keys: orders.iter().cloned().map(space).collect(),
                 ..Workload::default()

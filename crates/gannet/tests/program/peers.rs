@@ -1,0 +1,147 @@
+//! Other people's servers as processes of their own, each ended by its id, and what tests keep on disk beside them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use load::result::RunResult;
+
+use crate::common::{PATIENCE, free_port};
+
+/// The exit code that says that the generator was the limit; on a busy machine it may be.
+pub const LIMITED: i32 = 3;
+
+/// A folder that every user may write to, and that is gone when the test is over.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// No two have one path, whatever their names.
+    pub fn new(name: &str) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("gannet-{}-{number}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn written(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.file(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// What a run left there as its result.
+    pub fn result(&self, name: &str) -> RunResult {
+        RunResult::from_json(&self.text(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Waits until `holds`.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = Instant::now() + 3 * PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < patience, "it does not come to that {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A server of the distribution's on a port of its own.
+pub struct Peer {
+    child: Child,
+    pub port: u16,
+}
+
+impl Peer {
+    /// Starts `program` and waits until it listens on `port`. `None` where it is not installed, which is printed.
+    pub fn start_at(port: u16, program: &str, args: &[&str]) -> Option<Self> {
+        let started = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = match started {
+            Ok(child) => child,
+            Err(error) => {
+                println!("SKIPPED: {program} can not be started ({error}); install it to run this test");
+                return None;
+            }
+        };
+        let mut peer = Self { child, port };
+        until(&format!("{program} listens"), || {
+            assert!(peer.child.try_wait().unwrap().is_none(), "{program} ended before it listened");
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Some(peer)
+    }
+
+    pub fn memcached(more: &[&str]) -> Option<Self> {
+        let port = free_port();
+        let text = port.to_string();
+        let args = ["-l", "127.0.0.1", "-p", &text, "-U", "0", "-u", "nobody", "-t", "1", "-m", "128"];
+        Self::start_at(port, "memcached", &[&args[..], more].concat())
+    }
+
+    pub fn redis(more: &[&str]) -> Option<Self> {
+        Self::redis_at(free_port(), more)
+    }
+
+    /// With its files in `folder`.
+    pub fn redis_in(folder: &Folder, more: &[&str]) -> Option<Self> {
+        Self::redis(&[&["--dir", folder.path().to_str().unwrap()], more].concat())
+    }
+
+    /// It has read its file when it is there.
+    pub fn redis_at(port: u16, more: &[&str]) -> Option<Self> {
+        let text = port.to_string();
+        let args = ["--port", &text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+        let redis = Self::start_at(port, "redis-server", &[&args[..], more].concat())?;
+        until("redis-server has read its file", || {
+            let mut client = TcpStream::connect(redis.addr()).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.write_all(b"PING\r\n").unwrap();
+            let mut said = [0; 5];
+            client.read_exact(&mut said).unwrap();
+            &said != b"-LOAD"
+        });
+        Some(redis)
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// Where clients connect to, as text.
+    pub fn target(&self) -> String {
+        self.addr().to_string()
+    }
+
+    /// As a copy of its keys names it.
+    pub fn place(&self, scheme: &str) -> String {
+        format!("{scheme}://{}", self.addr())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
