@@ -308,6 +308,17 @@ const CHANGES: &[(&[&[u8]], usize)] = &[
     (&[b"DEL", b"b", b"nothing", b"c"], 2),
     (&[b"UNLINK", b"d"], 1),
     (&[b"GET", b"d"], 0),
+    (&[b"HSET", b"h", b"a", b"1", b"b", b"2", b"c", b"x"], 1),
+    (&[b"HSETNX", b"h", b"a", b"1"], 0),
+    (&[b"HSETNX", b"h", b"d", b"1"], 1),
+    (&[b"HINCRBY", b"h", b"a", b"5"], 1),
+    (&[b"HINCRBY", b"h", b"c", b"5"], 0),
+    (&[b"HINCRBYFLOAT", b"h", b"a", b"0.5"], 1),
+    (&[b"HDEL", b"h", b"none"], 0),
+    (&[b"HDEL", b"h", b"d", b"none"], 1),
+    (&[b"EXPIRE", b"h", b"100"], 1),
+    (&[b"HDEL", b"h", b"a", b"b", b"c"], 2),
+    (&[b"HGET", b"h", b"a"], 0),
 ];
 
 /// A server that tells all changes, and one who is subscribed to them.

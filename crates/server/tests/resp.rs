@@ -171,6 +171,7 @@ fn compare(seed: u64, version: &[u8]) {
         assert!(matches!(replies.ask(&[b"HELLO", version])[0], b'*' | b'%'));
     }
     let mut prng = Prng::new(seed);
+    let mut of_hashes = 0;
     for batch in 0..450 {
         let commands: Vec<_> = (0..=prng.below(12)).map(|_| command(&mut prng)).collect();
         let bytes: Vec<u8> =
@@ -190,8 +191,12 @@ fn compare(seed: u64, version: &[u8]) {
                 show(&ours),
                 show(&theirs)
             );
+            let nothing: [&[u8]; 7] = [b"-", b":0", b"$-1", b"_", b"*0", b"%0", b"*2\r\n$1\r\n0\r\n*0"];
+            let is_told = !nothing.iter().any(|nothing| ours.starts_with(nothing));
+            of_hashes += usize::from(is_told && words[0].to_ascii_uppercase().starts_with(b"H"));
         }
     }
+    assert!(of_hashes > 200, "{of_hashes} commands on hashes found or did something");
 }
 
 #[test]

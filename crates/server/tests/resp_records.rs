@@ -203,11 +203,11 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
             for _ in 0..=prng.below(5) {
                 // Bins with an even number hold sums, the others texts.
                 let number = prng.below(8);
-                let bin = format!("b{number}");
+                let (bin, sums) = (format!("b{number}"), number.is_multiple_of(2));
                 match prng.below(4) {
                     0 => {
-                        line += &format!(" PUT {bin} {}", if number % 2 == 0 { "INT 10" } else { "STR x" });
-                        next.insert(bin, if number % 2 == 0 { "10" } else { "x" }.into());
+                        line += &format!(" PUT {bin} {}", if sums { "INT 10" } else { "STR x" });
+                        next.insert(bin, if sums { "10" } else { "x" }.into());
                     }
                     1 => {
                         line += &format!(" ADD {bin} INT 3");
@@ -219,7 +219,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
                         line += &format!(" DEL {bin}");
                         next.remove(&bin);
                     }
-                    _ if number % 2 == 0 => line += &format!(" GET {bin}"),
+                    _ if sums => line += &format!(" GET {bin}"),
                     _ => {
                         line += &format!(" APPEND {bin} STR y");
                         let there = next.entry(bin).or_default();

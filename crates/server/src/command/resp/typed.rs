@@ -8,6 +8,7 @@
 use super::error::Fault;
 use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::State;
+use crate::notify::Event;
 use crate::out::OutBuffer;
 use protocol::resp::{Version, reply};
 use protocol::sink::Sink;
@@ -80,14 +81,28 @@ pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
 
 impl Call<'_, '_> {
-    /// Changes the record under a key as `decide` says.
-    pub(super) fn edit_record<T>(&mut self, bytes: &[u8], decide: &mut EditRecord<'_, T>) -> Result<T, Stop> {
+    /// Changes the record under a key as `decide` says; `event` is told of where it does.
+    pub(super) fn edit_record<T>(
+        &mut self,
+        bytes: &[u8],
+        event: Event,
+        decide: &mut EditRecord<'_, T>,
+    ) -> Result<T, Stop> {
         let (key, now_ms) = (self.key(bytes), self.ctx.now.0);
         let changed = self.turn.change(&key, &mut |_, item, scratch| {
             edit(item, scratch, now_ms, decide).unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
         match changed {
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => {
+                let (answer, became) = answer?;
+                if became.stored {
+                    self.changed(event, bytes);
+                }
+                if became.removed {
+                    self.changed(Event::DEL, bytes);
+                }
+                Ok(answer)
+            }
             Err(OpError::TooLarge) => Err(Fault::RecordTooLarge.into()),
             Err(error) => Err(error.into()),
         }
@@ -117,25 +132,38 @@ pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Ru
     }
 }
 
+/// What became of a key with a record, or without.
+#[derive(Clone, Copy)]
+struct Became {
+    /// The record is another one, or was before it went.
+    stored: bool,
+    /// It is gone.
+    removed: bool,
+}
+
+/// What a command is told, and what others are.
+type Done<T> = Result<(T, Became), Fault>;
+
 fn edit<T>(
     item: Option<&Item<'_>>,
     scratch: &mut Vec<u8>,
     now_ms: u64,
     decide: &mut EditRecord<'_, T>,
-) -> Result<Change<Result<T, Fault>>, Fault> {
+) -> Result<Change<Done<T>>, Fault> {
     let old = record(item, now_ms)?;
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let mut edit = Edit::of(old.as_ref(), now_ms, scratch)?;
+    let done = |answer: T, stored: bool, removed: bool| Ok((answer, Became { stored, removed }));
     let (expire, answer) = match decide(old.as_ref(), &mut edit, present)? {
-        Edited::Keep(answer) => return Ok(Change::Keep(Ok(answer))),
-        Edited::Remove(answer) => return Ok(Change::Remove(Ok(answer))),
+        Edited::Keep(answer) => return Ok(Change::Keep(done(answer, false, false))),
+        Edited::Remove(answer) => return Ok(Change::Remove(done(answer, false, old.is_some()))),
         Edited::Store(answer) => (present, answer),
         Edited::StoreUntil(expire, answer) => (expire, answer),
     };
     Ok(match edit.finish() {
-        true => Change::StoreTyped { kind: Kind::Hash as u8, expire, answer: Ok(answer) },
-        false => Change::Remove(Ok(answer)),
+        true => Change::StoreTyped { kind: Kind::Hash as u8, expire, answer: done(answer, true, false) },
+        false => Change::Remove(done(answer, old.is_some(), old.is_some())),
     })
 }
 

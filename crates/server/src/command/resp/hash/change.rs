@@ -4,6 +4,7 @@ use crate::command::resp::error::Fault;
 use crate::command::resp::number::{float, integer, put_float};
 use crate::command::resp::typed::Edited;
 use crate::command::resp::{Call, Run, Stop};
+use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::{Digits, Name, Value};
 
@@ -32,7 +33,7 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
         return Err(Fault::Arity(name).into());
     }
     call.room_to_store(0)?;
-    let added = call.edit_record(key, &mut |_, edit, _| Ok(Edited::Store(edit.set_all(Pairs(args))?)))?;
+    let added = call.edit_record(key, Event::HSET, &mut |_, edit, _| Ok(Edited::Store(edit.set_all(Pairs(args))?)))?;
     call.note_store();
     Ok(added)
 }
@@ -53,7 +54,7 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
     let [key, name, value] = [(); 3].map(|()| args.next().unwrap_or_default());
     call.room_to_store(0)?;
     let (name, value) = (Name::new(name), Value::of_text(value));
-    let stored = call.edit_record(key, &mut |_, edit, _| {
+    let stored = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
         if edit.bin(&name)?.is_some() {
             return Ok(Edited::Keep(false));
         }
@@ -69,7 +70,7 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
 
 pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let removed = call.edit_record(key, &mut |_, edit, _| {
+    let removed = call.edit_record(key, Event::HDEL, &mut |_, edit, _| {
         let mut removed = 0;
         for name in args {
             removed += i64::from(edit.remove(&Name::new(name))?);
@@ -85,7 +86,7 @@ pub(in super::super) fn hincrby<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
     let delta = integer(delta)?;
     call.room_to_store(0)?;
     let name = Name::new(name);
-    let sum = call.edit_record(key, &mut |_, edit, _| {
+    let sum = call.edit_record(key, Event::HINCRBY, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0,
             // What a record command has stored as a text may be that of a number.
@@ -108,7 +109,7 @@ pub(in super::super) fn hincrbyfloat<'c>(call: &mut Call<'c, '_>, mut args: Args
         return Err(Fault::InfiniteDelta.into());
     }
     let name = Name::new(name);
-    let sum = call.edit_record(key, &mut |_, edit, _| {
+    let sum = call.edit_record(key, Event::HINCRBYFLOAT, &mut |_, edit, _| {
         let present = match edit.bin(&name)?.map(|bin| bin.value) {
             None => 0.0,
             Some(value) => float(value.text(&mut Digits::new())).map_err(|_| Fault::FieldNotFloat)?,

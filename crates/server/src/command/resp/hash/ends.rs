@@ -7,6 +7,7 @@ use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{Edited, put_text, record, told_bytes};
 use crate::command::resp::{Call, LINE_ROOM, Run};
+use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::{Edit, Name, Value};
 use segment::Expire;
@@ -75,7 +76,8 @@ impl<'c> Call<'c, '_> {
         let names = fields(word, args, 1)?;
         let (end, past) = (end_ms(deadline, name)?, deadline.is_past(now));
         self.numbers_room(names.len())?;
-        let told = self.edit_record(key, &mut |_, edit, _| {
+        let event = if past { Event::HDEL } else { Event::HEXPIRE };
+        let told = self.edit_record(key, event, &mut |_, edit, _| {
             let mut told = Vec::with_capacity(names.len());
             for name in names {
                 told.push(end_field(edit, &Name::new(name), options, end, past)?);
@@ -110,10 +112,11 @@ impl<'c> Call<'c, '_> {
         &mut self,
         key: &[u8],
         names: Args<'c>,
+        event: Event,
         each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
     ) -> Run {
         let (room, version) = (self.out.room(), self.session.version);
-        let told = self.edit_record(key, &mut |_, edit, _| {
+        let told = self.edit_record(key, event, &mut |_, edit, _| {
             let (mut told, mut changed) = (Vec::new(), false);
             for name in names {
                 let name = Name::new(name);
@@ -189,7 +192,7 @@ pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>
     let key = args.next().unwrap_or_default();
     let names = fields(args.next(), args, 1)?;
     call.numbers_room(names.len())?;
-    let told = call.edit_record(key, &mut |_, edit, _| {
+    let told = call.edit_record(key, Event::HPERSIST, &mut |_, edit, _| {
         let mut told = Vec::with_capacity(names.len());
         for name in names {
             let name = Name::new(name);
@@ -210,7 +213,7 @@ pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>
 pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
     let names = fields(args.next(), args, 1)?;
-    call.tell_fields_and_change(key, names, |edit, name| Ok(edit.remove(name)?))
+    call.tell_fields_and_change(key, names, Event::HDEL, |edit, name| Ok(edit.remove(name)?))
 }
 
 pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -225,7 +228,8 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
         }
     }
     let names = fields(word, args, 1)?;
-    call.tell_fields_and_change(key, names, |edit, name| match end {
+    let event = if end == Some(None) { Event::HPERSIST } else { Event::HEXPIRE };
+    call.tell_fields_and_change(key, names, event, |edit, name| match end {
         None => Ok(false),
         Some(end) => Ok(edit.set_end(name, end)?),
     })
@@ -258,7 +262,7 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
         }
     };
     call.room_to_store(0)?;
-    let stored = call.edit_record(key, &mut |_, edit, _| {
+    let stored = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
         for (name, _) in pairs.clone() {
             let there = edit.bin(&Name::new(name))?.is_some();
             if options.wanted.is_some_and(|wanted| wanted != there) {
@@ -276,6 +280,9 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
     })?;
     if stored {
         call.note_store();
+        if options.end.is_some() {
+            call.changed(Event::HEXPIRE, key);
+        }
     }
     call.int(stored.into());
     Ok(())

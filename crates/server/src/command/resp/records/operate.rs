@@ -5,6 +5,7 @@ use super::{Bad, Options, Presence, Refusal};
 use crate::command::resp::error::Fault;
 use crate::command::resp::typed::Edited;
 use crate::command::resp::{Call, LINE_ROOM, Run};
+use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::{Edit, Record};
 use segment::Expire;
@@ -53,7 +54,7 @@ impl<'c> Call<'c, '_> {
                 None => Edited::Store(done),
             })
         };
-        match self.edit_record(key, &mut decide)? {
+        match self.edit_record(key, Event::HSET, &mut decide)? {
             Err(refusal) => {
                 refusal.say(self.out, key);
                 Ok(None)
@@ -62,6 +63,9 @@ impl<'c> Call<'c, '_> {
                 self.answer_room(done.told.len())?;
                 if done.changed {
                     self.note_store();
+                    if options.expire.is_some() {
+                        self.changed(Event::EXPIRE, key);
+                    }
                 }
                 Ok(Some(done))
             }
@@ -117,7 +121,7 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     if options.presence.is_some() {
         return Err(Fault::Syntax.into());
     }
-    let touched = call.edit_record(key, &mut |old, edit, present| {
+    let touched = call.edit_record(key, Event::HSET, &mut |old, edit, present| {
         let revision = old.map_or(0, Record::revision);
         let there = if revision == 0 { Err(Refusal::NotFound) } else { Ok(()) };
         Ok(match there.and(options.allow(revision)) {
@@ -125,6 +129,9 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
             Ok(()) => Edited::StoreUntil(options.expire.unwrap_or(present), Ok(edit.revision())),
         })
     })?;
+    if touched.is_ok() && options.expire.is_some() {
+        call.changed(Event::EXPIRE, key);
+    }
     call.tell_number(key, touched.map(i64::from))
 }
 
@@ -134,7 +141,7 @@ pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
     if options.presence.is_some() || options.expire.is_some() {
         return Err(Fault::Syntax.into());
     }
-    let removed = call.edit_record(key, &mut |old, _, _| {
+    let removed = call.edit_record(key, Event::DEL, &mut |old, _, _| {
         Ok(match (old, options.allow(old.map_or(0, Record::revision))) {
             (_, Err(refusal)) => Edited::Keep(Err(refusal)),
             (Some(_), Ok(())) => Edited::Remove(Ok(1)),
