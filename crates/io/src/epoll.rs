@@ -57,6 +57,10 @@ impl Backend for Epoll {
         stream.peer()
     }
 
+    fn local(stream: &Stream) -> Option<std::net::SocketAddr> {
+        stream.local()
+    }
+
     fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
         assert_ne!(token.0, WAKER_TOKEN, "the waker's token");
         Ok(epoll::add(&self.fd, stream, epoll::EventData::new_u64(token.0), INPUT)?)

@@ -102,6 +102,9 @@ pub trait Backend {
     /// The other end's address, where it has one.
     fn peer(stream: &Self::Stream) -> Option<SocketAddr>;
 
+    /// Its own end's address, where it has one.
+    fn local(stream: &Self::Stream) -> Option<SocketAddr>;
+
     /// Begins to report events of `stream` under `token`. Bytes that are there already are reported too. Fails when
     /// the kernel has no memory for it.
     fn attach(&mut self, stream: &Self::Stream, token: Token) -> std::io::Result<()>;

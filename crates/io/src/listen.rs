@@ -58,6 +58,11 @@ impl Stream {
         self.peer
     }
 
+    /// Its own end's address; `None` for a unix socket. A system call.
+    pub fn local(&self) -> Option<SocketAddr> {
+        rustix::net::getsockname(&self.fd).ok()?.try_into().ok()
+    }
+
     pub(crate) fn slot(&self) -> Option<u32> {
         (self.slot.get() != NO_SLOT).then_some(self.slot.get())
     }

@@ -223,6 +223,10 @@ impl Backend for Sim {
         None
     }
 
+    fn local(_: &SimStream) -> Option<std::net::SocketAddr> {
+        None
+    }
+
     fn attach(&mut self, stream: &SimStream, token: Token) -> std::io::Result<()> {
         let net = &mut *self.net.borrow_mut();
         let wire = &mut net.wires[stream.0];

@@ -18,7 +18,7 @@ use crate::metrics::{Command, SlowLines};
 use crate::notify::{self, Event};
 use crate::out::{OpTimes, OutBuffer};
 use crate::roster::Roster;
-use crate::shared::Shared;
+use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
 use segment::Pinned;
@@ -92,6 +92,10 @@ pub struct WorkerContext {
     pub(crate) slow_lines: SlowLines,
     /// What is watched, and what there is to tell of this batch.
     pub(crate) watch: Watch,
+    /// Which clients of Redis wait, in this batch.
+    pub(crate) pause: Pause,
+    /// Some commands of Redis may be refused or put off in this batch, to whomever.
+    pub(crate) restrained: bool,
     /// Workers whose connections got mail in this batch, a bit each.
     pub(crate) to_wake: u128,
 }
@@ -142,6 +146,18 @@ impl WorkerContext {
     pub(crate) fn tell_monitors(&mut self, line: &[u8]) {
         let Self { shared, worker, to_wake, .. } = self;
         shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection));
+    }
+
+    /// Finds out at the beginning of a batch what clients of Redis may not do in it.
+    pub(crate) fn restrain(&mut self) {
+        let shared = &self.shared;
+        self.pause = shared.live.pause.now(self.now);
+        self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty();
+    }
+
+    /// A connection of worker `to` has mail, or is to be closed.
+    pub(crate) fn note_mail(&mut self, to: usize, connection: u32) {
+        note_mail(&self.shared, self.worker, &mut self.to_wake, to, connection);
     }
 
     /// The CAS token that a client is told: `token`, or 0 in a store without CAS tokens.

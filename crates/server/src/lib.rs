@@ -17,6 +17,7 @@ pub mod admin;
 pub mod auth;
 pub mod background;
 pub mod buffers;
+pub mod card;
 pub mod clock;
 pub mod command;
 pub mod config;

@@ -5,13 +5,16 @@
 //!           release ─close──> Entry
 //! ```
 //!
-//! One writer, any readers, no lock. An entry's life is odd while a connection is there and grows with each that comes
+//! One writer, any readers, no lock but that of a client's card ([`crate::card`]). An entry's life is odd while a connection is there and grows with each that comes
 //! or goes: a reader looks at it before and after, and passes over an entry that changed in between.
 //!
-//! Bound: an entry for each connection that the worker may have, 40 bytes each, touched only when used.
+//! Bound: an entry for each connection that the worker may have, 72 bytes each, touched only when used, and a card for
+//! each client of Redis.
 
+use crate::card::Card;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The connections of one worker, as others see them.
 #[derive(Debug)]
@@ -29,11 +32,19 @@ struct Entry {
     port: AtomicU64,
     /// When it last sent something, in Unix seconds, times two; 1 more if it watches.
     seen: AtomicU64,
+    /// The number of the client that is to be closed; 0: none.
+    killed: AtomicU64,
+    /// What a client of Redis is.
+    card: Mutex<Option<Box<Card>>>,
 }
 
 const UNIX: u64 = u64::MAX;
 
 impl Entry {
+    fn card(&self) -> MutexGuard<'_, Option<Box<Card>>> {
+        self.card.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn peer(&self, ip: [u64; 2], port: u64) -> Option<SocketAddr> {
         let ip = Ipv6Addr::from(u128::from(ip[0]) << 64 | u128::from(ip[1])).to_canonical();
         u16::try_from(port).ok().map(|port| SocketAddr::new(ip, port))
@@ -90,8 +101,47 @@ impl Roster {
     /// It has gone.
     pub(crate) fn close(&self, number: u32) {
         if let Some(entry) = self.entries.get(number as usize) {
+            *entry.card() = None;
             entry.life.store(entry.life.load(Relaxed) + 1, Relaxed);
         }
+    }
+
+    /// The connection that has come is a client with a card.
+    pub(crate) fn introduce(&self, number: u32, card: Card) {
+        if let Some(entry) = self.entries.get(number as usize) {
+            *entry.card() = Some(Box::new(card));
+        }
+    }
+
+    /// What a client's card says; `None` if it has none.
+    pub(crate) fn card<T>(&self, number: u32, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
+        self.entries.get(number as usize)?.card().as_deref_mut().map(look)
+    }
+
+    /// Has client `id` at `number` be closed by its worker, which is to be told; false if it is another by now.
+    pub(crate) fn kill(&self, number: u32, id: u64) -> bool {
+        let Some(entry) = self.entries.get(number as usize) else { return false };
+        let there = entry.card().as_deref().is_some_and(|card| card.id == id);
+        if there {
+            entry.killed.store(id, Relaxed);
+        }
+        there
+    }
+
+    /// The client at `number` is to be closed.
+    pub(crate) fn is_killed(&self, number: u32) -> bool {
+        let Some(entry) = self.entries.get(number as usize) else { return false };
+        let killed = entry.killed.load(Relaxed);
+        killed != 0 && entry.card().as_deref().is_some_and(|card| card.id == killed)
+    }
+
+    /// Gives every client that has a card to `each`.
+    pub fn each_client(&self, mut each: impl FnMut(&Connection, &Card)) {
+        self.each(|connection| {
+            if let Some(card) = self.entries[connection.number].card().as_deref() {
+                each(&connection, card);
+            }
+        });
     }
 
     /// The other end of the connection `number`, for the worker whose it is; `None` for a unix socket.

@@ -2,7 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
-use crate::command::counters::{CommandCounters, CommandShared};
+use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::counters::{Counter, WorkerCounters};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
@@ -102,6 +102,19 @@ impl Shared {
         KeyEvents(self.live.key_events.load(Relaxed))
     }
 
+    /// Makes what is told of commands count from here. The counters themselves belong to their workers.
+    pub fn reset_stats(&self) {
+        let totals = crate::command::memcache::command_totals(self);
+        *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
+        self.prefixes.clear();
+    }
+
+    /// What commands have counted since the last reset.
+    pub fn stats_since_reset(&self) -> CommandTotals {
+        let baseline = *self.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        crate::command::memcache::command_totals(self).since(&baseline)
+    }
+
     /// A worker's connection has mail: wakes the worker, for any thread but a worker.
     pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
         let worker = &self.workers[worker];
@@ -151,6 +164,12 @@ pub struct WorkerShared {
 pub struct Live {
     /// Connections at once.
     pub connections_max: AtomicU64,
+    /// Until when clients of Redis wait.
+    pub pause: PauseSwitch,
+    /// What was slow before this, in Unix ms, is not told of by `SLOWLOG`.
+    pub slow_reset_ms: AtomicU64,
+    /// The same for `LATENCY`.
+    pub latency_reset_ms: AtomicU64,
     /// Which changes of keys are published: the bits of [`KeyEvents`].
     pub key_events: AtomicU32,
     /// A connection that sent nothing for so long is closed, in ms; 0: never.
@@ -158,6 +177,53 @@ pub struct Live {
     /// A connection that took nothing of its output, or that holds back half a request while others wait for its
     /// buffer, is dropped after so long, in ms.
     pub stall_timeout_ms: AtomicU64,
+}
+
+/// Which clients of Redis wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// None.
+    #[default]
+    None,
+    /// Those that want to change something.
+    Writes,
+    /// All.
+    All,
+}
+
+/// Until when clients of Redis wait, and which: one word, `ms << 1 | all`.
+#[derive(Debug, Default)]
+pub struct PauseSwitch(AtomicU64);
+
+impl PauseSwitch {
+    /// Has them wait until an instant. A longer wait that was asked for earlier stays, and that all wait does too.
+    pub fn set(&self, until: UnixMillis, all: bool) {
+        let longer = |word: u64| Some(until.0.max(word >> 1) << 1 | word & 1 | u64::from(all));
+        let _ = self.0.fetch_update(Relaxed, Relaxed, longer);
+    }
+
+    /// Nobody waits any more.
+    pub fn end(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// Who waits at `now`.
+    #[inline]
+    pub fn now(&self, now: UnixMillis) -> Pause {
+        match self.0.load(Relaxed) {
+            0 => Pause::None,
+            word => self.look(word, now),
+        }
+    }
+
+    #[cold]
+    fn look(&self, word: u64, now: UnixMillis) -> Pause {
+        if now.0 >= word >> 1 {
+            let _ = self.0.compare_exchange(word, 0, Relaxed, Relaxed);
+            return Pause::None;
+        }
+        if word & 1 == 1 { Pause::All } else { Pause::Writes }
+    }
 }
 
 /// Gives out numbers, from 1.
@@ -332,6 +398,20 @@ impl StopSwitch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_ends_at_its_time_or_when_it_is_ended_and_a_shorter_one_shortens_it_not() {
+        let pause = PauseSwitch::default();
+        assert_eq!(pause.now(UnixMillis(5)), Pause::None);
+        pause.set(UnixMillis(100), false);
+        pause.set(UnixMillis(50), false);
+        assert_eq!((pause.now(UnixMillis(99)), pause.now(UnixMillis(100))), (Pause::Writes, Pause::None));
+        pause.set(UnixMillis(100), true);
+        pause.set(UnixMillis(50), false);
+        assert_eq!(pause.now(UnixMillis(60)), Pause::All);
+        pause.end();
+        assert_eq!(pause.now(UnixMillis(60)), Pause::None);
+    }
 
     #[test]
     fn a_value_above_the_pin_budget_passes_alone_and_then_blocks_others() {

@@ -14,7 +14,9 @@ use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
 use crate::reactor;
 use crate::roster::Roster;
-use crate::shared::{AcceptorCounters, Clients, DelayedFlush, Live, PinBudget, Shared, StopSwitch, WorkerShared};
+use crate::shared::{
+    AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
+};
 use crate::survey::{self, Survey};
 use crate::watch::Hub;
 use base::clock::UnixMillis;
@@ -99,6 +101,12 @@ pub struct ServerConfig {
     pub dump_command: bool,
     /// The `watch` command is obeyed.
     pub watch_command: bool,
+    /// Clients of Redis from other hosts are told nothing while there are no users.
+    pub protected: bool,
+    /// Commands of Redis that are refused, in small letters.
+    pub disabled: Vec<String>,
+    /// The `DEBUG` command of Redis is obeyed.
+    pub debug_command: bool,
     /// Which changes of keys are published.
     pub key_events: KeyEvents,
     /// Bytes of messages that may wait for one subscriber; who is further behind is dropped.
@@ -137,6 +145,9 @@ impl Default for ServerConfig {
             flush_command: true,
             dump_command: true,
             watch_command: true,
+            protected: true,
+            disabled: Vec::new(),
+            debug_command: false,
             key_events: KeyEvents::default(),
             subscriber_backlog_bytes: 8 << 20,
         }
@@ -301,6 +312,9 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
     let shared = Shared {
         live: Live {
             connections_max: AtomicU64::new(config.connections_max as u64),
+            pause: PauseSwitch::default(),
+            slow_reset_ms: AtomicU64::new(0),
+            latency_reset_ms: AtomicU64::new(0),
             key_events: AtomicU32::new(0),
             idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
             stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),

@@ -288,6 +288,10 @@ impl Backend for Uring {
         stream.peer()
     }
 
+    fn local(stream: &Stream) -> Option<std::net::SocketAddr> {
+        stream.local()
+    }
+
     fn attach(&mut self, stream: &Stream, token: Token) -> std::io::Result<()> {
         assert!(stream.slot().is_none(), "attached twice");
         // Slots of closed streams come back once the kernel has run what ends their operations.

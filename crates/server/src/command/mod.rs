@@ -166,4 +166,19 @@ impl SessionState {
     pub(crate) fn listens(&self) -> bool {
         matches!(self, Self::Resp(state) if state.listens())
     }
+
+    /// The last command that a client of Redis called.
+    pub(crate) fn last_command(&self) -> Option<&'static str> {
+        match self {
+            Self::Memcache(_) => None,
+            Self::Resp(state) => state.last_command(),
+        }
+    }
+
+    /// Its client may do next to nothing, since it is on another host and could be anyone.
+    pub(crate) fn hold_off(&mut self) {
+        if let Self::Resp(state) = self {
+            state.hold_off();
+        }
+    }
 }

@@ -336,6 +336,54 @@ impl Value for FilePath {
     }
 }
 
+/// Commands of Redis, by name, in small letters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandNames(pub Vec<String>);
+
+impl Value for CommandNames {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        self.read_all(&[text]).map_err(|mut wrong| wrong.remove(0))
+    }
+
+    fn show(&self) -> String {
+        self.0.join(", ")
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "COMMAND"
+    }
+
+    fn entries(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        let known = || crate::command::resp::table::COMMANDS.iter().map(|entry| entry.name);
+        let (mut names, mut faults) = (Vec::new(), Vec::new());
+        for text in texts {
+            let name = text.to_ascii_lowercase();
+            if !known().any(|known| known == name) {
+                let remedy = match base::nearest::nearest(&name, known()) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => "remove it: what is not there is refused anyway".to_owned(),
+                };
+                faults.push(Wrong::new(format!("{text:?} is no command of Redis that is answered"), remedy));
+            } else if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        self.0 = names;
+        Ok(())
+    }
+}
+
 /// What ends a key's prefix: one character of ASCII that a key can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delimiter(pub u8);

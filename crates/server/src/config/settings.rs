@@ -2,7 +2,7 @@
 
 use base::units::{ByteSize, TimeSpan};
 
-use super::kinds::{AdminAddress, Delimiter, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
+use super::kinds::{AdminAddress, CommandNames, Delimiter, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
 use super::table::SETTINGS;
 use super::value::Auto;
 use crate::notify::KeyEvents;
@@ -18,6 +18,7 @@ pub struct Settings {
     pub ipv6_only: bool,
     pub backlog: u64,
     pub auth_file: FilePath,
+    pub protected: bool,
     pub memory: Auto<ByteSize>,
     pub segment: Auto<ByteSize>,
     pub item_max: ByteSize,
@@ -39,6 +40,8 @@ pub struct Settings {
     pub flush_all: bool,
     pub dump: bool,
     pub watch: bool,
+    pub disabled: CommandNames,
+    pub debug: bool,
     pub keyspace_events: KeyEvents,
     pub prefix_stats: bool,
     pub prefix_delimiter: Delimiter,
@@ -57,6 +60,7 @@ impl Settings {
             ipv6_only: false,
             backlog: 0,
             auth_file: FilePath(None),
+            protected: false,
             memory: Auto::Auto,
             segment: Auto::Auto,
             item_max: ByteSize(0),
@@ -78,6 +82,8 @@ impl Settings {
             flush_all: false,
             dump: false,
             watch: false,
+            disabled: CommandNames(Vec::new()),
+            debug: false,
             keyspace_events: KeyEvents(0),
             prefix_stats: false,
             prefix_delimiter: Delimiter(b':'),

@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 33] = [
+pub static SETTINGS: [Setting; 36] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -119,7 +119,8 @@ pub static SETTINGS: [Setting; 33] = [
         default: &[],
         range: None,
         reload: Reload::Restart,
-        help: "Where clients of Redis connect, as with memcached. The keys are the same for both.",
+        help: "Where clients of Redis connect, as with memcached. The keys are the same for both. When no listener is \
+               named at all, gannet serve listens on 127.0.0.1:6379 for them.",
         value: |s| &mut s.resp,
     },
     Setting {
@@ -168,6 +169,16 @@ pub static SETTINGS: [Setting; 33] = [
         help: "A file of user:password lines, 8 at most. A memcached client has to send \"user password\" as the value \
                of its first set. SIGHUP reads the file again. \"none\" lets everyone in.",
         value: |s| &mut s.auth_file,
+    },
+    Setting {
+        path: "listen.protected",
+        flag: None,
+        default: &["true"],
+        range: None,
+        reload: Reload::Restart,
+        help: "While there is no auth_file, clients of Redis on other hosts may only PING, HELLO, AUTH and QUIT, and \
+               are told so. Say false where the network is trusted.",
+        value: |s| &mut s.protected,
     },
     Setting {
         path: "store.memory",
@@ -371,6 +382,24 @@ pub static SETTINGS: [Setting; 33] = [
         reload: Reload::Restart,
         help: "Clients may watch what happens to items.",
         value: |s| &mut s.watch,
+    },
+    Setting {
+        path: "commands.disabled",
+        flag: None,
+        default: &[],
+        range: None,
+        reload: Reload::Restart,
+        help: "Commands of Redis that are refused, as in [\"flushall\", \"monitor\"].",
+        value: |s| &mut s.disabled,
+    },
+    Setting {
+        path: "commands.debug",
+        flag: None,
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Clients of Redis may use DEBUG, which is for tests.",
+        value: |s| &mut s.debug,
     },
     Setting {
         path: "commands.keyspace_events",

@@ -56,6 +56,11 @@ impl Subscriber {
         self.names.iter().any(|names| !names.is_empty())
     }
 
+    /// It monitors.
+    pub(crate) fn monitors(&self) -> bool {
+        self.monitors
+    }
+
     /// Subscribes to `name`, unless it is already.
     pub(crate) fn subscribe(&mut self, kind: Kind, name: &[u8]) -> Result<(), Refused> {
         if self.names[kind as usize].contains(name) {

@@ -17,5 +17,5 @@ mod window;
 pub use command::{Command, Part};
 pub use histogram::{Counts, Histogram, MAX_NS};
 pub use recorder::{Recorder, Totals};
-pub use slow::{SlowLine, SlowLines, SlowRequest, SlowRing};
+pub use slow::{SLOW_MAX, SlowLine, SlowLines, SlowRequest, SlowRing};
 pub use window::Window;

@@ -62,7 +62,7 @@ impl Recorder {
     #[cold]
     pub fn keep_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
         let at = UnixMillis::now();
-        self.slow.push(&SlowRequest { at, worker: 0, command, line, wait_ns, execute_ns, send_ns });
+        self.slow.push(&SlowRequest { at, number: 0, worker: 0, command, line, wait_ns, execute_ns, send_ns });
     }
 
     /// The slow requests.

@@ -28,15 +28,43 @@ const PENDING_MAX: usize = 32;
 pub struct SlowLine([u64; LINE_WORDS]);
 
 impl SlowLine {
-    /// The beginning of the first line of `bytes`.
+    /// The beginning of the first line of `bytes`, or of the words of a request that is an array of them.
     pub fn of(bytes: &[u8]) -> Self {
         let mut kept = [0; LINE_BYTES_MAX];
-        let line = bytes.iter().take(LINE_BYTES_MAX).take_while(|byte| !matches!(byte, b'\r' | b'\n'));
-        for (place, byte) in kept.iter_mut().zip(line) {
-            *place = *byte;
+        if let [b'*', array @ ..] = bytes {
+            keep_words(&mut kept, array);
+        } else {
+            let line = bytes.iter().take(LINE_BYTES_MAX).take_while(|byte| !matches!(byte, b'\r' | b'\n'));
+            for (place, byte) in kept.iter_mut().zip(line) {
+                *place = *byte;
+            }
         }
         let word = |at: usize| std::array::from_fn(|byte| kept[at * 8 + byte]);
         Self(std::array::from_fn(|at| u64::from_le_bytes(word(at))))
+    }
+}
+
+/// Keeps the words of `array`, which is `2\r\n$3\r\nGET\r\n$1\r\na\r\n`, with a space between two.
+fn keep_words(kept: &mut [u8; LINE_BYTES_MAX], array: &[u8]) {
+    fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let end = bytes.iter().take(32).position(|byte| *byte == b'\n')?;
+        Some((bytes[..end].strip_suffix(b"\r")?, &bytes[end + 1..]))
+    }
+    let mut at = 0;
+    let Some((_, mut rest)) = line(array) else { return };
+    while let Some((head, behind)) = line(rest) {
+        let len = head.strip_prefix(b"$").and_then(|len| std::str::from_utf8(len).ok()?.parse::<usize>().ok());
+        let Some(len) = len.filter(|_| at < LINE_BYTES_MAX) else { return };
+        if at > 0 {
+            kept[at] = b' ';
+            at += 1;
+        }
+        for byte in behind.iter().take(len.min(LINE_BYTES_MAX - at)) {
+            // A zero would end the line.
+            kept[at] = if *byte == 0 { b'.' } else { *byte };
+            at += 1;
+        }
+        rest = behind.get(len + 2..).unwrap_or_default();
     }
 }
 
@@ -104,6 +132,8 @@ impl SlowLines {
 pub struct SlowRequest {
     /// When its reply had been sent.
     pub at: UnixMillis,
+    /// How many its worker had kept before it.
+    pub number: u64,
     /// Who served it.
     pub worker: usize,
     /// What it was.
@@ -144,14 +174,15 @@ impl Entry {
         self.sequence.store(sequence + 2, Release);
     }
 
-    fn read(&self) -> Option<[u64; WORDS]> {
+    /// What it holds, and how often it was written before.
+    fn read(&self) -> Option<(u64, [u64; WORDS])> {
         let before = self.sequence.load(Acquire);
         if before == 0 || before % 2 == 1 {
             return None;
         }
         let words = std::array::from_fn(|place| self.words[place].load(Relaxed));
         fence(Acquire);
-        (self.sequence.load(Relaxed) == before).then_some(words)
+        (self.sequence.load(Relaxed) == before).then_some((before / 2 - 1, words))
     }
 }
 
@@ -188,8 +219,9 @@ impl SlowRing {
     /// What is in the ring now, in no particular order, as requests of worker number `worker`. An entry that is being
     /// written is left out.
     pub fn read(&self, worker: usize) -> Vec<SlowRequest> {
-        let request = |[at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {
+        let request = |number, [at, command, wait_ns, execute_ns, send_ns, line @ ..]: [u64; WORDS]| SlowRequest {
             at: UnixMillis(at),
+            number,
             worker,
             command: Command::ALL[command as usize],
             line: SlowLine(line),
@@ -197,7 +229,8 @@ impl SlowRing {
             execute_ns,
             send_ns,
         };
-        self.entries.iter().filter_map(Entry::read).map(request).collect()
+        let entries = self.entries.iter().zip(0..).filter_map(|(entry, place)| Some((place, entry.read()?)));
+        entries.map(|(place, (round, words))| request(round * SLOW_MAX as u64 + place, words)).collect()
     }
 }
 
@@ -208,6 +241,7 @@ mod tests {
     fn request(number: u64) -> SlowRequest {
         SlowRequest {
             at: UnixMillis(number),
+            number,
             worker: 0,
             command: Command::Get,
             line: SlowLine([number; LINE_WORDS]),
@@ -224,6 +258,10 @@ mod tests {
         assert_eq!(shown(b"get a\x1b[31m\xff\n"), "get a.[31m.");
         assert_eq!(shown(&[b'x'; 100]), "x".repeat(LINE_BYTES_MAX));
         assert_eq!(shown(b""), "-");
+        assert_eq!(shown(b"*3\r\n$3\r\nSET\r\n$3\r\na\r\n\r\n$2\r\n\0b\r\n*1\r\n"), "SET a.. .b");
+        let long = [&b"*2\r\n$3\r\nGET\r\n$60\r\n"[..], &[b'k'; 60], b"\r\n"].concat();
+        assert_eq!(shown(&long), format!("GET {}", "k".repeat(LINE_BYTES_MAX - 4)));
+        assert_eq!(shown(b"*x"), "-");
     }
 
     #[test]
@@ -248,6 +286,7 @@ mod tests {
         for number in 0..SLOW_MAX as u64 + 5 {
             ring.push(&request(number));
         }
+        assert!(ring.read(0).iter().all(|request| request.number == request.at.0), "in the order in which they came");
         let mut kept: Vec<u64> = ring.read(0).iter().map(|request| request.at.0).collect();
         kept.sort_unstable();
         assert_eq!(kept, (5..SLOW_MAX as u64 + 5).collect::<Vec<_>>());

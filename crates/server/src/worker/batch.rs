@@ -112,6 +112,7 @@ impl<B: Backend> Core<B> {
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> usize {
         self.ctx.batch_ops = 0;
         self.ctx.watch.watched = self.ctx.shared.watch.watched();
+        self.ctx.restrain();
         self.ctx.slow_lines.follow(self.ctx.shared.workers[self.ctx.worker].recorder.slow_above_ns(), &self.ctx.clock);
         self.ctx.op_begun = self.ctx.clock.ticks();
         let mut heads = Heads::new();

@@ -68,6 +68,10 @@ impl<B: Backend> Core<B> {
             let Some(session) = self.sessions.peek_mut(index).filter(|session| session.phase == Phase::Open) else {
                 return false;
             };
+            if self.ctx.roster().is_killed(index) {
+                self.kill(index);
+                return false;
+            }
             more = session.state.has_mail();
             if !more {
                 break;

@@ -21,12 +21,13 @@ mod poll;
 mod upkeep;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
+use crate::card::Card;
 use crate::clock::{Clock, Ticks};
 use crate::command::Protocol;
 use crate::context::WorkerContext;
 use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
-use crate::shared::Shared;
+use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use arrive::Arrivals;
 use base::clock::UnixMillis;
@@ -137,6 +138,8 @@ impl<B: Backend> Worker<B> {
             slow_lines: SlowLines::default(),
             watch: Watch::default(),
             to_wake: 0,
+            pause: Pause::None,
+            restrained: false,
         };
         let core = Core {
             io: parts.io,
@@ -302,6 +305,9 @@ impl<B: Backend> Core<B> {
             let peer = B::peer(&stream);
             let index = self.sessions.insert(stream, protocol, self.now_ns);
             self.ctx.roster().open(index, peer, self.ctx.now.secs());
+            if protocol == Protocol::Resp {
+                self.introduce(index, peer);
+            }
             if self.stop_deadline_ns.is_some() {
                 self.sessions.at(index).readable = true;
                 self.make_ready(index);
@@ -309,6 +315,22 @@ impl<B: Backend> Core<B> {
         } else {
             counters.connections_closed.add(1);
             self.io.close(stream);
+        }
+    }
+
+    /// Writes a card for a client of Redis.
+    fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>) {
+        let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
+        let card = Card {
+            id: shared.clients.next(),
+            local: session.stream.as_ref().and_then(B::local),
+            since_secs: self.ctx.now.secs(),
+            ..Card::default()
+        };
+        self.ctx.roster().introduce(index, card);
+        let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
+        if distant && shared.config.protected && shared.auth.is_none() {
+            session.state.hold_off();
         }
     }
 

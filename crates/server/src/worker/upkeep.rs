@@ -98,6 +98,9 @@ impl<B: Backend> Core<B> {
             let held_ns = self.now_ns.saturating_sub(session.held_ns);
             let received_secs = self.ctx.now.secs().saturating_sub(silent_ns / 1_000_000_000);
             self.ctx.roster().seen(self.sweep_at as u32, received_secs, session.state.watches());
+            if let Some(command) = session.state.last_command() {
+                self.ctx.roster().card(self.sweep_at as u32, |card| card.command = command);
+            }
             let counters = self.ctx.counters();
             let end = match session.phase {
                 Phase::Dead => None,

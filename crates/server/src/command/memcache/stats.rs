@@ -97,7 +97,7 @@ impl Call<'_, '_> {
                 return self.dump(Format::Cachedump(most), consumed);
             }
             Stats::Reset => {
-                self.reset();
+                self.ctx.shared.reset_stats();
                 self.out.push(reply::RESET);
             }
             Stats::Detail(on) => {
@@ -134,13 +134,6 @@ impl Call<'_, '_> {
         self.out.push(reply::END);
         Ok(())
     }
-
-    /// Makes what is told count from here. The counters themselves belong to their workers.
-    fn reset(&mut self) {
-        let totals = command_totals(&self.ctx.shared);
-        *self.ctx.shared.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = totals;
-        self.ctx.shared.prefixes.clear();
-    }
 }
 
 /// What was counted by key prefix. A line is longer than those of the other tables.
@@ -172,17 +165,12 @@ pub fn command_totals(shared: &Shared) -> CommandTotals {
     totals
 }
 
-fn since_reset(shared: &Shared) -> CommandTotals {
-    let baseline = *shared.commands.baseline.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    command_totals(shared).since(&baseline)
-}
-
 fn sum(shared: &Shared, counter: impl Fn(&crate::counters::WorkerCounters) -> u64) -> u64 {
     shared.workers.iter().map(|worker| counter(&worker.counters)).sum()
 }
 
 fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
-    let (store, commands) = (shared.store_stats(), since_reset(shared));
+    let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
     let (user_us, system_us) = cpu_times_us();
     lines.number("pid", std::process::id().into());
     lines.number("uptime", now_secs.saturating_sub(shared.started.secs()));
@@ -299,7 +287,7 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
         ("evicted_time", store.evicted_idle_ms / 1000),
         ("evicted_unfetched", store.evicted_unread),
         ("expired_unfetched", store.expired_unread),
-        ("outofmemory", since_reset(shared).store_no_memory),
+        ("outofmemory", shared.stats_since_reset().store_no_memory),
         ("reclaimed", store.expired),
         ("crawler_reclaimed", store.expired),
         ("tailrepairs", 0),
@@ -310,7 +298,7 @@ fn items(lines: &mut Lines<'_>, shared: &Shared, now: UnixMillis) {
 
 /// All segments as one class of pages: a chunk is an item of average size.
 fn slabs(lines: &mut Lines<'_>, shared: &Shared) {
-    let (store, commands) = (shared.store_stats(), since_reset(shared));
+    let (store, commands) = (shared.store_stats(), shared.stats_since_reset());
     if store.items > 0 {
         let chunk_bytes = store.item_bytes.div_ceil(store.items).max(1);
         let pages = store.heap_bytes / store.segment_bytes;

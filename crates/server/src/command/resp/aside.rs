@@ -25,6 +25,16 @@ pub(super) struct Aside {
 }
 
 impl SessionState {
+    /// The last command that its client called.
+    pub(crate) fn last_command(&self) -> Option<&'static str> {
+        (!self.last.is_empty()).then_some(self.last)
+    }
+
+    /// Its client may do next to nothing, since it is on another host and could be anyone.
+    pub(crate) fn hold_off(&mut self) {
+        self.held_off = true;
+    }
+
     pub(super) fn subscriber(&self) -> Option<&Subscriber> {
         self.aside.as_ref()?.subscriber.as_ref()
     }

@@ -3,6 +3,7 @@
 use super::error::Fault;
 use super::table::lower;
 use super::{Call, REDIS_VERSION, Run, Stop};
+use crate::card::{CLIENT_TEXT_MAX, Card};
 use protocol::resp::{Args, Version, reply};
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -86,9 +87,11 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return Err(Fault::NoAuth.into());
     }
     call.session.version = version.unwrap_or(call.session.version);
-    if let Some(name) = name {
-        call.session.name = name;
-    }
+    let speaks_3 = call.session.version == Version::Resp3;
+    call.card(|card| {
+        card.speaks_3 = speaks_3;
+        card.name = name.unwrap_or_else(|| card.name.clone());
+    });
     let (version, id) = (call.session.version, call.id());
     let out = &mut *call.out;
     reply::map(out, version, 7);
@@ -110,7 +113,11 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    *call.session = super::SessionState { id: call.session.id, ..super::SessionState::default() };
+    let held_off = call.session.held_off;
+    *call.session = super::SessionState { held_off, ..super::SessionState::default() };
+    call.card(|card| {
+        *card = Card { id: card.id, local: card.local, since_secs: card.since_secs, ..Card::default() };
+    });
     reply::simple(call.out, b"RESET");
     Ok(())
 }
@@ -128,14 +135,8 @@ impl Call<'_, '_> {
             return Err(Fault::WrongPassword.into());
         }
         self.session.known = true;
+        let user = user.iter().take(CLIENT_TEXT_MAX).copied().collect();
+        self.card(|card| card.user = user);
         Ok(())
-    }
-
-    /// The connection's number: unique among all since the server's start.
-    pub(super) fn id(&mut self) -> u64 {
-        if self.session.id == 0 {
-            self.session.id = self.ctx.shared.clients.next();
-        }
-        self.session.id
     }
 }

@@ -63,6 +63,18 @@ pub(super) enum Fault {
     NoMailMemory,
     /// As many monitor as may.
     TooManyMonitors,
+    /// The client is on another host and could be anyone.
+    Protected,
+    /// No kind of pause.
+    PauseMode,
+    /// Not numbers of clients.
+    ClientId,
+    /// Not the number of a client.
+    ClientIdAbove0,
+    /// Nobody is connected from there.
+    NoSuchClient,
+    /// Not a length of time that may be waited.
+    Timeout,
     /// A command that the server was told to refuse.
     Disabled(&'static str),
     /// The key holds a value of another type.
@@ -125,6 +137,16 @@ impl Fault {
             Self::Offset => "ERR offset is out of range",
             Self::Cursor => "ERR invalid cursor",
             Self::ClientText => "ERR Client names cannot contain spaces, newlines or special characters.",
+            Self::Protected => {
+                "DENIED This server has no users, and answers clients on other hosts PING, HELLO, AUTH and QUIT alone. \
+                 To open it, give it users with --auth-file; or connect over loopback or a unix socket; or, where the \
+                 network is trusted, start it with protected = false in [listen] of its configuration."
+            }
+            Self::PauseMode => "ERR CLIENT PAUSE mode must be WRITE or ALL",
+            Self::ClientId => "ERR Invalid client ID",
+            Self::ClientIdAbove0 => "ERR client-id should be greater than 0",
+            Self::NoSuchClient => "ERR No such client",
+            Self::Timeout => "ERR timeout is not an integer or out of range",
             Self::ChannelTooLong => "ERR the name of a channel has at most 65600 bytes",
             Self::TooManySubscriptions => "ERR a client may be subscribed to 100000 names: unsubscribe from some first",
             Self::NoMailMemory => {
@@ -204,6 +226,17 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
         line.put(near.as_bytes());
         line.put(b"'?)");
     }
+    reply::error(out, line.as_slice());
+}
+
+/// Answers a word that means nothing where it stands: `text`, and the word in quotes.
+#[cold]
+pub(super) fn word(out: &mut OutBuffer, text: &'static str, word: &[u8]) {
+    let mut line = Line::new();
+    line.put(text.as_bytes());
+    line.put(b" '");
+    shown(&mut line, word, SHOWN_MAX);
+    line.put(b"'");
     reply::error(out, line.as_slice());
 }
 

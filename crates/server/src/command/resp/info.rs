@@ -1,10 +1,10 @@
 //! What the server says of itself: `INFO`, `CONFIG`, `COMMAND`, `TIME`.
 
 use super::error::subcommand;
-use super::glob::matches;
 use super::table::{COMMANDS, Entry, find, lower};
 use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
 use crate::context::State;
+use crate::mail::Kind;
 use crate::shared::Shared;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Fixed;
@@ -87,19 +87,21 @@ fn memory(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
     )
 }
 
-fn policy(shared: &Shared) -> &'static str {
+pub(super) fn policy(shared: &Shared) -> &'static str {
     if shared.config.evict { "allkeys-lfu" } else { "noeviction" }
 }
 
 fn stats(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
-    let (commands, store) = (crate::command::memcache::command_totals(shared), shared.store_stats());
+    let (commands, store) = (shared.stats_since_reset(), shared.store_stats());
     let sum = |of: fn(&crate::counters::WorkerCounters) -> &crate::counters::Counter| -> u64 {
         shared.workers.iter().map(|worker| of(&worker.counters).value()).sum()
     };
     write!(
         text,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
-         rejected_connections:{}\r\nexpired_keys:{}\r\nevicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n",
+         rejected_connections:{}\r\nexpired_keys:{}\r\nevicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n\
+         pubsub_channels:{}\r\npubsub_patterns:{}\r\npubsubshard_channels:{}\r\n\
+         client_output_buffer_limit_disconnections:{}\r\n",
         sum(|counters| &counters.connections_total),
         sum(|counters| &counters.ops),
         sum(|counters| &counters.bytes_read),
@@ -107,7 +109,11 @@ fn stats(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
         store.expired,
         store.evicted,
         commands.get_hits,
-        commands.get_misses
+        commands.get_misses,
+        shared.channels.names(Kind::Channel),
+        shared.channels.names(Kind::Pattern),
+        shared.channels.names(Kind::Shard),
+        shared.channels.dropped.load(Relaxed)
     )
 }
 
@@ -120,39 +126,6 @@ fn keyspace(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
         0 => Ok(()),
         items => write!(text, "db0:keys={items},expires=0,avg_ttl=0\r\n"),
     }
-}
-
-/// `CONFIG GET pattern ...` and `CONFIG RESETSTAT`: what clients and tools ask for.
-pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let topic = args.next().unwrap_or_default();
-    match (&lower(topic)[..], args.len()) {
-        (b"get", 1..) => {
-            let shared = &call.ctx.shared;
-            let numbers = [
-                ("maxmemory", shared.store.memory_bytes()),
-                ("maxclients", shared.live.connections_max.load(Relaxed)),
-                ("timeout", shared.live.idle_timeout_ms.load(Relaxed) / 1000),
-                ("proto-max-bulk-len", shared.config.item_bytes_max),
-                ("databases", 1),
-            ];
-            let words = [("maxmemory-policy", policy(shared)), ("save", ""), ("appendonly", "no")];
-            let wanted = |name: &str| any(args, |pattern| matches(&lower(pattern), name.as_bytes()));
-            let pairs = numbers.iter().filter(|(name, _)| wanted(name)).count()
-                + words.iter().filter(|(name, _)| wanted(name)).count();
-            let out = &mut *call.out;
-            reply::map(out, call.session.version, pairs as u64);
-            for (name, number) in numbers.iter().filter(|(name, _)| wanted(name)) {
-                reply::bulk(out, name.as_bytes());
-                reply::bulk(out, protocol::number::Decimal::new(*number).as_slice());
-            }
-            for (name, word) in words.iter().filter(|(name, _)| wanted(name)) {
-                reply::bulk(out, name.as_bytes());
-                reply::bulk(out, word.as_bytes());
-            }
-        }
-        _ => subcommand(call.out, "CONFIG", topic),
-    }
-    Ok(())
 }
 
 pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
@@ -261,4 +234,28 @@ impl Entry {
             reply::bulk(out, text.as_bytes());
         }
     }
+}
+
+/// `DEBUG SLEEP seconds`: this client waits, and no other. It is for tests.
+pub(super) fn debug<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    if !call.ctx.shared.config.debug_command {
+        reply::error(call.out, b"ERR DEBUG command not allowed. Start the server with debug = true in [commands].");
+        return Ok(());
+    }
+    let topic = args.next().unwrap_or_default();
+    if !topic.eq_ignore_ascii_case(b"sleep") || args.len() != 1 {
+        subcommand(call.out, "DEBUG", topic);
+        return Ok(());
+    }
+    let now_ms = call.ctx.now.0;
+    if call.session.sleeps_until_ms == 0 {
+        let secs = super::number::float(args.next().unwrap_or_default())?.clamp(0.0, 3600.0);
+        call.session.sleeps_until_ms = now_ms + (secs * 1000.0) as u64;
+    }
+    if now_ms < call.session.sleeps_until_ms {
+        return Err(State::Parked.into());
+    }
+    call.session.sleeps_until_ms = 0;
+    call.out.push(reply::OK);
+    Ok(())
 }

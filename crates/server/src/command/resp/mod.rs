@@ -17,6 +17,8 @@
 
 mod aside;
 mod client;
+mod clients;
+mod config;
 mod connection;
 mod error;
 mod expire;
@@ -30,6 +32,7 @@ mod pubsub;
 mod records;
 mod run;
 mod scan;
+mod slowlog;
 mod string;
 pub mod table;
 mod typed;
@@ -39,11 +42,12 @@ use super::ahead::Head;
 use super::counters::CommandCounters;
 use super::large::ARRIVING_BYTES_MIN;
 use super::values::{LINE_ROOM, pin_or_room};
+use crate::card::Card;
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::metrics::Command;
 use crate::notify::Event;
 use crate::out::OutBuffer;
-use arrayvec::ArrayVec;
+use crate::shared::Pause;
 use aside::Aside;
 use error::Fault;
 use long::Long;
@@ -54,12 +58,6 @@ use segment::{Change, Item, Key, OpError, Pinned, Turn, Value};
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.
 pub const REDIS_VERSION: &str = "7.2.4";
-
-/// Text that a client may leave about itself, in bytes.
-const CLIENT_TEXT_MAX: usize = 64;
-
-/// What a client says about itself.
-type ClientText = ArrayVec<u8, CLIENT_TEXT_MAX>;
 
 /// Which requests a client wants to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,11 +83,12 @@ pub struct SessionState {
     sum: i64,
     /// A request of which some is consumed.
     long: Option<Long>,
-    /// The number of the connection, once it was asked for; from 1.
-    id: u64,
-    name: ClientText,
-    library: ClientText,
-    library_version: ClientText,
+    /// The command that it called last.
+    last: &'static str,
+    /// Its client is on another host and could be anyone.
+    held_off: bool,
+    /// Until when `DEBUG SLEEP` takes, in Unix ms; 0: it is not called.
+    sleeps_until_ms: u64,
     /// What it is sent beside replies, if there is such a thing.
     aside: Option<Box<Aside>>,
 }
@@ -226,10 +225,11 @@ impl<'c> Call<'c, '_> {
         &self.buf[self.at..]
     }
 
-    /// Plain requests may be answered in runs: nobody is told of each.
+    /// Plain requests may be answered in runs: nobody is told of each, and none is refused.
     #[inline(always)]
     fn runs_plain(&self) -> bool {
-        !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
+        let restrained = self.ctx.restrained || self.session.held_off;
+        !restrained && !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
     }
 
     /// This connection's client has to say who it is.
@@ -311,6 +311,7 @@ impl<'c> Call<'c, '_> {
         if self.ctx.watch.watched.tells_commands() && entry.is_some() {
             self.tell_monitors(name, args);
         }
+        self.session.last = entry.map_or("", |entry| entry.name);
         let line = &self.buf[self.at..];
         self.at += consumed;
         // A secret may stand in what a stranger sends.
@@ -330,11 +331,48 @@ impl<'c> Call<'c, '_> {
         if !entry.takes(words) {
             return Err(Fault::Arity(entry.name).into());
         }
+        let session = &*self.session;
+        if self.ctx.restrained || session.held_off || session.aside.is_some() || self.is_stranger() {
+            self.may(entry)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses or puts off what this client may not call, or not now.
+    #[cold]
+    fn may(&self, entry: &table::Entry) -> Run {
         if self.is_stranger() && !entry.has(table::Flag::NoAuth) {
             return Err(Fault::NoAuth.into());
         }
+        if self.session.held_off && !matches!(entry.name, "ping" | "hello" | "auth" | "quit") {
+            return Err(Fault::Protected.into());
+        }
+        if self.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
+            return Err(Fault::Disabled(entry.name).into());
+        }
         self.may_while_subscribed(entry)?;
-        Ok(())
+        let waits = match self.ctx.pause {
+            Pause::None => false,
+            Pause::Writes => entry.has(table::Flag::Write) || entry.name == "publish",
+            // Who ends the pause must come through.
+            Pause::All => entry.name != "client",
+        };
+        if waits { Err(State::Parked.into()) } else { Ok(()) }
+    }
+
+    /// What the connection's card says.
+    fn card<T>(&self, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
+        self.ctx.roster().card(self.ctx.watch.connection, look)
+    }
+
+    /// The connection's number: unique among all since the server's start.
+    fn id(&self) -> u64 {
+        self.card(|card| card.id).unwrap_or(0)
+    }
+
+    /// Writes down what is called, for a command that tells it.
+    fn note_command(&self, name: &'static str) {
+        self.card(|card| card.command = name);
     }
 
     fn fault(&mut self, fault: Fault) {

@@ -87,6 +87,7 @@ pub(super) fn monitor<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if !call.subscriber().monitor() {
         return Err(Fault::TooManyMonitors.into());
     }
+    call.note_subscriptions();
     call.out.push(reply::OK);
     Ok(())
 }
@@ -139,6 +140,7 @@ impl<'c> Call<'c, '_> {
             call.tell_subscription(kind, true, Some(name));
             Ok(())
         });
+        self.note_subscriptions();
         if !matches!(subscribed, Err(Stop::State(_))) {
             self.end_subscriber();
         }
@@ -186,7 +188,15 @@ impl<'c> Call<'c, '_> {
             self.tell_subscription(kind, false, None);
         }
         self.end_subscriber();
+        self.note_subscriptions();
         Ok(())
+    }
+
+    /// Writes down what the connection is subscribed to.
+    pub(super) fn note_subscriptions(&self) {
+        let count = |kind| self.session.subscriber().map_or(0, |subscriber| subscriber.count(kind) as u32);
+        let monitors = self.session.subscriber().is_some_and(Subscriber::monitors);
+        self.card(|card| (card.subscriptions, card.monitors) = (Kind::ALL.map(count), monitors));
     }
 
     fn publish(&mut self, kind: Kind, mut args: Args<'c>) -> Run {
@@ -233,13 +243,7 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Refuses what a subscriber of version 2 may not do: it could not tell replies from messages.
-    #[inline]
     pub(super) fn may_while_subscribed(&self, entry: &Entry) -> Result<(), Fault> {
-        if self.session.aside.is_none() { Ok(()) } else { self.check_subscribed(entry) }
-    }
-
-    #[cold]
-    fn check_subscribed(&self, entry: &Entry) -> Result<(), Fault> {
         let subscribed = self.is_subscribed_in_2();
         let may = matches!(
             entry.name,

@@ -137,6 +137,7 @@ impl<'c> Call<'c, '_> {
             return;
         }
         self.ops += tally.requests;
+        self.session.last = tally.command.name();
         // A secret may stand in what a stranger sends.
         let line = if self.ctx.shared.auth.is_some() { &[][..] } else { &self.buf[tally.line_at..] };
         self.ctx.ops_done(self.out, tally.command, tally.requests, line);

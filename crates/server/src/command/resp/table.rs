@@ -1,6 +1,8 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
-use super::{Call, Run, client, connection, expire, hash, info, keys, pubsub, records, scan, string};
+use super::{
+    Call, Run, client, config, connection, expire, hash, info, keys, pubsub, records, scan, slowlog, string,
+};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -169,11 +171,14 @@ pub const COMMANDS: &[Entry] = &[
            "2.8.13" "server" "O(N) over the commands" Other info::command,
            "Tells what commands there are"),
     entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
-           "2.0.0" "server" "O(N) over the settings" Other info::config,
+           "2.0.0" "server" "O(N) over the settings" Other config::config,
            "Tells how the server is set up"),
     entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"]
            "1.0.0" "server" "O(1)" Other keys::dbsize,
            "Counts the keys"),
+    entry!("debug" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+           "1.0.0" "server" "O(1)" Other info::debug,
+           "Helps to test, where the server allows it"),
     entry!("decr" 2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "1.0.0" "string" "O(1)" Decr string::decr,
            "Takes one from a counter"),
@@ -318,6 +323,12 @@ pub const COMMANDS: &[Entry] = &[
     entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other info::info,
            "Tells how the server is"),
+    entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+           "2.8.13" "server" "O(N) over the entries" Other slowlog::latency,
+           "Tells how long requests take, and which part of them"),
+    entry!("memory" -2 [ReadOnly] (2 2 1) ["read" "slow"]
+           "4.0.0" "server" "O(1)" Other slowlog::memory,
+           "Tells what keys and the server take of the memory"),
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(N) over the keys" MultiGet string::mget,
            "Reads values"),
@@ -414,6 +425,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("setrange" 4 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "2.2.0" "string" "O(N) over the value" Set string::setrange,
            "Stores a part of a value"),
+    entry!("slowlog" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+           "2.2.12" "server" "O(N) over the entries" Other slowlog::slowlog,
+           "Tells which requests took long"),
     entry!("spublish" 3 [PubSub Loading Stale Fast] (1 1 1) ["pubsub" "fast"]
            "7.0.0" "pubsub" "O(N) over subscribers" Other pubsub::spublish,
            "Tells those that are subscribed to a shard channel"),

@@ -1,0 +1,236 @@
+//! `CLIENT LIST`, `INFO`, `KILL`, `PAUSE`: all connections of clients of Redis, whoever's worker has them.
+//!
+//! What is told of another worker's connection is what that has written down: names and subscriptions at once, the last
+//! command and the last time it sent something within a second or two.
+
+use super::aside::LONG_REPLY_BYTES_MAX;
+use super::error::Fault;
+use super::number::integer;
+use super::table::lower;
+use super::{Call, Run, Stop};
+use crate::card::Card;
+use crate::roster::Connection;
+use protocol::resp::{Args, reply};
+use std::fmt::Write as _;
+
+/// The longest pause, in ms: a day.
+const PAUSE_MS_MAX: i64 = 86_400_000;
+
+/// What kind of client one is, as `TYPE` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    PubSub,
+    /// There are none.
+    Replication,
+}
+
+impl Kind {
+    fn read(word: &[u8]) -> Option<Self> {
+        match &lower(word)[..] {
+            b"normal" => Some(Self::Normal),
+            b"pubsub" => Some(Self::PubSub),
+            b"master" | b"slave" | b"replica" => Some(Self::Replication),
+            _ => None,
+        }
+    }
+
+    fn of(card: &Card) -> Self {
+        if card.is_subscribed() { Self::PubSub } else { Self::Normal }
+    }
+}
+
+/// Which connections are meant. All that is said must hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filter<'c> {
+    ids: Option<Args<'c>>,
+    id: Option<u64>,
+    addr: Option<&'c [u8]>,
+    laddr: Option<&'c [u8]>,
+    kind: Option<Kind>,
+    user: Option<&'c [u8]>,
+    age_secs_min: u64,
+    /// The one who asks is not meant.
+    skip_me: bool,
+}
+
+impl Filter<'_> {
+    fn takes(&self, connection: &Connection, card: &Card, me: u64, now_secs: u64) -> bool {
+        let is = |wanted: &[u8], addr| shown(addr).as_bytes() == wanted;
+        self.ids.is_none_or(|mut ids| ids.any(|id| id == card.id.to_string().as_bytes()))
+            && self.id.is_none_or(|id| id == card.id)
+            && self.addr.is_none_or(|addr| is(addr, connection.peer))
+            && self.laddr.is_none_or(|addr| is(addr, card.local))
+            && self.kind.is_none_or(|kind| kind == Kind::of(card))
+            && self.user.is_none_or(|user| user == name_of(card))
+            && now_secs.saturating_sub(card.since_secs) >= self.age_secs_min
+            && !(self.skip_me && card.id == me)
+    }
+}
+
+fn shown(addr: Option<std::net::SocketAddr>) -> String {
+    addr.map_or_else(|| "unix:0".to_owned(), |addr| addr.to_string())
+}
+
+/// Who nobody in particular is.
+fn name_of(card: &Card) -> &[u8] {
+    if card.user.is_empty() { b"default" } else { &card.user }
+}
+
+/// A connection's line, in the form of Redis. What Redis tells of its buffers is 0: idle connections have none.
+fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut String) {
+    let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let flags = match (card.monitors, card.is_subscribed()) {
+        (true, _) => "O",
+        (false, true) => "P",
+        (false, false) => "N",
+    };
+    let [channels, patterns, shards] = card.subscriptions;
+    let written = writeln!(
+        text,
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub={channels} psub={patterns} \
+         ssub={shards} multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
+         events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
+        card.id,
+        shown(connection.peer),
+        shown(card.local),
+        connection.number,
+        word(&card.name),
+        now_secs.saturating_sub(card.since_secs),
+        now_secs.saturating_sub(connection.received_secs),
+        if card.command.is_empty() { "NULL" } else { card.command },
+        word(name_of(card)),
+        if card.speaks_3 { 3 } else { 2 },
+        word(&card.library),
+        word(&card.library_version),
+    );
+    written.expect("text takes what is written");
+}
+
+impl<'c> Call<'c, '_> {
+    fn each_client(&self, filter: &Filter<'_>, mut each: impl FnMut(usize, &Connection, &Card)) {
+        let (me, now_secs) = (self.id(), self.ctx.now.secs());
+        for (number, worker) in self.ctx.shared.workers.iter().enumerate() {
+            worker.roster.each_client(|connection, card| {
+                if filter.takes(connection, card, me, now_secs) {
+                    each(number, connection, card);
+                }
+            });
+        }
+    }
+
+    /// `CLIENT LIST [TYPE kind | ID id ...]`
+    pub(super) fn client_list(&mut self, mut args: Args<'c>) -> Run {
+        let mut filter = Filter::default();
+        match (args.next().map(lower), args.len()) {
+            (None, _) => {}
+            (Some(word), 1) if &word[..] == b"type" => {
+                let kind = args.next().unwrap_or_default();
+                let Some(read) = Kind::read(kind) else { return self.no_kind(kind) };
+                filter.kind = Some(read);
+            }
+            (Some(word), 1..) if &word[..] == b"id" => {
+                if args.into_iter().any(|id| integer(id).is_ok_and(|id| id <= 0) || integer(id).is_err()) {
+                    return Err(Fault::ClientId.into());
+                }
+                filter.ids = Some(args);
+            }
+            _ => return Err(Fault::Syntax.into()),
+        }
+        let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
+        self.note_command("client|list");
+        self.each_client(&filter, |_, connection, card| {
+            // What would not fit into a reply is left out.
+            if text.len() + 1024 < LONG_REPLY_BYTES_MAX {
+                line(connection, card, now_secs, &mut text);
+            }
+        });
+        self.say_text(&text)
+    }
+
+    fn no_kind(&mut self, word: &[u8]) -> Run {
+        super::error::word(self.out, "ERR Unknown client type", word);
+        Ok(())
+    }
+
+    /// `CLIENT INFO`
+    pub(super) fn client_info(&mut self) -> Run {
+        let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
+        self.note_command("client|info");
+        let filter = Filter { id: Some(self.id()), ..Filter::default() };
+        self.each_client(&filter, |_, connection, card| line(connection, card, now_secs, &mut text));
+        self.say_text(&text)
+    }
+
+    fn say_text(&mut self, text: &str) -> Run {
+        let mut all = Vec::with_capacity(text.len() + 32);
+        reply::verbatim(&mut all, self.session.version, b"txt", text.as_bytes());
+        self.say_long(all)
+    }
+
+    /// `CLIENT KILL addr:port`, or `CLIENT KILL` with what the connections to be closed have in common.
+    pub(super) fn client_kill(&mut self, mut args: Args<'c>) -> Run {
+        let old_form = args.len() == 1;
+        let mut filter = Filter { skip_me: !old_form, ..Filter::default() };
+        if old_form {
+            filter.addr = args.next();
+        }
+        while let Some(word) = args.next() {
+            let value = args.next().ok_or(Fault::Syntax)?;
+            match &lower(word)[..] {
+                b"id" => {
+                    let id = integer(value).ok().filter(|id| *id > 0).ok_or(Fault::ClientIdAbove0)?;
+                    filter.id = Some(id as u64);
+                }
+                b"addr" => filter.addr = Some(value),
+                b"laddr" => filter.laddr = Some(value),
+                b"user" => filter.user = Some(value),
+                b"type" => match Kind::read(value) {
+                    Some(kind) => filter.kind = Some(kind),
+                    None => return self.no_kind(value),
+                },
+                b"maxage" => filter.age_secs_min = u64::try_from(integer(value)?).map_err(|_| Fault::NotInteger)?,
+                b"skipme" => match &lower(value)[..] {
+                    b"yes" => filter.skip_me = true,
+                    b"no" => filter.skip_me = false,
+                    _ => return Err(Fault::Syntax.into()),
+                },
+                _ => return Err(Fault::Syntax.into()),
+            }
+        }
+        let (me, mut dies) = (self.id(), false);
+        let mut killed = Vec::new();
+        self.each_client(&filter, |worker, connection, card| {
+            if card.id == me { dies = true } else { killed.push((worker, connection.number as u32, card.id)) }
+        });
+        let count = killed.len() + usize::from(dies);
+        for (worker, number, id) in killed {
+            if self.ctx.shared.workers[worker].roster.kill(number, id) {
+                self.ctx.note_mail(worker, number);
+            }
+        }
+        match (old_form, count) {
+            (true, 0) => return Err(Fault::NoSuchClient.into()),
+            (true, _) => self.out.push(reply::OK),
+            (false, _) => self.int(count as i64),
+        }
+        if dies { Err(Stop::Quit) } else { Ok(()) }
+    }
+
+    /// `CLIENT PAUSE ms [WRITE | ALL]`
+    pub(super) fn client_pause(&mut self, mut args: Args<'c>) -> Run {
+        let ms = integer(args.next().unwrap_or_default()).map_err(|_| Fault::Timeout)?;
+        let all = match args.next().map(lower) {
+            None => true,
+            Some(word) if args.len() == 0 && &word[..] == b"all" => true,
+            Some(word) if args.len() == 0 && &word[..] == b"write" => false,
+            Some(_) => return Err(Fault::PauseMode.into()),
+        };
+        if !(0..=PAUSE_MS_MAX).contains(&ms) {
+            return Err(Fault::Timeout.into());
+        }
+        self.ctx.shared.live.pause.set(self.ctx.now.plus_ms(ms as u64), all);
+        self.out.push(reply::OK);
+        Ok(())
+    }
+}
