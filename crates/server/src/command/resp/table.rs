@@ -1,8 +1,6 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
-use super::{
-    Call, Run, client, config, connection, expire, hash, info, keys, pubsub, records, scan, slowlog, string,
-};
+use super::{Call, Run, client, config, connection, expire, hash, info, keys, pubsub, records, scan, slowlog, string};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
