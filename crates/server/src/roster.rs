@@ -6,8 +6,8 @@
 //! ```
 //!
 //! One writer, any readers, no lock but that of a client's card ([`crate::card`]). An entry's life is odd while a
-//! connection is there and grows with each that comes or goes: a reader looks at it before and after, and passes over an
-//! entry that changed in between.
+//! connection is there and grows with each that comes or goes: a reader looks at it before and after, and passes over
+//! an entry that changed in between.
 //!
 //! Bound: an entry for each connection that the worker may have, 72 bytes each, touched only when used, and a card for
 //! each client of Redis.
