@@ -25,16 +25,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !refused.is_empty() {
         return Err(Failure::Usage(refused));
     }
-    let (settings, origins) = settings(matches).map_err(faults)?;
+    let (settings, origins) = chosen(matches).map_err(faults)?;
     let plan =
         plan(&settings, &origins, &Host::probe()).map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
     let matches = matches.clone();
-    let read = Box::new(move || settings(&matches));
+    let read = Box::new(move || chosen(&matches));
     host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1 })
 }
 
 /// The settings. Who names no listener at all is served on the ports that clients try first, of Redis too.
-fn settings(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
+fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
     let (mut settings, origins) = args::settings(matches)?;
     if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
         settings.resp = vec![Endpoint::Tcp(([127, 0, 0, 1], 6379).into())];
