@@ -16,6 +16,7 @@ use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::string::SetOptions;
 use super::table::{self, Entry};
+use super::typed::string;
 use super::{Answers, Call, NAMESPACE, Run, SessionState, Step, Stop};
 use crate::command::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
@@ -177,7 +178,7 @@ impl<'c> Call<'c, '_> {
         }
         let key = args.clone().nth(1).unwrap_or_default();
         let words = args.len() + 1 + left as usize;
-        match self.may_begin(entry, words, rule, value_len) {
+        match self.may_begin(entry, key, words, rule, value_len) {
             Ok(()) if whole => Ok(self.whole_begin(entry, rule, key, bytes, consumed)),
             Ok(()) => self.pieces_begin(entry, rule, key, (value_len, left), consumed).map(|()| true),
             Err(Stop::Fault(fault)) => self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
@@ -187,10 +188,13 @@ impl<'c> Call<'c, '_> {
     }
 
     /// What is to be seen of a value before it is there.
-    fn may_begin(&mut self, entry: &'static Entry, words: usize, rule: Rule, value_len: u32) -> Run {
+    fn may_begin(&mut self, entry: &'static Entry, key: &[u8], words: usize, rule: Rule, value_len: u32) -> Run {
         self.admit_command(entry, words)?;
         if words > TAIL_MAX {
             return Err(Fault::Syntax.into());
+        }
+        if matches!(rule, Rule::Append | Rule::Range(_)) {
+            string(self.turn.peek(&self.key(key)).as_ref())?;
         }
         let offset = if let Rule::Range(offset) = rule { offset } else { 0 };
         if offset.saturating_add(value_len.into()) > self.ctx.shared.config.item_bytes_max {
