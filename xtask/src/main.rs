@@ -70,6 +70,12 @@ enum Command {
         /// 5,000 connects a second beside half of the highest load.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_storm: bool,
+        /// Requests of Redis clients beside redis-server, Valkey and null.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large", "only_storm"])]
+        only_resp: bool,
+        /// Of these, only those whose names begin so: `get,mget`.
+        #[arg(long, value_delimiter = ',', requires = "only_resp")]
+        rows: Vec<String>,
         /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
         #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]
         with_other: bool,
@@ -82,7 +88,7 @@ enum Command {
     },
     /// Count instructions a request and compare them with those that are kept.
     Gate {
-        /// Count Debian's memcached too.
+        /// Count Debian's memcached and Redis too.
         #[arg(long)]
         with_peer: bool,
         /// Keep the counts of this run.
@@ -166,9 +172,12 @@ enum Command {
         /// Port on 127.0.0.1.
         #[arg(long)]
         port: u16,
-        /// Length of the reply to each line, in bytes.
+        /// Length of the reply to each request, in bytes.
         #[arg(long)]
         reply_bytes: usize,
+        /// Lines of a request.
+        #[arg(long, default_value_t = 1)]
+        request_lines: usize,
     },
 }
 
@@ -186,12 +195,14 @@ fn run(command: Command) -> Result<bool, String> {
             only_growth,
             only_large,
             only_storm,
+            only_resp,
+            rows,
             with_other,
             connections,
             depth,
         } => {
             let kinds = bench_kinds(only_io, with_other, without_gannet);
-            let other = only_growth || only_large || only_storm;
+            let other = only_growth || only_large || only_storm || only_resp;
             let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
             let (growth, large, storm, valkey) = (only_growth, only_large, only_storm, !without_valkey);
             bench::run(&bench::Options {
@@ -203,6 +214,8 @@ fn run(command: Command) -> Result<bool, String> {
                 growth,
                 large,
                 storm,
+                resp: only_resp,
+                rows,
                 connections,
                 depth,
             })
@@ -234,8 +247,9 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Miri => machines::miri(&root(), &target_folder(&root())),
         Command::Valgrind => machines::valgrind(&root()),
         Command::Fuzz { seconds } => machines::fuzz(&root(), &target_folder(&root()), seconds),
-        Command::NullServer { port, reply_bytes } => {
-            null_server::serve(port, reply_bytes).map_err(|error| error.to_string())
+        Command::NullServer { port, reply_bytes, request_lines } => {
+            let answer = server::NullReply { bytes: reply_bytes, lines: request_lines.max(1) };
+            null_server::serve(port, answer).map_err(|error| error.to_string())
         }
     }
 }

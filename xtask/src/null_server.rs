@@ -1,13 +1,15 @@
 //! A server that does nothing but move bytes: the limit that every other server is measured against.
 //!
-//! It reads, finds line ends, and answers each line with the same fixed bytes: one `recv` and one `send` a
-//! readiness event, one thread, epoll. Nothing is parsed, hashed or looked up.
+//! It reads, finds line ends, and answers each request, of a fixed number of lines, with the same fixed bytes: one `recv`
+//! and one `send` a readiness event, one thread, epoll. Nothing is parsed, hashed or looked up.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use rustix::event::epoll;
+
+use crate::server::NullReply;
 
 const READ_BYTES: usize = 64 * 1024;
 /// Replies that lie ready behind each other; a longer batch takes several sends.
@@ -19,13 +21,18 @@ struct Connection {
     stream: TcpStream,
     /// Reply bytes not yet sent.
     owed_bytes: usize,
+    /// Lines of a request that is not whole.
+    lines: usize,
     waits_for_room: bool,
 }
 
-/// The reply to a get of a 24-byte key with a value that makes it `bytes` long.
+/// The reply to a get of a 24-byte key with a value that makes it `bytes` long; a line, if it is too short for one.
 pub fn fixed_reply(bytes: usize) -> Vec<u8> {
     let head = "VALUE key-00000000000000000000 0 200\r\n";
     let tail = "\r\nEND\r\n";
+    if bytes < head.len() + tail.len() {
+        return format!("{:+<1$}\r\n", "", bytes.saturating_sub(2)).into_bytes();
+    }
     let value = bytes.saturating_sub(head.len() + tail.len());
     let mut reply = head.as_bytes().to_vec();
     reply.resize(head.len() + value, b'x');
@@ -37,10 +44,10 @@ pub fn fixed_reply(bytes: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// When the port cannot be had or epoll fails.
-pub fn serve(port: u16, reply_bytes: usize) -> std::io::Result<bool> {
+pub fn serve(port: u16, answer: NullReply) -> std::io::Result<bool> {
     let listener = TcpListener::bind(("127.0.0.1", port))?;
     listener.set_nonblocking(true)?;
-    let reply = fixed_reply(reply_bytes);
+    let reply = fixed_reply(answer.bytes);
     let replies = reply.repeat(REPLIES_READY);
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
@@ -61,7 +68,7 @@ pub fn serve(port: u16, reply_bytes: usize) -> std::io::Result<bool> {
             }
             let index = event.data.u64() as usize;
             let Some(connection) = connections[index].as_mut() else { continue };
-            match turn(connection, &mut buffer, &replies, reply.len()) {
+            match turn(connection, &mut buffer, &replies, NullReply { bytes: reply.len(), ..answer }) {
                 Ok(()) => watch(&poll, connection, index)?,
                 Err(_) => connections[index] = None,
             }
@@ -80,7 +87,7 @@ fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option
         stream.set_nodelay(true)?;
         let index = connections.iter().position(Option::is_none).unwrap_or(connections.len());
         epoll::add(poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-        let connection = Some(Connection { stream, owed_bytes: 0, waits_for_room: false });
+        let connection = Some(Connection { stream, owed_bytes: 0, lines: 0, waits_for_room: false });
         match connections.get_mut(index) {
             Some(place) => *place = connection,
             None => connections.push(connection),
@@ -89,11 +96,20 @@ fn accept(listener: &TcpListener, poll: &impl AsFd, connections: &mut Vec<Option
 }
 
 /// One read and one send. An error means that the connection is over.
-fn turn(connection: &mut Connection, buffer: &mut [u8], replies: &[u8], reply_bytes: usize) -> std::io::Result<()> {
+fn turn(
+    connection: &mut Connection,
+    buffer: &mut [u8],
+    replies: &[u8],
+    NullReply { bytes: reply_bytes, lines }: NullReply,
+) -> std::io::Result<()> {
     if connection.owed_bytes == 0 {
         match connection.stream.read(buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(n) => connection.owed_bytes += memchr::memchr_iter(b'\n', &buffer[..n]).count() * reply_bytes,
+            Ok(n) => {
+                connection.lines += memchr::memchr_iter(b'\n', &buffer[..n]).count();
+                connection.owed_bytes += connection.lines / lines * reply_bytes;
+                connection.lines %= lines;
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
@@ -130,13 +146,14 @@ mod tests {
         let reply = fixed_reply(245);
         assert_eq!(reply.len(), 245);
         assert!(reply.ends_with(b"\r\nEND\r\n"));
+        assert_eq!(fixed_reply(5), b"+++\r\n");
         assert_eq!(memchr::memchr_iter(b'x', &reply).count(), 200);
     }
 
     #[test]
     fn a_long_batch_gets_one_reply_a_line() {
         let probe = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its address");
-        std::thread::spawn(move || serve(probe.port(), 245));
+        std::thread::spawn(move || serve(probe.port(), NullReply { bytes: 245, lines: 1 }));
         let mut stream = (0..100)
             .find_map(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(20));

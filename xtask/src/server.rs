@@ -48,6 +48,15 @@ impl Kind {
     }
 }
 
+/// What the null server answers: so many bytes to each request of so many lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NullReply {
+    /// Of a reply.
+    pub bytes: usize,
+    /// Of a request.
+    pub lines: usize,
+}
+
 /// How a server is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -61,8 +70,10 @@ pub struct Options {
     pub cpu: Option<usize>,
     /// Threads that serve clients.
     pub workers: usize,
-    /// Length of the null server's reply to a get, in bytes.
-    pub null_reply_bytes: usize,
+    /// What the null server answers.
+    pub null: NullReply,
+    /// Gannet is to serve clients of Redis too: [`Server::resp`].
+    pub resp: bool,
 }
 
 impl Options {
@@ -74,7 +85,8 @@ impl Options {
             connections_max: 4096,
             cpu: None,
             workers: 1,
-            null_reply_bytes: 245,
+            null: NullReply { bytes: 245, lines: 1 },
+            resp: false,
         }
     }
 }
@@ -86,6 +98,8 @@ pub struct Server {
     pub kind: Kind,
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens to clients of Redis.
+    pub resp: SocketAddr,
     /// Its admin port; Gannet only.
     pub admin: Option<SocketAddr>,
     child: Child,
@@ -143,7 +157,11 @@ impl Server {
         let address = free_address()?;
         let is_gannet = matches!(kind, Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther);
         let admin = if is_gannet { Some(free_address()?) } else { None };
+        let resp = if is_gannet && options.resp { free_address()? } else { address };
         let mut command = command(kind, options, address, admin)?;
+        if resp != address {
+            command.args(["--resp", &resp.to_string()]);
+        }
         if let [program, arguments @ ..] = under {
             let inner = command;
             command = Command::new(program);
@@ -157,7 +175,7 @@ impl Server {
         if options.cpu.is_some() {
             pin(None)?;
         }
-        let mut server = Self { kind, address, admin, child: child? };
+        let mut server = Self { kind, address, resp, admin, child: child? };
         server.wait_until_it_listens()?;
         Ok(server)
     }
@@ -248,7 +266,8 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
         Kind::Null => {
             let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
             command.args(["null-server", "--port", &port]);
-            command.args(["--reply-bytes", &options.null_reply_bytes.to_string()]);
+            command.args(["--reply-bytes", &options.null.bytes.to_string()]);
+            command.args(["--request-lines", &options.null.lines.to_string()]);
             command
         }
         Kind::Gannet | Kind::GannetEpoll | Kind::GannetUring | Kind::GannetOther => {

@@ -1,7 +1,7 @@
-//! The neutral load: N connections, each with D gets in flight; the next D go out when the last D are answered.
+//! The neutral load: N connections, each with D requests in flight; the next D go out when the last D are answered.
 //!
 //! One thread, epoll, every buffer made at the start. It does the same for every server, and checks of each batch
-//! of replies that it has exactly the length of D hits and ends as a hit ends.
+//! of replies that it has exactly the length of D answers and ends as an answer ends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,9 +19,55 @@ pub const KEYS: usize = 100_000;
 /// `VALUE <key> 0 200\r\n<value>\r\nEND\r\n`
 pub const REPLY_BYTES: usize = 6 + KEY_BYTES + 8 + VALUE_BYTES + 7;
 
-const REQUEST_BYTES: usize = 4 + KEY_BYTES + 2;
 const READ_BYTES: usize = 256 * 1024;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What is asked, and what an answer looks like.
+pub struct Talk {
+    /// Requests of one length, end to end.
+    requests: Vec<u8>,
+    request_bytes: usize,
+    reply_bytes: usize,
+    /// What each answer ends with.
+    reply_end: &'static [u8],
+}
+
+impl Talk {
+    /// Gets of all keys, which hit.
+    pub fn gets() -> Self {
+        Self::of(KEYS, REPLY_BYTES, b"END\r\n", |out, index| out.extend(format!("get {}\r\n", key(index)).bytes()))
+    }
+
+    /// `count` requests of one length, each written by `request`; an answer has `reply_bytes` and ends with
+    /// `reply_end`.
+    pub fn of(
+        count: usize,
+        reply_bytes: usize,
+        reply_end: &'static [u8],
+        request: impl Fn(&mut Vec<u8>, usize),
+    ) -> Self {
+        let mut requests = Vec::new();
+        (0..count).for_each(|index| request(&mut requests, index));
+        assert!(requests.len().is_multiple_of(count) && reply_end.len() <= TAIL_BYTES, "requests of one length");
+        Self { request_bytes: requests.len() / count, requests, reply_bytes, reply_end }
+    }
+
+    /// Lines of a request.
+    pub fn lines(&self) -> usize {
+        memchr::memchr_iter(b'\n', self.request(0)).count()
+    }
+
+    fn request(&self, index: usize) -> &[u8] {
+        &self.requests[index * self.request_bytes..][..self.request_bytes]
+    }
+
+    fn count(&self) -> usize {
+        self.requests.len() / self.request_bytes
+    }
+}
+
+/// The longest end of an answer that is looked at, in bytes.
+const TAIL_BYTES: usize = 5;
 
 struct Connection {
     stream: TcpStream,
@@ -29,15 +75,15 @@ struct Connection {
     sent_bytes: usize,
     received_bytes: usize,
     /// The last bytes of what was received, to tell a hit from anything else of its length.
-    tail: [u8; 5],
+    tail: [u8; TAIL_BYTES],
 }
 
 /// Open connections to one server.
-pub struct Generator {
+pub struct Generator<'t> {
+    talk: &'t Talk,
     poll: rustix::fd::OwnedFd,
     connections: Vec<Connection>,
     depth: usize,
-    gets: Vec<u8>,
     prng: Prng,
     buffer: Vec<u8>,
     events: Vec<epoll::Event>,
@@ -76,12 +122,18 @@ pub fn store_keys(address: SocketAddr) -> Result<(), String> {
     }
 }
 
-impl Generator {
+impl<'t> Generator<'t> {
     /// Opens `connections` connections with `depth` requests in flight on each.
     ///
     /// # Errors
     /// When a connection is refused.
-    pub fn connect(address: SocketAddr, connections: usize, depth: usize, seed: u64) -> std::io::Result<Self> {
+    pub fn connect(
+        address: SocketAddr,
+        connections: usize,
+        depth: usize,
+        seed: u64,
+        talk: &'t Talk,
+    ) -> std::io::Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut open = Vec::with_capacity(connections);
         for index in 0..connections {
@@ -89,14 +141,14 @@ impl Generator {
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             epoll::add(&poll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-            let request = Vec::with_capacity(depth * REQUEST_BYTES);
-            open.push(Connection { stream, request, sent_bytes: 0, received_bytes: 0, tail: [0; 5] });
+            let request = Vec::with_capacity(depth * talk.request_bytes);
+            open.push(Connection { stream, request, sent_bytes: 0, received_bytes: 0, tail: [0; TAIL_BYTES] });
         }
         Ok(Self {
+            talk,
             poll,
             connections: open,
             depth,
-            gets: (0..KEYS).flat_map(|index| format!("get {}\r\n", key(index)).into_bytes()).collect(),
             prng: Prng::new(seed),
             buffer: vec![0; READ_BYTES],
             events: Vec::with_capacity(1024),
@@ -146,8 +198,8 @@ impl Generator {
         let connection = &mut self.connections[index];
         connection.request.clear();
         for _ in 0..self.depth {
-            let key = self.prng.below(KEYS as u64) as usize * REQUEST_BYTES;
-            connection.request.extend_from_slice(&self.gets[key..key + REQUEST_BYTES]);
+            let index = self.prng.below(self.talk.count() as u64) as usize;
+            connection.request.extend_from_slice(self.talk.request(index));
         }
         connection.sent_bytes = 0;
         connection.received_bytes = 0;
@@ -156,7 +208,8 @@ impl Generator {
 
     /// Reads what has come; true when the batch is answered whole.
     fn receive(&mut self, index: usize) -> Result<bool, String> {
-        let expected = self.depth * REPLY_BYTES;
+        let (reply_bytes, reply_end) = (self.talk.reply_bytes, self.talk.reply_end);
+        let expected = self.depth * reply_bytes;
         let connection = &mut self.connections[index];
         connection.send().map_err(|error| error.to_string())?;
         match connection.stream.read(&mut self.buffer) {
@@ -168,11 +221,13 @@ impl Generator {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error.to_string()),
         }
-        let hit = &connection.tail == b"END\r\n";
-        if connection.received_bytes > expected || (hit && !connection.received_bytes.is_multiple_of(REPLY_BYTES)) {
+        let ended = connection.tail.ends_with(reply_end);
+        // A value that has in it what an answer ends with is not asked for, and a line that is cut has no end.
+        let short = ended && reply_end.len() > 2 && !connection.received_bytes.is_multiple_of(reply_bytes);
+        if connection.received_bytes > expected || short {
             return Err(format!("{} bytes came where {expected} were due", connection.received_bytes));
         }
-        Ok(connection.received_bytes == expected && hit)
+        Ok(connection.received_bytes == expected && ended)
     }
 }
 
@@ -206,7 +261,8 @@ mod tests {
         let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
         store_keys(server.address).expect("every key is stored");
         for depth in [1, 16] {
-            let mut generator = Generator::connect(server.address, 10, depth, 1).expect("connections");
+            let talk = Talk::gets();
+            let mut generator = Generator::connect(server.address, 10, depth, 1, &talk).expect("connections");
             let answered = generator.run(Duration::from_millis(100)).expect("hits only");
             assert!(answered >= 10 * depth as u64);
         }
@@ -216,7 +272,8 @@ mod tests {
     #[test]
     fn a_miss_is_not_counted_as_an_answer() {
         let server = Server::start(Kind::Memcached, &Options::memory(64)).expect("memcached is installed");
-        let mut generator = Generator::connect(server.address, 1, 1, 1).expect("a connection");
+        let talk = Talk::gets();
+        let mut generator = Generator::connect(server.address, 1, 1, 1, &talk).expect("a connection");
         assert!(generator.run(Duration::from_millis(10)).is_err());
     }
 }

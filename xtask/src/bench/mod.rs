@@ -7,6 +7,7 @@ mod generator;
 mod growth;
 mod large;
 mod memory;
+mod resp;
 mod rounds;
 mod storm;
 mod summary;
@@ -37,6 +38,10 @@ pub struct Options {
     pub large: bool,
     /// Measure a storm of connections beside a steady load.
     pub storm: bool,
+    /// Measure requests of Redis clients.
+    pub resp: bool,
+    /// Of these, only those whose names begin so.
+    pub rows: Vec<String>,
     /// Only the load with so many connections.
     pub connections: Option<usize>,
     /// Only the load with so many requests in flight on each connection.
@@ -63,6 +68,15 @@ pub fn run(options: &Options) -> Result<bool, String> {
         let loads: Vec<Load> = LOADS.into_iter().chain(many).filter(is_asked).collect();
         outcomes = rounds::run(&options.kinds, &loads, plan)?;
         print_rates(&outcomes, plan);
+    }
+    if options.resp {
+        let plan = match options.quick {
+            true => Plan { rounds: 3, rounds_extra_max: 0, turn: Duration::from_millis(400) },
+            false => Plan { rounds: 7, rounds_extra_max: 7, turn: Duration::from_secs(1) },
+        };
+        let mut kinds = vec![Kind::Gannet, Kind::Redis];
+        kinds.extend(options.valkey.then_some(Kind::Valkey));
+        resp::run(&kinds, &options.rows, options.depth, plan)?;
     }
     if options.memory {
         let mut kinds = options.kinds.clone();

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::generator::{Generator, REPLY_BYTES, store_keys};
+use super::generator::{Generator, REPLY_BYTES, Talk, store_keys};
 use crate::host;
-use crate::server::{Kind, Options, Server, pin};
+use crate::server::{Kind, NullReply, Options, Server, pin};
 
 /// One shape of load.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,10 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const STEAL_MAX: f64 = 0.01;
 const OTHERS_MAX: f64 = 0.05;
 
-const SERVER_CPU: usize = 0;
-const GENERATOR_CPU: usize = 1;
+/// Where servers run.
+pub const SERVER_CPU: usize = 0;
+/// Where the generator runs.
+pub const GENERATOR_CPU: usize = 1;
 
 /// One server's turn.
 #[derive(Clone, Copy, Debug)]
@@ -79,19 +81,24 @@ pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, S
         return Err("two CPUs are needed: one for the server, one for the generator".into());
     }
     let connections_max = LOAD_OF_MANY.connections + 100;
-    let options =
-        Options { cpu: Some(SERVER_CPU), null_reply_bytes: REPLY_BYTES, connections_max, ..Options::memory(512) };
+    let null = NullReply { bytes: REPLY_BYTES, lines: 1 };
+    let options = Options { cpu: Some(SERVER_CPU), null, connections_max, ..Options::memory(512) };
     let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
     for server in servers.iter().filter(|server| server.kind != Kind::Null) {
         store_keys(server.address)?;
     }
     pin(Some(GENERATOR_CPU))?;
-    let outcomes = loads.iter().map(|load| run_load(&servers, *load, plan)).collect();
+    let (servers, talk) = (servers.iter().collect::<Vec<_>>(), Talk::gets());
+    let outcomes = loads.iter().map(|load| run_load(&servers, &talk, *load, plan)).collect();
     pin(None)?;
     outcomes
 }
 
-fn run_load(servers: &[Server], load: Load, plan: Plan) -> Result<Outcome, String> {
+/// Runs one load on servers that are there, the null server first, if there is one. The caller is pinned.
+///
+/// # Errors
+/// When a server gives a wrong reply.
+pub fn run_load(servers: &[&Server], talk: &Talk, load: Load, plan: Plan) -> Result<Outcome, String> {
     eprintln!("bench: {} connections, depth {}", load.connections, load.depth);
     let mut clean: Vec<Vec<Turn>> = Vec::new();
     let mut others: Vec<Vec<Turn>> = Vec::new();
@@ -99,7 +106,7 @@ fn run_load(servers: &[Server], load: Load, plan: Plan) -> Result<Outcome, Strin
         if clean.len() == plan.rounds {
             break;
         }
-        let turns = servers.iter().map(|server| turn(server, load, plan.turn, round as u64));
+        let turns = servers.iter().map(|server| turn(server, talk, load, plan.turn, round as u64));
         let turns: Vec<Turn> = turns.collect::<Result<_, _>>()?;
         match turns.iter().all(|turn| turn.clean) {
             true => clean.push(turns),
@@ -140,9 +147,9 @@ fn outcome(kinds: Vec<Kind>, load: Load, rounds: &[Vec<Turn>], dropped: usize, n
     }
 }
 
-fn turn(server: &Server, load: Load, length: Duration, seed: u64) -> Result<Turn, String> {
+fn turn(server: &Server, talk: &Talk, load: Load, length: Duration, seed: u64) -> Result<Turn, String> {
     let describe = |error: String| format!("{}: {error}", server.kind.name());
-    let mut generator = Generator::connect(server.address, load.connections, load.depth, seed)
+    let mut generator = Generator::connect(server.resp, load.connections, load.depth, seed, talk)
         .map_err(|error| describe(error.to_string()))?;
     generator.run(WARM_UP.min(length)).map_err(describe)?;
     let (machine, own, cpu) = (host::ticks(), host::cpu_ns(std::process::id()), server.cpu_ns());

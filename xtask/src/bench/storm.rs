@@ -18,9 +18,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::generator::{self, Generator, REPLY_BYTES, store_keys};
+use super::generator::{self, Generator, REPLY_BYTES, Talk, store_keys};
 use super::rounds::median_min_max;
-use crate::server::{Kind, Options, Server, pin};
+use crate::server::{Kind, NullReply, Options, Server, pin};
 
 /// Connects a second.
 const STORM_RATE: f64 = 5000.0;
@@ -41,8 +41,8 @@ const STORM_TOKEN: u64 = 1 << 32;
 /// When a server does not start, or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
     let (rounds, turn) = if quick { (3, Duration::from_secs(2)) } else { (7, Duration::from_secs(5)) };
-    let options =
-        Options { cpu: Some(SERVER_CPU), null_reply_bytes: REPLY_BYTES, connections_max: 8000, ..Options::memory(512) };
+    let null = NullReply { bytes: REPLY_BYTES, lines: 1 };
+    let options = Options { cpu: Some(SERVER_CPU), null, connections_max: 8000, ..Options::memory(512) };
     let kinds = [Kind::Null, Kind::GannetEpoll, Kind::GannetUring, Kind::Memcached];
     let servers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
     for server in servers.iter().filter(|server| server.kind != Kind::Null) {
@@ -57,7 +57,9 @@ pub fn run(quick: bool) -> Result<(), String> {
     let mut outcomes: Vec<Vec<(Turn, Turn)>> = servers.iter().map(|_| Vec::new()).collect();
     let mut rates = Vec::new();
     for server in &servers {
-        let mut closed = Generator::connect(server.address, STEADY, 1, 1).map_err(|error| error.to_string())?;
+        let talk = Talk::gets();
+        let mut closed =
+            Generator::connect(server.address, STEADY, 1, 1, &talk).map_err(|error| error.to_string())?;
         closed.run(turn / 4)?;
         rates.push(closed.run(turn / 2)? as f64 / (turn / 2).as_secs_f64() / 2.0);
     }

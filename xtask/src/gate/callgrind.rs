@@ -31,7 +31,7 @@ impl Counted {
             format!("--callgrind-out-file={}", folder.join(OUT).display()),
         ];
         let connections_max = if kind == Kind::Memcached { open_files_under_valgrind() } else { 64 };
-        let options = Options { connections_max, ..Options::memory(64) };
+        let options = Options { connections_max, resp: true, ..Options::memory(64) };
         let server = Server::start_under(&under, kind, &options)?;
         Ok(Self { server: Some(server), folder })
     }

@@ -22,6 +22,8 @@ pub struct Case {
     pub name: &'static str,
     /// What a request is.
     pub what: &'static str,
+    /// It is a request of Redis's clients.
+    pub resp: bool,
     /// Requests in flight, written as one batch.
     pub depth: usize,
     /// Batches that are counted.
@@ -40,6 +42,7 @@ const HIT_BYTES: usize = 6 + 24 + 8 + VALUE_BYTES + 2;
 const PLAIN: Case = Case {
     name: "get",
     what: "get, hit",
+    resp: false,
     depth: 64,
     batches: 150,
     keys: 1,
@@ -62,6 +65,7 @@ pub const ALL: &[Case] = &[
     Case {
         name: "multi-get",
         what: "get of 50 keys, all hits; each key",
+        resp: false,
         depth: 4,
         batches: 60,
         keys: 50,
@@ -120,7 +124,56 @@ pub const ALL: &[Case] = &[
         reply_bytes: |n| 8 + n % 2,
         ..PLAIN
     },
+    RESP,
+    Case { name: "resp-get-1", depth: 1, batches: 2000, ..RESP },
+    Case { name: "resp-get-16", depth: 16, batches: 400, ..RESP },
+    Case {
+        name: "resp-set",
+        what: "SET of 200 bytes over another",
+        request: |out, n| words(out, &["SET", &key(n), &"x".repeat(VALUE_BYTES)]),
+        reply_bytes: |_| 5,
+        ..RESP
+    },
+    Case {
+        name: "resp-mget",
+        what: "MGET of 50 keys, all hits; each key",
+        depth: 4,
+        batches: 60,
+        keys: 50,
+        request: |out, n| {
+            let keys: Vec<String> = (0..50).map(|i| key(n * 50 + i)).collect();
+            words(out, &["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect::<Vec<_>>());
+        },
+        reply_bytes: |_| 5 + 50 * BULK_BYTES,
+        ..RESP
+    },
+    Case {
+        name: "resp-incr",
+        what: "INCR",
+        request: |out, n| words(out, &["INCR", &format!("counter-{}", n % COUNTERS)]),
+        reply_bytes: |_| 22,
+        ..RESP
+    },
+    Case {
+        name: "resp-expire",
+        what: "EXPIRE",
+        request: |out, n| words(out, &["EXPIRE", &key(n), "100000"]),
+        reply_bytes: |_| 4,
+        ..RESP
+    },
 ];
+
+/// `$200\r\n<value>\r\n`
+const BULK_BYTES: usize = 6 + VALUE_BYTES + 2;
+
+const RESP: Case = Case {
+    name: "resp-get",
+    what: "GET, hit",
+    resp: true,
+    request: |out, n| words(out, &["GET", &key(n)]),
+    reply_bytes: |_| BULK_BYTES,
+    ..PLAIN
+};
 
 impl Case {
     /// Batches before those that are counted.
@@ -148,6 +201,12 @@ fn set(out: &mut Vec<u8>, verb: &str, n: usize) {
     value(out);
 }
 
+/// A request of Redis's clients.
+fn words(out: &mut Vec<u8>, words: &[&str]) {
+    out.extend(format!("*{}\r\n", words.len()).bytes());
+    words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
+}
+
 /// One connection, with a batch in flight at a time.
 pub struct Client {
     stream: TcpStream,
@@ -172,6 +231,16 @@ impl Client {
     /// When a store is not answered as it should be.
     pub fn prepare(&mut self, case: &Case) -> Result<(), String> {
         let stores = Case { name: "prepare", request: |out, n| set(out, "set", n), reply_bytes: |_| 8, ..PLAIN };
+        if case.name == "resp-get" {
+            let set = |out: &mut Vec<u8>, n: usize| words(out, &["SET", &key(n), &"x".repeat(VALUE_BYTES)]);
+            let stores = Case { name: "prepare", request: set, reply_bytes: |_| 5, ..RESP };
+            self.run(&stores, 0..KEYS / stores.depth)?;
+            let counter = |out: &mut Vec<u8>, n: usize| {
+                words(out, &["SET", &format!("counter-{n}"), "1000000000000000000"]);
+            };
+            let counters = Case { name: "prepare", request: counter, reply_bytes: |_| 5, ..RESP };
+            self.run(&counters, 0..COUNTERS / counters.depth)?;
+        }
         // Each case finds what it needs whatever came before it: only these change what is there.
         if matches!(case.name, "get" | "touch" | "set-delete") {
             self.run(&stores, 0..KEYS / stores.depth)?;

@@ -30,7 +30,7 @@ const KEPT: &str = "xtask/src/gate/kept.toml";
 /// What to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Count Debian's memcached beside Gannet; compares with nothing kept.
+    /// Count Debian's memcached and Redis beside Gannet; compares with nothing kept.
     pub with_peer: bool,
     /// Keep the counts of this run.
     pub keep: bool,
@@ -41,8 +41,15 @@ pub struct Options {
 /// # Errors
 /// When a server or valgrind does not do what it should, in a sentence.
 pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
-    let ours = count(Kind::GannetEpoll)?;
-    let peer = if options.with_peer { Some(count(Kind::Memcached)?) } else { None };
+    let ours = count(Kind::GannetEpoll, |_| true)?;
+    let peer = match options.with_peer {
+        true => {
+            let mut peer = count(Kind::Memcached, |case| !case.resp)?;
+            peer.extend(count(Kind::Redis, |case| case.resp)?);
+            Some(peer)
+        }
+        false => None,
+    };
     let path = root.join(KEPT);
     if options.keep {
         let text = toml::to_string(&ours).map_err(|error| error.to_string())?;
@@ -51,7 +58,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool, String> {
     let kept = read_kept(&path)?;
     println!(
         "| user instructions a request | in flight | gannet | kept |{}",
-        if peer.is_some() { " memcached |" } else { "" }
+        if peer.is_some() { " memcached, redis-server |" } else { "" }
     );
     println!("|---|---|---|---|{}", if peer.is_some() { "---|" } else { "" });
     let mut failed = Vec::new();
@@ -93,17 +100,17 @@ fn read_kept(path: &Path) -> Result<BTreeMap<String, u64>, String> {
     toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Counts all cases on one server.
-fn count(kind: Kind) -> Result<BTreeMap<&'static str, u64>, String> {
+/// Counts the cases that `is_asked` on one server.
+fn count(kind: Kind, is_asked: fn(&&Case) -> bool) -> Result<BTreeMap<&'static str, u64>, String> {
     let counted = Counted::start(kind)?;
-    cases::ALL.iter().map(|case| Ok((case.name, one(&counted, case)?))).collect()
+    cases::ALL.iter().filter(is_asked).map(|case| Ok((case.name, one(&counted, case)?))).collect()
 }
 
 /// One case: warm-up, then what is counted.
 fn one(counted: &Counted, case: &Case) -> Result<u64, String> {
     let at = |error: String| format!("{}: {error}", case.name);
     let server: &Server = counted.server();
-    let mut client = cases::Client::connect(server.address).map_err(at)?;
+    let mut client = cases::Client::connect(if case.resp { server.resp } else { server.address }).map_err(at)?;
     client.prepare(case).map_err(at)?;
     client.run(case, 0..case.warm_batches()).map_err(at)?;
     counted.zero()?;

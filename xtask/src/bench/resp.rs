@@ -1,0 +1,223 @@
+//! Requests of Redis clients: CPU beside Debian's Redis, Valkey and the null server, in one run.
+//!
+//! A row is a kind of request, each of a fixed length with an answer of a fixed length; a new one is one entry of
+//! [`ROWS`].
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::generator::{KEY_BYTES, KEYS, Talk, VALUE_BYTES, key};
+use super::rounds::{GENERATOR_CPU, Load, Outcome, Plan, SERVER_CPU, median_min_max, run_load};
+use crate::server::{Kind, NullReply, Options, Server, pin};
+
+const CONNECTIONS: usize = 50;
+const DEPTHS: [usize; 3] = [1, 16, 100];
+/// Keys that one `MGET` asks for.
+const MGET_KEYS: usize = 50;
+/// Different requests of rows whose requests are long.
+const LONG_REQUESTS: usize = 4000;
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A kind of request.
+struct Row {
+    name: &'static str,
+    /// Different requests.
+    count: usize,
+    /// Writes the request of a number.
+    request: fn(&mut Vec<u8>, usize),
+    reply_bytes: usize,
+    /// The peers' CPU over ours that is aimed at, by depth.
+    goals: [f64; 3],
+}
+
+/// `$200\r\n<value>\r\n`
+const HIT_BYTES: usize = 6 + VALUE_BYTES + 2;
+
+/// As good as either, and no more.
+const NO_SLOWER: [f64; 3] = [1.0; 3];
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "GET",
+        count: KEYS,
+        request: |out, n| words(out, &["GET", &key(n)]),
+        reply_bytes: HIT_BYTES,
+        goals: [1.15, 2.0, 2.5],
+    },
+    Row {
+        name: "SET",
+        count: KEYS,
+        request: |out, n| words(out, &["SET", &key(n), &"v".repeat(VALUE_BYTES)]),
+        reply_bytes: 5,
+        goals: [1.15, 2.0, 2.5],
+    },
+    Row {
+        name: "MGET of 50",
+        count: LONG_REQUESTS,
+        request: |out, n| {
+            let keys: Vec<String> = (0..MGET_KEYS).map(|i| key((n * 7919 + i * 104_729) % KEYS)).collect();
+            let all: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+            words(out, &all);
+        },
+        reply_bytes: 5 + MGET_KEYS * HIT_BYTES,
+        goals: NO_SLOWER,
+    },
+    Row {
+        name: "INCR",
+        count: KEYS,
+        request: |out, n| words(out, &["INCR", &counter(n)]),
+        reply_bytes: 22,
+        goals: NO_SLOWER,
+    },
+    Row {
+        name: "EXPIRE",
+        count: KEYS,
+        request: |out, n| words(out, &["EXPIRE", &key(n), "100000"]),
+        reply_bytes: 4,
+        goals: NO_SLOWER,
+    },
+];
+
+fn counter(n: usize) -> String {
+    format!("cnt-{n:020}")
+}
+
+/// A request as an array of bulk strings.
+fn words(out: &mut Vec<u8>, words: &[&str]) {
+    out.extend(format!("*{}\r\n", words.len()).bytes());
+    words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
+}
+
+/// Stores the keys and counters that the rows ask for.
+fn store(server: &Server) -> Result<(), String> {
+    let store = || -> std::io::Result<usize> {
+        let mut stream = TcpStream::connect(server.resp)?;
+        stream.set_read_timeout(Some(REPLY_WAIT_MAX))?;
+        let (value, mut stored) = ("x".repeat(VALUE_BYTES), 0);
+        for first in (0..KEYS).step_by(100) {
+            let mut batch = Vec::new();
+            for n in first..first + 100 {
+                words(&mut batch, &["SET", &key(n), &value]);
+                // As many digits whatever is counted.
+                words(&mut batch, &["SET", &counter(n), "1000000000000000000"]);
+            }
+            stream.write_all(&batch)?;
+            let mut reply = vec![0; 5 * 200];
+            stream.read_exact(&mut reply)?;
+            stored += reply.chunks(5).filter(|line| *line == b"+OK\r\n").count();
+        }
+        Ok(stored)
+    };
+    match store() {
+        Ok(stored) if stored == 2 * KEYS => Ok(()),
+        Ok(stored) => Err(format!("{}: {stored} of {} keys were stored", server.kind.name(), 2 * KEYS)),
+        Err(error) => Err(format!("{}: storing keys: {error}", server.kind.name())),
+    }
+}
+
+/// Measures and prints the rows whose names contain one of `only`, and of those the depth that is asked for.
+///
+/// # Errors
+/// When a server does not start or gives a wrong reply.
+pub fn run(kinds: &[Kind], only: &[String], depth: Option<usize>, plan: Plan) -> Result<(), String> {
+    let options = Options { cpu: Some(SERVER_CPU), resp: true, ..Options::memory(512) };
+    let peers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
+    peers.iter().try_for_each(store)?;
+    println!(
+        "Requests of Redis clients: {KEYS} keys of {KEY_BYTES} B, values of {VALUE_BYTES} B, {CONNECTIONS} connections; \
+         {} rounds of {:?} a server. The ratio is the better peer's CPU / Gannet's, by round.\n",
+        plan.rounds, plan.turn
+    );
+    println!(
+        "| request | depth | server | CPU-ns a request, median (min-max) | R, median (min-max) | requests/s | rounds |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    let mut verdicts = Vec::new();
+    let is_asked = |row: &&Row| {
+        only.is_empty() || only.iter().any(|part| row.name.to_lowercase().starts_with(&part.to_lowercase()))
+    };
+    for row in ROWS.iter().filter(is_asked) {
+        let talk = Talk::of(row.count, row.reply_bytes, b"\r\n", row.request);
+        let lines = talk.lines();
+        let null_options = Options { null: NullReply { bytes: row.reply_bytes, lines }, ..options };
+        let null = Server::start(Kind::Null, &null_options)?;
+        let servers: Vec<&Server> = [&null].into_iter().chain(&peers).collect();
+        pin(Some(GENERATOR_CPU))?;
+        for (at, of_row) in
+            DEPTHS.into_iter().enumerate().filter(|(_, of_row)| depth.is_none_or(|depth| depth == *of_row))
+        {
+            let outcome = run_load(&servers, &talk, Load { connections: CONNECTIONS, depth: of_row }, plan)?;
+            print_row(row.name, &outcome);
+            verdicts.extend(ratio(&outcome).map(|ratio| (row.name, of_row, ratio, row.goals[at])));
+        }
+        pin(None)?;
+    }
+    println!("\n| request | depth | better peer / gannet, median (min-max) | goal | reached |\n|---|---|---|---|---|");
+    for (name, depth, (ratio, low, high), goal) in verdicts {
+        let reached = if ratio >= goal { "yes" } else { "NO" };
+        println!("| {name} | {depth} | {ratio:.2} ({low:.2}-{high:.2}) | {goal:.2} | {reached} |");
+    }
+    println!();
+    Ok(())
+}
+
+fn print_row(name: &str, outcome: &Outcome) {
+    for (index, (kind, cpu_ns)) in outcome.cpu_ns.iter().enumerate() {
+        let (cpu, low, high) = median_min_max(cpu_ns);
+        let rate = median_min_max(&outcome.rates[index].1).0;
+        let of_null = outcome.ratios.iter().find(|(of, _)| of == kind).map_or("1".to_owned(), |(_, ratios)| {
+            let (ratio, low, high) = median_min_max(ratios);
+            format!("{ratio:.3} ({low:.3}-{high:.3})")
+        });
+        let noisy = if outcome.noisy { ", noisy" } else { "" };
+        println!(
+            "| {name} | {} | {} | {cpu:.0} ({low:.0}-{high:.0}) | {of_null} | {rate:.0} | {}{noisy} |",
+            outcome.load.depth,
+            kind.name(),
+            cpu_ns.len()
+        );
+    }
+}
+
+/// The better peer's CPU over Gannet's, by round; `None` without either.
+fn ratio(outcome: &Outcome) -> Option<(f64, f64, f64)> {
+    let of = |kind: Kind| outcome.cpu_ns.iter().find(|(of, _)| *of == kind).map(|(_, rounds)| rounds);
+    let ours = of(Kind::Gannet)?;
+    let peers: Vec<&Vec<f64>> = [Kind::Redis, Kind::Valkey].into_iter().filter_map(of).collect();
+    let better = |round: usize| peers.iter().map(|peer| peer[round]).fold(f64::INFINITY, f64::min);
+    let ratios: Vec<f64> = ours.iter().enumerate().map(|(round, ours)| better(round) / ours).collect();
+    (!peers.is_empty()).then(|| median_min_max(&ratios))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_to_the_better_peer_of_each_round() {
+        let cpu_ns = vec![
+            (Kind::Null, vec![1.0, 1.0]),
+            (Kind::Gannet, vec![10.0, 20.0]),
+            (Kind::Redis, vec![30.0, 40.0]),
+            (Kind::Valkey, vec![20.0, 60.0]),
+        ];
+        let load = Load { connections: 1, depth: 1 };
+        let outcome = Outcome { load, cpu_ns, rates: vec![], ratios: vec![], dropped: 0, noisy: false };
+        assert_eq!(ratio(&outcome), Some((2.0, 2.0, 2.0)));
+    }
+
+    #[test]
+    fn every_row_is_answered_by_redis_as_it_says() {
+        let server = Server::start(Kind::Redis, &Options::memory(512)).expect("redis-server is installed");
+        store(&server).expect("every key is stored");
+        for row in ROWS {
+            let talk = Talk::of(row.count.min(LONG_REQUESTS), row.reply_bytes, b"\r\n", row.request);
+            let mut generator =
+                super::super::generator::Generator::connect(server.resp, 4, 16, 1, &talk).expect("connections");
+            let answered =
+                generator.run(Duration::from_millis(50)).unwrap_or_else(|error| panic!("{}: {error}", row.name));
+            assert!(answered >= 64, "{}", row.name);
+        }
+    }
+}
