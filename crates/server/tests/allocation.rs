@@ -5,6 +5,7 @@
 mod common;
 
 use base::clock::UnixMillis;
+use common::redis::request;
 use common::{Client, pattern, set, value};
 use gannet_server::clock::Clock;
 use gannet_server::command::Protocol;
@@ -55,14 +56,52 @@ fn round() -> Vec<(Vec<u8>, Vec<u8>)> {
     exchanges
 }
 
-/// One thread is counted at a time, so both back ends are here in one test.
-#[test]
-fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
-    serve_and_count(|waker| epoll::Opened::open(waker).unwrap().reactor(EVENTS_MAX));
-    serve_and_count(|waker| uring::Opened::open(waker, 16).unwrap().reactor());
+/// The same of Redis's clients.
+fn resp_round() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let bulk = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+    let (small, mid, long) = (pattern(200), pattern(20_000), pattern(100_000));
+    let get = request(&[b"GET", b"small"]);
+    let mget: Vec<&[u8]> = [&b"MGET"[..]].into_iter().chain(std::iter::repeat_n(&b"small"[..], 50)).collect();
+    let mut exchanges = vec![
+        (request(&[b"SET", b"small", &small]), b"+OK\r\n".to_vec()),
+        (request(&[b"SET", b"small", &small]).repeat(40), b"+OK\r\n".repeat(40)),
+        (request(&[b"SET", b"mid", &mid]), b"+OK\r\n".to_vec()),
+        (request(&[b"SET", b"long", &long, b"EX", b"100"]), b"+OK\r\n".to_vec()),
+        (request(&[b"SET", b"long", &long]), b"+OK\r\n".to_vec()),
+        (get.clone(), bulk(&small)),
+        (get.repeat(100), bulk(&small).repeat(100)),
+        (request(&[b"GET", b"long"]), bulk(&long)),
+        (request(&mget), [b"*50\r\n".to_vec(), bulk(&small).repeat(50)].concat()),
+    ];
+    let short: [(&[&[u8]], &[u8]); 13] = [
+        (&[b"GET", b"none"], b"$-1\r\n"),
+        (&[b"SET", b"n", b"41", b"PX", b"100000"], b"+OK\r\n"),
+        (&[b"INCR", b"n"], b":42\r\n"),
+        (&[b"DECRBY", b"n", b"50"], b":-8\r\n"),
+        (&[b"EXPIRE", b"n", b"50"], b":1\r\n"),
+        (&[b"EXPIRE", b"n", b"500"], b":1\r\n"),
+        (&[b"TTL", b"n"], b":500\r\n"),
+        (&[b"APPEND", b"n", b"7"], b":3\r\n"),
+        (&[b"GETSET", b"n", b"x"], b"$3\r\n-87\r\n"),
+        (&[b"SETRANGE", b"n", b"3", b"yz"], b":5\r\n"),
+        (&[b"EXISTS", b"n", b"small", b"none"], b":2\r\n"),
+        (&[b"DEL", b"n"], b":1\r\n"),
+        (&[b"NONSENSE"], b"-ERR unknown command 'NONSENSE', with args beginning with: \r\n"),
+    ];
+    exchanges.extend(short.map(|(words, reply)| (request(words), reply.to_vec())));
+    exchanges
 }
 
-fn serve_and_count<B: Backend<Stream = Stream>>(reactor: impl FnOnce(&Waker) -> B) {
+/// One thread is counted at a time, so both back ends and both protocols are here in one test.
+#[test]
+fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
+    for protocol in [Protocol::Memcache, Protocol::Resp] {
+        serve_and_count(protocol, |waker| epoll::Opened::open(waker).unwrap().reactor(EVENTS_MAX));
+        serve_and_count(protocol, |waker| uring::Opened::open(waker, 16).unwrap().reactor());
+    }
+}
+
+fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: impl FnOnce(&Waker) -> B) {
     let config = ServerConfig { segment_bytes: Some(1 << 20), connections_max: 16, ..common::config() };
     let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
@@ -83,11 +122,14 @@ fn serve_and_count<B: Backend<Stream = Stream>>(reactor: impl FnOnce(&Waker) -> 
     let counted = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = Client::connect(addr);
-            let talk = |client: &mut Client| round().iter().for_each(|(ask, reply)| client.ask(ask, reply));
+            let round = if protocol == Protocol::Memcache { round() } else { resp_round() };
+            let talk = |client: &mut Client| round.iter().for_each(|(ask, reply)| client.ask(ask, reply));
             talk(&mut client);
             // A watcher that has come and gone leaves nothing to pay for.
             let mut watcher = Client::connect(addr);
-            watcher.ask(b"watch fetchers mutations\r\n", b"OK\r\n");
+            if protocol == Protocol::Memcache {
+                watcher.ask(b"watch fetchers mutations\r\n", b"OK\r\n");
+            }
             talk(&mut client);
             drop(watcher);
             while shared.watch.watchers() > 0 {
@@ -102,14 +144,14 @@ fn serve_and_count<B: Backend<Stream = Stream>>(reactor: impl FnOnce(&Waker) -> 
         let mut accepted = 0;
         while !warm.load(Acquire) {
             if let Accepted::Stream(stream) = listener.accept() {
-                intake.send((stream, Protocol::Memcache)).unwrap();
+                intake.send((stream, protocol)).unwrap();
                 accepted += 1;
             }
             waker.wake();
             worker.turn();
         }
         assert_eq!(accepted, 2);
-        assert!(shared.watch.written.load(Relaxed) > 100, "nothing was watched");
+        assert!(protocol == Protocol::Resp || shared.watch.written.load(Relaxed) > 100, "nothing was watched");
         allocation::count_this_thread();
         while !done.load(Acquire) {
             worker.turn();

@@ -77,7 +77,46 @@ const ROWS: &[Row] = &[
         reply_bytes: 4,
         goals: NO_SLOWER,
     },
+    Row {
+        name: "HSET",
+        count: HASHES,
+        request: |out, n| words(out, &["HSET", &hash(n), "field7", "0123456789"]),
+        reply_bytes: 4,
+        goals: NO_SLOWER,
+    },
+    Row {
+        name: "HGETALL",
+        count: HASHES,
+        request: |out, n| words(out, &["HGETALL", &hash(n)]),
+        reply_bytes: 5 + FIELDS * (12 + FIELD_HIT_BYTES),
+        goals: NO_SLOWER,
+    },
+    Row {
+        name: "HMGET of 10",
+        count: HASHES,
+        request: |out, n| {
+            let (hash, fields) = (hash(n), (0..FIELDS).map(field).collect::<Vec<_>>());
+            let all: Vec<&str> = ["HMGET", &hash].into_iter().chain(fields.iter().map(String::as_str)).collect();
+            words(out, &all);
+        },
+        reply_bytes: 5 + FIELDS * FIELD_HIT_BYTES,
+        goals: NO_SLOWER,
+    },
 ];
+
+/// Hashes that are stored, of ten fields of ten bytes.
+const HASHES: usize = 20_000;
+const FIELDS: usize = 10;
+/// `$10\r\n<value>\r\n`
+const FIELD_HIT_BYTES: usize = 17;
+
+fn hash(n: usize) -> String {
+    format!("hsh-{n:020}")
+}
+
+fn field(number: usize) -> String {
+    format!("field{number}")
+}
 
 fn counter(n: usize) -> String {
     format!("cnt-{n:020}")
@@ -106,6 +145,16 @@ fn store(server: &Server) -> Result<(), String> {
             let mut reply = vec![0; 5 * 200];
             stream.read_exact(&mut reply)?;
             stored += reply.chunks(5).filter(|line| *line == b"+OK\r\n").count();
+        }
+        for first in (0..HASHES).step_by(100) {
+            let mut batch = Vec::new();
+            for n in first..first + 100 {
+                let (hash, fields) = (hash(n), (0..FIELDS).map(field).collect::<Vec<_>>());
+                let pairs = fields.iter().flat_map(|field| [field.as_str(), "0123456789"]);
+                words(&mut batch, &["HSET", &hash].into_iter().chain(pairs).collect::<Vec<_>>());
+            }
+            stream.write_all(&batch)?;
+            stream.read_exact(&mut vec![0; b":10\r\n".len() * 100])?;
         }
         Ok(stored)
     };

@@ -58,8 +58,7 @@ pub fn run(quick: bool) -> Result<(), String> {
     let mut rates = Vec::new();
     for server in &servers {
         let talk = Talk::gets();
-        let mut closed =
-            Generator::connect(server.address, STEADY, 1, 1, &talk).map_err(|error| error.to_string())?;
+        let mut closed = Generator::connect(server.address, STEADY, 1, 1, &talk).map_err(|error| error.to_string())?;
         closed.run(turn / 4)?;
         rates.push(closed.run(turn / 2)? as f64 / (turn / 2).as_secs_f64() / 2.0);
     }
