@@ -71,7 +71,7 @@ enum Command {
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_storm: bool,
         /// Requests of Redis clients beside redis-server, Valkey and null.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large", "only_storm"])]
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_resp: bool,
         /// Of these, only those whose names begin so: `get,mget`.
         #[arg(long, value_delimiter = ',', requires = "only_resp")]
@@ -204,16 +204,15 @@ fn run(command: Command) -> Result<bool, String> {
             let kinds = bench_kinds(only_io, with_other, without_gannet);
             let other = only_growth || only_large || only_storm || only_resp;
             let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
-            let (growth, large, storm, valkey) = (only_growth, only_large, only_storm, !without_valkey);
             bench::run(&bench::Options {
                 quick,
                 kinds,
                 rates,
                 memory,
-                valkey,
-                growth,
-                large,
-                storm,
+                valkey: !without_valkey,
+                growth: only_growth,
+                large: only_large,
+                storm: only_storm,
                 resp: only_resp,
                 rows,
                 connections,
@@ -248,8 +247,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Valgrind => machines::valgrind(&root()),
         Command::Fuzz { seconds } => machines::fuzz(&root(), &target_folder(&root()), seconds),
         Command::NullServer { port, reply_bytes, request_lines } => {
-            let answer = server::NullReply { bytes: reply_bytes, lines: request_lines.max(1) };
-            null_server::serve(port, answer).map_err(|error| error.to_string())
+            null_server::run(port, server::NullReply { bytes: reply_bytes, lines: request_lines })
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A server that does nothing but move bytes: the limit that every other server is measured against.
 //!
-//! It reads, finds line ends, and answers each request, of a fixed number of lines, with the same fixed bytes: one `recv`
-//! and one `send` a readiness event, one thread, epoll. Nothing is parsed, hashed or looked up.
+//! It reads, finds line ends, and answers each request, of a fixed number of lines, with the same fixed bytes: one
+//! `recv` and one `send` a readiness event, one thread, epoll. Nothing is parsed, hashed or looked up.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -38,6 +38,15 @@ pub fn fixed_reply(bytes: usize) -> Vec<u8> {
     reply.resize(head.len() + value, b'x');
     reply.extend_from_slice(tail.as_bytes());
     reply
+}
+
+/// The command line's way to [`serve`].
+///
+/// # Errors
+/// In a sentence.
+pub fn run(port: u16, answer: NullReply) -> Result<bool, String> {
+    let answer = NullReply { lines: answer.lines.max(1), ..answer };
+    serve(port, answer).map_err(|error| error.to_string())
 }
 
 /// Serves until the process is ended.

@@ -174,8 +174,8 @@ pub fn run(kinds: &[Kind], only: &[String], depth: Option<usize>, plan: Plan) ->
     let peers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
     peers.iter().try_for_each(store)?;
     println!(
-        "Requests of Redis clients: {KEYS} keys of {KEY_BYTES} B, values of {VALUE_BYTES} B, {CONNECTIONS} connections; \
-         {} rounds of {:?} a server. The ratio is the better peer's CPU / Gannet's, by round.\n",
+        "Requests of Redis clients: {KEYS} keys of {KEY_BYTES} B, values of {VALUE_BYTES} B, {CONNECTIONS} \
+         connections; {} rounds of {:?} a server. The ratio is the better peer's CPU / Gannet's, by round.\n",
         plan.rounds, plan.turn
     );
     println!(

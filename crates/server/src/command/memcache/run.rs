@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Each stage's waits for memory overlap, since none needs what another key's brings. The first two stages are gone
-//! through for the first requests of all sessions of a batch before any of them is served: see [`crate::command::ahead`]. A request is
-//! consumed with its last key; one that is answered in part is remembered as a [`Retrieval`].
+//! through for the first requests of all sessions of a batch before any of them is served: see
+//! [`crate::command::ahead`]. A request is consumed with its last key; one that is answered in part is remembered as a
+//! [`Retrieval`].
 
 use super::get::{Found, write_value};
 use super::watch::Seen;
