@@ -39,16 +39,26 @@ func freePort() (int, error) {
 }
 
 func start(port int) (*server, error) {
+	return startAt(port, port)
+}
+
+// The same, with clients of Redis served on another port.
+func startResp(port, respPort int) (*server, error) {
+	return startAt(port, respPort, fmt.Sprintf("RESP_PORT=%d", respPort))
+}
+
+func startAt(port, waited int, environment ...string) (*server, error) {
 	script, err := filepath.Abs("../serve")
 	if err != nil {
 		return nil, err
 	}
 	process := exec.Command(script, strconv.Itoa(port))
+	process.Env = append(os.Environ(), environment...)
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	running := &server{address: fmt.Sprintf("127.0.0.1:%d", port), process: process}
+	running := &server{address: fmt.Sprintf("127.0.0.1:%d", waited), process: process}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if conn, err := net.DialTimeout("tcp", running.address, time.Second); err == nil {
 			return running, conn.Close()
@@ -86,6 +96,9 @@ func TestMain(m *testing.M) {
 	}
 	status := m.Run()
 	shared.stop()
+	if redisServer.server != nil {
+		redisServer.stop()
+	}
 	os.Exit(status)
 }
 

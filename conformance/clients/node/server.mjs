@@ -23,9 +23,12 @@ export async function connect(port) {
   return socket;
 }
 
-export async function startServer(port) {
+// With `resp`, clients of Redis are served too, on `respPort` or a free port.
+export async function startServer(port, { resp = false, respPort } = {}) {
   port ??= await freePort();
-  const child = spawn(SERVE, [String(port)], { stdio: ["ignore", "ignore", "inherit"] });
+  if (resp) respPort ??= await freePort();
+  const env = resp ? { ...process.env, RESP_PORT: String(respPort) } : process.env;
+  const child = spawn(SERVE, [String(port)], { stdio: ["ignore", "ignore", "inherit"], env });
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     child.kill("SIGTERM");
@@ -33,8 +36,8 @@ export async function startServer(port) {
   };
   for (let attempt = 0; attempt < 500 && child.exitCode === null; attempt++) {
     try {
-      (await connect(port)).destroy();
-      return { port, stop };
+      (await connect(respPort ?? port)).destroy();
+      return { port, respPort, stop };
     } catch {
       await sleep(20);
     }

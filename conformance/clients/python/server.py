@@ -1,5 +1,6 @@
 """Starts one server through ../serve and ends it by its process id."""
 
+import os
 import socket
 import subprocess
 import time
@@ -15,14 +16,18 @@ def free_port() -> int:
 
 
 class Server:
-    def __init__(self, port: int | None = None):
+    """With `resp`, or a `resp_port`, clients of Redis are served there too."""
+
+    def __init__(self, port: int | None = None, resp: bool = False, resp_port: int | None = None):
         self.port = port or free_port()
-        self.process = subprocess.Popen([str(SERVE), str(self.port)])
+        self.resp_port = resp_port or (free_port() if resp else None)
+        resp_only = {"RESP_PORT": str(self.resp_port)} if self.resp_port else {}
+        self.process = subprocess.Popen([str(SERVE), str(self.port)], env=os.environ | resp_only)
         self.wait_until_it_listens()
 
     @property
     def address(self) -> tuple[str, int]:
-        return ("127.0.0.1", self.port)
+        return ("127.0.0.1", self.resp_port or self.port)
 
     def wait_until_it_listens(self) -> None:
         deadline = time.monotonic() + 10

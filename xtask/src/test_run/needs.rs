@@ -9,10 +9,11 @@ struct Need {
     packages: &'static [&'static str],
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 14] = [
     Need { program: "cc", arguments: &["--version"], packages: &["gcc", "libc6-dev"] },
     Need { program: "memcached", arguments: &["-V"], packages: &["memcached"] },
     Need { program: "redis-server", arguments: &["--version"], packages: &["redis-server"] },
+    Need { program: "redis-benchmark", arguments: &["--version"], packages: &["redis-tools"] },
     Need { program: "perl", arguments: &["--version"], packages: &["perl"] },
     Need { program: "ip", arguments: &["-V"], packages: &["iproute2"] },
     Need { program: "systemctl", arguments: &["--version"], packages: &["systemd"] },

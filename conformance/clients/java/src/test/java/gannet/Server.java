@@ -10,6 +10,8 @@ import java.util.concurrent.TimeUnit;
 /** One server, started through {@code ../serve} and ended by its process id. */
 final class Server implements AutoCloseable {
     final int port;
+    /** Where clients of Redis are served; 0: nowhere. */
+    final int respPort;
     private final Process process;
 
     Server() throws Exception {
@@ -17,9 +19,28 @@ final class Server implements AutoCloseable {
     }
 
     Server(int port) throws Exception {
+        this(port, 0);
+    }
+
+    /** One that serves clients of Redis too. */
+    static Server withResp() throws Exception {
+        return new Server(freePort(), freePort());
+    }
+
+    /** One in the place of another that has ended. */
+    static Server again(Server ended) throws Exception {
+        return new Server(ended.port, ended.respPort);
+    }
+
+    private Server(int port, int respPort) throws Exception {
         this.port = port;
+        this.respPort = respPort;
         File script = new File("../serve").getCanonicalFile();
-        process = new ProcessBuilder(script.getPath(), Integer.toString(port)).inheritIO().start();
+        ProcessBuilder builder = new ProcessBuilder(script.getPath(), Integer.toString(port)).inheritIO();
+        if (respPort != 0) {
+            builder.environment().put("RESP_PORT", Integer.toString(respPort));
+        }
+        process = builder.start();
         for (int attempt = 0; attempt < 500; attempt++) {
             try (Socket socket = new Socket()) {
                 socket.connect(address(), 1000);
@@ -36,7 +57,7 @@ final class Server implements AutoCloseable {
     }
 
     InetSocketAddress address() {
-        return new InetSocketAddress("127.0.0.1", port);
+        return new InetSocketAddress("127.0.0.1", respPort == 0 ? port : respPort);
     }
 
     static int freePort() throws IOException {
