@@ -222,13 +222,19 @@ impl<'l> Turn<'l> {
         token: Option<u64>,
     ) -> Result<u64, (Arriving, OpError)> {
         let (store, counters) = (self.store, self.counters());
-        let Some(locked) = store.index.lock(key.hash) else { return Err((arriving, self.parked())) };
+        let locked = match self.lock(key) {
+            Ok(locked) => locked,
+            Err(error) => return Err((arriving, error)),
+        };
         let draft = arriving.draft.take().expect("it is neither committed nor abandoned");
         let (address, item_bytes, reserved_bytes) = (draft.address(), draft.layout.size, draft.reserved.len());
         let header = store.segments.header_of(address);
         let old = store.find_locked(&locked, key);
-        store.note_ended(counters, old.as_ref(), self.now);
+        let revived = store.note_ended(counters, old.as_ref(), self.now);
         let published = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        if revived && published.is_ok() {
+            locked.note_birth();
+        }
         drop(locked);
         match published {
             Ok(orphan) => {

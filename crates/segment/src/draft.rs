@@ -198,6 +198,7 @@ impl Store {
                 counters.displaced.add(u64::from(room.displaced));
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
                 locked.replace(room.word, room.holds, slot(freq.unwrap_or(first)), false);
+                locked.note_birth();
                 self.undead(&draft);
                 room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
             }
@@ -239,10 +240,11 @@ impl Store {
         self.kill(counters, address, &layout)
     }
 
-    /// Counts why an item that is being replaced or removed had ended already, if it had.
-    pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) {
-        let Some(seen) = seen else { return };
-        match self.ended(seen, now) {
+    /// Counts why an item that is being replaced or removed had ended already, if it had, and says whether.
+    pub(crate) fn note_ended(&self, counters: &Counters, seen: Option<&Seen<'_>>, now: UnixMillis) -> bool {
+        let Some(seen) = seen else { return false };
+        let ended = self.ended(seen, now);
+        match ended {
             Some(Ended::Expired) => {
                 counters.expired.add(1);
                 let (fetched, _) = self.access(seen.slot, seen.address, self.meta(seen));
@@ -251,6 +253,7 @@ impl Store {
             Some(Ended::Flushed) => counters.flushed.add(1),
             None => {}
         }
+        ended.is_some()
     }
 }
 

@@ -10,9 +10,12 @@
 //!   segment     unlinked                    reused     the step to e + 2 needs every lane out of e
 //! ```
 //!
-//! Bound: one word for each lane, made at start. An idle lane is outside and holds nothing up.
+//! Beside its epoch each lane counts the turns that it has ended, so that one turn can be told from the next: see
+//! [`crate::claim`].
+//!
+//! Bound: two words for each lane, made at start. An idle lane is outside and holds nothing up.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
 use crate::raw::Word64;
@@ -22,17 +25,26 @@ use crate::raw::Word64;
 #[repr(align(128))]
 struct Padded(Word64);
 
+/// A lane, on two cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct LaneWords {
+    /// 0 outside, else the epoch it entered.
+    entered: Word64,
+    /// The turns that it has ended.
+    turns: Word64,
+}
+
 /// The epoch of the store and of each lane.
 #[derive(Debug)]
 pub(crate) struct Epochs {
     global: Padded,
-    /// For each lane: 0 outside, else the epoch it entered.
-    lanes: Box<[Padded]>,
+    lanes: Box<[LaneWords]>,
 }
 
 impl Epochs {
     pub(crate) fn new(lanes: usize) -> Self {
-        Self { global: Padded(Word64::new(1)), lanes: (0..lanes).map(|_| Padded::default()).collect() }
+        Self { global: Padded(Word64::new(1)), lanes: (0..lanes).map(|_| LaneWords::default()).collect() }
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -42,7 +54,7 @@ impl Epochs {
     /// Begins a turn of `lane`. What its loads find from here on is not reused before [`Epochs::leave`].
     #[inline]
     pub(crate) fn enter(&self, lane: usize) {
-        let word = &self.lanes[lane].0;
+        let word = &self.lanes[lane].entered;
         debug_assert!(word.load(Relaxed) == 0, "a turn within a turn");
         // An epoch that passes between the load and the swap only makes the lane look older, which holds reuse back.
         // The swap is SeqCst: it is ordered before every slot load of the turn.
@@ -52,7 +64,21 @@ impl Epochs {
     /// Ends the turn of `lane`.
     #[inline]
     pub(crate) fn leave(&self, lane: usize) {
-        self.lanes[lane].0.store(0, std::sync::atomic::Ordering::Release);
+        let lane = &self.lanes[lane];
+        // Whoever sees either store knows that the turn has ended, and sees what it did.
+        lane.turns.store(lane.turns.load(Relaxed) + 1, Release);
+        lane.entered.store(0, Release);
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Which turn `lane` is in; `None`: it is in none. Two answers differ if a turn ended between them, and a turn that
+    /// begins after the answer sees what the caller stored before (`SeqCst`).
+    pub(crate) fn turn_of(&self, lane: usize) -> Option<u64> {
+        let lane = &self.lanes[lane];
+        (lane.entered.load(SeqCst) != 0).then(|| lane.turns.load(Acquire))
     }
 
     /// Steps to the next epoch if every lane that is inside entered the current one. Only the background calls it.
@@ -60,7 +86,7 @@ impl Epochs {
         fence(SeqCst);
         let global = self.global.0.load(Relaxed);
         let behind = self.lanes.iter().any(|lane| {
-            let entered = lane.0.load(Acquire);
+            let entered = lane.entered.load(Acquire);
             entered != 0 && entered != global
         });
         if !behind {

@@ -75,7 +75,9 @@ impl Lane {
     #[inline]
     pub fn turn(&mut self, now: UnixMillis) -> Turn<'_> {
         self.store.epochs.enter(self.own.id);
-        Turn { store: &self.store, own: &mut self.own, now }
+        // Behind the entry, never before: see `crate::claim`.
+        let contended = self.store.claims.any();
+        Turn { store: &self.store, own: &mut self.own, now, contended, acting: 0 }
     }
 
     /// Seals open segments that are old or flushed, so that the background can have them. For a thread that wakes
@@ -98,6 +100,10 @@ pub struct Turn<'l> {
     pub(crate) store: &'l Store,
     pub(crate) own: &'l mut Own,
     pub(crate) now: UnixMillis,
+    /// Claims are in flight.
+    pub(crate) contended: bool,
+    /// The number of the claim that it acts for, or 0.
+    pub(crate) acting: u32,
 }
 
 impl<'l> Turn<'l> {

@@ -458,7 +458,7 @@ impl<'l> Turn<'l> {
 
     fn delete_broken(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
         let store = self.store;
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
         let names = there.layout.kind() == Kind::Head
             && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;

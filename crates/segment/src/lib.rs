@@ -20,6 +20,7 @@
 mod ahead;
 mod arriving;
 mod background;
+mod claim;
 mod config;
 mod counters;
 mod draft;
@@ -50,6 +51,7 @@ mod write;
 pub use ahead::Populator;
 pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
+pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
 pub use key::{Key, KeyHash, Namespace};
 pub use lane::{Lane, LaneError, Turn};
@@ -60,7 +62,7 @@ pub use op::{
     PutOutcome, Value, decimal_len,
 };
 pub use pin::Pinned;
-pub use read::{Ahead, Hit};
+pub use read::{Ahead, Hit, Version};
 pub use stats::{Census, DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 pub use store::Store;
 pub use write::change::{AddOutcome, Change, Decide, DecideAlone};

@@ -22,7 +22,7 @@ use crate::item::{CAS_TAKEN, Layout, META, META_FETCHED, meta_secs, meta_word};
 use crate::item::{META_STALE, META_WON};
 use crate::key::{Key, KeyHash};
 use crate::lane::Turn;
-use crate::op::{Item, OpError, Value};
+use crate::op::{Expire, Item, OpError, Value};
 use crate::raw::Word64;
 use crate::samples::Asked;
 use crate::slot::Slot;
@@ -41,6 +41,16 @@ pub struct Hit<'t> {
     pub client_flags: u32,
     /// The item is stale, or somebody has won the right to refill it: see [`Turn::fetch`].
     pub is_leased: bool,
+}
+
+/// What a key was at an instant. Two that are equal mean that it was the same all the time between, but for being
+/// marked stale; two of a key that was absent differ at times though nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// An item: its CAS token, which is exact from then on, and its end.
+    Item(u64, Expire),
+    /// None: how far the index had grown, and how many keys had come.
+    Absent(u64, u32),
 }
 
 impl Store {
@@ -167,6 +177,19 @@ impl<'l> Turn<'l> {
         Ok(self.get(key))
     }
 
+    /// The key as it is now, told apart from what it is later: see [`Version`].
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: again in a later turn.
+    pub fn version(&mut self, key: &Key<'_>) -> Result<Version, OpError> {
+        self.take_token(key)?;
+        let births = self.store.index.births(key.hash);
+        Ok(match self.find_live(key) {
+            Some(seen) => Version::Item(self.store.token(&seen), self.store.expire(&seen)),
+            None => Version::Absent(births.0, births.1),
+        })
+    }
+
     /// Tells the background of a request, if its key is one of the sample.
     #[inline(always)]
     pub(crate) fn sample(&self, key: &Key<'_>, asked: Asked) {
@@ -175,12 +198,13 @@ impl<'l> Turn<'l> {
 
     /// Marks the live item's token, if there is one, as known to a client, so that it is kept exact.
     pub(crate) fn take_token(&mut self, key: &Key<'_>) -> Result<(), OpError> {
+        self.admit(key)?;
         let Some(seen) = self.find_live(key) else { return Ok(()) };
         if seen.layout.has(CAS_TAKEN) {
             return Ok(());
         }
         let store = self.store;
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let Some(now_there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(()) };
         store.segments.heap.word32(now_there.address).fetch_or(CAS_TAKEN, AcqRel);
         Ok(())

@@ -8,6 +8,7 @@ use base::clock::UnixMillis;
 
 use crate::ahead::Ahead;
 use crate::background::Background;
+use crate::claim::Claims;
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::counters::{Counters, Totals};
 use crate::epoch::Epochs;
@@ -32,6 +33,7 @@ pub struct Store {
     pub(crate) segments: Segments,
     pub(crate) index: Index,
     pub(crate) epochs: Epochs,
+    pub(crate) claims: Claims,
     pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
     /// One block for each lane, and the last one for the background.
@@ -107,6 +109,7 @@ impl Store {
             segments,
             index,
             epochs: Epochs::new(config.lanes_max),
+            claims: Claims::new(),
             samples: Samples::new(config.lanes_max),
             hasher: Hasher::new(config.hash_seed),
             counters: (0..=config.lanes_max).map(|_| Counters::default()).collect(),

@@ -12,6 +12,7 @@
 //! back what it holds in the store, called once when the connection ends.
 
 use crate::clock::{Clock, Ticks};
+use crate::command::resp::Spares;
 use crate::counters::WorkerCounters;
 use crate::mail::Kind;
 use crate::metrics::{Command, SlowLines};
@@ -98,6 +99,10 @@ pub struct WorkerContext {
     pub(crate) restrained: bool,
     /// Workers whose connections got mail in this batch, a bit each.
     pub(crate) to_wake: u128,
+    /// Something was parked that waits for other workers' turns alone, which are short: the next turn begins at once.
+    pub(crate) hurries: bool,
+    /// Transactions that are done with.
+    pub(crate) spares: Spares,
 }
 
 const _: () = assert!(crate::start::WORKERS_MAX <= u128::BITS as usize);

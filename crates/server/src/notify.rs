@@ -101,6 +101,9 @@ macro_rules! events {
 }
 
 events! {
+    COPY_TO b'g' "copy_to",
+    RENAME_FROM b'g' "rename_from",
+    RENAME_TO b'g' "rename_to",
     SET b'$' "set",
     SETRANGE b'$' "setrange",
     APPEND b'$' "append",

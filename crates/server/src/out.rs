@@ -77,6 +77,11 @@ impl OutBuffer {
         }
     }
 
+    /// One that is never sent and belongs to no pool: without room until it is given some ([`OutBuffer::grow`]).
+    pub(crate) fn beside() -> Self {
+        Self { ops: Vec::new(), ..Self::new(Box::default()) }
+    }
+
     /// Bytes that can still be appended. 0 when the times of [`OPS_TOGETHER_MAX`] further operations cannot be kept, so
     /// that a command that asks for room before it begins needs no second question.
     #[inline]
@@ -129,6 +134,26 @@ impl OutBuffer {
             "a stale mark"
         );
         self.len = mark;
+    }
+
+    /// The bytes appended since `mark`. Nothing may have been pinned since.
+    pub(crate) fn since(&self, mark: usize) -> &[u8] {
+        &self.block[mark..self.len]
+    }
+
+    /// Puts bytes before those that were appended since `mark`. There must be room, and nothing may have been pinned.
+    pub(crate) fn insert(&mut self, mark: usize, bytes: &[u8]) {
+        self.block.copy_within(mark..self.len, mark + bytes.len());
+        self.block[mark..mark + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Has room for so many bytes in all from now on. Only for a buffer of no pool.
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        assert!(self.own.is_none() && bytes >= self.len, "a block of its own, that holds what is there");
+        let mut block = vec![0; bytes].into_boxed_slice();
+        block[..self.len].copy_from_slice(&self.block[..self.len]);
+        self.block = block;
     }
 
     /// Whether another value can be pinned here.

@@ -44,6 +44,8 @@ pub struct Shared {
     pub survey: Survey,
     /// Bytes of the store that readers may pin.
     pub pins: PinBudget,
+    /// Bytes of requests that transactions keep until they are executed.
+    pub queued: QueueBudget,
     /// A flush that has been asked for and is not due yet.
     pub delayed_flush: DelayedFlush,
     /// Who may use the server; without it, everyone.
@@ -317,6 +319,40 @@ impl PinBudget {
     /// Whether a grant was refused since the last call.
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
+    }
+}
+
+/// Share of the memory that queued requests may have beside the store, in percent.
+const QUEUED_PERCENT: u64 = 5;
+
+/// Bytes of requests that all transactions together keep until they are executed.
+#[derive(Debug)]
+pub struct QueueBudget {
+    bytes_max: u64,
+    used: AtomicU64,
+}
+
+impl QueueBudget {
+    /// For a server whose store has so many bytes.
+    pub(crate) fn new(memory_bytes: u64) -> Self {
+        Self { bytes_max: memory_bytes / 100 * QUEUED_PERCENT, used: AtomicU64::new(0) }
+    }
+
+    /// Takes `bytes` if they are to be had.
+    pub(crate) fn grant(&self, bytes: u64) -> bool {
+        let take = |used: u64| (used + bytes <= self.bytes_max).then_some(used + bytes);
+        self.used.fetch_update(AcqRel, Acquire, take).is_ok()
+    }
+
+    /// Gives `bytes` back.
+    pub(crate) fn release(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, AcqRel);
+        assert!(before >= bytes, "more was given back than was granted");
+    }
+
+    /// Bytes granted now.
+    pub fn used(&self) -> u64 {
+        self.used.load(Acquire)
     }
 }
 

@@ -15,7 +15,8 @@ use crate::prefixes::Prefixes;
 use crate::reactor;
 use crate::roster::Roster;
 use crate::shared::{
-    AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
+    AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, QueueBudget, Shared, StopSwitch,
+    WorkerShared,
 };
 use crate::survey::{self, Survey};
 use crate::watch::Hub;
@@ -326,6 +327,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         background: BackgroundCounters::default(),
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
+        queued: QueueBudget::new(config.memory_bytes),
         delayed_flush: DelayedFlush::default(),
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),

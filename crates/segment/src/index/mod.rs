@@ -40,6 +40,8 @@ pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
 pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
 /// How many locks share the groups between them.
 const STRIPES: usize = 4096;
+/// How many counts of births each lock has.
+const BIRTHS_A_STRIPE: usize = 16;
 /// How often a worker tries a lock before it parks the operation.
 const LOCK_SPINS: usize = 64;
 
@@ -97,6 +99,8 @@ struct Stripe {
 pub(crate) struct Index {
     buckets: Array<Bucket>,
     stripes: Box<[Stripe]>,
+    /// How often a key was stored that was not there, for each part of the tags of each stripe; written under its lock.
+    births: Box<[Word32]>,
     /// See [`growth::Growth`].
     growth: Word64,
     /// The number of groups that a growth leads to. Written only while none is under way.
@@ -151,6 +155,7 @@ impl Index {
         Ok(Self {
             buckets: Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)?,
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            births: (0..STRIPES * BIRTHS_A_STRIPE).map(|_| Word32::new(0)).collect(),
             growth: Word64::new(growth::Growth::still(groups).0),
             groups_next: Word32::new(groups as u32),
         })
@@ -255,6 +260,18 @@ impl Index {
         of(place.group).wrapping_add(place.then.map_or(0, of))
     }
 
+    fn births_of(&self, group: usize, hash: Hash) -> &Word32 {
+        &self.births[group % STRIPES * BIRTHS_A_STRIPE + usize::from(hash.tag()) % BIRTHS_A_STRIPE]
+    }
+
+    /// A number that is another once the key, which is not there, was stored, and at times for other reasons: to be
+    /// asked for before it is looked for.
+    pub(crate) fn births(&self, hash: Hash) -> (u64, u32) {
+        let growth = self.growth.load(Acquire);
+        let group = self.place(growth::Growth(growth), hash).group;
+        (growth, self.births_of(group, hash).load(Acquire))
+    }
+
     /// Takes the stripe lock of the key's group; `None` if it is not had after a bounded number of tries.
     #[inline]
     pub(crate) fn lock(&self, hash: Hash) -> Option<Locked<'_>> {
@@ -351,6 +368,12 @@ impl<'i> Locked<'i> {
     #[inline]
     pub(crate) fn find<T>(&self, matches: impl Fn(Slot) -> Option<T>) -> Option<Found<'i, T>> {
         self.index.scan(self.group, self.hash, &matches)
+    }
+
+    /// Notes that the key has an item now and had none that lived: after the slot was stored.
+    pub(crate) fn note_birth(&self) {
+        let births = self.index.births_of(self.group, self.hash);
+        births.store(births.load(Relaxed).wrapping_add(1), Release);
     }
 
     /// Makes `to` what `word` holds, keeping the frequency that readers may have bumped meanwhile if `keep_freq`.

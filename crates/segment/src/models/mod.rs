@@ -4,6 +4,7 @@
 //! `shuttle::replay` runs again. The scheduler explores sequentially consistent interleavings; orderings weaker than
 //! that are what the stress test and the sanitizers are for.
 
+mod claiming;
 mod growing;
 mod moving;
 mod resizing;

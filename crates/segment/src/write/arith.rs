@@ -45,7 +45,7 @@ impl Turn<'_> {
     }
 
     fn try_arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key) else { return self.vivify_number(key, arith) };
+        let Some((seen, snap)) = self.snap(key)? else { return self.vivify_number(key, arith) };
         if arith.compare.is_some_and(|compare| compare != snap.token) {
             return Ok(Some(ArithOutcome::Exists));
         }
@@ -85,7 +85,7 @@ impl Turn<'_> {
     fn add_in_place(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
         let store = self.store;
         let fresh = self.own.tokens.fresh(store);
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
         if !self.can_add_in_place(&there, arith) {
             return Ok(None);

@@ -141,7 +141,7 @@ impl Turn<'_> {
         scratch: &mut Vec<u8>,
         head: Option<&[u8; 16]>,
     ) -> Result<Option<(T, bool)>, OpError> {
-        let there = self.snap(key);
+        let there = self.snap(key)?;
         scratch.clear();
         let item = there.as_ref().map(|(seen, _)| self.store.item(seen));
         if let Some((seen, _)) = &there {
@@ -177,7 +177,7 @@ impl Turn<'_> {
     /// Removes the item if it is the same still.
     fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
         let (store, counters) = (self.store, self.counters());
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|there| Snap::of(store, there).same(&snap)) else { return Ok(false) };
         locked.replace(there.word, there.slot, Slot::EMPTY, false);
@@ -219,7 +219,7 @@ impl Turn<'_> {
     }
 
     fn try_add(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key) else { return self.first_number(key, delta) };
+        let Some((seen, snap)) = self.snap(key)? else { return self.first_number(key, delta) };
         let present = if seen.layout.has(NUM) {
             i64::try_from(snap.number).ok()
         } else if seen.layout.kind() == Kind::Plain {
@@ -248,7 +248,7 @@ impl Turn<'_> {
     fn count_in_place(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
         let store = self.store;
         let fresh = self.own.tokens.fresh(store);
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
         if !self.can_count_in_place(&there) {
             return Ok(None);

@@ -23,7 +23,7 @@ impl Turn<'_> {
             return self.retry(|turn| turn.try_mark(key, delete));
         }
         let (store, counters) = (self.store, self.counters());
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let Some(there) = store.find_locked(&locked, key) else { return Ok(DeleteOutcome::NotFound) };
         let live = store.live(Some(there), self.now);
         if let (Some(seen), Some(compare)) = (live, delete.compare)
@@ -41,7 +41,7 @@ impl Turn<'_> {
     }
 
     fn try_mark(&mut self, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key) else { return Ok(Some(DeleteOutcome::NotFound)) };
+        let Some((seen, snap)) = self.snap(key)? else { return Ok(Some(DeleteOutcome::NotFound)) };
         let store = self.store;
         if delete.compare.is_some_and(|compare| compare != snap.token) {
             return Ok(Some(DeleteOutcome::Exists));
@@ -85,7 +85,7 @@ impl Turn<'_> {
     fn mark_in_place(&mut self, key: &Key<'_>, snap: Snap) -> Result<Option<DeleteOutcome>, OpError> {
         let store = self.store;
         let fresh = self.own.tokens.fresh(store);
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
         let heap = &store.segments.heap;

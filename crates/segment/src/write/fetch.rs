@@ -32,6 +32,7 @@ impl Turn<'_> {
         if !fetch.no_bump {
             self.sample(key, Asked::Read);
         }
+        self.admit(key)?;
         let found = self.find_live(key);
         let before = match found {
             Some(seen) => {
@@ -76,7 +77,7 @@ impl Turn<'_> {
     }
 
     fn try_fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Effect>, OpError> {
-        let Some((seen, snap)) = self.snap(key) else {
+        let Some((seen, snap)) = self.snap(key)? else {
             return match fetch.vivify {
                 Some(expire) => self.vivify(key, fetch, expire),
                 None => Ok(Some(Effect::Miss)),
@@ -132,7 +133,7 @@ impl Turn<'_> {
             return Ok(Some(()));
         }
         let store = self.store;
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
         if won != 0 {

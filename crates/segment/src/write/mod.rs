@@ -79,9 +79,10 @@ impl<'l> Turn<'l> {
     }
 
     /// The live item and all that a change relies on.
-    pub(crate) fn snap(&self, key: &Key<'_>) -> Option<(Seen<'l>, Snap)> {
-        let seen = self.find_live(key)?;
-        Some((seen, Snap::of(self.store, &seen)))
+    #[inline]
+    pub(crate) fn snap(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        self.admit(key)?;
+        Ok(self.find_live(key).map(|seen| (seen, Snap::of(self.store, &seen))))
     }
 
     /// Removes the pieces of a large value that has no head any more; `kept` is the object that still has one. A piece

@@ -84,6 +84,14 @@ impl Turn<'_> {
         self.put_body(key, put, Body::Whole(put.value))
     }
 
+    /// Whether an item of this key with a value of so many bytes may be.
+    ///
+    /// # Errors
+    /// [`OpError::TooLarge`].
+    pub fn check_fits(&self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
+        self.check_size(key, value_bytes)
+    }
+
     pub(crate) fn check_size(&self, key: &Key<'_>, value_bytes: u64) -> Result<(), OpError> {
         let most = self.store.geometry.item_bytes_max;
         let key_max = KEY_BYTES_MAX.min(self.store.geometry.item_whole_max / 2);
@@ -100,7 +108,7 @@ impl Turn<'_> {
     }
 
     fn try_put(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
-        let there = self.snap(key);
+        let there = self.snap(key)?;
         match self.store.judge(put, there.as_ref().map(|(seen, _)| seen)) {
             Verdict::End(outcome) => Ok(Some(outcome)),
             Verdict::Store { .. } if matches!(body, Body::Whole(v) if v.len() as u64 > self.whole_max(key)) => {
@@ -149,9 +157,8 @@ impl Turn<'_> {
         let (store, counters) = (self.store, self.counters());
         let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
-        let Some(locked) = store.index.lock(key.hash) else {
+        let Ok(locked) = self.lock(key) else {
             self.own.open.give_back(store, draft.reserved);
-            counters.parked.add(1);
             return Err(OpError::Parked);
         };
         let old = store.find_locked(&locked, key);
@@ -168,8 +175,11 @@ impl Turn<'_> {
                 return Ok(None);
             }
         }
-        store.note_ended(counters, old.as_ref(), self.now);
+        let revived = store.note_ended(counters, old.as_ref(), self.now);
         let published = store.publish(&locked, counters, key, draft, old.as_ref(), None);
+        if revived && published.is_ok() {
+            locked.note_birth();
+        }
         drop(locked);
         let orphan = match published {
             Ok(orphan) => orphan,
@@ -185,7 +195,7 @@ impl Turn<'_> {
 
     /// Appends or prepends to the item that is there.
     fn join(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key) else { return Ok(None) };
+        let Some((seen, snap)) = self.snap(key)? else { return Ok(None) };
         let store = self.store;
         let old_len = store.item(&seen).value_len();
         let mut digits = [0; 20];

@@ -52,7 +52,7 @@ impl Turn<'_> {
 
     fn try_splice(&mut self, key: &Key<'_>, offset: u64, part: Source<'_>) -> Result<Option<Option<u64>>, OpError> {
         let store = self.store;
-        let there = self.snap(key);
+        let there = self.snap(key)?;
         let mut digits = [0; 20];
         let (old, client_flags, expire) = match &there {
             None => (Source::Bytes(&[]), 0, Expire::Never),

@@ -43,6 +43,7 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
+        self.admit(key)?;
         let Some(seen) = self.find_live(key) else { return Ok(None) };
         if self.store.expire(&seen) == expire {
             // It ends then already.
@@ -57,7 +58,7 @@ impl Turn<'_> {
 
     /// True if the item was there and has the new expiry.
     pub(crate) fn try_touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<bool>, OpError> {
-        let Some((seen, snap)) = self.snap(key) else { return Ok(Some(false)) };
+        let Some((seen, snap)) = self.snap(key)? else { return Ok(Some(false)) };
         Ok(self.touch_same(key, &seen, snap, expire)?.map(|()| true))
     }
 
@@ -75,7 +76,7 @@ impl Turn<'_> {
             let done = self.rewrite(key, seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
             return Ok(done.map(|_| ()));
         }
-        let Some(locked) = store.index.lock(key.hash) else { return Err(self.parked()) };
+        let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
         store.touch_in_place(&there, expire, self.now);

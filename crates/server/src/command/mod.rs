@@ -66,10 +66,14 @@ impl SessionState {
         }
     }
 
-    /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
-    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
+    /// Gives back what the connection holds in the store and among the watchers. Call it when it ends, until it says
+    /// true: false asks for another turn.
+    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         match self {
-            Self::Memcache(state) => state.release(turn, ctx),
+            Self::Memcache(state) => {
+                state.release(turn, ctx);
+                true
+            }
             Self::Resp(state) => state.release(turn, ctx),
         }
     }
@@ -88,6 +92,11 @@ impl SessionState {
             Self::Memcache(state) => state.large_mut(),
             Self::Resp(state) => state.large_mut(),
         }
+    }
+
+    /// What was begun goes on though no further byte of input is there.
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self, Self::Resp(state) if state.is_under_way())
     }
 
     /// A value is being received into its place in the store.
@@ -123,7 +132,7 @@ impl SessionState {
         self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
     }
 
-    /// A request is half done: some of it is consumed.
+    /// A request is half done: some of it is consumed, or it is under way.
     pub(crate) fn is_receiving(&self) -> bool {
         match self {
             Self::Memcache(state) => state.large().is_some(),

@@ -24,6 +24,7 @@ use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::card::Card;
 use crate::clock::{Clock, Ticks};
 use crate::command::Protocol;
+use crate::command::resp::Spares;
 use crate::context::WorkerContext;
 use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
@@ -50,6 +51,8 @@ const VISIT_BYTES: usize = 64;
 pub const EVENTS_MAX: usize = 512;
 /// How long a parked operation waits for its next turn.
 const PARKED_WAIT: Duration = Duration::from_millis(1);
+/// Turns in a row that begin without a sleep since something waits for other workers' turns.
+const HURRIED_MAX: u32 = 64;
 /// How long a worker with connections sleeps at most: what its timeouts are checked by.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long a worker without connections sleeps at most.
@@ -113,6 +116,8 @@ struct Core<B: Backend> {
     /// A watcher of this worker could not be given all that waits for it.
     mail: Vec<u32>,
     again: Vec<u32>,
+    /// Turns in a row that began at once since something hurried.
+    hurried: u32,
 }
 
 impl<B: Backend> Worker<B> {
@@ -140,6 +145,8 @@ impl<B: Backend> Worker<B> {
             to_wake: 0,
             pause: Pause::None,
             restrained: false,
+            hurries: false,
+            spares: Spares::default(),
         };
         let core = Core {
             io: parts.io,
@@ -166,6 +173,7 @@ impl<B: Backend> Worker<B> {
             stop_deadline_ns: None,
             mail: Vec::new(),
             again: Vec::new(),
+            hurried: 0,
         };
         Self { lane: parts.lane, core }
     }
@@ -258,7 +266,9 @@ impl<B: Backend> Core<B> {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         if !self.ready.is_empty() || self.intake_left || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
-        } else if !self.parked.is_empty() || !self.mail.is_empty() {
+        } else if self.ctx.hurries && self.hurried < HURRIED_MAX {
+            Duration::ZERO
+        } else if !self.parked.is_empty() || !self.mail.is_empty() || !self.graves.is_empty() {
             PARKED_WAIT
         } else if !self.pinners.is_empty() {
             upkeep::PIN_CHECK
@@ -272,6 +282,8 @@ impl<B: Backend> Core<B> {
     /// Reads the clocks and finds out who has something to do.
     fn begin_turn(&mut self) {
         self.read_clocks();
+        self.hurried = if self.ctx.hurries { self.hurried + 1 } else { 0 };
+        self.ctx.hurries = false;
         self.ctx.counters().turns.add(1);
         self.admit_new();
         for number in 0..self.events.len() {

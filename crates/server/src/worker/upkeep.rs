@@ -169,9 +169,15 @@ impl<B: Backend> Core<B> {
 
     /// Gives back to the store what ended connections held.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
-        while let Some(index) = self.graves.pop() {
-            let mut state = self.sessions.remove(index);
-            state.release(turn, &mut self.ctx);
+        let mut at = 0;
+        while let Some(index) = self.graves.get(at).copied() {
+            if !self.sessions.at(index).state.release(turn, &mut self.ctx) {
+                // It is asked again in the next turn.
+                at += 1;
+                continue;
+            }
+            self.graves.swap_remove(at);
+            self.sessions.remove(index);
             self.ctx.roster().close(index);
             self.ctx.counters().connections_closed.add(1);
         }

@@ -191,6 +191,10 @@ impl<'c> Call<'c, '_> {
         let mut end = Ok(());
         for (number, probe) in run.iter().enumerate() {
             let answered = match watched || probe.with_cas() {
+                _ if self.turn.is_kept_away(&probe.key) => {
+                    self.ctx.hurries = true;
+                    Err(State::Parked)
+                }
                 false => self.answer_plain(probe, ahead[number]),
                 true => self.look_up(probe, watched).inspect(|_| {
                     if probe.ends {

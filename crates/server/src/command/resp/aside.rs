@@ -56,7 +56,10 @@ impl SessionState {
 
     /// A reply was put in part.
     pub(crate) fn is_answering(&self) -> bool {
-        self.done != 0 || self.long.is_some() || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
+        self.done != 0
+            || self.long.is_some()
+            || self.under_way.is_some()
+            || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
     }
 
     /// It is subscribed to something, or monitors.
@@ -90,7 +93,7 @@ impl Call<'_, '_> {
             return Ok(());
         }
         // Between the parts of one reply nothing may come.
-        if self.session.done == 0 && self.session.long.is_none() { self.take_mail() } else { Ok(()) }
+        if self.session.is_answering() { Ok(()) } else { self.take_mail() }
     }
 
     /// Puts all messages that wait.
@@ -110,6 +113,9 @@ impl Call<'_, '_> {
         assert!(reply.len() <= LONG_REPLY_BYTES_MAX, "a reply of {} bytes", reply.len());
         if self.session.answers != super::Answers::All {
             return Ok(());
+        }
+        if self.beside && self.out.room() < reply.len() {
+            self.out.grow(self.out.mark() + reply.len() + LINE_ROOM);
         }
         let part = reply.len().min(self.out.spare().len());
         self.out.push(&reply[..part]);

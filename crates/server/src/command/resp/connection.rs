@@ -113,6 +113,7 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    call.discard_all();
     let held_off = call.session.held_off;
     *call.session = super::SessionState { held_off, ..super::SessionState::default() };
     call.card(|card| {

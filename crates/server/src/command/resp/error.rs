@@ -103,6 +103,28 @@ pub(super) enum Fault {
     AnswerTooLong,
     /// A value whose bytes are not what they should be.
     Damaged,
+    /// `MULTI` after `MULTI`.
+    NestedMulti,
+    /// `WATCH` after `MULTI`.
+    WatchInMulti,
+    /// A command that ends what `MULTI` began.
+    WithoutMulti(&'static str),
+    /// A request was refused while it was to be queued.
+    ExecAbort,
+    /// `EXEC` itself was refused.
+    ExecRefused,
+    /// More is to be queued or watched than a connection, or all of them, may.
+    QueueTooLong,
+    /// There is no such key.
+    NoKey,
+    /// Source and target are one key.
+    SameKey,
+    /// More keys match than one answer tells.
+    TooManyKeys,
+    /// An answer that is longer than is kept until its client takes it.
+    KeysTooLong,
+    /// A time to wait below 0.
+    TimeoutBelowZero,
 }
 
 impl Fault {
@@ -116,6 +138,19 @@ impl Fault {
                 return ["ERR Can't execute '", name, may];
             }
             Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
+            Self::WithoutMulti(name) => return ["ERR ", name, " without MULTI"],
+            Self::NestedMulti => "ERR MULTI calls can not be nested",
+            Self::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
+            Self::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
+            Self::ExecRefused => {
+                "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
+            }
+            Self::QueueTooLong => "ERR transaction is longer than this server keeps",
+            Self::NoKey => "ERR no such key",
+            Self::SameKey => "ERR source and destination objects are the same",
+            Self::TooManyKeys => "ERR more keys match than one answer tells: walk over them with SCAN",
+            Self::KeysTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
+            Self::TimeoutBelowZero => "ERR timeout is negative",
             Self::NoAuth => "NOAUTH Authentication required.",
             Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
             Self::NoUsers => {

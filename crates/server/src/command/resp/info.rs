@@ -1,6 +1,6 @@
 //! What the server says of itself: `INFO`, `CONFIG`, `COMMAND`, `TIME`.
 
-use super::error::subcommand;
+use super::error::{Fault, subcommand};
 use super::table::{COMMANDS, Entry, find, lower};
 use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
 use crate::context::State;
@@ -36,6 +36,26 @@ const SECTIONS: [(&str, Section); 6] = [
     ("Replication", replication),
     ("Keyspace", keyspace),
 ];
+
+/// `ROLE`: a first without replicas.
+pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    reply::array(call.out, 3);
+    reply::bulk(call.out, b"master");
+    call.int(0);
+    reply::array(call.out, 0);
+    Ok(())
+}
+
+/// `WAIT replicas timeout`: there are none.
+pub(super) fn wait<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    super::number::integer(args.next().unwrap_or_default())?;
+    let timeout = args.next().unwrap_or_default();
+    match super::number::integer(timeout).map_err(|_| Fault::Timeout)? {
+        0.. => call.int(0),
+        _ => return Err(Fault::TimeoutBelowZero.into()),
+    }
+    Ok(())
+}
 
 /// Whether one of the words is such a one.
 fn any(mut words: Args<'_>, is: impl FnMut(&[u8]) -> bool) -> bool {

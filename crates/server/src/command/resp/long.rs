@@ -127,8 +127,8 @@ impl Rule {
 }
 
 impl SessionState {
-    /// Gives back what the connection holds in the store. Call it once, when it ends.
-    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
+    /// Gives back what an arriving value holds in the store.
+    pub(super) fn end_long(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
         if let Some(Long { stage: Stage::Value { large, .. }, .. }) = self.long.take() {
             large.end(turn, ctx);
         }
@@ -151,9 +151,9 @@ impl SessionState {
         }
     }
 
-    /// Some of a request is consumed.
+    /// Some of a request is consumed, or it is under way.
     pub(crate) fn is_receiving(&self) -> bool {
-        self.long.is_some()
+        self.long.is_some() || self.is_under_way()
     }
 }
 
@@ -162,6 +162,9 @@ impl<'c> Call<'c, '_> {
     /// waited for.
     #[cold]
     pub(super) fn head(&mut self, args: Args<'c>, value_len: u32, left: u32, consumed: usize) -> Result<bool, State> {
+        if self.session.is_queueing() {
+            return Ok(false);
+        }
         let rest = &self.rest()[consumed..];
         let bytes = value_len as usize;
         let Some(entry) = args.clone().next().and_then(table::find) else { return Ok(false) };
@@ -183,7 +186,7 @@ impl<'c> Call<'c, '_> {
             Ok(()) => self.pieces_begin(entry, rule, key, (value_len, left), consumed).map(|()| true),
             Err(Stop::Fault(fault)) => self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
             Err(Stop::State(state)) => Err(state),
-            Err(Stop::Quit) => Ok(false),
+            Err(Stop::Quit | Stop::UnderWay) => Ok(false),
         }
     }
 
@@ -259,6 +262,10 @@ impl<'c> Call<'c, '_> {
         let Some(entry) = entry else { return self.fatal(ProtocolError::RequestTooLong) };
         let fault = match (Each::of(entry), self.admit_command(entry, words)) {
             (_, Err(Stop::Fault(fault))) => fault,
+            _ if self.session.is_queueing() => {
+                self.session.spoil();
+                Fault::QueueTooLong
+            }
             (_, Err(Stop::State(state))) => return Err(state),
             (Some(Each::Set), _) if words.is_multiple_of(2) => Fault::Arity(entry.name),
             (Some(each), _) => {
@@ -387,7 +394,7 @@ impl<'c> Call<'c, '_> {
                 self.out.truncate(mark);
                 self.fault(fault);
             }
-            Ok(()) | Err(Stop::Quit) => {}
+            Ok(()) | Err(Stop::Quit | Stop::UnderWay) => {}
         }
         large.end(self.turn, self.ctx);
         self.at += at;
@@ -461,7 +468,7 @@ impl<'c> Call<'c, '_> {
                 large.end(self.turn, self.ctx);
                 return self.refuse(entry, fault, held, 0, left);
             }
-            Ok(_) | Err(Stop::Quit) => {}
+            Ok(_) | Err(Stop::Quit | Stop::UnderWay) => {}
         }
         large.end(self.turn, self.ctx);
         self.at += held;
@@ -514,7 +521,7 @@ impl<'c> Call<'c, '_> {
                     }
                     Err(Stop::State(state)) => break Err(state),
                     Err(Stop::Fault(fault)) => return self.refuse(entry, fault, consumed, 0, left - 1),
-                    Err(Stop::Quit) => unreachable!("no key ends a connection"),
+                    Err(Stop::Quit | Stop::UnderWay) => unreachable!("no key ends a connection"),
                 }
             }
             self.ops += 1;
@@ -545,6 +552,9 @@ impl<'c> Call<'c, '_> {
     /// Does what is to be done to one key.
     fn one(&mut self, each: Each, bytes: &[u8]) -> Run {
         let key = self.key(bytes);
+        if self.turn.is_kept_away(&key) {
+            return Err(State::Parked.into());
+        }
         let counts = match each {
             Each::Get => {
                 let hit = self.value_of(bytes)?;
@@ -580,7 +590,7 @@ impl<'c> Call<'c, '_> {
                     }
                     Err(Stop::Fault(fault)) => self.refuse(entry, fault, consumed + more, 0, left - 2).map(|()| false),
                     Err(Stop::State(state)) => Err(state),
-                    Err(Stop::Quit) => unreachable!("no value ends a connection"),
+                    Err(Stop::Quit | Stop::UnderWay) => unreachable!("no value ends a connection"),
                 }
             }
             Argument::Incomplete { want } => {

@@ -10,12 +10,14 @@
 //! - Replies are in the order of the requests. Room for a reply is made sure of before its operation is done, so no
 //!   operation is done twice and no reply is lost.
 //! - A request is consumed when its last reply byte is in the output. One whose reply is longer than the output goes on
-//!   where it was left ([`SessionState::done`]): so `MGET` and `DEL` of many keys are not one atomic operation.
+//!   where it was left ([`SessionState::done`]); one over several keys, which are read or changed as one, has become a
+//!   transaction then (`atomic`), and is consumed.
 //! - A request lies whole in the receive buffer, but for long values and requests of many keys: [`long`].
 //! - What a command is, its name, arity, keys and text, stands in one table ([`table::COMMANDS`]), by which requests
 //!   are looked up and `COMMAND` is answered.
 
 mod aside;
+mod atomic;
 mod client;
 mod clients;
 mod config;
@@ -28,6 +30,7 @@ mod info;
 mod keys;
 mod long;
 mod number;
+mod pair;
 mod pubsub;
 mod records;
 mod run;
@@ -35,7 +38,9 @@ mod scan;
 mod slowlog;
 mod string;
 pub mod table;
+mod transaction;
 mod typed;
+mod walk;
 
 use super::NAMESPACE;
 use super::ahead::Head;
@@ -58,6 +63,9 @@ use segment::{Change, Item, Key, OpError, Pinned, Turn, Value};
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.
 pub const REDIS_VERSION: &str = "7.2.4";
+
+pub use atomic::KEYS_AS_ONE_MAX;
+pub(crate) use atomic::Spares;
 
 /// Which requests a client wants to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +99,26 @@ pub struct SessionState {
     sleeps_until_ms: u64,
     /// What it is sent beside replies, if there is such a thing.
     aside: Option<Box<Aside>>,
+    /// What is watched and queued.
+    transaction: Option<Box<transaction::Transaction>>,
+    /// What is executed, before any other request.
+    under_way: Option<Box<transaction::Transaction>>,
+    /// A walk over the keys that is under way.
+    walk: Option<Box<walk::Walk>>,
+}
+
+impl SessionState {
+    /// Gives back what the connection holds; false if it has to be asked again in a later turn.
+    pub(super) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+        self.end_long(turn, ctx);
+        self.end_transaction(turn, ctx)
+    }
+
+    /// Something that was begun is not all done or told.
+    #[inline]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
 }
 
 /// Executes what `buf` begins with, at most [`OPS_A_BATCH`] operations of it, and says how far it came. `head` was made
@@ -105,7 +133,7 @@ pub(crate) fn serve(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops };
+    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false };
     let mut step = match (call.go_on(), head) {
         (Ok(()), Some(head)) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
         (step, _) => step,
@@ -130,6 +158,8 @@ struct Call<'c, 'l> {
     ctx: &'c mut WorkerContext,
     /// Operations done, and those that the session may not have in this visit.
     ops: usize,
+    /// Its answers go into a buffer beside the session's own.
+    beside: bool,
 }
 
 /// `Err` says why the call ends here.
@@ -143,6 +173,8 @@ enum Stop {
     Fault(Fault),
     /// It is answered; the connection ends.
     Quit,
+    /// It is consumed, and has become the session's transaction.
+    UnderWay,
 }
 
 impl From<State> for Stop {
@@ -178,6 +210,9 @@ impl<'c> Call<'c, '_> {
         }
         if self.out.room() < LINE_ROOM {
             return Err(State::OutputFull { want: LINE_ROOM });
+        }
+        if self.session.is_under_way() {
+            return self.go_on_as_one();
         }
         if self.session.long.is_some() {
             return self.long_go_on();
@@ -265,6 +300,7 @@ impl<'c> Call<'c, '_> {
             session: &mut *self.session,
             ctx: &mut *self.ctx,
             ops: self.ops,
+            beside: false,
         };
         let step = call.execute(args, text.as_slice().len());
         let (done, ops) = (call.at > 0, call.ops);
@@ -283,8 +319,9 @@ impl<'c> Call<'c, '_> {
         let entry = table::find(name);
         let kind = entry.map_or(Command::Other, |entry| entry.kind);
         let ran = match entry {
-            Some(entry) => self.run(entry, args),
+            Some(entry) => self.run(entry, args, consumed),
             None => {
+                self.session.spoil();
                 error::unknown(self.out, name, args);
                 Ok(())
             }
@@ -292,6 +329,10 @@ impl<'c> Call<'c, '_> {
         let quits = matches!(ran, Err(Stop::Quit));
         match ran {
             Ok(()) | Err(Stop::Quit) => {}
+            Err(Stop::UnderWay) => {
+                self.at += consumed;
+                return Ok(());
+            }
             Err(Stop::State(state)) => {
                 if self.session.done == 0 || answers != Answers::All {
                     // It begins anew, or nobody wants what it has said so far.
@@ -320,20 +361,36 @@ impl<'c> Call<'c, '_> {
         if quits { Err(State::Close) } else { Ok(()) }
     }
 
-    fn run(&mut self, entry: &table::Entry, args: Args<'c>) -> Run {
+    fn run(&mut self, entry: &'static table::Entry, args: Args<'c>, consumed: usize) -> Run {
         self.admit_command(entry, args.len() + 1)?;
+        if self.session.transaction.is_some() {
+            match self.queues(entry, args, consumed) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(fault) => return Err(self.refused(entry, fault)),
+            }
+        }
+        if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
+            return self.run_as_one(entry, args);
+        }
+        if self.turn.is_contended() && self.is_kept_away(entry, args) {
+            return Err(State::Parked.into());
+        }
         (entry.run)(self, args)
     }
 
     /// Whether a request of so many words may be run.
     #[inline(always)]
-    fn admit_command(&self, entry: &table::Entry, words: usize) -> Run {
+    fn admit_command(&mut self, entry: &table::Entry, words: usize) -> Run {
         if !entry.takes(words) {
-            return Err(Fault::Arity(entry.name).into());
+            return Err(self.refused(entry, Fault::Arity(entry.name)));
         }
         let session = &*self.session;
         if self.ctx.restrained || session.held_off || session.aside.is_some() || self.is_stranger() {
-            self.may(entry)?;
+            self.may(entry).map_err(|stop| match stop {
+                Stop::Fault(fault) => self.refused(entry, fault),
+                other => other,
+            })?;
         }
         Ok(())
     }
@@ -353,7 +410,7 @@ impl<'c> Call<'c, '_> {
         self.may_while_subscribed(entry)?;
         let waits = match self.ctx.pause {
             Pause::None => false,
-            Pause::Writes => entry.has(table::Flag::Write) || entry.name == "publish",
+            Pause::Writes => entry.has(table::Flag::Write) || matches!(entry.name, "publish" | "exec"),
             // Who ends the pause must come through.
             Pause::All => entry.name != "client",
         };
@@ -373,6 +430,18 @@ impl<'c> Call<'c, '_> {
     /// Writes down what is called, for a command that tells it.
     fn note_command(&self, name: &'static str) {
         self.card(|card| card.command = name);
+    }
+
+    /// Why a request is neither executed nor queued.
+    #[cold]
+    fn refused(&mut self, entry: &table::Entry, fault: Fault) -> Stop {
+        if entry.name == "exec" && matches!(fault, Fault::Arity(_)) {
+            // One that is refused ends the transaction.
+            self.discard_all();
+            return Fault::ExecRefused.into();
+        }
+        self.session.spoil();
+        fault.into()
     }
 
     fn fault(&mut self, fault: Fault) {
@@ -449,7 +518,11 @@ impl<'c> Call<'c, '_> {
             Value::Typed { .. } => return Err(Fault::WrongType.into()),
             _ if self.session.answers != Answers::All => told.tail = b"",
             Value::Bytes(bytes) => {
-                told.pinned = pin_or_room(self.out, self.ctx, bytes)?;
+                told.pinned = if self.turn.acts() {
+                    self.room(bytes.len()).map(|()| None)?
+                } else {
+                    pin_or_room(self.out, self.ctx, bytes)?
+                };
                 reply::bulk_head(self.out, bytes.len() as u64);
                 if told.pinned.is_none() {
                     self.out.push(bytes);
@@ -459,6 +532,9 @@ impl<'c> Call<'c, '_> {
                 let digits = Decimal::new(number);
                 reply::bulk_head(self.out, digits.as_slice().len() as u64);
                 self.out.push(digits.as_slice());
+            }
+            Value::Large(_) if self.turn.acts() => {
+                return atomic::tell_copied(self.turn, self.out, self.session.version, key, &item);
             }
             Value::Large(large) => {
                 if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {

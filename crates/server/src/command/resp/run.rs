@@ -57,7 +57,8 @@ impl SessionState {
     #[inline(always)]
     fn is_plain(&self) -> bool {
         let whole = self.long.is_none() && self.parser.is_at_start() && self.done == 0;
-        whole && self.answers == Answers::All && self.aside.is_none()
+        let alone = self.aside.is_none() && self.transaction.is_none() && self.under_way.is_none();
+        whole && alone && self.answers == Answers::All
     }
 }
 
@@ -105,6 +106,11 @@ impl<'c> Call<'c, '_> {
         let (mut gets, mut hits, mut tally) = (0, 0, Tally { line_at: self.at, requests: 0, command: Command::Get });
         let mut step = Ok(());
         for (probe, ahead) in run.iter().zip(ahead) {
+            if self.turn.is_kept_away(&probe.key) {
+                self.ctx.hurries = true;
+                step = Err(State::Parked);
+                break;
+            }
             let answered = match probe.value {
                 None => self.answer_get(&probe.key, ahead).inspect(|hit| {
                     gets += 1;
@@ -185,7 +191,7 @@ impl<'c> Call<'c, '_> {
                 self.fault(fault);
                 Ok(true)
             }
-            Err(Stop::Quit) => unreachable!("no value ends a connection"),
+            Err(Stop::Quit | Stop::UnderWay) => unreachable!("no value ends a connection"),
         }
     }
 
@@ -199,7 +205,7 @@ impl<'c> Call<'c, '_> {
             Ok(_) => self.out.push(reply::OK),
             Err(Stop::State(state)) => return Err(state),
             Err(Stop::Fault(fault)) => self.fault(fault),
-            Err(Stop::Quit) => unreachable!("no value ends a connection"),
+            Err(Stop::Quit | Stop::UnderWay) => unreachable!("no value ends a connection"),
         }
         Ok(true)
     }

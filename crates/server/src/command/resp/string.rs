@@ -216,23 +216,6 @@ pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     })
 }
 
-pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    if !args.len().is_multiple_of(2) {
-        return Err(Fault::Arity("mset").into());
-    }
-    let mut pairs = args.skip(call.session.done as usize);
-    while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
-        if call.ops >= crate::context::OPS_A_BATCH {
-            return Err(State::Yield.into());
-        }
-        call.store_plain(key, value, PutMode::Set, Expire::Never)?;
-        call.session.done += 2;
-        call.ops += 1;
-    }
-    call.out.push(reply::OK);
-    Ok(())
-}
-
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };

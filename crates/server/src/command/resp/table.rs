@@ -1,6 +1,9 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
-use super::{Call, Run, client, config, connection, expire, hash, info, keys, pubsub, records, scan, slowlog, string};
+use super::{
+    Call, Run, client, config, connection, expire, hash, info, keys, pair, pubsub, records, scan, slowlog, string,
+    transaction, walk,
+};
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
 use protocol::resp::Args;
@@ -79,6 +82,28 @@ impl Entry {
     pub(super) fn takes(&self, words: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { words >= arity } else { words == arity }
+    }
+
+    /// Where its keys are among so many arguments: how many come before, how many are from the first key to the last.
+    fn keys_place(&self, args: usize) -> (usize, usize) {
+        let (first, last, _) = self.keys;
+        if first <= 0 {
+            return (0, 0);
+        }
+        let behind =
+            if last < 0 { (args + 2).saturating_sub(usize::from(last.unsigned_abs())) } else { last as usize + 1 };
+        (first as usize - 1, behind.min(args + 1).saturating_sub(first as usize))
+    }
+
+    /// Those of its arguments that are keys.
+    pub(super) fn keys_of<'c>(&self, args: Args<'c>) -> impl Iterator<Item = &'c [u8]> + use<'c> {
+        let (before, count) = self.keys_place(args.len());
+        args.skip(before).take(count).step_by(self.keys.2.max(1) as usize)
+    }
+
+    /// How many of so many arguments are keys.
+    pub(super) fn key_count(&self, args: usize) -> usize {
+        self.keys_place(args).1.div_ceil(self.keys.2.max(1) as usize)
     }
 
     pub(super) fn has(&self, flag: Flag) -> bool {
@@ -171,6 +196,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("config" -2 [Admin Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.0.0" "server" "O(N) over the settings" Other config::config,
            "Tells how the server is set up"),
+    entry!("copy" -3 [Write DenyOom] (1 2 1) ["keyspace" "write" "slow"]
+           "6.2.0" "generic" "O(N) over the value" Set pair::copy,
+           "Stores a key's value under another key"),
     entry!("dbsize" 1 [ReadOnly Fast] (0 0 0) ["keyspace" "read" "fast"]
            "1.0.0" "server" "O(1)" Other keys::dbsize,
            "Counts the keys"),
@@ -186,9 +214,15 @@ pub const COMMANDS: &[Entry] = &[
     entry!("del" -2 [Write] (1 -1 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) over the keys" Delete keys::del,
            "Deletes keys"),
+    entry!("discard" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
+           "2.0.0" "transactions" "O(N) over what is queued" Other transaction::discard,
+           "Forgets what is queued and watched"),
     entry!("echo" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::echo,
            "Answers with what it is given"),
+    entry!("exec" 1 [Loading Stale] (0 0 0) ["slow" "transaction"]
+           "1.2.0" "transactions" "as what is queued" Other transaction::exec,
+           "Executes what is queued, as one"),
     entry!("exists" -2 [ReadOnly Fast] (1 -1 1) ["keyspace" "read" "fast"]
            "1.0.0" "generic" "O(N) over the keys" Get keys::exists,
            "Counts those of the keys that are there"),
@@ -321,6 +355,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("info" -1 [Loading Stale] (0 0 0) ["slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other info::info,
            "Tells how the server is"),
+    entry!("keys" 2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow" "dangerous"]
+           "1.0.0" "generic" "O(N) over all keys" Other walk::keys,
+           "Tells all keys that match a pattern"),
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.8.13" "server" "O(N) over the entries" Other slowlog::latency,
            "Tells how long requests take, and which part of them"),
@@ -334,8 +371,14 @@ pub const COMMANDS: &[Entry] = &[
            "1.0.0" "server" "O(1)" Other pubsub::monitor,
            "Has every command be told as it is done"),
     entry!("mset" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
-           "1.0.1" "string" "O(N) over the keys" Set string::mset,
+           "1.0.1" "string" "O(N) over the keys" Set pair::mset,
            "Stores values"),
+    entry!("msetnx" -3 [Write DenyOom] (1 -1 2) ["write" "string" "slow"]
+           "1.0.1" "string" "O(N) over the keys" Add pair::msetnx,
+           "Stores values where none of the keys is there"),
+    entry!("multi" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
+           "1.2.0" "transactions" "O(1)" Other transaction::multi,
+           "Has what follows be queued until it is executed"),
     entry!("object" -2 [ReadOnly] (2 2 1) ["keyspace" "read" "slow"]
            "2.2.3" "generic" "O(1)" Other keys::object,
            "Tells how a value is kept"),
@@ -402,9 +445,18 @@ pub const COMMANDS: &[Entry] = &[
     entry!("rec.touch" -2 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Touch records::touch,
            "Says when a record ends"),
+    entry!("rename" 3 [Write] (1 2 1) ["keyspace" "write" "slow"]
+           "1.0.0" "generic" "O(N) over the value" Set pair::rename,
+           "Has a key's value be under another key"),
+    entry!("renamenx" 3 [Write Fast] (1 2 1) ["keyspace" "write" "fast"]
+           "1.0.0" "generic" "O(N) over the value" Set pair::renamenx,
+           "Has a key's value be under another key, if that is not there"),
     entry!("reset" 1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.2.0" "connection" "O(1)" Other connection::reset,
            "Has the connection be as it was at its beginning"),
+    entry!("role" 1 [Admin Loading Stale Fast] (0 0 0) ["admin" "fast" "dangerous"]
+           "2.8.12" "server" "O(1)" Other info::role,
+           "Tells what the server is to others"),
     entry!("scan" -2 [ReadOnly] (0 0 0) ["keyspace" "read" "slow"]
            "2.8.0" "generic" "O(1) a call" Other scan::scan,
            "Walks over the keys"),
@@ -459,6 +511,15 @@ pub const COMMANDS: &[Entry] = &[
     entry!("unsubscribe" -1 [PubSub NoScript Loading Stale] (0 0 0) ["pubsub" "slow"]
            "2.0.0" "pubsub" "O(N) over the channels" Other pubsub::unsubscribe,
            "Ends subscriptions to channels"),
+    entry!("unwatch" 1 [Loading Stale Fast] (0 0 0) ["fast" "transaction"]
+           "2.2.0" "transactions" "O(1)" Other transaction::unwatch,
+           "Forgets what is watched"),
+    entry!("wait" 3 [] (0 0 0) ["slow" "connection"]
+           "3.0.0" "generic" "O(1)" Other info::wait,
+           "Counts the replicas that have what was written"),
+    entry!("watch" -2 [Loading Stale Fast] (1 -1 1) ["fast" "transaction"]
+           "2.2.0" "transactions" "O(1) a key" Other transaction::watch,
+           "Has the next transaction end if one of the keys is changed before"),
 ];
 
 #[cfg(test)]

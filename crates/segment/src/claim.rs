@@ -1,0 +1,296 @@
+//! Claims: how several keys are read and changed as one toward all other lanes.
+//!
+//! A key's hash says which of 4096 claim words stands for it, whatever the index does. Who wants several keys as one:
+//!
+//! ```text
+//!   announce   one more is in flight: from here on every turn that begins tests the words of the keys it touches
+//!   claim      its keys' words, in the order of their numbers; one that another has: park, and go on there
+//!   wait       for the end of every turn that was under way when the last word was had (park, look again)
+//!   act        no one else reads or changes these keys now: the operations, over as many turns as they take
+//!   let go     the words, then the announcement
+//! ```
+//!
+//! ```text
+//!   a lane            |-- turn: none in flight, tests nothing --|          |-- tests: claimed, parks --|
+//!   a transaction         announce   claim   . . . wait . . . . |  act  act  let go
+//! ```
+//!
+//! Invariants:
+//! - While nothing is in flight a turn pays one load at its beginning, and its operations a test of what it found.
+//! - A turn either sees the announcement, and then every word that was claimed before it began, or the claimant sees
+//!   the turn and waits for its end: both sides store before they load, in one order (`SeqCst`).
+//! - Words are claimed in ascending order and kept while the next one is waited for, so there is no circle of waits;
+//!   who has all waits for turns alone, which wait for nothing.
+//! - A word keeps clients away from a key, not the background: it moves, expires and evicts items as ever, so whoever
+//!   acts may lack memory for a while and still gets it. An eviction under a claim is a miss like any other.
+//! - The hidden keys of pieces are not claimed: no one reaches them but by their head.
+//!
+//! Bounds: [`CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use crate::index::Hash;
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::OpError;
+use crate::raw::{Word32, Word64};
+use crate::store::Store;
+
+/// How many words the keys share.
+const WORDS: usize = 4096;
+/// Claims in flight at once, over all lanes; who comes then parks.
+pub const CLAIMS_MAX: u64 = 1024;
+
+/// The word of a key: by bits that neither the group nor the index bucket nor the tag is made of.
+#[inline(always)]
+fn word_of(hash: Hash) -> usize {
+    (hash.0 >> 20) as usize % WORDS
+}
+
+/// What the store knows of claims.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Claims {
+    /// How many are announced. On lines of its own: every turn loads it.
+    in_flight: Word64,
+    rest: Box<Rest>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    /// The last number that a claim got.
+    numbers: Word32,
+    /// For each word the number of the claim that has it, or 0.
+    words: Box<[Word32]>,
+}
+
+impl Claims {
+    pub(crate) fn new() -> Self {
+        let words = (0..WORDS).map(|_| Word32::new(0)).collect();
+        Self { in_flight: Word64::new(0), rest: Box::new(Rest { numbers: Word32::new(0), words }) }
+    }
+
+    /// Whether any are in flight: the first thing that a turn asks.
+    #[inline(always)]
+    pub(crate) fn any(&self) -> bool {
+        self.in_flight.load(SeqCst) != 0
+    }
+
+    fn announce(&self) -> bool {
+        let mut count = self.in_flight.load(Relaxed);
+        while count < CLAIMS_MAX {
+            match self.in_flight.compare_exchange(count, count + 1, SeqCst) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// A number that no claim in flight has: they come round after 2^32, and there are never so many.
+    fn number(&self) -> u32 {
+        loop {
+            let number = self.rest.numbers.fetch_add(1, Relaxed).wrapping_add(1);
+            if number != 0 {
+                return number;
+            }
+        }
+    }
+}
+
+/// A turn of another lane that was under way.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    lane: usize,
+    turns: u64,
+}
+
+/// Several keys, to be read and changed as one: see the module `claim`. Made by [`Store::claim`]; [`Store::let_go`]
+/// gives back what it has, and has to be called for one that was begun.
+#[derive(Debug)]
+pub struct Claim {
+    /// 0 before it is announced.
+    number: u32,
+    wanted: [u64; WORDS / 64],
+    /// All wanted words below this one are had.
+    had_below: usize,
+    /// The turns that were under way when the last word was had and have not been seen to end; `None` before that.
+    met: Option<usize>,
+    turns: Box<[Met]>,
+    #[cfg(all(test, shuttle))]
+    waits_for_nobody: bool,
+}
+
+impl Claim {
+    /// Adds a key. Before the first [`Turn::obtain`] only.
+    pub fn add(&mut self, key: &Key<'_>) {
+        assert!(self.number == 0, "a claim is made before it is begun");
+        let word = word_of(key.hash);
+        self.wanted[word / 64] |= 1 << (word % 64);
+    }
+
+    /// Adds every key there can be.
+    pub fn add_all(&mut self) {
+        assert!(self.number == 0, "a claim is made before it is begun");
+        self.wanted.fill(u64::MAX);
+    }
+
+    /// It was begun, and not let go.
+    pub fn is_begun(&self) -> bool {
+        self.number != 0
+    }
+
+    /// The lowest word that is wanted and not below `from`.
+    fn next_word(&self, from: usize) -> Option<usize> {
+        let mut at = from;
+        while at < WORDS {
+            let bits = self.wanted[at / 64] >> (at % 64);
+            if bits != 0 {
+                return Some(at + bits.trailing_zeros() as usize);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn wait_for_nobody(&mut self) {
+        self.waits_for_nobody = true;
+    }
+}
+
+impl Store {
+    /// A claim of nothing yet.
+    pub fn claim(&self) -> Claim {
+        Claim {
+            number: 0,
+            wanted: [0; WORDS / 64],
+            had_below: 0,
+            met: None,
+            turns: vec![Met { lane: 0, turns: 0 }; self.epochs.lanes()].into_boxed_slice(),
+            #[cfg(all(test, shuttle))]
+            waits_for_nobody: false,
+        }
+    }
+
+    /// Gives back what a claim has, whether all of it was had or not. It is a claim of nothing then, to be made anew.
+    pub fn let_go(&self, claim: &mut Claim) {
+        if claim.number != 0 {
+            let mut from = 0;
+            while let Some(word) = claim.next_word(from).filter(|word| *word < claim.had_below) {
+                let word_there = &self.claims.rest.words[word];
+                debug_assert_eq!(word_there.load(Relaxed), claim.number, "a word is its claimant's until he lets go");
+                word_there.store(0, SeqCst);
+                from = word + 1;
+            }
+            let before = self.claims.in_flight.fetch_sub(1, SeqCst);
+            assert!(before > 0, "a claim is let go once");
+        }
+        (claim.number, claim.wanted, claim.had_below, claim.met) = (0, [0; WORDS / 64], 0, None);
+    }
+
+    /// Claims in flight.
+    pub fn claims_in_flight(&self) -> u64 {
+        self.claims.in_flight.load(Relaxed)
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Claims are in flight, so that a key has to be asked for ([`Turn::is_kept_away`]) before it is read.
+    #[inline(always)]
+    pub fn is_contended(&self) -> bool {
+        self.contended
+    }
+
+    /// Whether another's claim keeps this turn away from the key: what wants to read it parks. Changes ask themselves.
+    #[inline(always)]
+    pub fn is_kept_away(&self, key: &Key<'_>) -> bool {
+        self.contended && self.is_claimed(key)
+    }
+
+    #[cold]
+    fn is_claimed(&self, key: &Key<'_>) -> bool {
+        let number = self.store.claims.rest.words[word_of(key.hash)].load(SeqCst);
+        number != 0 && number != self.acting && !key.piece
+    }
+
+    /// An operation that may come to an end without a lock asks this first.
+    #[inline(always)]
+    pub(crate) fn admit(&self, key: &Key<'_>) -> Result<(), OpError> {
+        if self.is_kept_away(key) { Err(self.parked()) } else { Ok(()) }
+    }
+
+    /// Takes the lock that a change of the key needs.
+    #[inline(always)]
+    pub(crate) fn lock(&self, key: &Key<'_>) -> Result<crate::index::Locked<'l>, OpError> {
+        self.admit(key)?;
+        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    /// Goes on with a claim until all of it is had. [`Turn::act_for`] then acts for it.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: again in a later turn. What was had until then is kept.
+    pub fn obtain(&mut self, claim: &mut Claim) -> Result<(), OpError> {
+        let store = self.store;
+        if claim.number == 0 {
+            if !store.claims.announce() {
+                return Err(self.parked());
+            }
+            claim.number = store.claims.number();
+            // What else this turn does comes behind the announcement, too.
+            self.contended = true;
+        }
+        while let Some(word) = claim.next_word(claim.had_below) {
+            if store.claims.rest.words[word].compare_exchange(0, claim.number, SeqCst).is_err() {
+                return Err(self.parked());
+            }
+            claim.had_below = word + 1;
+        }
+        self.wait_for_turns(claim)
+    }
+
+    fn wait_for_turns(&self, claim: &mut Claim) -> Result<(), OpError> {
+        #[cfg(all(test, shuttle))]
+        if claim.waits_for_nobody {
+            return Ok(());
+        }
+        let epochs = &self.store.epochs;
+        let mut met = match claim.met {
+            Some(met) => met,
+            None => {
+                let mut met = 0;
+                // What this lane did in its own turn it has done.
+                for lane in (0..epochs.lanes()).filter(|lane| *lane != self.own.id) {
+                    if let Some(turns) = epochs.turn_of(lane) {
+                        claim.turns[met] = Met { lane, turns };
+                        met += 1;
+                    }
+                }
+                met
+            }
+        };
+        while met > 0 && epochs.turn_of(claim.turns[met - 1].lane) != Some(claim.turns[met - 1].turns) {
+            met -= 1;
+        }
+        claim.met = Some(met);
+        if met == 0 { Ok(()) } else { Err(self.parked()) }
+    }
+
+    /// From here on the turn acts for the claim, all of which has to be had, until [`Turn::act_for_none`]: its keys are
+    /// not kept away from it.
+    pub fn act_for(&mut self, claim: &Claim) {
+        assert!(claim.number != 0 && claim.met == Some(0) || cfg!(all(test, shuttle)), "all of it has to be had");
+        self.acting = claim.number;
+    }
+
+    /// The turn acts for no claim any more.
+    pub fn act_for_none(&mut self) {
+        self.acting = 0;
+    }
+
+    /// The turn acts for a claim.
+    pub fn acts(&self) -> bool {
+        self.acting != 0
+    }
+}

@@ -1,0 +1,219 @@
+//! Transactions beside single operations and the background.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use shuttle::thread;
+
+use super::{Drained, NOW, drain_first, explore, put, read, sealed, store, until_done};
+use crate::lane::Lane;
+use crate::op::{OpError, Put, Value};
+use crate::{Claim, Namespace, Store, Turn};
+
+/// Goes on with a claim of `keys` until it is had, acts for it, and lets it go.
+fn as_one(
+    store: &Store,
+    lane: &mut Lane,
+    keys: &[&[u8]],
+    begin: impl Fn(&mut Claim),
+    act: impl Fn(&mut Turn<'_>, usize),
+) {
+    let mut claim = store.claim();
+    begin(&mut claim);
+    {
+        let turn = lane.turn(NOW);
+        keys.iter().for_each(|key| claim.add(&turn.key(Namespace::DEFAULT, key)));
+    }
+    loop {
+        let mut turn = lane.turn(NOW);
+        if turn.obtain(&mut claim) == Ok(()) {
+            break;
+        }
+        drop(turn);
+        thread::yield_now();
+    }
+    // One key a turn: what is half done is seen by no one, however long it takes.
+    for at in 0..keys.len() {
+        let mut turn = lane.turn(NOW);
+        turn.act_for(&claim);
+        act(&mut turn, at);
+        turn.act_for_none();
+    }
+    store.let_go(&mut claim);
+}
+
+fn store_one(turn: &mut Turn<'_>, key: &[u8], value: &[u8]) {
+    let key = turn.key(Namespace::DEFAULT, key);
+    while let Err(error) = turn.put(&key, &Put::set(value)) {
+        // A stripe lock that another lane has for a moment.
+        assert_eq!(error, OpError::Parked);
+        thread::yield_now();
+    }
+}
+
+/// Reads two keys as single reads, both in one turn while nobody keeps them away, else in later ones.
+fn look(lane: &mut Lane, keys: [&[u8]; 2]) -> [Vec<u8>; 2] {
+    let mut values = [const { Vec::new() }; 2];
+    let mut at = 0;
+    while at < 2 {
+        let turn = lane.turn(NOW);
+        while at < 2 {
+            let key = turn.key(Namespace::DEFAULT, keys[at]);
+            if turn.is_kept_away(&key) {
+                break;
+            }
+            let hit = turn.read(&key, crate::Ahead::default()).expect("it is there");
+            let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
+            values[at] = bytes.to_vec();
+            at += 1;
+        }
+        drop(turn);
+        thread::yield_now();
+    }
+    values
+}
+
+fn half_seen(begin: impl Fn(&mut Claim) + Send + Sync + Copy + 'static) {
+    explore(move || {
+        let (store, _background) = store(3);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, b"one", b"old");
+        put(&mut a, b"two", b"old");
+        let reader = thread::spawn(move || {
+            for keys in [[&b"one"[..], b"two"], [b"two", b"one"]] {
+                let [first, second] = look(&mut b, keys);
+                assert!(first == b"old" || second == b"new", "half a transaction was seen");
+            }
+        });
+        as_one(&store, &mut a, &[b"one", b"two"], begin, |turn, at| store_one(turn, [b"one", b"two"][at], b"new"));
+        reader.join().expect("reader");
+    });
+}
+
+#[test]
+fn half_a_transaction_is_seen_by_no_reader() {
+    half_seen(|_| {});
+}
+
+/// The wait for the turns that were under way is what holds it: without it the model finds a reader that sees half.
+#[test]
+#[should_panic(expected = "half a transaction was seen")]
+fn without_the_wait_half_a_transaction_is_seen() {
+    half_seen(Claim::wait_for_nobody);
+}
+
+fn number(lane: &mut Lane, key: &[u8]) -> u64 {
+    String::from_utf8(read(lane, key).expect("it is there")).expect("digits").parse().expect("a number")
+}
+
+#[test]
+fn transactions_over_the_same_keys_lose_nothing_and_wait_in_no_circle() {
+    explore(|| {
+        let (store, _background) = store(3);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, b"one", b"10");
+        put(&mut a, b"two", b"10");
+        let move_one = |store: &Store, lane: &mut Lane, from: &'static [u8], to: &'static [u8]| {
+            as_one(
+                store,
+                lane,
+                &[from, to],
+                |_| {},
+                |turn, at| {
+                    let key = turn.key(Namespace::DEFAULT, [from, to][at]);
+                    while turn.add(&key, [-1, 1][at]).is_err() {
+                        thread::yield_now();
+                    }
+                },
+            );
+        };
+        let store2 = Arc::clone(&store);
+        let other = thread::spawn(move || move_one(&store2, &mut b, b"two", b"one"));
+        move_one(&store, &mut a, b"one", b"two");
+        other.join().expect("other");
+        assert_eq!((number(&mut a, b"one"), number(&mut a, b"two")), (10, 10));
+        assert_eq!(store.claims_in_flight(), 0);
+    });
+}
+
+#[test]
+fn a_single_change_comes_before_a_transaction_or_behind_it() {
+    let (before, behind) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let counts = (Arc::clone(&before), Arc::clone(&behind));
+    explore(move || {
+        let (store, _background) = store(3);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, b"one", b"1");
+        put(&mut a, b"two", b"1");
+        let other = thread::spawn(move || {
+            until_done(&mut b, |turn| {
+                let key = turn.key(Namespace::DEFAULT, b"two");
+                turn.add(&key, 100)
+            });
+        });
+        // Both become what the first is: a change of the second is overwritten or comes on top.
+        as_one(&store, &mut a, &[b"one", b"two"], |_| {}, |turn, at| store_one(turn, [b"one", b"two"][at], b"5"));
+        other.join().expect("other");
+        match number(&mut a, b"two") {
+            5 => counts.0.fetch_add(1, Relaxed),
+            105 => counts.1.fetch_add(1, Relaxed),
+            other => panic!("{other}"),
+        };
+    });
+    assert!(before.load(Relaxed) > 10 && behind.load(Relaxed) > 10, "both orders were tried");
+}
+
+#[test]
+fn a_transaction_reads_what_the_background_moves_meanwhile() {
+    explore(|| {
+        let (store, mut background, mut a) = sealed(2, |lane| {
+            put(lane, b"one", b"value");
+            put(lane, b"two", b"value");
+        });
+        let mover = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        as_one(
+            &store,
+            &mut a,
+            &[b"one", b"two"],
+            |_| {},
+            |turn, at| {
+                let key = turn.key(Namespace::DEFAULT, [b"one", b"two"][at]);
+                assert!(turn.get(&key).is_some(), "it moves, and is there");
+            },
+        );
+        mover.join().expect("mover");
+    });
+}
+
+#[test]
+fn a_watched_key_that_came_and_went_has_changed() {
+    explore(|| {
+        let (store, _background) = store(3);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let version = |lane: &mut Lane| {
+            until_done(lane, |turn| {
+                let key = turn.key(Namespace::DEFAULT, b"key");
+                turn.version(&key)
+            })
+        };
+        let other = thread::spawn(move || {
+            put(&mut b, b"key", b"value");
+            until_done(&mut b, |turn| {
+                let key = turn.key(Namespace::DEFAULT, b"key");
+                turn.delete(&key, &crate::Delete::default())
+            });
+        });
+        let before = version(&mut a);
+        other.join().expect("other");
+        let after = version(&mut a);
+        // Looked at before it came or while it was there, it is another now; looked at behind it, it is the same.
+        let absent = |version| matches!(version, crate::Version::Absent(..));
+        assert!(absent(after));
+        let again = version(&mut a);
+        assert_eq!(after, again);
+        if absent(before) && before == after {
+            // It was looked at behind both.
+            assert!(read(&mut a, b"key").is_none());
+        }
+    });
+}

@@ -1,0 +1,161 @@
+//! Two keys, or many, as one: `RENAME`, `RENAMENX`, `COPY`, `MSET`, `MSETNX`.
+//!
+//! Their keys are claimed when they are called (`atomic`), so what is looked at stays as it is. A part that is done is
+//! noted in [`super::SessionState::done`], so that what parks in between goes on behind it.
+
+use super::error::Fault;
+use super::number::integer;
+use super::table::lower;
+use super::typed::live;
+use super::{Call, Run, Stop};
+use crate::context::{OPS_A_BATCH, State};
+use crate::notify::Event;
+use protocol::resp::{Args, reply};
+use segment::{Change, Delete, Expire, OpError, PutMode, Value};
+
+/// What is done about a target that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Replaced,
+    Kept,
+}
+
+/// What became of a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    Done,
+    NoSource,
+    TargetKept,
+}
+
+pub(super) fn rename<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    call.rename(from, to, Target::Replaced)?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(super) fn renamenx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let renamed = call.rename(from, to, Target::Kept)?;
+    call.int(renamed.into());
+    Ok(())
+}
+
+/// `COPY source target [DB number] [REPLACE]`
+pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (from, to) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let mut target = Target::Kept;
+    while let Some(word) = args.next() {
+        match &lower(word)[..] {
+            b"replace" => target = Target::Replaced,
+            b"db" => match integer(args.next().ok_or(Fault::Syntax)?)? {
+                0 => {}
+                _ => return Err(Fault::Database.into()),
+            },
+            _ => return Err(Fault::Syntax.into()),
+        }
+    }
+    if from == to {
+        return Err(Fault::SameKey.into());
+    }
+    let copied = call.copy_item(from, to, target)?;
+    if copied == Copied::Done {
+        call.changed(Event::COPY_TO, to);
+    }
+    call.int((copied == Copied::Done).into());
+    Ok(())
+}
+
+pub(super) fn mset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity("mset").into());
+    }
+    call.store_pairs(args)?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::Arity("msetnx").into());
+    }
+    let is_begun = call.session.done > 0;
+    if !is_begun && args.step_by(2).any(|key| live(call.turn.peek(&call.key(key)), call.ctx.now.0).is_some()) {
+        call.int(0);
+        return Ok(());
+    }
+    call.store_pairs(args)?;
+    call.int(1);
+    Ok(())
+}
+
+impl<'c> Call<'c, '_> {
+    /// Stores all values or, if one is too long or there is no room, none.
+    fn store_pairs(&mut self, args: Args<'c>) -> Run {
+        if self.session.done == 0 {
+            let (mut keys, mut bytes) = (args, 0);
+            while let (Some(key), Some(value)) = (keys.next(), keys.next()) {
+                self.turn.check_fits(&self.key(key), value.len() as u64)?;
+                bytes += value.len() as u64;
+            }
+            if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(bytes) {
+                return Err(OpError::OutOfMemory.into());
+            }
+        }
+        let mut pairs = args.skip(self.session.done as usize);
+        while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
+            if self.ops >= OPS_A_BATCH {
+                return Err(State::Yield.into());
+            }
+            self.store_plain(key, value, PutMode::Set, Expire::Never)?;
+            self.session.done += 2;
+            self.ops += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the item was renamed; false if a target is there that is kept.
+    fn rename(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
+        if self.session.done == 0 {
+            if from == to {
+                let there = live(self.turn.peek(&self.key(from)), self.ctx.now.0).is_some();
+                return if there { Ok(target == Target::Replaced) } else { Err(Fault::NoKey.into()) };
+            }
+            match self.copy_item(from, to, target)? {
+                Copied::Done => self.session.done = 1,
+                Copied::NoSource => return Err(Fault::NoKey.into()),
+                Copied::TargetKept => return Ok(false),
+            }
+        }
+        let key = self.key(from);
+        self.turn.delete(&key, &Delete::default())?;
+        self.changed(Event::RENAME_FROM, from);
+        self.changed(Event::RENAME_TO, to);
+        Ok(true)
+    }
+
+    /// Stores what `from` has under `to`: value, flags and end.
+    fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+        let (from, to, now_ms) = (self.key(from), self.key(to), self.ctx.now.0);
+        let copied = self.turn.change(&to, &mut |turn, there, bytes| {
+            let Some(item) = live(turn.peek(&from), now_ms) else { return Change::Keep(Copied::NoSource) };
+            if target == Target::Kept && live(there.copied(), now_ms).is_some() {
+                return Change::Keep(Copied::TargetKept);
+            }
+            if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
+                // It has lost a piece, and counts as missing.
+                return Change::Keep(Copied::NoSource);
+            }
+            let (expire, answer) = (item.expire, Copied::Done);
+            match item.value {
+                Value::Typed { kind, .. } => Change::StoreTyped { kind, expire, answer },
+                _ => Change::Store { client_flags: item.client_flags, expire, answer },
+            }
+        })?;
+        if copied == Copied::Done {
+            self.note_store();
+        }
+        Ok(copied)
+    }
+}

@@ -1,0 +1,288 @@
+//! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH`: what is queued and what is watched, until it is executed.
+//!
+//! ```text
+//!   WATCH k ──> Watching ──MULTI──> Queueing ──EXEC──> Obtaining ──> Running ──> Telling ──> none      see `atomic`
+//!                                      └─DISCARD, EXEC of a refused request, RESET──> none
+//! ```
+//!
+//! A watched key counts as changed when its item is another one, is gone, or ends at another time; one that was absent
+//! when it came, though it may have gone again ([`segment::Version`]).
+
+use super::error::Fault;
+use super::table::Entry;
+use super::{Answers, Call, NAMESPACE, Run, SessionState, Stop, atomic};
+use crate::context::WorkerContext;
+use crate::metrics::Command;
+use crate::out::OutBuffer;
+use protocol::resp::{Args, reply};
+use segment::{Claim, OpError, Turn, Version};
+
+/// Keys that one connection watches.
+pub const WATCHED_MAX: usize = 4096;
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Keys are watched; requests are executed as they come.
+    Watching,
+    /// Requests are queued.
+    Queueing,
+    /// The claim of its keys is not had yet.
+    Obtaining,
+    /// Its requests are run.
+    Running,
+    /// All is done; its client is told.
+    Telling,
+}
+
+/// A key that is watched, and what it was.
+struct Watched {
+    /// Where its bytes end among those of all; they begin where the ones before end.
+    end: usize,
+    version: Version,
+}
+
+/// A connection's transaction.
+pub(super) struct Transaction {
+    pub(super) stage: Stage,
+    /// A request was refused: nothing will be executed.
+    is_spoilt: bool,
+    /// A command that has become a transaction of its own: its answer is no array.
+    pub(super) is_lone: bool,
+    /// Its answers were too long to be kept.
+    pub(super) is_cut: bool,
+    pub(super) kind: Command,
+    /// Requests, as they came.
+    pub(super) queue: Vec<u8>,
+    /// How many.
+    pub(super) commands: u32,
+    /// Bytes of the queue that were granted.
+    pub(super) charged: u64,
+    /// Of the bytes of the queue, those that are done.
+    pub(super) at: usize,
+    watched: Vec<Watched>,
+    watched_bytes: Vec<u8>,
+    pub(super) claim: Claim,
+    pub(super) out: OutBuffer,
+    /// Bytes of the answers that the client was told.
+    pub(super) told: usize,
+    /// Whether it wants any.
+    pub(super) answers: Answers,
+}
+
+impl Transaction {
+    pub(super) fn new(claim: Claim) -> Self {
+        Self {
+            stage: Stage::Watching,
+            is_spoilt: false,
+            is_lone: false,
+            is_cut: false,
+            kind: atomic::KIND,
+            queue: Vec::new(),
+            commands: 0,
+            charged: 0,
+            at: 0,
+            watched: Vec::new(),
+            watched_bytes: Vec::new(),
+            claim,
+            out: OutBuffer::beside(),
+            told: 0,
+            answers: Answers::All,
+        }
+    }
+
+    /// Is as new, and keeps no more than `bytes` in any buffer.
+    pub(super) fn forget(&mut self, bytes: usize) {
+        self.stage = Stage::Watching;
+        (self.is_spoilt, self.is_lone, self.is_cut) = (false, false, false);
+        (self.commands, self.charged, self.at, self.told) = (0, 0, 0, 0);
+        (self.kind, self.answers) = (atomic::KIND, Answers::All);
+        self.queue.clear();
+        self.queue.shrink_to(bytes);
+        self.unwatch();
+        self.watched.shrink_to(bytes / size_of::<Watched>());
+        self.watched_bytes.shrink_to(bytes);
+        if self.out.capacity() > bytes {
+            self.out = OutBuffer::beside();
+        }
+        self.out.truncate(0);
+    }
+
+    /// The answer so far of what goes on here.
+    pub(super) fn keep_answer(&mut self, answer: &[u8]) {
+        if self.out.room() < answer.len() {
+            self.out.grow(answer.len());
+        }
+        self.out.push(answer);
+    }
+
+    fn unwatch(&mut self) {
+        self.watched.clear();
+        self.watched_bytes.clear();
+    }
+
+    /// Each watched key with what it was.
+    fn watched(&self) -> impl Iterator<Item = (&[u8], Version)> {
+        let mut from = 0;
+        self.watched.iter().map(move |watched| {
+            let bytes = &self.watched_bytes[std::mem::replace(&mut from, watched.end)..watched.end];
+            (bytes, watched.version)
+        })
+    }
+
+    /// Whether a watched key is not what it was. The claim is had.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: again in a later turn.
+    pub(super) fn is_watched_changed(&self, turn: &mut Turn<'_>) -> Result<bool, OpError> {
+        for (bytes, version) in self.watched() {
+            if turn.version(&turn.key(NAMESPACE, bytes))? != version {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl SessionState {
+    pub(super) fn is_queueing(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.stage == Stage::Queueing)
+    }
+
+    /// The request at hand was refused: if it was to be queued, what is queued will not be executed.
+    #[cold]
+    pub(super) fn spoil(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_spoilt |= transaction.stage == Stage::Queueing;
+        }
+    }
+}
+
+impl<'c> Call<'c, '_> {
+    /// Queues the request, if one is to be queued; false if it is to be executed.
+    #[cold]
+    pub(super) fn queues(&mut self, entry: &'static Entry, args: Args<'c>, consumed: usize) -> Result<bool, Fault> {
+        let at_once = matches!(entry.name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset");
+        if !self.session.is_queueing() || at_once {
+            return Ok(false);
+        }
+        let Some(transaction) = &mut self.session.transaction else { return Ok(false) };
+        let fits = transaction.queue.len() + consumed <= atomic::QUEUE_BYTES_MAX;
+        if !fits || !self.ctx.shared.queued.grant(consumed as u64) {
+            return Err(Fault::QueueTooLong);
+        }
+        transaction.queue.extend_from_slice(&self.buf[self.at..self.at + consumed]);
+        transaction.charged += consumed as u64;
+        transaction.commands += 1;
+        if entry.kind == Command::Flush {
+            transaction.claim.add_all();
+        }
+        for key in entry.keys_of(args) {
+            transaction.claim.add(&self.turn.key(NAMESPACE, key));
+        }
+        self.out.push(reply::QUEUED);
+        Ok(true)
+    }
+
+    /// What is queued and watched goes.
+    pub(super) fn discard_all(&mut self) {
+        if let Some(transaction) = self.session.transaction.take() {
+            transaction.put_away(self.ctx);
+        }
+    }
+}
+
+pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    if call.session.is_queueing() {
+        return Err(Fault::NestedMulti.into());
+    }
+    let mut transaction = match call.session.transaction.take() {
+        Some(watching) => watching,
+        None => call.spare_transaction(),
+    };
+    transaction.stage = Stage::Queueing;
+    call.session.transaction = Some(transaction);
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(super) fn discard<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    if !call.session.is_queueing() {
+        return Err(Fault::WithoutMulti("DISCARD").into());
+    }
+    call.discard_all();
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    if !call.session.is_queueing() {
+        return Err(Fault::WithoutMulti("EXEC").into());
+    }
+    let Some(mut transaction) = call.session.transaction.take() else { return Ok(()) };
+    if transaction.is_spoilt {
+        transaction.put_away(call.ctx);
+        return Err(Fault::ExecAbort.into());
+    }
+    let Transaction { watched, watched_bytes, claim, stage, .. } = &mut *transaction;
+    let mut from = 0;
+    for watched in watched {
+        claim.add(&call.turn.key(NAMESPACE, &watched_bytes[from..watched.end]));
+        from = watched.end;
+    }
+    *stage = Stage::Obtaining;
+    call.begin(transaction);
+    Err(Stop::UnderWay)
+}
+
+pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if call.session.is_queueing() {
+        return Err(Fault::WatchInMulti.into());
+    }
+    let mut transaction = match call.session.transaction.take() {
+        Some(watching) => watching,
+        None => call.spare_transaction(),
+    };
+    let watched = watch_each(call, &mut transaction, args);
+    call.session.transaction = Some(transaction);
+    watched?;
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+fn watch_each(call: &mut Call<'_, '_>, transaction: &mut Transaction, args: Args<'_>) -> Run {
+    for bytes in args {
+        if transaction.watched().any(|(watched, _)| watched == bytes) {
+            continue;
+        }
+        let room = atomic::QUEUE_BYTES_MAX / 64;
+        if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
+            return Err(Fault::QueueTooLong.into());
+        }
+        let key = call.key(bytes);
+        let version = call.turn.version(&key)?;
+        transaction.watched_bytes.extend_from_slice(bytes);
+        transaction.watched.push(Watched { end: transaction.watched_bytes.len(), version });
+    }
+    Ok(())
+}
+
+pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    // Queued, it comes when nothing is watched any more.
+    if call.session.transaction.as_ref().is_some_and(|transaction| transaction.stage == Stage::Watching) {
+        call.discard_all();
+    }
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+impl SessionState {
+    /// Gives back what the connection's transaction holds, if it has one; false if that has to be asked again in a
+    /// later turn, since something is half done.
+    pub(super) fn end_transaction(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+        for transaction in [self.transaction.take(), self.under_way.take()].into_iter().flatten() {
+            self.under_way = transaction.end(turn, self, ctx);
+        }
+        self.under_way.is_none()
+    }
+}

@@ -1,0 +1,311 @@
+//! Transactions and commands over several keys: replies compared with those of Debian's Redis over random streams, what
+//! becomes of one whose client goes, and what other clients see meanwhile.
+
+mod common;
+
+use base::prng::Prng;
+use common::redis::{Redis, Replies, request};
+use common::{Client, config, start, tcp, wait_until};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+fn both(workers: usize) -> ServerConfig {
+    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], workers, ..config() }
+}
+
+fn resp_addr(running: &Running) -> SocketAddr {
+    let found = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    found.expect("an address of this protocol")
+}
+
+fn resp(running: &Running) -> Replies {
+    Replies::connect(resp_addr(running))
+}
+
+fn words(line: &str) -> Vec<Vec<u8>> {
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// A random command for one of two connections. One in five is wrong in some way.
+fn command(prng: &mut Prng) -> Vec<Vec<u8>> {
+    let key = |prng: &mut Prng| format!("key:{}", prng.below(4));
+    let number = |prng: &mut Prng| ["1", "7", "-3", "x", "9223372036854775807"][prng.below(5) as usize];
+    let line = match prng.below(34) {
+        0..=4 => "MULTI".to_owned(),
+        5..=9 => "EXEC".to_owned(),
+        10 => "DISCARD".to_owned(),
+        11 | 12 => format!("WATCH {}", key(prng)),
+        13 => format!("WATCH {} {}", key(prng), key(prng)),
+        14 => "UNWATCH".to_owned(),
+        15 | 16 => format!("SET {} {}", key(prng), number(prng)),
+        17 => format!("SET {} text NX", key(prng)),
+        18 => format!("GET {}", key(prng)),
+        19 => format!("INCRBY {} {}", key(prng), number(prng)),
+        20 => format!("MSET {} 1 {} b", key(prng), key(prng)),
+        21 => format!("MSETNX {} 1 {} b", key(prng), key(prng)),
+        22 => format!("MGET {} {} {}", key(prng), key(prng), key(prng)),
+        23 => format!("{} {} {}", ["DEL", "EXISTS", "TOUCH", "UNLINK"][prng.below(4) as usize], key(prng), key(prng)),
+        24 => format!("{} {} {}", ["RENAME", "RENAMENX"][prng.below(2) as usize], key(prng), key(prng)),
+        25 => format!("COPY {} {}{}", key(prng), key(prng), ["", " REPLACE", " DB 0", " DB x"][prng.below(4) as usize]),
+        26 => format!("EXPIRE {} {}", key(prng), ["1000", "-1", "x"][prng.below(3) as usize]),
+        27 => format!("APPEND {} tail", key(prng)),
+        28 => format!("GETDEL {}", key(prng)),
+        29 => {
+            ["EXEC x", "MULTI x", "DISCARD x", "WATCH", "SET key:1", "NOSUCHCOMMANDATALL a", "MSET a", "MSETNX a 1 b"]
+                [prng.below(8) as usize]
+                .to_owned()
+        }
+        30 => format!("PERSIST {}", key(prng)),
+        31 => ["WAIT 0 0", "WAIT x 0", "WAIT 0 x", "WAIT 0 -1", "ROLE", "RESET", "KEYS nothing*", "FLUSHALL"]
+            [prng.below(8) as usize]
+            .to_owned(),
+        32 => format!("STRLEN {}", key(prng)),
+        _ => "PING".to_owned(),
+    };
+    words(&line)
+}
+
+/// Two connections to each server, in step: what one does is seen by what the other watches.
+fn compare(seed: u64, version: &[u8], workers: usize) {
+    let (redis, running) = (Redis::start(), start(both(workers)));
+    let mut ours = [resp(&running), resp(&running)];
+    let mut theirs = [Replies::connect(redis.addr), Replies::connect(redis.addr)];
+    for replies in ours.iter_mut().chain(&mut theirs) {
+        replies.ask(&[b"HELLO", version]);
+    }
+    let mut prng = Prng::new(seed);
+    let (mut executed, mut broken, mut aborted) = (0, 0, 0);
+    let mut asked = std::collections::VecDeque::new();
+    for step in 0..6000 {
+        let who = prng.below(2) as usize;
+        let command = command(&mut prng);
+        let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
+        let (mine, yours) = (ours[who].ask(&command), theirs[who].ask(&command));
+        let show = |bytes: &[u8]| bytes[..bytes.len().min(300)].escape_ascii().to_string();
+        asked.push_back(format!("{who}: {} -> {}", command.join(&b' ').escape_ascii(), show(&yours)));
+        if asked.len() > 25 {
+            asked.pop_front();
+        }
+        assert!(
+            mine == yours,
+            "seed {seed}, step {step}, ours: {}, theirs the last of\n{}",
+            show(&mine),
+            asked.make_contiguous().join("\n")
+        );
+        if command[0] == b"EXEC" {
+            match yours[0] {
+                b'*' if yours != b"*-1\r\n" => executed += 1,
+                b'*' | b'_' => broken += 1,
+                _ if yours.starts_with(b"-EXECABORT") => aborted += 1,
+                _ => {}
+            }
+        }
+        if command[0] == b"RESET" {
+            for replies in [&mut ours[who], &mut theirs[who]] {
+                replies.ask(&[b"HELLO", version]);
+            }
+        }
+    }
+    assert!(executed > 100 && broken > 20 && aborted > 20, "{executed} executed, {broken} broken, {aborted} aborted");
+    running.stop();
+}
+
+#[test]
+fn transactions_are_answered_as_by_redis_in_version_2() {
+    compare(3, b"2", 1);
+}
+
+#[test]
+fn transactions_are_answered_as_by_redis_in_version_3_with_two_workers() {
+    compare(4, b"3", 2);
+}
+
+/// Moves an amount between two accounts in a transaction, over and over, from `pairs` of connections; readers that ask
+/// for both at once always see the same sum.
+#[test]
+fn no_reader_sees_half_a_transaction_or_half_a_command() {
+    let running = start(both(3));
+    let addr = resp_addr(&running);
+    let mut setup = resp(&running);
+    assert_eq!(setup.ask(&[b"MSET", b"a", b"1000", b"b", b"1000", b"x", b"0", b"y", b"0"]), b"+OK\r\n");
+    let stop = AtomicBool::new(false);
+    let looks = std::thread::scope(|scope| {
+        let (stop, readers) = (&stop, 3);
+        let looks: Vec<_> = (0..readers)
+            .map(|reader| {
+                scope.spawn(move || {
+                    let mut client = Replies::connect(addr);
+                    let mut looks = 0;
+                    while !stop.load(Relaxed) {
+                        let text = if reader == 0 {
+                            client.client.send(b"MULTI\r\nGET a\r\nGET b\r\nGET x\r\nGET y\r\nEXEC\r\n");
+                            (0..5).for_each(|_| assert!(client.next().starts_with(b"+")));
+                            client.next()
+                        } else {
+                            client.ask(&[b"MGET", b"a", b"b", b"x", b"y"])
+                        };
+                        let text = String::from_utf8(text).unwrap();
+                        let numbers: Vec<i64> =
+                            text.split("\r\n").skip(2).step_by(2).map(|n| n.parse().unwrap()).collect();
+                        assert_eq!(numbers[0] + numbers[1], 2000, "{text:?}");
+                        assert_eq!(numbers[2], numbers[3], "{text:?}");
+                        looks += 1;
+                    }
+                    looks
+                })
+            })
+            .collect();
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let mut client = Replies::connect(addr);
+                    for round in 0..300 {
+                        let number = format!("{}", round * 3 + writer);
+                        client.client.send(b"MULTI\r\nDECRBY a 7\r\nINCRBY b 7\r\nEXEC\r\n");
+                        (0..3).for_each(|_| assert!(client.next().starts_with(b"+")));
+                        assert!(client.next().starts_with(b"*2\r\n:"));
+                        let number = number.as_bytes();
+                        assert_eq!(client.ask(&[b"MSET", b"x", number, b"y", number]), b"+OK\r\n");
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        stop.store(true, Relaxed);
+        looks.into_iter().map(|reader| reader.join().unwrap()).sum::<usize>()
+    });
+    assert!(looks > 100, "{looks} looks");
+    assert_eq!(setup.ask(&[b"GET", b"b"]), b"$4\r\n7300\r\n");
+    assert_eq!(running.shared().store.claims_in_flight(), 0);
+    running.stop();
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_no_keys() {
+    let running = start(both(2));
+    let (mut slow, mut other) = (resp(&running), resp(&running));
+    let long = vec![b'x'; 100_000];
+    assert_eq!(slow.ask(&[b"SET", b"long", &long]), b"+OK\r\n");
+    slow.client.send(&request(&[b"MULTI"]));
+    for _ in 0..200 {
+        slow.client.send(&request(&[b"GET", b"long"]));
+    }
+    slow.client.send(&request(&[b"SET", b"done", b"1"]));
+    slow.client.send(&request(&[b"EXEC"]));
+    wait_until("the transaction", || other.ask(&[b"GET", b"done"]) == b"$1\r\n1\r\n");
+    assert_eq!(other.ask(&[b"SET", b"long", b"short"]), b"+OK\r\n");
+    assert_eq!(running.shared().store.claims_in_flight(), 0);
+    (0..202).for_each(|_| assert!(slow.next().starts_with(b"+")));
+    let answer = slow.next();
+    assert!(answer.starts_with(b"*201\r\n$100000\r\nxxx") && answer.ends_with(b"xxx\r\n+OK\r\n"));
+    assert_eq!(answer.len(), 6 + 200 * (9 + 100_002) + 5);
+    running.stop();
+}
+
+#[test]
+fn what_a_client_that_goes_has_queued_is_not_executed_and_holds_nothing() {
+    let running = start(both(1));
+    let mut other = resp(&running);
+    let mut gone = resp(&running);
+    gone.ask(&[b"WATCH", b"a"]);
+    gone.ask(&[b"MULTI"]);
+    assert_eq!(gone.ask(&[b"SET", b"a", b"1"]), b"+QUEUED\r\n");
+    assert!(running.shared().queued.used() > 0);
+    drop(gone);
+    wait_until("the end of what was queued", || running.shared().queued.used() == 0);
+    assert_eq!(other.ask(&[b"GET", b"a"]), b"$-1\r\n");
+    running.stop();
+}
+
+#[test]
+fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
+    let running = start(both(1));
+    let mut client = resp(&running);
+    let long = vec![b'x'; 200_000];
+    client.ask(&[b"MULTI"]);
+    let mut refused = 0;
+    for _ in 0..20 {
+        match client.ask(&[b"SET", b"a", &long]) {
+            reply if reply == b"+QUEUED\r\n" => {}
+            reply => {
+                assert!(reply.starts_with(b"-ERR transaction is longer"), "{}", reply.escape_ascii());
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 && refused < 15, "{refused} refused");
+    assert!(client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT "));
+    assert_eq!(client.ask(&[b"EXISTS", b"a"]), b":0\r\n");
+    assert_eq!(running.shared().queued.used(), 0);
+    running.stop();
+}
+
+#[test]
+fn a_command_over_more_keys_than_one_visit_takes_is_one_all_the_same() {
+    let running = start(both(2));
+    let mut client = resp(&running);
+    let keys: Vec<String> = (0..3000).map(|number| format!("key:{number}")).collect();
+    let mut pairs: Vec<&[u8]> = vec![b"MSET"];
+    keys.iter().for_each(|key| pairs.extend([key.as_bytes(), b"value"]));
+    assert_eq!(client.ask(&pairs), b"+OK\r\n");
+    let named =
+        |name: &'static [u8]| std::iter::once(name).chain(keys.iter().map(String::as_bytes)).collect::<Vec<_>>();
+    let answer = client.ask(&named(b"MGET"));
+    assert_eq!(answer.len(), 7 + 3000 * 11);
+    assert_eq!(client.ask(&named(b"EXISTS")), b":3000\r\n");
+    pairs[0] = b"MSETNX";
+    assert_eq!(client.ask(&pairs), b":0\r\n");
+    let told = client.ask(&[b"KEYS", b"key:*"]);
+    assert!(told.starts_with(b"*3000\r\n"), "{}", told[..20].escape_ascii());
+    assert!(client.ask(&[b"KEYS", b"key:1?"]).starts_with(b"*10\r\n"));
+    assert_eq!(client.ask(&named(b"DEL")), b":3000\r\n");
+    assert_eq!(client.ask(&[b"KEYS", b"*"]), b"*0\r\n");
+    assert_eq!(running.shared().store.claims_in_flight(), 0);
+    running.stop();
+}
+
+#[test]
+fn a_memcached_client_sees_no_half_of_a_transaction_either() {
+    let running = start(both(2));
+    let (addr, memcached) = (resp_addr(&running), tcp(&running));
+    let stop = AtomicBool::new(false);
+    Replies::connect(addr).ask(&[b"MSET", b"x", b"0000", b"y", b"0000"]);
+    let looks = std::thread::scope(|scope| {
+        let stop = &stop;
+        let reader = scope.spawn(move || {
+            let mut client = Client::connect(memcached);
+            let mut looks = 0;
+            while !stop.load(Relaxed) {
+                // x is written before y: who has read a new y and then an old x has seen half.
+                let mut answer = [0; 17 + 4];
+                let mut read = |key: &str| {
+                    client.send(format!("get {key}\r\n").as_bytes());
+                    std::io::Read::read_exact(&mut client.stream, &mut answer[..13 + 4 + 2 + 2]).unwrap();
+                    let mut end = [0; 3];
+                    std::io::Read::read_exact(&mut client.stream, &mut end).unwrap();
+                    String::from_utf8_lossy(&answer[13..17]).parse::<u32>().unwrap()
+                };
+                let (first, second) = (read("x"), read("y"));
+                assert!(second >= first, "x {first}, then y {second}");
+                looks += 1;
+            }
+            looks
+        });
+        let mut writer = Replies::connect(addr);
+        for number in 1..1500 {
+            let number = format!("{number:04}");
+            let number = number.as_bytes();
+            assert_eq!(writer.ask(&[b"MSET", b"x", number, b"y", number]), b"+OK\r\n");
+        }
+        stop.store(true, Relaxed);
+        reader.join().unwrap()
+    });
+    assert!(looks > 50, "{looks} looks");
+    running.stop();
+}
