@@ -264,9 +264,8 @@ impl<B: Backend> Core<B> {
     /// How long the next wait may take.
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
-        if !self.ready.is_empty() || self.intake_left || CLASSES.into_iter().any(recallable) {
-            Duration::ZERO
-        } else if self.ctx.hurries && self.hurried < HURRIED_MAX {
+        let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
+        if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
         } else if !self.parked.is_empty() || !self.mail.is_empty() || !self.graves.is_empty() {
             PARKED_WAIT

@@ -38,6 +38,7 @@ const SPARE_MAX: usize = 4;
 
 /// Transactions that are done with.
 #[derive(Default)]
+#[expect(clippy::vec_box, reason = "a connection has its transaction in the same box")]
 pub(crate) struct Spares(Vec<Box<Transaction>>);
 
 impl<'c> Call<'c, '_> {
