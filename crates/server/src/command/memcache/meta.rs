@@ -60,6 +60,10 @@ impl<'c> Call<'c, '_> {
         let mut scratch = KeyScratch::default();
         let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
         let mark = self.out.mark();
+        if self.turn.is_kept_away(&key) {
+            self.ctx.hurries = true;
+            return Err(State::Parked);
+        }
         let found = match self.turn.read(&key, Ahead::default()) {
             // The right to refill it is to be given or told of.
             Some(hit) if hit.is_leased => return self.meta_fetch(meta, consumed),
