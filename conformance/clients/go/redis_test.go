@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,6 +169,194 @@ func TestRedisSubscribers(t *testing.T) {
 		if err := subscriber.Ping(ctx, "text"); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+func TestRedisHashes(t *testing.T) {
+	eachVersion(t, func(t *testing.T, ctx context.Context, client *redis.Client, prefix string) {
+		key := prefix + "user"
+		added, err := client.HSet(ctx, key, "name", "Ada", "visits", 1).Result()
+		same(t, "hset", added, err, 2)
+		visits, err := client.HIncrBy(ctx, key, "visits", 4).Result()
+		same(t, "hincrby", visits, err, 5)
+		all, err := client.HGetAll(ctx, key).Result()
+		same(t, "hgetall", fmt.Sprint(all), err, "map[name:Ada visits:5]")
+		var user struct {
+			Name   string `redis:"name"`
+			Visits int    `redis:"visits"`
+		}
+		err = client.HGetAll(ctx, key).Scan(&user)
+		same(t, "hgetall into a struct", fmt.Sprint(user), err, "{Ada 5}")
+		some, err := client.HMGet(ctx, key, "name", "none").Result()
+		same(t, "hmget", fmt.Sprint(some), err, "[Ada <nil>]")
+		if _, err := client.HGet(ctx, key, "none").Result(); !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+		if err := client.Get(ctx, key).Err(); err == nil || !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+			t.Fatal(err)
+		}
+		deleted, err := client.HDel(ctx, key, "name", "none").Result()
+		same(t, "hdel", deleted, err, 1)
+	})
+}
+
+func TestRedisWalkOverFields(t *testing.T) {
+	eachVersion(t, func(t *testing.T, ctx context.Context, client *redis.Client, prefix string) {
+		key, fields := prefix+"wide", map[string]string{}
+		for number := 0; number < 300; number++ {
+			fields[fmt.Sprintf("f%d", number)] = fmt.Sprintf("v%d", number)
+		}
+		added, err := client.HSet(ctx, key, fields).Result()
+		same(t, "hset", added, err, 300)
+		met := map[string]string{}
+		walk := client.HScan(ctx, key, 0, "", 20).Iterator()
+		for walk.Next(ctx) {
+			field := walk.Val()
+			if !walk.Next(ctx) {
+				t.Fatal("a field without a value", field, walk.Err())
+			}
+			met[field] = walk.Val()
+		}
+		same(t, "walk", fmt.Sprint(met), walk.Err(), fmt.Sprint(fields))
+	})
+}
+
+func TestRedisTransactions(t *testing.T) {
+	eachVersion(t, func(t *testing.T, ctx context.Context, client *redis.Client, prefix string) {
+		key, word := prefix+"t", prefix+"word"
+		var sum *redis.IntCmd
+		commands, err := client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Set(ctx, key, 1, 0)
+			sum = pipe.Incr(ctx, key)
+			return nil
+		})
+		same(t, "transaction", len(commands), err, 2)
+		same(t, "sum", sum.Val(), sum.Err(), 2)
+		var read *redis.StringCmd
+		_, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Set(ctx, word, "x", 0)
+			pipe.Incr(ctx, word)
+			read = pipe.Get(ctx, word)
+			return nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "not an integer") {
+			t.Fatal(err)
+		}
+		same(t, "behind the failure", read.Val(), read.Err(), "x")
+		_, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+			pipe.Set(ctx, key, "lost", 0)
+			pipe.Do(ctx, "SET", key)
+			return nil
+		})
+		if err == nil || !strings.HasPrefix(err.Error(), "EXECABORT") {
+			t.Fatal(err)
+		}
+		err = client.Watch(ctx, func(tx *redis.Tx) error {
+			if err := client.Incr(ctx, key).Err(); err != nil {
+				return err
+			}
+			_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error { return pipe.Set(ctx, key, "lost", 0).Err() })
+			return err
+		}, key)
+		if !errors.Is(err, redis.TxFailedErr) {
+			t.Fatal(err)
+		}
+		left, err := client.Get(ctx, key).Int()
+		same(t, "what is left", left, err, 3)
+	})
+}
+
+// Adds one to a number that it reads and writes, again until nobody came between.
+func addWatching(ctx context.Context, client *redis.Client, key string) error {
+	for {
+		err := client.Watch(ctx, func(tx *redis.Tx) error {
+			number, err := tx.Get(ctx, key).Int()
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return err
+			}
+			_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+				return pipe.Set(ctx, key, number+1, 0).Err()
+			})
+			return err
+		}, key)
+		if !errors.Is(err, redis.TxFailedErr) {
+			return err
+		}
+	}
+}
+
+// Runs `work` in so many goroutines, and fails with the first failure of any.
+func together(t *testing.T, workers int, work func() error) {
+	t.Helper()
+	failures := make(chan error, workers)
+	for worker := 0; worker < workers; worker++ {
+		go func() { failures <- work() }()
+	}
+	var first error
+	for worker := 0; worker < workers; worker++ {
+		if err := <-failures; err != nil && first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		t.Fatal(first)
+	}
+}
+
+func TestRedisSumOfGoroutinesThatWatch(t *testing.T) {
+	eachVersion(t, func(t *testing.T, ctx context.Context, client *redis.Client, prefix string) {
+		together(t, 6, func() error {
+			for number := 0; number < 20; number++ {
+				if err := addWatching(ctx, client, prefix+"sum"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		sum, err := client.Get(ctx, prefix+"sum").Int()
+		same(t, "sum", sum, err, 120)
+	})
+}
+
+func TestRedisLimitOfARate(t *testing.T) {
+	eachVersion(t, func(t *testing.T, ctx context.Context, client *redis.Client, prefix string) {
+		key := prefix + "rate"
+		allowed := func() (bool, error) {
+			var count *redis.IntCmd
+			_, err := client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+				count = pipe.Incr(ctx, key)
+				return pipe.ExpireNX(ctx, key, time.Minute).Err()
+			})
+			return count.Val() <= 10, err
+		}
+		var passed atomic.Int64
+		together(t, 8, func() error {
+			for number := 0; number < 20; number++ {
+				pass, err := allowed()
+				if err != nil {
+					return err
+				}
+				if pass {
+					passed.Add(1)
+				}
+			}
+			return nil
+		})
+		same(t, "let through", passed.Load(), nil, 10)
+		if left, err := client.TTL(ctx, key).Result(); err != nil || left <= 0 || left > time.Minute {
+			t.Fatal(left, err)
+		}
+		if err := client.PExpire(ctx, key, time.Millisecond).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for pass := false; !pass; {
+			var err error
+			if pass, err = allowed(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		count, err := client.Get(ctx, key).Int()
+		same(t, "the next window", count, err, 1)
 	})
 }
 

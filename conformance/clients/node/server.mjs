@@ -1,4 +1,4 @@
-// Starts one server through ../serve and ends it by its process id.
+// Starts one server through ../serve and ends it by its process id; waits for what a test needs.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -44,4 +44,12 @@ export async function startServer(port, { resp = false, respPort } = {}) {
   }
   await stop();
   throw new Error(`the server does not listen on ${port}`);
+}
+
+export async function until(what, holds) {
+  for (let attempt = 0; attempt < 1000; attempt++) {
+    if (await holds()) return;
+    await sleep(20);
+  }
+  throw new Error(`${what} did not happen`);
 }

@@ -108,6 +108,101 @@ def test_a_walk_meets_every_key(client):
     assert client.dbsize() == 1000 and set(client.scan_iter("user:99?")) == {f"user:99{digit}" for digit in range(10)}
 
 
+def test_a_hash_is_kept_by_fields(kind, client):
+    assert client.hset("user", mapping={"name": "Ada", "visits": "1"}) == 2
+    assert client.hset("user", "name", "Ada L.") == 0
+    assert client.hincrby("user", "visits", 4) == 5 and client.hincrbyfloat("user", "score", 1.5) == 1.5
+    assert client.hgetall("user") == {"name": "Ada L.", "visits": "5", "score": "1.5"}
+    assert client.hmget("user", "name", "none") == ["Ada L.", None] and client.hlen("user") == 3
+    assert client.hkeys("user") == ["name", "visits", "score"] and client.hvals("user") == ["Ada L.", "5", "1.5"]
+    assert client.hexists("user", "score") and client.hdel("user", "score", "none") == 1
+    assert not client.hexists("user", "score") and not client.hsetnx("user", "name", "other")
+    assert client.type("user") == "hash" and client.hgetall("nobody") == {}
+    with pytest.raises(kind[0].ResponseError, match="wrong kind of value"):
+        client.get("user")
+    with pytest.raises(kind[0].ResponseError, match="not an integer"):
+        client.hincrby("user", "name")
+    assert client.hdel("user", "name", "visits") == 2 and not client.exists("user")
+
+
+def test_a_walk_meets_every_field(client):
+    fields = {f"f{number}": f"v{number}" for number in range(300)}
+    assert client.hset("wide", mapping=fields) == 300
+    assert dict(client.hscan_iter("wide", count=20)) == fields
+    assert set(dict(client.hscan_iter("wide", match="f29?"))) == {f"f29{digit}" for digit in range(10)}
+
+
+def test_a_transaction_is_done_whole_or_not_at_all(kind, client):
+    with client.pipeline() as pipe:
+        done = pipe.set("t", 1).incr("t").hset("th", mapping={"f": "1"}).hgetall("th").execute()
+        assert done == [True, 2, 1, {"f": "1"}]
+        done = pipe.set("word", "x").incr("word").get("word").execute(raise_on_error=False)
+        assert done[::2] == [True, "x"] and isinstance(done[1], kind[0].ResponseError)
+        with pytest.raises(kind[0].ResponseError, match="wrong number of arguments"):
+            pipe.set("t", "lost").execute_command("SET", "t").execute()
+    assert client.get("t") == "2"
+
+
+def test_a_transaction_ends_where_a_watched_key_was_changed(kind, client):
+    client.mset({"t": "1", "h": "1"})
+    with client.pipeline() as pipe:
+        pipe.watch("t", "h")
+        assert pipe.get("t") == "1"
+        client.incr("t")
+        pipe.multi()
+        pipe.set("h", "lost")
+        with pytest.raises(kind[0].WatchError):
+            pipe.execute()
+        pipe.watch("t")
+        pipe.multi()
+        assert pipe.incr("t").execute() == [3]
+    assert client.mget("t", "h") == ["3", "1"]
+
+
+def test_transfers_of_many_threads_lose_nothing(client):
+    accounts = [f"account:{number}" for number in range(3)]
+    client.mset({account: 100 for account in accounts})
+    failures = []
+
+    def work(thread):
+        def transfer(pipe):
+            amounts = [int(amount) for amount in pipe.mget(accounts)]
+            assert sum(amounts) == 300, amounts
+            source, target = thread % 3, (thread + 1) % 3
+            pipe.multi()
+            pipe.set(accounts[source], amounts[source] - 1)
+            pipe.set(accounts[target], amounts[target] + 1)
+
+        try:
+            for _ in range(20):
+                client.transaction(transfer, *accounts)
+        except Exception as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures and client.mget(accounts) == ["80", "120", "100"]
+
+
+def test_a_limit_of_a_rate_lets_through_as_many_as_it_says(client):
+    def allowed():
+        with client.pipeline() as pipe:
+            count, _ = pipe.incr("rate").expire("rate", 60, nx=True).execute()
+        return count <= 10
+
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.extend(allowed() for _ in range(20))) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(answers) == 80 and sum(answers) == 10 and 0 < client.ttl("rate") <= 60
+    client.pexpire("rate", 1)
+    deadline = time.monotonic() + 20
+    while not allowed():
+        assert time.monotonic() < deadline
+    assert client.get("rate") == "1"
+
+
 def message(subscriber):
     """The next message that is one of a channel or of a pattern."""
     deadline = time.monotonic() + 20

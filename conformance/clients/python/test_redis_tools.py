@@ -72,9 +72,10 @@ def test_subscribing_at_redis_cli(server):
     for_a_while(server, told, "subscribe", "news")
 
 
-@pytest.mark.parametrize("arguments", [[], ["-P", "16"], ["-3"], ["-r", "1000", "--threads", "2"]])
+@pytest.mark.parametrize("arguments", [[], ["-P", "16"], ["-3"], ["-r", "200", "--threads", "2"]])
 def test_redis_benchmark(server, arguments):
-    done = run(server, "redis-benchmark", "-t", "ping,set,get,incr,mset", "-n", "5000", "-c", "20", "-q", *arguments)
+    tests = "ping,set,get,incr,mset,hset"
+    done = run(server, "redis-benchmark", "-t", tests, "-n", "5000", "-c", "20", "-q", *arguments)
     assert done.returncode == 0 and "rror" not in done.stdout + done.stderr, done
-    for name in ("PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "MSET"):
+    for name in ("PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "MSET", "HSET"):
         assert f"{name}" in done.stdout, done.stdout

@@ -10,12 +10,16 @@ import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanIterator;
+import io.lettuce.core.TransactionResult;
 import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
@@ -35,8 +39,10 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisPooled;
 import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
+import redis.clients.jedis.Protocol;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
+import redis.clients.jedis.Transaction;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.ScanParams;
@@ -188,6 +194,81 @@ final class RedisClientsTest {
             ScanIterator.scan(connection.sync(), ScanArgs.Builder.matches("lettuce:walk:*").limit(100))
                     .forEachRemaining(met::add);
             assertEquals(1000, met.size());
+        } finally {
+            client.shutdown(0, 1, TimeUnit.SECONDS);
+        }
+    }
+
+    private static Map<String, String> manyFields() {
+        Map<String, String> fields = new HashMap<>();
+        for (int number = 0; number < 300; number++) {
+            fields.put("f" + number, "v" + number);
+        }
+        return fields;
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = RedisProtocol.class, names = {"RESP2", "RESP3"})
+    void jedisHashesAndTransactions(RedisProtocol protocol) {
+        String prefix = "jedis:" + protocol + ":";
+        String key = prefix + "t";
+        try (Jedis jedis = new Jedis(address(server), config(protocol));
+                Jedis other = new Jedis(address(server), config(protocol))) {
+            assertEquals(300, jedis.hset(prefix + "wide", manyFields()));
+            assertEquals(manyFields(), jedis.hgetAll(prefix + "wide"));
+            Map<String, String> met = new HashMap<>();
+            String cursor = ScanParams.SCAN_POINTER_START;
+            do {
+                ScanResult<Map.Entry<String, String>> walked =
+                        jedis.hscan(prefix + "wide", cursor, new ScanParams().count(20));
+                walked.getResult().forEach(field -> met.put(field.getKey(), field.getValue()));
+                cursor = walked.getCursor();
+            } while (!cursor.equals(ScanParams.SCAN_POINTER_START));
+            assertEquals(manyFields(), met);
+            Transaction whole = jedis.multi();
+            whole.set(key, "1");
+            Response<Long> sum = whole.incr(key);
+            Response<Long> visits = whole.hincrBy(prefix + "user", "visits", 4);
+            assertEquals(List.of("OK", 2L, 4L), whole.exec());
+            assertEquals(2, sum.get());
+            assertEquals(4, visits.get());
+            jedis.watch(key);
+            other.incr(key);
+            Transaction late = jedis.multi();
+            late.set(key, "lost");
+            assertNull(late.exec());
+            Transaction wrong = jedis.multi();
+            wrong.set(key, "lost");
+            wrong.sendCommand(Protocol.Command.SET, key);
+            assertThrows(JedisDataException.class, wrong::exec);
+            assertEquals("3", jedis.get(key));
+        }
+    }
+
+    @Test
+    void lettuceHashesAndTransactions() {
+        RedisClient client = RedisClient.create("redis://127.0.0.1:" + server.respPort);
+        try (StatefulRedisConnection<String, String> connection = client.connect();
+                StatefulRedisConnection<String, String> other = client.connect()) {
+            RedisCommands<String, String> commands = connection.sync();
+            assertEquals(300, commands.hset("lettuce:wide", manyFields()));
+            assertEquals(manyFields(), commands.hgetall("lettuce:wide"));
+            Map<String, String> met = new HashMap<>();
+            ScanIterator.hscan(commands, "lettuce:wide", ScanArgs.Builder.limit(20))
+                    .forEachRemaining(field -> met.put(field.getKey(), field.getValue()));
+            assertEquals(manyFields(), met);
+            commands.multi();
+            commands.set("lettuce:t", "1");
+            commands.incr("lettuce:t");
+            commands.hincrby("lettuce:user", "visits", 4);
+            TransactionResult whole = commands.exec();
+            assertEquals(List.of("OK", 2L, 4L), whole.stream().toList());
+            commands.watch("lettuce:t");
+            other.sync().incr("lettuce:t");
+            commands.multi();
+            commands.set("lettuce:t", "lost");
+            assertTrue(commands.exec().wasDiscarded());
+            assertEquals("3", commands.get("lettuce:t"));
         } finally {
             client.shutdown(0, 1, TimeUnit.SECONDS);
         }
