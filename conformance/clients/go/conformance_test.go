@@ -54,6 +54,11 @@ func startAt(port, waited int, environment ...string) (*server, error) {
 	}
 	process := exec.Command(script, strconv.Itoa(port))
 	process.Env = append(os.Environ(), environment...)
+	return launch(process, waited)
+}
+
+// Starts a server and waits until it listens on a port.
+func launch(process *exec.Cmd, waited int) (*server, error) {
 	process.Stdout, process.Stderr = os.Stderr, os.Stderr
 	if err := process.Start(); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ module gannet/conformance/go
 go 1.19
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
 	github.com/redis/go-redis/v9 v9.7.3
 )

@@ -1,0 +1,343 @@
+package conformance
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// What a store of a few keys may answer, one request at a time. The checker looks for an order of a recorded
+// history's requests that this model answers alike, in which none comes before one that had ended when it began.
+
+const (
+	keysMax    = 3
+	playersMax = 8
+	nothing    = int64(-1)
+)
+
+type verb string
+
+const (
+	get    verb = "get"
+	set    verb = "set"
+	remove verb = "delete"
+	// Redis's INCRBY: a key that is not there counts from 0.
+	add verb = "add"
+	// memcached's: nothing happens to a key that is not there.
+	incr   verb = "incr"
+	decr   verb = "decr"
+	cas    verb = "cas"
+	rename verb = "rename"
+	watch  verb = "watch"
+)
+
+// What memcached answers to cas.
+const (
+	casStored  = int64(1)
+	casExists  = int64(0)
+	casMissing = int64(-1)
+)
+
+type command struct {
+	verb    verb
+	key, to int
+	number  int64
+	token   uint64
+}
+
+// A request is all commands of a transaction, or one command. What a transaction watched was so before it.
+type request struct {
+	player   int
+	form     form
+	commands []command
+	watched  []int
+}
+
+// How the client says it: all but the form of a request means the same to the model.
+type form string
+
+const (
+	alone       form = ""
+	transaction form = "MULTI"
+	mset        form = "MSET"
+	mget        form = "MGET"
+)
+
+type reply struct {
+	number int64
+	token  uint64
+}
+
+// An answer is a reply to each command, or that a watched key was changed.
+type answer struct {
+	refused bool
+	replies []reply
+}
+
+// A cell is what the model knows of a key. A token of 0 is one that nobody has seen yet. The bits are those of the
+// players: whether the key was changed since the player watched it, and whether it was not there then.
+type cell struct {
+	number          int64
+	token           uint64
+	changed, absent uint8
+}
+
+type cells [keysMax]cell
+
+func emptyCells() cells {
+	var all cells
+	for key := range all {
+		all[key] = cell{number: nothing, changed: 0xff}
+	}
+	return all
+}
+
+func (c *cell) write(number int64) {
+	*c = cell{number: number, changed: 0xff, absent: c.absent}
+}
+
+// Whether this store, as it is, answers so; it is then as after the command.
+func (all *cells) apply(player int, told command, got reply) bool {
+	place, bit := &all[told.key], uint8(1)<<player
+	there := place.number != nothing
+	switch told.verb {
+	case get:
+		if got.token != 0 && place.token == 0 {
+			place.token = got.token
+		}
+		return got.number == place.number && (got.token == 0 || got.token == place.token)
+	case set:
+		place.write(told.number)
+		return true
+	case remove:
+		if there {
+			place.write(nothing)
+		}
+		return (got.number == 1) == there
+	case add:
+		if there {
+			place.write(place.number + told.number)
+		} else {
+			place.write(told.number)
+		}
+		return got.number == place.number
+	case incr, decr:
+		return all.count(told, got)
+	case cas:
+		switch {
+		case !there:
+			return got.number == casMissing
+		case place.token != told.token:
+			return got.number == casExists
+		}
+		place.write(told.number)
+		return got.number == casStored
+	case rename:
+		if there {
+			all[told.to].write(place.number)
+			place.write(nothing)
+		}
+		return (got.number == 1) == there
+	case watch:
+		place.changed &^= bit
+		place.absent &^= bit
+		if !there {
+			place.absent |= bit
+		}
+		return true
+	}
+	panic("a verb that the model does not know: " + told.verb)
+}
+
+func (all *cells) count(told command, got reply) bool {
+	place := &all[told.key]
+	if place.number == nothing {
+		return got.number == nothing
+	}
+	switch {
+	case told.verb == incr:
+		place.write(place.number + told.number)
+	case place.number < told.number:
+		place.write(0)
+	default:
+		place.write(place.number - told.number)
+	}
+	return got.number == place.number
+}
+
+// Whether what was watched allows the answer. A key that was not there when it was watched may count as changed at
+// any time.
+func (all *cells) unwatch(told request, refused bool) bool {
+	bit := uint8(1) << told.player
+	var changed, absent uint8
+	for _, key := range told.watched {
+		changed |= all[key].changed & bit
+		absent |= all[key].absent & bit
+		all[key].changed |= bit
+		all[key].absent &^= bit
+	}
+	if refused {
+		return changed|absent != 0
+	}
+	return changed == 0
+}
+
+func step(state, input, output interface{}) (bool, interface{}) {
+	all, told, got := state.(cells), input.(request), output.(answer)
+	if !all.unwatch(told, got.refused) {
+		return false, state
+	}
+	if got.refused {
+		return true, all
+	}
+	for i, one := range told.commands {
+		if !all.apply(told.player, one, got.replies[i]) {
+			return false, state
+		}
+	}
+	return true, all
+}
+
+func hashCells(state interface{}) uint64 {
+	hash := fnv.New64a()
+	for _, place := range state.(cells) {
+		_, _ = fmt.Fprint(hash, place.number, place.token, place.changed, place.absent)
+	}
+	return hash.Sum64()
+}
+
+// One model for all keys together, for requests of several.
+func wholeModel() porcupine.Model {
+	return porcupine.Model{Init: func() interface{} { return emptyCells() }, Step: step, Hash: hashCells}
+}
+
+// A model for each key, where every request is of one key: a history is in order if each key's is.
+func keyModel() porcupine.Model {
+	model := wholeModel()
+	model.Partition = func(history []porcupine.Operation) [][]porcupine.Operation {
+		parts := make([][]porcupine.Operation, keysMax)
+		for _, operation := range history {
+			key := operation.Input.(request).commands[0].key
+			parts[key] = append(parts[key], operation)
+		}
+		return parts
+	}
+	return model
+}
+
+func describe(operation porcupine.Operation) string {
+	told, got := operation.Input.(request), operation.Output.(answer)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%9.1f to %9.1f us, client %d: %s", float64(operation.Call)/1e3, float64(operation.Return)/1e3,
+		operation.ClientId, told.form)
+	if len(told.watched) > 0 {
+		fmt.Fprintf(&text, " (watching %v)", told.watched)
+	}
+	for i, one := range told.commands {
+		fmt.Fprintf(&text, " %s %d", one.verb, one.key)
+		switch one.verb {
+		case rename:
+			fmt.Fprintf(&text, " to %d", one.to)
+		case cas:
+			fmt.Fprintf(&text, " %d if %d", one.number, one.token)
+		case set, add, incr, decr:
+			fmt.Fprintf(&text, " %d", one.number)
+		}
+		if !got.refused {
+			fmt.Fprintf(&text, " -> %d", got.replies[i].number)
+		}
+		if !got.refused && got.replies[i].token != 0 {
+			fmt.Fprintf(&text, " token %d", got.replies[i].token)
+		}
+		text.WriteByte(';')
+	}
+	if got.refused {
+		text.WriteString(" -> refused")
+	}
+	return text.String()
+}
+
+// An operation of a history written by hand: `replies` are as many as the request's commands, or none if it was
+// refused.
+func wrote(from, to int64, told request, replies ...reply) porcupine.Operation {
+	got := answer{refused: len(replies) == 0, replies: replies}
+	return porcupine.Operation{ClientId: told.player, Input: told, Call: from, Output: got, Return: to}
+}
+
+func by(player int, commands ...command) request {
+	return request{player: player, commands: commands}
+}
+
+func watching(told request, keys ...int) request {
+	told.watched = keys
+	return told
+}
+
+func numbers(all ...int64) []reply {
+	replies := make([]reply, len(all))
+	for i, number := range all {
+		replies[i].number = number
+	}
+	return replies
+}
+
+// Each history is one that a fault would leave, or one beside it that is in order.
+func TestTheCheckerRefusesWhatABrokenStoreWouldAnswer(t *testing.T) {
+	done := reply{number: 1}
+	one, two := command{verb: set, key: 0, number: 1}, command{verb: set, key: 1, number: 1}
+	read, readOther := command{verb: get, key: 0}, command{verb: get, key: 1}
+	count := command{verb: add, key: 0, number: 1}
+	both, reads := by(0, one, two), by(1, read, readOther)
+	swap := command{verb: cas, key: 0, number: 9, token: 7}
+	move := by(0, command{verb: rename, key: 0, to: 1})
+	look, change := by(1, command{verb: watch, key: 0}), watching(by(1, command{verb: set, key: 0, number: 5}), 0)
+	was := wrote(0, 1, by(0, one), done)
+	for _, test := range []struct {
+		name    string
+		want    porcupine.CheckResult
+		history []porcupine.Operation
+	}{
+		{"a read after a write", porcupine.Ok, []porcupine.Operation{was, wrote(2, 3, by(1, read), numbers(1)...)}},
+		{"a stale read", porcupine.Illegal, []porcupine.Operation{was, wrote(2, 3, by(1, read), numbers(nothing)...)}},
+		{"an old value while it is written", porcupine.Ok,
+			[]porcupine.Operation{wrote(0, 3, by(0, one), done), wrote(1, 2, by(1, read), numbers(nothing)...)}},
+		{"an old value after a new one", porcupine.Illegal, []porcupine.Operation{wrote(0, 9, by(0, one), done),
+			wrote(1, 2, by(1, read), numbers(1)...), wrote(3, 4, by(1, read), numbers(nothing)...)}},
+		{"a whole transaction", porcupine.Ok,
+			[]porcupine.Operation{wrote(0, 3, both, done, done), wrote(1, 2, reads, numbers(1, 1)...)}},
+		{"half a transaction", porcupine.Illegal,
+			[]porcupine.Operation{wrote(0, 3, both, done, done), wrote(1, 2, reads, numbers(1, nothing)...)}},
+		{"half a transaction by two reads", porcupine.Illegal, []porcupine.Operation{wrote(0, 5, both, done, done),
+			wrote(1, 2, by(1, readOther), numbers(1)...), wrote(3, 4, by(1, read), numbers(nothing)...)}},
+		{"half a rename", porcupine.Illegal,
+			[]porcupine.Operation{was, wrote(2, 5, move, done), wrote(3, 4, reads, numbers(1, 1)...)}},
+		{"a whole rename", porcupine.Ok,
+			[]porcupine.Operation{was, wrote(2, 5, move, done), wrote(3, 4, reads, numbers(nothing, 1)...)}},
+		{"two counts", porcupine.Ok,
+			[]porcupine.Operation{wrote(0, 2, by(0, count), numbers(2)...), wrote(1, 3, by(1, count), numbers(1)...)}},
+		{"a lost count", porcupine.Illegal,
+			[]porcupine.Operation{wrote(0, 2, by(0, count), numbers(1)...), wrote(1, 3, by(1, count), numbers(1)...)}},
+		{"one token stores once", porcupine.Ok, []porcupine.Operation{was, wrote(2, 3, by(1, read), reply{1, 7}),
+			wrote(4, 6, by(0, swap), reply{casStored, 0}), wrote(5, 7, by(1, swap), reply{casExists, 0})}},
+		{"one token stores twice", porcupine.Illegal, []porcupine.Operation{was, wrote(2, 3, by(1, read), reply{1, 7}),
+			wrote(4, 6, by(0, swap), reply{casStored, 0}), wrote(5, 7, by(1, swap), reply{casStored, 0})}},
+		{"a token changes with no write", porcupine.Illegal,
+			[]porcupine.Operation{was, wrote(2, 3, by(1, read), reply{1, 7}), wrote(4, 5, by(1, read), reply{1, 8})}},
+		{"what is watched stays", porcupine.Ok,
+			[]porcupine.Operation{was, wrote(2, 3, look, done), wrote(4, 5, change, done)}},
+		{"what is watched is changed unseen", porcupine.Illegal, []porcupine.Operation{was, wrote(2, 3, look, done),
+			wrote(4, 5, by(0, one), done), wrote(6, 7, change, done)}},
+		{"what is watched is changed to the same", porcupine.Ok, []porcupine.Operation{was, wrote(2, 3, look, done),
+			wrote(4, 5, by(0, one), done), wrote(6, 7, change)}},
+		{"refused with no change", porcupine.Illegal,
+			[]porcupine.Operation{was, wrote(2, 3, look, done), wrote(4, 5, change)}},
+	} {
+		if got := porcupine.CheckOperationsTimeout(wholeModel(), test.history, 20*time.Second); got != test.want {
+			t.Errorf("%s: the checker says %s, not %s", test.name, got, test.want)
+		}
+	}
+}
