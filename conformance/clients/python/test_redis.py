@@ -34,6 +34,10 @@ def connect(kind, port, **options):
 def client(kind, server):
     with connect(kind, server.resp_port, decode_responses=True) as client:
         client.flushall()
+        # What is flushed is gone at once and counted until the background has removed it.
+        patience = time.monotonic() + 20
+        while client.dbsize():
+            assert time.monotonic() < patience, "what was flushed is still counted"
         yield client
 
 

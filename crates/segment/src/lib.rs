@@ -43,6 +43,7 @@ mod read;
 mod samples;
 mod segments;
 mod slot;
+mod snapshot;
 mod stats;
 mod store;
 mod ttl;
@@ -63,6 +64,7 @@ pub use op::{
 };
 pub use pin::Pinned;
 pub use read::{Ahead, Hit, Version};
+pub use snapshot::Snapshot;
 pub use stats::{Census, DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 pub use store::Store;
 pub use write::change::{AddOutcome, Change, Decide, DecideAlone};

@@ -90,6 +90,7 @@ fn other_bucket(bucket: usize, tag: u16) -> usize {
 /// One of the locks, and how often a slot under it was displaced.
 #[derive(Debug, Default)]
 struct Stripe {
+    /// How often it was taken or let go: odd while somebody has it.
     lock: Word32,
     moves: Word32,
 }
@@ -291,11 +292,27 @@ impl Index {
 
     fn try_lock_group(&self, group: usize) -> Option<StripeGuard<'_>> {
         let stripe = self.stripe(group);
-        if stripe.lock.load(Relaxed) != 0 {
+        let idle = stripe.lock.load(Relaxed);
+        if idle % 2 != 0 {
             return None;
         }
-        stripe.lock.compare_exchange(0, 1, Acquire).ok()?;
+        stripe.lock.compare_exchange(idle, idle.wrapping_add(1), Acquire).ok()?;
+        // Who sees anything that is changed from here on sees that the lock was taken.
+        fence(Release);
         Some(StripeGuard { stripe })
+    }
+
+    /// The state of growth, opaque: another when a key's group may be.
+    #[inline]
+    pub(crate) fn growth(&self) -> u64 {
+        self.growth.load(Acquire)
+    }
+
+    /// How often the stripe of the key's group was taken and let go; `None` while somebody has it.
+    #[inline]
+    pub(crate) fn changes(&self, hash: Hash) -> Option<u32> {
+        let count = self.stripe(self.write_group(hash)).lock.load(Acquire);
+        (count % 2 == 0).then_some(count)
     }
 
     /// All slots of `group`, in order, as they are now.
@@ -350,7 +367,7 @@ struct StripeGuard<'i> {
 
 impl Drop for StripeGuard<'_> {
     fn drop(&mut self) {
-        self.stripe.lock.store(0, Release);
+        self.stripe.lock.store(self.stripe.lock.load(Relaxed).wrapping_add(1), Release);
     }
 }
 

@@ -217,3 +217,53 @@ fn a_watched_key_that_came_and_went_has_changed() {
         }
     });
 }
+
+/// Reads two keys as one without a claim, until nobody changes them meanwhile.
+fn look_at_once(lane: &mut Lane, keys: [&[u8]; 2], holds: impl Fn(bool) -> bool) -> [Vec<u8>; 2] {
+    loop {
+        let turn = lane.turn(NOW);
+        let keys = keys.map(|key| turn.key(Namespace::DEFAULT, key));
+        let hashes = keys.map(|key| key.key_hash());
+        if let Some(snapshot) = turn.snapshot(&hashes) {
+            let values = keys.map(|key| {
+                let hit = turn.read(&key, crate::Ahead::default()).expect("it is there");
+                let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
+                bytes.to_vec()
+            });
+            if holds(turn.holds(&hashes, snapshot)) {
+                return values;
+            }
+        }
+        drop(turn);
+        thread::yield_now();
+    }
+}
+
+fn changed_in_between(holds: impl Fn(bool) -> bool + Send + Sync + Copy + 'static) {
+    explore(move || {
+        let (store, _background) = store(3);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, b"one", b"old");
+        put(&mut a, b"two", b"old");
+        let reader = thread::spawn(move || {
+            let [first, second] = look_at_once(&mut b, [b"one", b"two"], holds);
+            assert!(first == b"new" || second == b"old", "what never was together was seen together");
+        });
+        for key in [b"one", b"two"] {
+            put(&mut a, key, b"new");
+        }
+        reader.join().expect("reader");
+    });
+}
+
+#[test]
+fn keys_that_are_read_as_one_were_so_at_one_instant() {
+    changed_in_between(|holds| holds);
+}
+
+/// Without the second look the model finds a reader between the two changes.
+#[test]
+#[should_panic(expected = "what never was together was seen together")]
+fn without_the_second_look_they_were_not() {
+    changed_in_between(|_| true);
+}

@@ -83,7 +83,7 @@ fn read(lane: &mut Lane, key: &[u8]) -> Option<Vec<u8>> {
     turn.read(&key, ahead).map(|hit| match hit.value {
         Value::Bytes(bytes) => bytes.to_vec(),
         Value::Integer(number) => number.to_string().into_bytes(),
-        Value::Large(_) => panic!("no large values here"),
+        Value::Large(_) | Value::Typed { .. } => panic!("neither large values nor records here"),
     })
 }
 

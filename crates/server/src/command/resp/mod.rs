@@ -134,7 +134,7 @@ pub(crate) fn serve(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false };
+    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false, copies: false };
     let mut step = match (call.go_on(), head) {
         (Ok(()), Some(head)) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
         (step, _) => step,
@@ -161,6 +161,8 @@ struct Call<'c, 'l> {
     ops: usize,
     /// Its answers go into a buffer beside the session's own.
     beside: bool,
+    /// Values are copied into the output, whatever their length, so that they can be taken back.
+    copies: bool,
 }
 
 /// `Err` says why the call ends here.
@@ -302,6 +304,7 @@ impl<'c> Call<'c, '_> {
             ctx: &mut *self.ctx,
             ops: self.ops,
             beside: false,
+            copies: false,
         };
         let step = call.execute(args, text.as_slice().len());
         let (done, ops) = (call.at > 0, call.ops);
@@ -372,7 +375,7 @@ impl<'c> Call<'c, '_> {
             }
         }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
-            return self.run_as_one(entry, args);
+            return self.run_unchanged(entry, args).unwrap_or_else(|| self.run_as_one(entry, args));
         }
         if self.turn.is_contended() && self.is_kept_away(entry, args) {
             return Err(State::Parked.into());

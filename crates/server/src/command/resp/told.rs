@@ -59,7 +59,7 @@ impl Call<'_, '_> {
             Value::Typed { .. } => return Err(Fault::WrongType.into()),
             _ if self.session.answers != Answers::All => told.tail = b"",
             Value::Bytes(bytes) => {
-                told.pinned = if self.turn.acts() {
+                told.pinned = if self.copies || self.turn.acts() {
                     self.room(bytes.len()).map(|()| None)?
                 } else {
                     pin_or_room(self.out, self.ctx, bytes)?
@@ -74,7 +74,7 @@ impl Call<'_, '_> {
                 reply::bulk_head(self.out, digits.as_slice().len() as u64);
                 self.out.push(digits.as_slice());
             }
-            Value::Large(_) if self.turn.acts() => {
+            Value::Large(_) if self.copies || self.turn.acts() => {
                 return atomic::tell_copied(self.turn, self.out, self.session.version, key, &item);
             }
             Value::Large(large) => {
