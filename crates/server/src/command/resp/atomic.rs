@@ -7,8 +7,8 @@
 //!     tell     the claim is let go; the answers go out as the client takes them
 //! ```
 //!
-//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys does without: it reads, and is done if nobody changed one
-//! of them meanwhile (segment::Snapshot).
+//! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys does without: it reads, and is done if nobody changed
+//! one of them meanwhile (segment::Snapshot).
 //!
 //! Invariants:
 //! - No claim is held while a client is waited for: neither for its bytes, which are all there before, nor for its
@@ -61,8 +61,8 @@ impl<'c> Call<'c, '_> {
         away
     }
 
-    /// Runs a command that only reads several keys, if nobody changes one of them meanwhile: that costs two looks at each
-    /// key's stripe, and a claim much more. `None`: somebody did, or may have, and nothing is answered.
+    /// Runs a command that only reads several keys, if nobody changes one of them meanwhile: that costs two looks at
+    /// each key's stripe, and a claim much more. `None`: somebody did, or may have, and nothing is answered.
     pub(super) fn run_unchanged(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Option<Run> {
         if !entry.has(table::Flag::ReadOnly) || entry.key_count(args.len()) > KEYS_UNCLAIMED_MAX {
             return None;
