@@ -250,6 +250,28 @@ fn long_values_go_and_come_whole() {
     running.stop();
 }
 
+#[test]
+fn requests_for_many_keys_that_outrun_the_output_are_answered_whole_and_counted_once() {
+    let running = start(both());
+    let mut redis = resp(&running);
+    let value = "v".repeat(200);
+    for i in 0..50 {
+        assert_eq!(redis.ask(&[b"SET", format!("key:{i}").as_bytes(), value.as_bytes()]), b"+OK\r\n");
+    }
+    let keys: Vec<String> = (0..60).map(|i| format!("key:{i}")).collect();
+    let words: Vec<&[u8]> = [&b"MGET"[..]].into_iter().chain(keys.iter().map(String::as_bytes)).collect();
+    // Together they are several times as long as an output, and more operations than a turn gives to one client.
+    redis.client.send(&request(&words).repeat(20));
+    let one =
+        [b"*60\r\n".to_vec(), format!("$200\r\n{value}\r\n").into_bytes().repeat(50), b"$-1\r\n".repeat(10)].concat();
+    for _ in 0..20 {
+        assert_eq!(redis.next(), one);
+    }
+    let info = String::from_utf8(redis.ask(&[b"INFO", b"stats"])).unwrap();
+    assert!(info.contains("keyspace_hits:1000\r\nkeyspace_misses:200\r\n"), "{info}");
+    running.stop();
+}
+
 /// The keys that a whole walk tells, and in how many calls.
 fn walk(redis: &mut Replies) -> (std::collections::HashSet<String>, usize) {
     let (mut cursor, mut told, mut calls) = ("0".to_owned(), std::collections::HashSet::new(), 0);

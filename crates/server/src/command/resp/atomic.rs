@@ -74,12 +74,21 @@ impl<'c> Call<'c, '_> {
         self.copies = true;
         let ran = (entry.run)(self, args);
         self.copies = false;
+        let (reads, hits) = std::mem::take(&mut self.reads);
         if !matches!(ran, Err(Stop::State(_))) && self.turn.holds(&keys, snapshot) {
+            self.note_reads(reads, hits);
             return Some(ran);
         }
         self.out.truncate(mark);
         (self.session.done, self.session.sum) = (0, 0);
-        None
+        match ran {
+            // It begins anew in an empty output, or in a longer one: that is less than a transaction of its own.
+            Err(Stop::State(State::OutputFull { .. })) if !self.out.is_empty() || !self.out.is_lent() => {
+                let want = if self.out.is_empty() { self.out.capacity() + 1 } else { LINE_ROOM };
+                Some(Err(State::OutputFull { want }.into()))
+            }
+            _ => None,
+        }
     }
 
     /// A transaction with room for answers, of which nothing is known yet.
@@ -301,7 +310,7 @@ fn run_one<'c>(
 ) -> Step {
     let entry = table::find(args.next().unwrap_or_default()).expect("it was found when it was queued");
     let mark = out.mark();
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false };
+    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
     let ran = call.room(0).map_err(Stop::State).and_then(|()| (entry.run)(&mut call, args));
     *ops = call.ops;
     match ran {

@@ -29,6 +29,7 @@ mod hash;
 mod info;
 mod keys;
 mod long;
+mod mget;
 mod number;
 mod pair;
 mod pubsub;
@@ -134,7 +135,7 @@ pub(crate) fn serve(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
-    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false, copies: false };
+    let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
     let mut step = match (call.go_on(), head) {
         (Ok(()), Some(head)) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
         (step, _) => step,
@@ -163,6 +164,8 @@ struct Call<'c, 'l> {
     beside: bool,
     /// Values are copied into the output, whatever their length, so that they can be taken back.
     copies: bool,
+    /// Keys asked for, and found, that are not counted as long as what was read may be taken back.
+    reads: (u64, u64),
 }
 
 /// `Err` says why the call ends here.
@@ -305,6 +308,7 @@ impl<'c> Call<'c, '_> {
             ops: self.ops,
             beside: false,
             copies: false,
+            reads: (0, 0),
         };
         let step = call.execute(args, text.as_slice().len());
         let (done, ops) = (call.at > 0, call.ops);
@@ -375,6 +379,10 @@ impl<'c> Call<'c, '_> {
             }
         }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
+            if self.ops > 0 && self.ops + entry.key_count(args.len()) > OPS_A_BATCH {
+                // Once begun it would have to be taken back, or go on from a copy.
+                return Err(State::Yield.into());
+            }
             return self.run_unchanged(entry, args).unwrap_or_else(|| self.run_as_one(entry, args));
         }
         if self.turn.is_contended() && self.is_kept_away(entry, args) {
@@ -508,14 +516,21 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Counts a key that was read.
-    fn note_read(&self, hit: bool) {
-        let counters = self.counters();
-        counters.cmd_get.add(1);
-        if hit {
-            counters.get_hits.add(1);
-        } else {
-            counters.get_misses.add(1);
+    fn note_read(&mut self, hit: bool) {
+        self.note_reads(1, u64::from(hit));
+    }
+
+    /// Counts keys that were asked for. What may be taken back is counted once it stands.
+    fn note_reads(&mut self, reads: u64, hits: u64) {
+        if self.copies {
+            self.reads.0 += reads;
+            self.reads.1 += hits;
+            return;
         }
+        let counters = self.counters();
+        counters.cmd_get.add(reads);
+        counters.get_hits.add(hits);
+        counters.get_misses.add(reads - hits);
     }
 
     /// Does `each` for every key of the request that was not done in an earlier call.

@@ -23,7 +23,7 @@ use protocol::resp::{Lone, lone, reply};
 use segment::{Ahead, Expire, Hit, Key, PutMode, Value};
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
-const PROBES_MAX: usize = OPS_TOGETHER_MAX;
+pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
 
 /// One request of a run.
 #[derive(Clone, Copy)]
@@ -153,25 +153,35 @@ impl<'c> Call<'c, '_> {
     /// Answers a `GET`; says whether the key was there.
     #[inline(always)]
     fn answer_get(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, State> {
+        match self.answer_short(key, ahead)? {
+            Some(hit) => Ok(hit),
+            None => self.answer_long(key),
+        }
+    }
+
+    /// Answers with a value that is copied, or null; says whether the key was there. `None`: it is a value that is sent
+    /// from the store, or none that `GET` reads, and nothing is answered.
+    #[inline(always)]
+    pub(super) fn answer_short(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<Option<bool>, State> {
         match self.turn.read(key, ahead) {
             Some(Hit { value: Value::Bytes(bytes), .. }) if bytes.len() < PINNED_BYTES_MIN => {
                 self.room(bytes.len())?;
                 let written = reply::write_bulk(self.out.spare(), bytes);
                 self.out.advance(written);
-                Ok(true)
+                Ok(Some(true))
             }
             None => {
                 self.room(0)?;
                 self.null();
-                Ok(false)
+                Ok(Some(false))
             }
             Some(Hit { value: Value::Integer(number), .. }) => {
                 self.room(0)?;
                 let written = reply::write_bulk(self.out.spare(), Decimal::new(number).as_slice());
                 self.out.advance(written);
-                Ok(true)
+                Ok(Some(true))
             }
-            Some(_) => self.answer_long(key),
+            Some(_) => Ok(None),
         }
     }
 

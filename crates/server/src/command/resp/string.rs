@@ -199,23 +199,6 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    if call.session.done == 0 {
-        reply::array(call.out, args.len() as u64);
-    }
-    call.each_key(args, |call, key| {
-        let hit = match call.value_of(key) {
-            Err(Stop::Fault(Fault::WrongType)) => {
-                call.null();
-                false
-            }
-            read => read?,
-        };
-        call.note_read(hit);
-        Ok(())
-    })
-}
-
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };

@@ -1,8 +1,8 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
 use super::{
-    Call, Run, client, config, connection, expire, hash, info, keys, pair, pubsub, records, scan, slowlog, string,
-    transaction, walk,
+    Call, Run, client, config, connection, expire, hash, info, keys, mget, pair, pubsub, records, scan, slowlog,
+    string, transaction, walk,
 };
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
@@ -365,7 +365,7 @@ pub const COMMANDS: &[Entry] = &[
            "4.0.0" "server" "O(1)" Other slowlog::memory,
            "Tells what keys and the server take of the memory"),
     entry!("mget" -2 [ReadOnly Fast] (1 -1 1) ["read" "string" "fast"]
-           "1.0.0" "string" "O(N) over the keys" MultiGet string::mget,
+           "1.0.0" "string" "O(N) over the keys" MultiGet mget::mget,
            "Reads values"),
     entry!("monitor" 1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "1.0.0" "server" "O(1)" Other pubsub::monitor,

@@ -1,0 +1,66 @@
+//! `MGET`: its keys are looked up together, as those of `GET`s that follow one another ([`super::run`]).
+
+use super::error::Fault;
+use super::run::PROBES_MAX;
+use super::{Args, Call, Run, Stop, reply};
+use crate::context::{OPS_A_BATCH, State};
+use arrayvec::ArrayVec;
+use segment::{Ahead, Key};
+
+/// Goes on behind the keys that were answered in an earlier call.
+pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if call.session.done == 0 {
+        reply::array(call.out, args.len() as u64);
+    }
+    let mut args = args.skip(call.session.done as usize);
+    let (mut reads, mut hits) = (0, 0);
+    let ran = loop {
+        let mut keys = ArrayVec::<Key<'c>, PROBES_MAX>::new();
+        for bytes in args.by_ref().take(PROBES_MAX) {
+            let key = call.key(bytes);
+            call.turn.prefetch(&key);
+            keys.push(key);
+        }
+        if keys.is_empty() {
+            break Ok(());
+        }
+        let aheads: ArrayVec<Ahead<'_>, PROBES_MAX> =
+            keys.iter().map(|key| call.turn.look_ahead(key.key_hash())).collect();
+        let done = keys.iter().zip(aheads).try_for_each(|(key, ahead)| {
+            hits += u64::from(call.one_of_many(key, ahead)?);
+            reads += 1;
+            Ok(())
+        });
+        if done.is_err() {
+            break done;
+        }
+    };
+    call.note_reads(reads, hits);
+    ran
+}
+
+impl Call<'_, '_> {
+    /// Answers one key: null as well where there is something else than a string. Says whether there was a string.
+    #[inline(always)]
+    fn one_of_many(&mut self, key: &Key<'_>, ahead: Ahead<'_>) -> Result<bool, Stop> {
+        if self.ops >= OPS_A_BATCH {
+            return Err(State::Yield.into());
+        }
+        let hit = match self.answer_short(key, ahead)? {
+            Some(hit) => hit,
+            None => {
+                self.room(0)?;
+                match self.value_of(key.bytes()) {
+                    Err(Stop::Fault(Fault::WrongType)) => {
+                        self.null();
+                        false
+                    }
+                    read => read?,
+                }
+            }
+        };
+        self.session.done += 1;
+        self.ops += 1;
+        Ok(hit)
+    }
+}
