@@ -414,15 +414,34 @@ fn the_table_of_commands_is_told_whole_though_it_is_longer_than_an_output() {
     running.stop();
 }
 
+/// With `GANNET_WRITE_DOCS` set it writes the page's table anew instead.
 #[test]
 fn the_page_lists_every_command_and_no_other() {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/resp.md")).unwrap();
-    let rows =
-        page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | ")).filter_map(|(name, rest)| {
-            let mut cells = rest.split(" | ");
-            Some((name.to_ascii_lowercase(), cells.next()?.parse::<i8>().ok()?, cells.next()?.to_owned()))
-        });
-    let table = gannet_server::command::resp::table::COMMANDS.iter();
-    let table = table.map(|entry| (entry.name.to_owned(), entry.arity, entry.summary.to_owned()));
-    assert_eq!(rows.collect::<Vec<_>>(), table.collect::<Vec<_>>());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol/resp.md");
+    let (begin, end) = ("<!-- commands -->\n", "<!-- end of commands -->");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(begin).expect("the page has a table");
+    let (rows, behind) = rest.split_once(end).expect("the table has an end");
+    let wanted = gannet_server::command::resp::support::page();
+    if std::env::var_os("GANNET_WRITE_DOCS").is_some() {
+        std::fs::write(path, format!("{before}{begin}{wanted}{end}{behind}")).unwrap();
+        return;
+    }
+    for (row, wanted) in rows.lines().zip(wanted.lines()) {
+        assert_eq!(row, wanted, "GANNET_WRITE_DOCS=1 cargo test -p gannet-server --test resp the_page writes it");
+    }
+    assert_eq!(rows.len(), wanted.len(), "rows are missing");
+}
+
+#[test]
+fn an_unknown_command_is_told_the_nearest_one_and_one_of_redis_why_it_is_not_here() {
+    let running = start(both());
+    let mut redis = resp(&running);
+    let mut says = |name: &[u8]| String::from_utf8(redis.ask(&[name, b"x"])).unwrap();
+    let head = |name: &str| format!("-ERR unknown command '{name}', with args beginning with: 'x' ");
+    assert_eq!(says(b"gett"), head("gett") + "(did you mean 'get'?)\r\n");
+    assert_eq!(says(b"Zadd"), head("Zadd") + "(not here yet: sorted sets)\r\n");
+    assert_eq!(says(b"SAVE"), head("SAVE") + "(not here: nothing is written to a disk)\r\n");
+    assert_eq!(says(b"quux-nothing"), head("quux-nothing") + "\r\n");
+    running.stop();
 }

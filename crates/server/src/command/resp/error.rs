@@ -1,5 +1,6 @@
 //! What a client is told that asked for something impossible, in the words that Redis has for it: clients compare them.
 
+use super::support::{Support, absent_of};
 use super::table;
 use crate::out::OutBuffer;
 use base::nearest::nearest;
@@ -234,7 +235,8 @@ pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     }
 }
 
-/// Answers a command that there is not: names the nearest one, where one is near.
+/// Answers a command that there is not: names the nearest one, where one is near, and says why one of Redis is not
+/// answered.
 #[cold]
 pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     let mut line = Line::new();
@@ -261,6 +263,12 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
         line.put(near.as_bytes());
         line.put(b"'?)");
     }
+    let why = absent_of(name).map_or([""; 4], |absent| match absent.why {
+        Support::NotYet(what) => [if near.is_some() { " " } else { "" }, "(not here yet: ", what, ")"],
+        Support::No(why) => [if near.is_some() { " " } else { "" }, "(not here: ", why, ")"],
+        Support::Yes | Support::Differs(_) => [""; 4],
+    });
+    why.into_iter().for_each(|part| line.put(part.as_bytes()));
     reply::error(out, line.as_slice());
 }
 

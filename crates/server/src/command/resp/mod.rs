@@ -38,6 +38,7 @@ mod run;
 mod scan;
 mod slowlog;
 mod string;
+pub mod support;
 pub mod table;
 mod told;
 mod transaction;
