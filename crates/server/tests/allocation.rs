@@ -118,7 +118,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
         sessions_max: 16,
     });
     // All the worker's counters are warm after one round; only then is counted.
-    let (warm, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (warm, done, taken) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
     let counted = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = Client::connect(addr);
@@ -140,6 +140,10 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
             (0..20).for_each(|_| talk(&mut client));
             done.store(true, Release);
             waker.wake();
+            // A connection that ends gives memory back: not while that is counted.
+            while !taken.load(Acquire) {
+                std::thread::yield_now();
+            }
         });
         let mut accepted = 0;
         while !warm.load(Acquire) {
@@ -156,7 +160,9 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
         while !done.load(Acquire) {
             worker.turn();
         }
-        allocation::take_count()
+        let counted = allocation::take_count();
+        taken.store(true, Release);
+        counted
     });
     assert_eq!(counted, Some(0), "allocator calls on the worker's thread");
     // The counter counts: the proof is an allocation.

@@ -1,4 +1,4 @@
-//! What there is of Redis, command by command: what [`super::table`] answers and how that differs, and what it does not.
+//! What there is of Redis, command by command: what [`super::table`] answers, how that differs, and what it does not.
 //!
 //! The table of `docs/protocol/resp.md` is made of this.
 
@@ -65,7 +65,8 @@ pub fn page() -> String {
             NotYet(what) => ("not yet: ", what),
             No(why) => ("no: ", why),
         };
-        writeln!(page, "| `{name}` | {arity} | {group} | {summary} | {word}{text} |").expect("text takes what is written");
+        writeln!(page, "| `{name}` | {arity} | {group} | {summary} | {word}{text} |")
+            .expect("text takes what is written");
     }
     page
 }
