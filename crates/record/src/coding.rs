@@ -10,12 +10,14 @@
 //!   11111000  8 bytes                a number with a point
 //!   11111001, 11111010               false, true
 //!   11111011  length 4  bytes        bytes that are no text
+//!   11111100  length 4  values       a list: values end to end
+//!   11111101  length 4  pairs        a map: keys, each with its value
 //!   11111111                         no value: an end comes first (see `read`)
 //! ```
 //!
 //! A number has one coding, the shortest, so that equal names have equal bytes.
 
-use crate::{Damaged, Value};
+use crate::{Damaged, List, Map, Value};
 
 const TEXT: u8 = 0x80;
 const NUMBER_13: u8 = 0xc0;
@@ -26,6 +28,8 @@ const FLOAT: u8 = 0xf8;
 const FALSE: u8 = 0xf9;
 const TRUE: u8 = 0xfa;
 const BYTES: u8 = 0xfb;
+const LIST: u8 = 0xfc;
+const MAP: u8 = 0xfd;
 /// Before the name of a bin that has an end.
 pub(crate) const END: u8 = 0xff;
 
@@ -56,12 +60,16 @@ impl<'v> Coded<'v> {
             Value::Float(number) => coded.put(&[&[FLOAT][..], &number.to_le_bytes()]),
             Value::Bool(value) => coded.put(&[&[if value { TRUE } else { FALSE }]]),
             Value::Text(text) => coded.text(text),
-            Value::Bytes(bytes) => {
-                coded.put(&[&[BYTES][..], &(bytes.len() as u32).to_le_bytes()]);
-                coded.tail = bytes;
-            }
+            Value::Bytes(bytes) => coded.long(BYTES, bytes),
+            Value::List(list) => coded.long(LIST, list.body()),
+            Value::Map(map) => coded.long(MAP, map.body()),
         }
         coded
+    }
+
+    fn long(&mut self, first: u8, tail: &'v [u8]) {
+        self.put(&[&[first][..], &(tail.len() as u32).to_le_bytes()]);
+        self.tail = tail;
     }
 
     fn number(&mut self, number: i64) {
@@ -134,14 +142,14 @@ pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
         NUMBER_13..TEXT_12 => 2,
         first @ TEXT_12..NUMBER => 2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?)),
         first @ NUMBER..TEXT_32 => 3 + usize::from(first - NUMBER),
-        TEXT_32 | BYTES => return long(),
+        TEXT_32 | BYTES | LIST | MAP => return long(),
         FLOAT => 9,
         FALSE | TRUE => 1,
         _ => return Err(Damaged),
     })
 }
 
-/// The value that `bytes` begin with, and how many of them it has.
+/// The value that `bytes` begin with, and how many of them it has. Of a list or a map all parts are looked at.
 #[inline]
 pub(crate) fn value(bytes: &[u8]) -> Result<(Value<'_>, usize), Damaged> {
     let len = len(bytes)?;
@@ -163,6 +171,8 @@ pub(crate) fn value(bytes: &[u8]) -> Result<(Value<'_>, usize), Damaged> {
         }
         TEXT_32 => Value::Text(&all[5..]),
         BYTES => Value::Bytes(&all[5..]),
+        LIST => Value::List(List::open(&all[5..])?),
+        MAP => Value::Map(Map::open(&all[5..])?),
         FLOAT => Value::Float(f64::from_le_bytes(all[1..].try_into().expect("eight bytes"))),
         first => Value::Bool(first == TRUE),
     };
@@ -220,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_begins_no_value_is_refused() {
-        for bytes in [&[][..], &[0xfc], &[0xfd], &[0xfe], &[END], &[TEXT_32, 255, 255, 255, 255], &[BYTES, 1]] {
+        for bytes in [&[][..], &[0xfc], &[0xfd], &[0xfe], &[END], &[LIST, 1, 0, 0, 0, TEXT | 1], &[TEXT_32, 255, 255, 255, 255], &[BYTES, 1]] {
             assert_eq!(value(bytes), Err(Damaged), "{bytes:?}");
         }
     }

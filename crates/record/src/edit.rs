@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::coding::Coded;
-use crate::read::{END_BYTES, ENDS, MORE, Place, find};
-use crate::{Bin, Damaged, Name, Record, Value, coding};
+use crate::read::{END_BYTES, ENDS, MORE, Place, find, name_of, push_number};
+use crate::sets::{self, InSet};
+use crate::{Bin, Damaged, Kind, Name, Record, Value, coding};
 
 /// From so many bins at once on they are looked up in a table.
 const MANY: usize = 12;
@@ -27,15 +28,34 @@ pub struct Edit<'e> {
     now_ms: u64,
     revision: u32,
     has_ends: bool,
+    set: Option<InSet<'e>>,
 }
 
 impl<'e> Edit<'e> {
     /// Begins with the bins of `old` that are there at `now_ms`, or none, behind what `to` has. The revision is the
-    /// next one: 1 where nothing was.
+    /// next one: 1 where nothing was; the set that of `old`, or none.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn of(old: Option<&Record<'_>>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+    pub fn of(old: Option<&Record<'e>>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+        let set = old.and_then(Record::set);
+        Self::in_set(old, set, now_ms, to)
+    }
+
+    /// The same with the set that it shall be of, which is that of `old` if there is one.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn in_set(
+        old: Option<&Record<'e>>,
+        set: Option<InSet<'e>>,
+        now_ms: u64,
+        to: &'e mut Vec<u8>,
+    ) -> Result<Self, Damaged> {
+        if let Some(InSet { set, .. }) = set {
+            push_number(set.number().into(), to);
+            push_number(set.generation(), to);
+        }
         let head = to.len();
         let revision = old.map_or(1, |old| old.revision().wrapping_add(1).max(1));
         let mut left = revision;
@@ -47,7 +67,7 @@ impl<'e> Edit<'e> {
             left >>= 7;
         }
         to.push(byte);
-        let mut edit = Self { body: to.len(), to, head, now_ms, revision, has_ends: false };
+        let mut edit = Self { body: to.len(), to, head, now_ms, revision, has_ends: false, set };
         match old {
             Some(old) if old.has_ends() => edit.copy_live(old)?,
             Some(old) => edit.to.extend_from_slice(old.body),
@@ -75,7 +95,12 @@ impl<'e> Edit<'e> {
     }
 
     fn find(&self, name: &Name<'_>) -> Result<Option<Place>, Damaged> {
-        find(&self.to[self.body..], name, self.now_ms)
+        find(&self.to[self.body..], &sets::coded(self.set, name, false), self.now_ms)
+    }
+
+    /// Of what type the written bytes are.
+    pub fn kind(&self) -> Kind {
+        if self.set.is_some() { Kind::InSet } else { Kind::Hash }
     }
 
     /// The bin of this name.
@@ -84,12 +109,7 @@ impl<'e> Edit<'e> {
     /// [`Damaged`].
     pub fn bin(&self, name: &Name<'_>) -> Result<Option<Bin<'_>>, Damaged> {
         let Some(place) = self.find(name)? else { return Ok(None) };
-        let body = &self.to[self.body..];
-        Ok(Some(Bin {
-            name: coding::value(&body[place.name..place.value])?.0,
-            value: coding::value(&body[place.value..place.end])?.0,
-            end_ms: place.end_ms,
-        }))
+        place.bin(&self.to[self.body..], self.set).map(Some)
     }
 
     /// Has `range` of the bins be so many bytes, which are to be written.
@@ -112,7 +132,7 @@ impl<'e> Edit<'e> {
     pub fn set(&mut self, name: &Name<'_>, value: &Value<'_>, keep_end: bool) -> Result<bool, Damaged> {
         let value = Coded::of(value);
         let Some(place) = self.find(name)? else {
-            name.0.push(self.to);
+            sets::coded(self.set, name, true).push(self.to);
             value.push(self.to);
             return Ok(true);
         };
@@ -155,12 +175,12 @@ impl<'e> Edit<'e> {
         let mut at = 0;
         while at < old.len() {
             let place = Place::at(&old, at)?;
-            let (name, _) = coding::value(&old[place.name..place.value])?;
+            let name = name_of(&old[place.name..place.value], self.set)?;
             match places.get(name.text(&mut digits)) {
                 None => self.to.extend_from_slice(&old[place.whole()]),
                 Some(found) => {
                     let (name, value, done) = &mut wanted[*found];
-                    Name::new(name).0.push(self.to);
+                    sets::coded(self.set, &Name::new(name), true).push(self.to);
                     Coded::of(&Value::of_text(value)).push(self.to);
                     *done = true;
                 }
@@ -170,7 +190,7 @@ impl<'e> Edit<'e> {
         let new = wanted.iter().filter(|(_, _, done)| !done);
         let mut added = 0;
         for (name, value, _) in new {
-            Name::new(name).0.push(self.to);
+            sets::coded(self.set, &Name::new(name), true).push(self.to);
             Coded::of(&Value::of_text(value)).push(self.to);
             added += 1;
         }

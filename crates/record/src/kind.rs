@@ -1,7 +1,7 @@
 //! The types of values with parts: the one list of them. A new type is a row here, its file in this crate and its
 //! file of commands.
 
-use crate::{Damaged, Record};
+use crate::{Damaged, Record, Sets};
 
 /// What a value with parts is. The number is the type byte in the item, and never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,11 +9,13 @@ use crate::{Damaged, Record};
 pub enum Kind {
     /// A record: what clients of Redis call a hash.
     Hash = 1,
+    /// A record of a set ([`crate::Set`]): a hash, too.
+    InSet = 2,
 }
 
 impl Kind {
     /// Every type.
-    pub const ALL: [Self; 1] = [Self::Hash];
+    pub const ALL: [Self; 2] = [Self::Hash, Self::InSet];
 
     /// The type of this byte.
     pub fn of(byte: u8) -> Option<Self> {
@@ -23,26 +25,24 @@ impl Kind {
     /// As `TYPE` names it.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Hash => "hash",
+            Self::Hash | Self::InSet => "hash",
         }
     }
 
     /// As `OBJECT ENCODING` names what is closest to it.
     pub const fn encoding(self) -> &'static str {
         match self {
-            Self::Hash => "listpack",
+            Self::Hash | Self::InSet => "listpack",
         }
     }
 
-    /// Whether a value of this type has nothing in it any more at `now_ms`: each part had an end, and it has come. A
-    /// client sees no such value.
+    /// Whether a value of this type has nothing in it any more at `now_ms`: each part had an end, and it has come,
+    /// or its set was truncated. A client sees no such value.
     ///
     /// # Errors
     /// [`Damaged`].
-    pub fn is_empty(self, bytes: &[u8], now_ms: u64) -> Result<bool, Damaged> {
-        match self {
-            Self::Hash => Record::open(bytes)?.is_empty(now_ms),
-        }
+    pub fn is_empty(self, bytes: &[u8], sets: &Sets, now_ms: u64) -> Result<bool, Damaged> {
+        Record::of(self, bytes, sets)?.map_or(Ok(true), |record| record.is_empty(now_ms))
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     fn a_type_is_known_by_its_byte_and_no_other() {
         for byte in 0..=255 {
             let known = Kind::of(byte);
-            assert_eq!(known.is_some(), byte == 1, "{byte}");
+            assert_eq!(known.is_some(), matches!(byte, 1 | 2), "{byte}");
             assert!(known.is_none_or(|kind| kind as u8 == byte));
         }
     }

@@ -12,14 +12,20 @@
 #![forbid(unsafe_code)]
 
 mod coding;
+mod collection;
 mod edit;
+mod filter;
 mod kind;
 mod read;
+mod sets;
 mod value;
 
+pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use edit::Edit;
+pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
 pub use kind::Kind;
 pub use read::{Bin, Bins, Record};
+pub use sets::{BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, Sets, TooManySets};
 pub use value::{Digits, Name, Value, ValueType};
 
 /// Bytes that are no record.
@@ -39,3 +45,10 @@ pub const END_MS_MAX: u64 = (1 << 48) - 1;
 
 /// The longest name of a bin that a record command takes, in bytes. A hash's field may be as long as its item.
 pub const BIN_NAME_BYTES_MAX: usize = 63;
+
+/// The place of a name in the order that walks over the bins of a record go by.
+pub fn hash(name: &[u8]) -> u32 {
+    // FNV-1a, and a last stir, for its high bits are what the walk goes by.
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    (base::prng::split_mix(name.iter().fold(0xcbf2_9ce4_8422_2325, step)) >> 32) as u32
+}

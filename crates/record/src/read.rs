@@ -6,12 +6,16 @@
 //!                                          m: more bytes, e: a bin has an end
 //!   bin      name value                    as in `coding`; the name a text or a number
 //!            0xff end 6 name value         it ends then: ms since the epoch, the low byte first
+//!
+//!   in a set: set, generation, record     numbers of seven bits a byte, the low ones first; a bin's name is a number,
+//!                                         which the set has a name for, or a text that it has no number for
 //! ```
 
 use std::ops::Range;
 
-use crate::coding::{self, END};
-use crate::{Damaged, Name, Value};
+use crate::coding::{self, Coded, END};
+use crate::sets::{self, InSet, Sets};
+use crate::{Damaged, Kind, Name, Value};
 
 /// The head's first byte: more bytes follow.
 pub(crate) const MORE: u8 = 0x80;
@@ -29,6 +33,7 @@ pub struct Record<'r> {
     pub(crate) body: &'r [u8],
     revision: u32,
     has_ends: bool,
+    set: Option<InSet<'r>>,
 }
 
 /// One bin of a record.
@@ -85,23 +90,54 @@ impl Place {
         self.start..self.end
     }
 
-    fn bin<'r>(&self, body: &'r [u8]) -> Result<Bin<'r>, Damaged> {
-        let name = coding::value(&body[self.name..self.value])?.0;
+    pub(crate) fn bin<'r>(&self, body: &'r [u8], set: Option<InSet<'r>>) -> Result<Bin<'r>, Damaged> {
+        let name = name_of(&body[self.name..self.value], set)?;
         let value = coding::value(&body[self.value..self.end])?.0;
-        match name {
-            Value::Text(_) | Value::Integer(_) => Ok(Bin { name, value, end_ms: self.end_ms }),
-            _ => Err(Damaged),
+        Ok(Bin { name, value, end_ms: self.end_ms })
+    }
+}
+
+/// The name that these bytes stand for.
+pub(crate) fn name_of<'r>(bytes: &'r [u8], set: Option<InSet<'r>>) -> Result<Value<'r>, Damaged> {
+    match (coding::value(bytes)?.0, set) {
+        (Value::Integer(number), Some(InSet { set, .. })) => {
+            let number = u16::try_from(number).map_err(|_| Damaged)?;
+            set.bin(number).map(Value::Text).ok_or(Damaged)
+        }
+        (name @ (Value::Text(_) | Value::Integer(_)), _) => Ok(name),
+        _ => Err(Damaged),
+    }
+}
+
+/// A number of seven bits a byte, the low ones first, and what is behind it.
+fn number(bytes: &[u8]) -> Result<(u32, &[u8]), Damaged> {
+    let (mut number, mut at) = (0, 0);
+    loop {
+        let byte = *bytes.get(at).filter(|_| at < 5).ok_or(Damaged)?;
+        number |= u32::from(byte & 0x7f).checked_shl(7 * at as u32).ok_or(Damaged)?;
+        at += 1;
+        if byte & 0x80 == 0 {
+            return Ok((number, &bytes[at..]));
         }
     }
 }
 
+/// Puts such a number.
+pub(crate) fn push_number(mut number: u32, to: &mut Vec<u8>) {
+    while number > 0x7f {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
 /// Finds a bin of this name that is there at `now_ms`.
 #[inline]
-pub(crate) fn find(body: &[u8], name: &Name<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
+pub(crate) fn find(body: &[u8], name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
     let mut at = 0;
     while at < body.len() {
         let place = Place::at(body, at)?;
-        if name.0.begins(&body[place.name..place.value]) && place.is_live(now_ms) {
+        if name.begins(&body[place.name..place.value]) && place.is_live(now_ms) {
             return Ok(Some(place));
         }
         at = place.end;
@@ -110,7 +146,33 @@ pub(crate) fn find(body: &[u8], name: &Name<'_>, now_ms: u64) -> Result<Option<P
 }
 
 impl<'r> Record<'r> {
-    /// Reads the head of a record's bytes.
+    /// Reads the head of the record that a typed value holds; `None`: its set was truncated since it was stored.
+    ///
+    /// # Errors
+    /// [`Damaged`]. What is behind the head is looked at as it is read.
+    #[inline]
+    pub fn of(kind: Kind, bytes: &'r [u8], sets: &'r Sets) -> Result<Option<Self>, Damaged> {
+        match kind {
+            Kind::Hash => Self::open(bytes).map(Some),
+            Kind::InSet => {
+                let (set, generation, bytes) = Self::set_of(bytes)?;
+                let set = sets.of(set).ok_or(Damaged)?;
+                if set.generation() != generation {
+                    return Ok(None);
+                }
+                Ok(Some(Self { set: Some(InSet::new(sets, set)), ..Self::open(bytes)? }))
+            }
+        }
+    }
+
+    /// The number of the set that the bytes of a [`Kind::InSet`] name, its generation, and what is behind them.
+    pub(crate) fn set_of(bytes: &[u8]) -> Result<(u16, u32, &[u8]), Damaged> {
+        let (set, bytes) = number(bytes)?;
+        let (generation, bytes) = number(bytes)?;
+        Ok((u16::try_from(set).map_err(|_| Damaged)?, generation, bytes))
+    }
+
+    /// Reads the head of the bytes of a record of no set.
     ///
     /// # Errors
     /// [`Damaged`]. What is behind the head is looked at as it is read.
@@ -129,12 +191,17 @@ impl<'r> Record<'r> {
             more = byte & MORE != 0;
             at += 1;
         }
-        Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0 })
+        Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0, set: None })
     }
 
     /// How often it was written, from 1; it begins again after 2^32 - 1.
     pub fn revision(&self) -> u32 {
         self.revision
+    }
+
+    /// The set that it is of.
+    pub fn set(&self) -> Option<InSet<'r>> {
+        self.set
     }
 
     /// A bin has an end, or had one when the record was written.
@@ -144,7 +211,7 @@ impl<'r> Record<'r> {
 
     /// The bins that are there at `now_ms`, in the order in which they were first stored.
     pub fn bins(&self, now_ms: u64) -> Bins<'r> {
-        Bins { body: self.body, at: 0, now_ms }
+        Bins { body: self.body, at: 0, now_ms, set: self.set }
     }
 
     /// The bin of this name, if it is there at `now_ms`.
@@ -152,7 +219,8 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn find(&self, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
-        find(self.body, name, now_ms)?.map(|place| place.bin(self.body)).transpose()
+        let name = sets::coded(self.set, name, false);
+        find(self.body, &name, now_ms)?.map(|place| place.bin(self.body, self.set)).transpose()
     }
 
     /// How many bins are there at `now_ms`.
@@ -188,6 +256,7 @@ pub struct Bins<'r> {
     body: &'r [u8],
     at: usize,
     now_ms: u64,
+    set: Option<InSet<'r>>,
 }
 
 impl<'r> Iterator for Bins<'r> {
@@ -198,7 +267,7 @@ impl<'r> Iterator for Bins<'r> {
         while self.at < self.body.len() {
             let bin = Place::at(self.body, self.at).and_then(|place| {
                 self.at = place.end;
-                if place.is_live(self.now_ms) { place.bin(self.body).map(Some) } else { Ok(None) }
+                if place.is_live(self.now_ms) { place.bin(self.body, self.set).map(Some) } else { Ok(None) }
             });
             match bin {
                 Ok(Some(bin)) => return Some(Ok(bin)),

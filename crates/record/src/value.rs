@@ -1,6 +1,7 @@
 //! What a bin holds, and how it is told as text.
 
 use crate::coding::Coded;
+use crate::{List, Map};
 
 /// The value of a bin.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,6 +16,10 @@ pub enum Value<'v> {
     Text(&'v [u8]),
     /// Bytes that are no text.
     Bytes(&'v [u8]),
+    /// Values in order.
+    List(List<'v>),
+    /// Values under keys, each of which is a text or a whole number.
+    Map(Map<'v>),
 }
 
 /// What type a bin's value has.
@@ -30,11 +35,16 @@ pub enum ValueType {
     Text,
     /// See [`Value::Bytes`].
     Bytes,
+    /// See [`Value::List`].
+    List,
+    /// See [`Value::Map`].
+    Map,
 }
 
 impl ValueType {
     /// Every type.
-    pub const ALL: [Self; 5] = [Self::Integer, Self::Float, Self::Bool, Self::Text, Self::Bytes];
+    pub const ALL: [Self; 7] =
+        [Self::Integer, Self::Float, Self::Bool, Self::Text, Self::Bytes, Self::List, Self::Map];
 
     /// As commands and errors name it.
     pub const fn name(self) -> &'static str {
@@ -44,6 +54,8 @@ impl ValueType {
             Self::Bool => "BOOL",
             Self::Text => "STR",
             Self::Bytes => "BYTES",
+            Self::List => "LIST",
+            Self::Map => "MAP",
         }
     }
 
@@ -72,10 +84,13 @@ impl<'v> Value<'v> {
             Self::Bool(_) => ValueType::Bool,
             Self::Text(_) => ValueType::Text,
             Self::Bytes(_) => ValueType::Bytes,
+            Self::List(_) => ValueType::List,
+            Self::Map(_) => ValueType::Map,
         }
     }
 
-    /// As text; `digits` is room for that of a number. True is `1` and false `0`.
+    /// As text; `digits` is room for that of a number, a list or a map. True is `1` and false `0`; a list and a map are
+    /// as in JSON.
     pub fn text<'t>(&self, digits: &'t mut Digits) -> &'t [u8]
     where
         'v: 't,
@@ -86,15 +101,21 @@ impl<'v> Value<'v> {
             Self::Float(number) => digits.put(format_args!("{}", if number == 0.0 { 0.0 } else { number })),
             Self::Bool(value) => digits.put(format_args!("{}", u8::from(value))),
             Self::Text(text) | Self::Bytes(text) => text,
+            Self::List(_) | Self::Map(_) => {
+                digits.long.clear();
+                crate::collection::push_json(self, &mut digits.long);
+                &digits.long
+            }
         }
     }
 }
 
-/// Room for a number's text.
+/// Room for a number's text, and on the heap for that of a list or a map.
 #[derive(Clone, Debug)]
 pub struct Digits {
     text: [u8; Self::FLOAT_MAX],
     len: usize,
+    long: Vec<u8>,
 }
 
 impl Digits {
@@ -105,7 +126,7 @@ impl Digits {
 
     /// None yet.
     pub const fn new() -> Self {
-        Self { text: [0; Self::FLOAT_MAX], len: 0 }
+        Self { text: [0; Self::FLOAT_MAX], len: 0, long: Vec::new() }
     }
 
     fn put(&mut self, text: std::fmt::Arguments<'_>) -> &[u8] {
@@ -122,14 +143,17 @@ impl Default for Digits {
     }
 }
 
-/// The name of a bin, as it is looked for: the bytes that it has in a record.
+/// The name of a bin, as it is looked for: its text, and the bytes that it has in a record of no set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name<'n>(pub(crate) Coded<'n>);
+pub struct Name<'n> {
+    pub(crate) text: &'n [u8],
+    pub(crate) coded: Coded<'n>,
+}
 
 impl<'n> Name<'n> {
     /// This name.
     pub fn new(name: &'n [u8]) -> Self {
-        Self(Coded::of(&Value::of_text(name)))
+        Self { text: name, coded: Coded::of(&Value::of_text(name)) }
     }
 }
 

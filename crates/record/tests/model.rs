@@ -4,7 +4,7 @@
 mod record_walk;
 
 use base::prng::Prng;
-use gannet_record::{Bin, Damaged, Digits, Edit, Name, Record, Value};
+use gannet_record::{Bin, Damaged, Digits, Edit, InSet, Kind, List, Map, Name, Record, Sets, Value, push_value};
 use record_walk::walk;
 
 /// An owned value, to be compared.
@@ -15,6 +15,8 @@ enum Held {
     Bool(bool),
     Text(Vec<u8>),
     Bytes(Vec<u8>),
+    List(Vec<Held>),
+    Map(Vec<(Vec<u8>, Held)>),
 }
 
 impl Held {
@@ -25,16 +27,33 @@ impl Held {
             Value::Bool(value) => Self::Bool(value),
             Value::Text(text) => Self::Text(text.to_vec()),
             Value::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            Value::List(list) => Self::List(list.values().map(|value| Self::of(&value)).collect()),
+            Value::Map(map) => Self::Map(
+                map.pairs().map(|(key, value)| (key.text(&mut Digits::new()).to_vec(), Self::of(&value))).collect(),
+            ),
         }
     }
 
-    fn value(&self) -> Value<'_> {
+    /// `body` is room for what a list or a map has in it.
+    fn value<'h>(&'h self, body: &'h mut Vec<u8>) -> Value<'h> {
         match self {
             Self::Integer(number) => Value::Integer(*number),
             Self::Float(number) => Value::Float(*number),
             Self::Bool(value) => Value::Bool(*value),
             Self::Text(text) => Value::Text(text),
             Self::Bytes(bytes) => Value::Bytes(bytes),
+            Self::List(values) => {
+                values.iter().for_each(|value| push_value(&value.value(&mut Vec::new()), body));
+                Value::List(List::open(body).unwrap())
+            }
+            Self::Map(pairs) => {
+                for (key, value) in pairs {
+                    let old = std::mem::take(body);
+                    let old = Map::open(&old).unwrap();
+                    assert!(!old.put(key, Some(&value.value(&mut Vec::new())), body));
+                }
+                Value::Map(Map::open(body).unwrap())
+            }
         }
     }
 }
@@ -52,12 +71,22 @@ fn name(prng: &mut Prng) -> Vec<u8> {
 }
 
 fn held(prng: &mut Prng) -> Held {
-    match prng.below(6) {
+    match prng.below(8) {
+        6 => Held::List((0..prng.below(4)).map(|_| held(prng)).filter(|held| depth(held) < 7).collect()),
+        7 => Held::Map((0..prng.below(4)).map(|n| (format!("{n}k").into_bytes(), Held::Integer(n as i64))).collect()),
         0 => Held::Integer((prng.next_u64() as i64) >> prng.below(64)),
         1 => Held::Float(prng.unit()),
         2 => Held::Bool(prng.below(2) == 0),
         3 => Held::Bytes(vec![b'b'; prng.below(80) as usize]),
         _ => Held::of(&Value::of_text(&vec![b'4'; prng.below(30) as usize])),
+    }
+}
+
+fn depth(held: &Held) -> usize {
+    match held {
+        Held::List(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
+        Held::Map(_) => 1,
+        _ => 0,
     }
 }
 
@@ -75,7 +104,7 @@ fn change(prng: &mut Prng, edit: &mut Edit<'_>, model: &mut Model, now_ms: u64) 
     match prng.below(5) {
         0 | 1 => {
             let (value, keep) = (held(prng), prng.below(2) == 0);
-            assert_eq!(edit.set(&sought, &value.value(), keep), Ok(at.is_none()));
+            assert_eq!(edit.set(&sought, &value.value(&mut Vec::new()), keep), Ok(at.is_none()));
             match at {
                 None => model.push((chosen, value, None)),
                 Some(at) => model[at] = (chosen, value, model[at].2.filter(|_| keep)),
@@ -117,25 +146,31 @@ fn change(prng: &mut Prng, edit: &mut Edit<'_>, model: &mut Model, now_ms: u64) 
 
 #[test]
 fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
-    let (mut many, mut ended, mut emptied) = (0, 0, 0);
+    let (mut many, mut ended, mut emptied, mut nested) = (0, 0, 0, 0);
+    let sets = Sets::new();
     for seed in 0..400 {
         let mut prng = Prng::new(seed);
+        // Every other one is of a set, most of whose names are known by number.
+        let set = (seed % 2 == 1).then(|| sets.make(0, &[b's', (seed % 7) as u8]).unwrap());
+        let (set, kind) = (set.map(|set| InSet::new(&sets, set)), if set.is_some() { Kind::InSet } else { Kind::Hash });
         let (mut bytes, mut model, mut now_ms): (Option<Vec<u8>>, Model, u64) = (None, Vec::new(), 1_700_000_000_000);
         for step in 1..=40u32 {
             now_ms += prng.below(400);
             let before = model.len();
             model.retain(|(_, _, end)| end.is_none_or(|end| end > now_ms));
             ended += before - model.len();
-            let old = bytes.as_deref().map(|bytes| Record::open(bytes).unwrap());
+            let old = bytes.as_deref().map(|bytes| Record::of(kind, bytes, &sets).unwrap().unwrap());
             // Behind something else, which stays.
             let mut next = b"before".to_vec();
-            let mut edit = Edit::of(old.as_ref(), now_ms, &mut next).unwrap();
+            let mut edit = Edit::in_set(old.as_ref(), set, now_ms, &mut next).unwrap();
+            assert_eq!(edit.kind(), kind);
             let done: Vec<_> = (0..=prng.below(3)).map(|_| change(&mut prng, &mut edit, &mut model, now_ms)).collect();
             many += usize::from(done.iter().any(|done| done.starts_with("set 2")));
             assert_eq!(edit.finish(), !model.is_empty());
             emptied += usize::from(model.is_empty());
             assert_eq!(next.drain(..6).collect::<Vec<_>>(), b"before");
-            let record = Record::open(&next).unwrap();
+            let record = Record::of(kind, &next, &sets).unwrap().expect("its set stays");
+            nested += model.iter().filter(|(_, held, _)| depth(held) > 1).count();
             assert_eq!(told(&record, now_ms), model, "seed {seed}, step {step}: {done:?}");
             assert_eq!((record.revision(), record.count(now_ms)), (step, Ok(model.len())));
             assert_eq!(record.is_empty(now_ms), Ok(model.is_empty()));
@@ -149,6 +184,66 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
         }
     }
     assert!(many > 100 && ended > 100 && emptied > 10, "{many} many, {ended} ended, {emptied} emptied");
+    assert!(nested > 100, "{nested} nested");
+}
+
+#[test]
+fn a_record_of_a_set_that_was_truncated_is_gone_and_one_stored_later_is_not() {
+    let sets = Sets::new();
+    let set = InSet::new(&sets, sets.make(0, b"set").unwrap());
+    let store = || {
+        let mut bytes = Vec::new();
+        let mut edit = Edit::in_set(None, Some(set), 0, &mut bytes).unwrap();
+        edit.set(&Name::new(b"bin"), &Value::Integer(5), false).unwrap();
+        edit.finish();
+        bytes
+    };
+    // Past the border at which a generation takes another byte.
+    for _ in 0..200 {
+        let bytes = store();
+        assert!(Record::of(Kind::InSet, &bytes, &sets).unwrap().is_some());
+        assert_eq!(Kind::InSet.is_empty(&bytes, &sets, 0), Ok(false));
+        set.set().truncate();
+        assert!(Record::of(Kind::InSet, &bytes, &sets).unwrap().is_none());
+        assert_eq!(Kind::InSet.is_empty(&bytes, &sets, 0), Ok(true));
+    }
+    let bytes = store();
+    assert_eq!(Record::of(Kind::InSet, &bytes, &Sets::new()).err(), Some(Damaged), "a set that there is not");
+}
+
+#[test]
+fn lists_and_maps_are_changed_as_a_list_of_values_is() {
+    for seed in 0..300 {
+        let mut prng = Prng::new(seed);
+        let (mut list, mut model): (Vec<u8>, Vec<Held>) = (Vec::new(), Vec::new());
+        let (mut map, mut pairs): (Vec<u8>, Vec<(Vec<u8>, Held)>) = (Vec::new(), Vec::new());
+        for _ in 0..30 {
+            let (at, remove) = (prng.below(8) as usize, prng.below(3) as usize);
+            let insert = (prng.below(3) > 0).then(|| held(&mut prng)).filter(|held| depth(held) < 6);
+            let (mut next, mut body) = (Vec::new(), Vec::new());
+            let value = insert.as_ref().map(|held| held.value(&mut body));
+            List::open(&list).unwrap().splice(at, remove, value.as_ref(), &mut next);
+            let at = at.min(model.len());
+            model.splice(at..(at + remove).min(model.len()), insert.clone());
+            list = next;
+            assert_eq!(Held::of(&Value::List(List::open(&list).unwrap())), Held::List(model.clone()), "seed {seed}");
+            let (key, mut next) = (name(&mut prng), Vec::new());
+            let there = pairs.iter().position(|(known, _)| *known == key);
+            let found = Map::open(&map).unwrap().put(&key, value.as_ref(), &mut next);
+            assert_eq!(found, there.is_some());
+            match (there, insert) {
+                (Some(at), Some(held)) => pairs[at].1 = held,
+                (Some(at), None) => drop(pairs.remove(at)),
+                (None, Some(held)) => pairs.push((key.clone(), held)),
+                (None, None) => {}
+            }
+            map = next;
+            let open = Map::open(&map).unwrap();
+            assert_eq!(Held::of(&Value::Map(open)), Held::Map(pairs.clone()), "seed {seed}");
+            let held = pairs.iter().find(|(known, _)| *known == key).map(|(_, held)| held.clone());
+            assert_eq!(open.find(&key).map(|value| Held::of(&value)), held);
+        }
+    }
 }
 
 #[test]

@@ -1,15 +1,39 @@
 //! Everything that is asked of a record, asked of any bytes. Shared by tests and the fuzz target.
 
-use gannet_record::{Edit, Kind, Name, Record, Value};
+use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, Record, Sets, Value};
 
-/// Reads and changes whatever is there: none of it may panic. Says whether the bytes are a record.
+/// Reads and changes whatever is there: none of it may panic. Says whether the bytes are a record of no set.
 pub fn walk(bytes: &[u8]) -> bool {
+    let sets = Sets::new();
+    let set = InSet::new(&sets, sets.make(0, b"set").expect("the first one"));
+    let mut one = Vec::new();
+    let mut edit = Edit::in_set(None, Some(set), 0, &mut one).expect("an empty record");
+    edit.set(&Name::new(b"a"), &Value::Text(b"x"), false).expect("an empty record");
+    edit.finish();
+    // Any bytes behind the number of a set that there is.
+    one.truncate(2);
+    one.extend_from_slice(bytes);
+    for bytes in [bytes, &one] {
+        if let Ok(Some(record)) = Record::of(Kind::InSet, bytes, &sets) {
+            ask(&record, Kind::InSet, bytes, &sets);
+        }
+    }
+    // As a filter, and what is one on whatever record there is.
+    let filter = Filter::read(bytes);
     let Ok(record) = Record::open(bytes) else { return false };
+    if let (Ok(filter), Ok(of)) = (&filter, Record::open(&[1])) {
+        let _ = filter.holds(&of, 5);
+    }
+    let _ = Filter::read(b"a contains 'x' or a == 1 or has b").expect("a filter").holds(&record, 5);
+    ask(&record, Kind::Hash, bytes, &sets)
+}
+
+fn ask(record: &Record<'_>, kind: Kind, bytes: &[u8], sets: &Sets) -> bool {
     let bins: Result<Vec<_>, _> = record.bins(5).collect();
     let (found, count) = (record.find(&Name::new(b"a"), 5), record.count(5));
-    let _ = (Kind::Hash.is_empty(bytes, 5), found);
+    let _ = (kind.is_empty(bytes, sets, 5), found);
     let mut to = Vec::new();
-    let made = Edit::of(Some(&record), 5, &mut to).and_then(|mut edit| {
+    let made = Edit::of(Some(record), 5, &mut to).and_then(|mut edit| {
         edit.set(&Name::new(b"new"), &Value::Text(b"x"), true)?;
         edit.set_end(&Name::new(b"a"), Some(9))?;
         edit.remove(&Name::new(b"1"))?;
@@ -19,9 +43,31 @@ pub fn walk(bytes: &[u8]) -> bool {
     });
     if let Ok(bins) = &bins {
         assert_eq!(count, Ok(bins.len()));
+        for bin in bins {
+            tell(&bin.value);
+        }
     }
     if made.is_ok() {
-        Record::open(&to).unwrap().count(5).expect("what was made of good bytes is good");
+        let record: Result<_, Damaged> = Record::of(kind, &to, sets);
+        record.unwrap().unwrap().count(5).expect("what was made of good bytes is good");
     }
     bins.is_ok()
+}
+
+/// Walks over all parts, and changes what has some.
+fn tell(value: &Value<'_>) {
+    value.text(&mut Digits::new());
+    match value {
+        Value::List(list) => {
+            let mut to = Vec::new();
+            list.splice(1, 1, Some(&Value::Integer(5)), &mut to);
+            list.values().for_each(|value| tell(&value));
+        }
+        Value::Map(map) => {
+            let mut to = Vec::new();
+            map.put(b"key", Some(value), &mut to);
+            map.pairs().for_each(|(_, value)| tell(&value));
+        }
+        _ => {}
+    }
 }

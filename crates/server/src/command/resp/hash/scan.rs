@@ -60,11 +60,7 @@ impl<'c> Scan<'c> {
     fn takes(&self, bin: &Bin<'_>, to: u64) -> bool {
         let mut digits = Digits::new();
         let name = bin.name.text(&mut digits);
-        // FNV-1a, and a last stir, for its high bits are what the walk goes by.
-        let hash = name
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-        let hash = base::prng::split_mix(hash) >> 32;
+        let hash = u64::from(record::hash(name));
         (self.from..to).contains(&hash) && self.pattern.is_none_or(|pattern| matches(pattern, name))
     }
 }
