@@ -230,7 +230,16 @@ mod tests {
 
     #[test]
     fn what_begins_no_value_is_refused() {
-        for bytes in [&[][..], &[0xfc], &[0xfd], &[0xfe], &[END], &[LIST, 1, 0, 0, 0, TEXT | 1], &[TEXT_32, 255, 255, 255, 255], &[BYTES, 1]] {
+        for bytes in [
+            &[][..],
+            &[0xfc],
+            &[0xfd],
+            &[0xfe],
+            &[END],
+            &[LIST, 1, 0, 0, 0, TEXT | 1],
+            &[TEXT_32, 255, 255, 255, 255],
+            &[BYTES, 1],
+        ] {
             assert_eq!(value(bytes), Err(Damaged), "{bytes:?}");
         }
     }

@@ -43,8 +43,7 @@ pub enum ValueType {
 
 impl ValueType {
     /// Every type.
-    pub const ALL: [Self; 7] =
-        [Self::Integer, Self::Float, Self::Bool, Self::Text, Self::Bytes, Self::List, Self::Map];
+    pub const ALL: [Self; 7] = [Self::Integer, Self::Float, Self::Bool, Self::Text, Self::Bytes, Self::List, Self::Map];
 
     /// As commands and errors name it.
     pub const fn name(self) -> &'static str {

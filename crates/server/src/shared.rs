@@ -52,6 +52,8 @@ pub struct Shared {
     pub auth: Option<Auth>,
     /// What is counted by key prefix, while it is.
     pub prefixes: Prefixes,
+    /// What the records of each set have in common.
+    pub sets: record::Sets,
     /// Who watches what.
     pub watch: Arc<Hub>,
     /// Who is subscribed to what.

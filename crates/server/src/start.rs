@@ -331,6 +331,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         delayed_flush: DelayedFlush::default(),
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
+        sets: record::Sets::new(),
         watch,
         channels: Arc::new(channels),
         started,

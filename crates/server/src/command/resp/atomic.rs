@@ -50,7 +50,7 @@ pub(crate) struct Spares(Vec<Box<Transaction>>);
 impl<'c> Call<'c, '_> {
     /// Whether the command names several keys, and not too many to be taken as one.
     pub(super) fn spans_keys(&self, entry: &table::Entry, args: Args<'c>) -> bool {
-        (2..=KEYS_AS_ONE_MAX).contains(&entry.key_count(args.len())) && entry.name != "watch"
+        (2..=KEYS_AS_ONE_MAX).contains(&entry.key_count(args)) && entry.name != "watch"
     }
 
     /// Another's claim keeps this call away from a key of the command.
@@ -64,7 +64,7 @@ impl<'c> Call<'c, '_> {
     /// Runs a command that only reads several keys, if nobody changes one of them meanwhile: that costs two looks at
     /// each key's stripe, and a claim much more. `None`: somebody did, or may have, and nothing is answered.
     pub(super) fn run_unchanged(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Option<Run> {
-        if !entry.has(table::Flag::ReadOnly) || entry.key_count(args.len()) > KEYS_UNCLAIMED_MAX {
+        if !entry.has(table::Flag::ReadOnly) || entry.key_count(args) > KEYS_UNCLAIMED_MAX {
             return None;
         }
         let mut keys = ArrayVec::<KeyHash, KEYS_UNCLAIMED_MAX>::new();

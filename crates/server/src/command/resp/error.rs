@@ -104,6 +104,10 @@ pub(super) enum Fault {
     AnswerTooLong,
     /// A value whose bytes are not what they should be.
     Damaged,
+    /// There are as many sets as may be.
+    TooManySets,
+    /// A name of no bytes or of too many.
+    SetName,
     /// `MULTI` after `MULTI`.
     NestedMulti,
     /// `WATCH` after `MULTI`.
@@ -208,6 +212,8 @@ impl Fault {
                  `store.segment`"
             }
             Self::AnswerTooLong => "ERR the answer is longer than the output buffer: ask for a part (HSCAN, HMGET)",
+            Self::TooManySets => "ERR there are 1023 record sets, and no room for another",
+            Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
             Self::Damaged => "ERR the value is damaged: delete the key",
             Self::ExpireOrder => "ERR GT and LT options at the same time are not compatible",
         };

@@ -139,12 +139,12 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let bytes = args.next().unwrap_or_default();
     let time = args.next().unwrap_or_default();
     let Some(options) = Options::read(call.out, args)? else { return Ok(()) };
-    let now = call.ctx.now;
+    let (now, view) = (call.ctx.now, call.ctx.view());
     let deadline = Deadline::read(time, unit, now, name)?;
     let next = deadline.expire();
     let key = call.key(bytes);
     let past = deadline.is_past(now);
-    let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), now.0) {
+    let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), view) {
         Some(item) if options.allow(item.expire, next) => {
             if past {
                 Change::Remove(1)
@@ -179,8 +179,8 @@ pub(super) fn at_millis<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let (key, now_ms) = (call.key(bytes), call.ctx.now.0);
-    let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), now_ms) {
+    let (key, view) = (call.key(bytes), call.ctx.view());
+    let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), view) {
         Some(item) if item.expire != Expire::Never => Change::Expire(Expire::Never, 1),
         _ => Change::Keep(0),
     })?;
@@ -195,7 +195,7 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     let now = call.ctx.now.0 as i64;
-    let told = match live(call.turn.peek(&key), call.ctx.now.0).map(|item| item.expire) {
+    let told = match live(call.turn.peek(&key), call.ctx.view()).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
         Some(Expire::At(at)) => show(at.0 as i64, now),

@@ -26,7 +26,7 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        call.session.sum += i64::from(live(call.turn.peek(&key), call.ctx.now.0).is_some());
+        call.session.sum += i64::from(live(call.turn.peek(&key), call.ctx.view()).is_some());
         Ok(())
     })?;
     call.int(call.session.sum);
@@ -36,7 +36,7 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        call.session.sum += i64::from(live(call.turn.get(&key), call.ctx.now.0).is_some());
+        call.session.sum += i64::from(live(call.turn.get(&key), call.ctx.view()).is_some());
         Ok(())
     })?;
     call.int(call.session.sum);
@@ -45,7 +45,7 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
-    let name = call.turn.peek(&key).and_then(|item| type_name(&item, call.ctx.now.0)).unwrap_or("none");
+    let name = call.turn.peek(&key).and_then(|item| type_name(&item, call.ctx.view())).unwrap_or("none");
     reply::simple(call.out, name.as_bytes());
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(super) fn object<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     let key = call.key(bytes);
     let now = call.ctx.now;
-    let Some(item) = live(call.turn.peek(&key), now.0) else {
+    let Some(item) = live(call.turn.peek(&key), call.ctx.view()) else {
         reply::null(call.out, call.session.version);
         return Ok(());
     };

@@ -108,6 +108,8 @@ pub struct SessionState {
     under_way: Option<Box<transaction::Transaction>>,
     /// A walk over the keys that is under way.
     walk: Option<Box<walk::Walk>>,
+    /// Until when a walk over records with a rate is not to go on, in Unix ms.
+    paced_until_ms: u64,
 }
 
 impl SessionState {

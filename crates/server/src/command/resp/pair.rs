@@ -81,7 +81,7 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(Fault::Arity("msetnx").into());
     }
     let is_begun = call.session.done > 0;
-    if !is_begun && args.step_by(2).any(|key| live(call.turn.peek(&call.key(key)), call.ctx.now.0).is_some()) {
+    if !is_begun && args.step_by(2).any(|key| live(call.turn.peek(&call.key(key)), call.ctx.view()).is_some()) {
         call.int(0);
         return Ok(());
     }
@@ -119,7 +119,7 @@ impl<'c> Call<'c, '_> {
     fn rename(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
         if self.session.done == 0 {
             if from == to {
-                let there = live(self.turn.peek(&self.key(from)), self.ctx.now.0).is_some();
+                let there = live(self.turn.peek(&self.key(from)), self.ctx.view()).is_some();
                 return if there { Ok(target == Target::Replaced) } else { Err(Fault::NoKey.into()) };
             }
             match self.copy_item(from, to, target)? {
@@ -137,10 +137,10 @@ impl<'c> Call<'c, '_> {
 
     /// Stores what `from` has under `to`: value, flags and end.
     fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
-        let (from, to, now_ms) = (self.key(from), self.key(to), self.ctx.now.0);
+        let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
         let copied = self.turn.change(&to, &mut |turn, there, bytes| {
-            let Some(item) = live(turn.peek(&from), now_ms) else { return Change::Keep(Copied::NoSource) };
-            if target == Target::Kept && live(there.copied(), now_ms).is_some() {
+            let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
+            if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
             }
             if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {

@@ -48,7 +48,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             _ => return Err(Fault::Syntax.into()),
         }
     }
-    let now_ms = call.ctx.now.0;
+    let view = call.ctx.view();
     let (mut told, mut looked, mut filled) = (0u64, 0i64, HEAD_BYTES);
     let mut next = Some(cursor);
     for step in 0..STEPS_MAX {
@@ -60,7 +60,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             if filter.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
                 return;
             }
-            let kind = type_name(item, now_ms);
+            let kind = type_name(item, view);
             if kind.is_none() || filter.kind.as_ref().is_some_and(|wanted| kind.map(str::as_bytes) != Some(wanted)) {
                 return;
             }
@@ -120,12 +120,12 @@ fn put_bulk(to: &mut [u8], key: &[u8]) {
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     // Where the walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
     let mut from = base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64) as u32;
-    let now_ms = call.ctx.now.0;
+    let view = call.ctx.view();
     for _ in 0..STEPS_MAX {
         let mut found = false;
         let out = &mut *call.out;
         let next = call.turn.scan(from, &mut |item| {
-            if !found && type_name(item, now_ms).is_some() && out.room() >= LINE_ROOM + item.key.len() {
+            if !found && type_name(item, view).is_some() && out.room() >= LINE_ROOM + item.key.len() {
                 reply::bulk(out, item.key);
                 found = true;
             }

@@ -60,7 +60,7 @@ pub struct Entry {
     /// What it is like.
     pub flags: &'static [Flag],
     /// The first and last word that is a key, from 1, and the step between them; below 0: counted from the end; 0:
-    /// none.
+    /// none. A step below 0 is one for each bin that the first argument names, and one.
     pub keys: (i8, i8, i8),
     /// The access categories that it is in.
     pub categories: &'static [&'static str],
@@ -98,12 +98,19 @@ impl Entry {
     /// Those of its arguments that are keys.
     pub(super) fn keys_of<'c>(&self, args: Args<'c>) -> impl Iterator<Item = &'c [u8]> + use<'c> {
         let (before, count) = self.keys_place(args.len());
-        args.skip(before).take(count).step_by(self.keys.2.max(1) as usize)
+        args.skip(before).take(count).step_by(self.step(args))
     }
 
-    /// How many of so many arguments are keys.
-    pub(super) fn key_count(&self, args: usize) -> usize {
-        self.keys_place(args).1.div_ceil(self.keys.2.max(1) as usize)
+    /// How many of the arguments are keys.
+    pub(super) fn key_count(&self, args: Args<'_>) -> usize {
+        self.keys_place(args.len()).1.div_ceil(self.step(args))
+    }
+
+    fn step(&self, mut args: Args<'_>) -> usize {
+        if self.keys.2 >= 0 {
+            return self.keys.2.max(1) as usize;
+        }
+        args.next().unwrap_or_default().iter().filter(|byte| **byte == b',').count() + 2
     }
 
     pub(super) fn has(&self, flag: Flag) -> bool {
@@ -436,15 +443,30 @@ pub const COMMANDS: &[Entry] = &[
     entry!("rec.get" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "" "hash" "O(N) over the record" Get records::get,
            "Reads a record or some of its bins"),
+    entry!("rec.mget" -3 [ReadOnly] (2 -1 1) ["read" "hash" "slow"]
+           "" "hash" "O(N) over the keys and bins" MultiGet records::mget,
+           "Reads records or some of their bins as one"),
+    entry!("rec.mput" -4 [Write DenyOom] (2 -1 -1) ["write" "hash" "slow"]
+           "" "hash" "O(N) over the keys and bins" Set records::mput,
+           "Stores the same bins of several records as one"),
     entry!("rec.operate" -5 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Set records::operate,
            "Does several things to the bins of a record at once"),
     entry!("rec.put" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Set records::put,
            "Stores bins of a record"),
+    entry!("rec.scan" -3 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
+           "" "hash" "O(N) over the keys looked at" Other records::scan,
+           "Walks over the records of a set"),
+    entry!("rec.sets" 1 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
+           "" "hash" "O(N) over the sets and their bins" Other records::sets,
+           "Tells which sets there are, and their bins"),
     entry!("rec.touch" -2 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Touch records::touch,
            "Says when a record ends"),
+    entry!("rec.truncate" 2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
+           "" "hash" "O(1), then O(N) over the keys in the background" Flush records::truncate,
+           "Ends all records of a set at once"),
     entry!("rename" 3 [Write] (1 2 1) ["keyspace" "write" "slow"]
            "1.0.0" "generic" "O(N) over the value" Set pair::rename,
            "Has a key's value be under another key"),

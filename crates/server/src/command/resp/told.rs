@@ -50,7 +50,7 @@ impl Call<'_, '_> {
     /// Looks a key up and puts its value but for what is sent from the store ([`Call::finish`]), or null. Nothing is
     /// put if it fails.
     pub(super) fn tell(&mut self, key: &Key<'_>) -> Result<Option<Told>, Stop> {
-        let Some(item) = typed::live(self.turn.get(key), self.ctx.now.0) else {
+        let Some(item) = typed::live(self.turn.get(key), self.ctx.view()) else {
             reply::null(self.out, self.session.version);
             return Ok(None);
         };

@@ -8,11 +8,12 @@
 use super::error::Fault;
 use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::State;
+use crate::context::WorkerContext;
 use crate::notify::Event;
 use crate::out::OutBuffer;
 use protocol::resp::{Version, reply};
 use protocol::sink::Sink;
-use record::{Damaged, Digits, Edit, Kind, Record};
+use record::{Damaged, Digits, Edit, InSet, Kind, Record, Sets};
 use segment::{Change, Expire, Item, OpError, Value};
 
 impl From<Damaged> for Fault {
@@ -27,20 +28,35 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// What an item is, as `TYPE` names it; `None`: it has parts, and all of them have ended.
-pub(super) fn type_name(item: &Item<'_>, now_ms: u64) -> Option<&'static str> {
+/// What values with parts are seen by.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'v> {
+    pub(super) now_ms: u64,
+    pub(super) sets: &'v Sets,
+}
+
+impl WorkerContext {
+    /// Values with parts as they are in this turn.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { now_ms: self.now.0, sets: &self.shared.sets }
+    }
+}
+
+/// What an item is, as `TYPE` names it; `None`: it has parts, and all of them have ended, or its set was truncated.
+pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str> {
     match item.value {
         Value::Typed { kind, bytes } => {
             let kind = Kind::of(kind)?;
-            (kind.is_empty(bytes, now_ms) != Ok(true)).then(|| kind.name())
+            (kind.is_empty(bytes, view.sets, view.now_ms) != Ok(true)).then(|| kind.name())
         }
         _ => Some("string"),
     }
 }
 
 /// The item, unless all its parts have ended.
-pub(super) fn live<'i>(item: Option<Item<'i>>, now_ms: u64) -> Option<Item<'i>> {
-    item.filter(|item| type_name(item, now_ms).is_some())
+pub(super) fn live<'i>(item: Option<Item<'i>>, view: View<'_>) -> Option<Item<'i>> {
+    item.filter(|item| type_name(item, view).is_some())
 }
 
 /// The item, if it is a string or nothing is there.
@@ -52,15 +68,14 @@ pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r It
 }
 
 /// The record that an item holds, if a bin of it is there.
-pub(super) fn record<'i>(item: Option<&Item<'i>>, now_ms: u64) -> Result<Option<Record<'i>>, Fault> {
+pub(super) fn record<'i>(item: Option<&Item<'i>>, view: View<'i>) -> Result<Option<Record<'i>>, Fault> {
     let Some(item) = item else { return Ok(None) };
-    match item.value {
-        Value::Typed { kind, bytes } if kind == Kind::Hash as u8 => {
-            let record = Record::open(bytes)?;
-            Ok(if record.is_empty(now_ms)? { None } else { Some(record) })
-        }
-        _ => Err(Fault::WrongType),
-    }
+    let Value::Typed { kind, bytes } = item.value else { return Err(Fault::WrongType) };
+    let kind = Kind::of(kind).ok_or(Fault::WrongType)?;
+    Ok(match Record::of(kind, bytes, view.sets)? {
+        Some(record) if !record.is_empty(view.now_ms)? => Some(record),
+        _ => None,
+    })
 }
 
 /// What becomes of a record that was looked at.
@@ -88,9 +103,21 @@ impl Call<'_, '_> {
         event: Event,
         decide: &mut EditRecord<'_, T>,
     ) -> Result<T, Stop> {
-        let (key, now_ms) = (self.key(bytes), self.ctx.now.0);
+        self.edit_record_in(bytes, None, event, decide)
+    }
+
+    /// The same; a new record is of the set of this number.
+    pub(super) fn edit_record_in<T>(
+        &mut self,
+        bytes: &[u8],
+        set: Option<u16>,
+        event: Event,
+        decide: &mut EditRecord<'_, T>,
+    ) -> Result<T, Stop> {
+        let (key, view) = (self.key(bytes), self.ctx.view());
+        let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
         let changed = self.turn.change(&key, &mut |_, item, scratch| {
-            edit(item, scratch, now_ms, decide).unwrap_or_else(|fault| Change::Keep(Err(fault)))
+            edit(item, scratch, view, set, decide).unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
         match changed {
             Ok(answer) => {
@@ -147,13 +174,15 @@ type Done<T> = Result<(T, Became), Fault>;
 fn edit<T>(
     item: Option<&Item<'_>>,
     scratch: &mut Vec<u8>,
-    now_ms: u64,
+    view: View<'_>,
+    set: Option<InSet<'_>>,
     decide: &mut EditRecord<'_, T>,
 ) -> Result<Change<Done<T>>, Fault> {
-    let old = record(item, now_ms)?;
+    let old = record(item, view)?;
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
-    let mut edit = Edit::of(old.as_ref(), now_ms, scratch)?;
+    let set = old.as_ref().map_or(set, Record::set);
+    let mut edit = Edit::in_set(old.as_ref(), set, view.now_ms, scratch)?;
     let done = |answer: T, stored: bool, removed: bool| Ok((answer, Became { stored, removed }));
     let (expire, answer) = match decide(old.as_ref(), &mut edit, present)? {
         Edited::Keep(answer) => return Ok(Change::Keep(done(answer, false, false))),
@@ -161,8 +190,9 @@ fn edit<T>(
         Edited::Store(answer) => (present, answer),
         Edited::StoreUntil(expire, answer) => (expire, answer),
     };
+    let kind = edit.kind() as u8;
     Ok(match edit.finish() {
-        true => Change::StoreTyped { kind: Kind::Hash as u8, expire, answer: done(answer, true, false) },
+        true => Change::StoreTyped { kind, expire, answer: done(answer, true, false) },
         false => Change::Remove(done(answer, old.is_some(), old.is_some())),
     })
 }
@@ -176,7 +206,20 @@ pub(super) fn told_bytes(value: &record::Value<'_>) -> usize {
             record::Value::Integer(_) => Digits::MAX,
             record::Value::Float(_) => Digits::FLOAT_MAX,
             record::Value::Bool(_) => 1,
+            // As text, or each of their parts.
+            value => value.text(&mut Digits::new()).len() + parts(value).map(|part| told_bytes(&part)).sum::<usize>(),
         }
+}
+
+/// The values in a list or a map, its keys among them.
+fn parts<'v>(value: &record::Value<'v>) -> impl Iterator<Item = record::Value<'v>> {
+    let (list, map) = match *value {
+        record::Value::List(list) => (Some(list), None),
+        record::Value::Map(map) => (None, Some(map)),
+        _ => (None, None),
+    };
+    let pairs = map.into_iter().flat_map(|map| map.pairs().flat_map(|(key, value)| [key, value]));
+    list.into_iter().flat_map(|list| list.values()).chain(pairs)
 }
 
 /// Puts a value as text.

@@ -10,8 +10,9 @@ use protocol::sink::Fixed;
 use std::collections::HashSet;
 
 /// A walk that is not at its end.
+#[derive(Default)]
 pub(super) struct Walk {
-    cursor: u32,
+    pub(super) cursor: u32,
     /// Where the answer begins.
     mark: usize,
     /// The hashes of the keys told: a key that moves is met twice.

@@ -93,7 +93,7 @@ impl<'c> Call<'c, '_> {
         let names = fields(args.next(), args, 1)?;
         self.numbers_room(names.len())?;
         let item = self.turn.get(&key);
-        let record = record(item.as_ref(), now_ms)?;
+        let record = record(item.as_ref(), self.ctx.view())?;
         reply::array(self.out, names.len() as u64);
         for name in names {
             let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();

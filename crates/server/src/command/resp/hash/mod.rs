@@ -28,7 +28,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn number_of(&mut self, bytes: &[u8], look: impl FnOnce(Record<'_>) -> Result<i64, Stop>) -> Run {
         let key = self.key(bytes);
         let item = self.turn.get(&key);
-        let told = record(item.as_ref(), self.ctx.now.0)?.map(look).transpose()?;
+        let told = record(item.as_ref(), self.ctx.view())?.map(look).transpose()?;
         self.note_read(told.is_some());
         self.int(told.unwrap_or(0));
         Ok(())
@@ -38,7 +38,7 @@ impl<'c> Call<'c, '_> {
         let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
         let (version, bytes_max) = (self.session.version, self.ctx.request_bytes_max);
         let item = self.turn.get(&key);
-        let record = record(item.as_ref(), now_ms)?;
+        let record = record(item.as_ref(), self.ctx.view())?;
         let fields = record.as_ref().map_or(Ok(0), |record| record.count(now_ms))? as u64;
         match telling {
             Telling::Both => reply::map(self.out, version, fields),
@@ -76,7 +76,7 @@ pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
     let (key, now_ms) = (call.key(bytes), call.ctx.now.0);
     let item = call.turn.get(&key);
-    let record = record(item.as_ref(), now_ms)?;
+    let record = record(item.as_ref(), call.ctx.view())?;
     let values = names.map(|name| match &record {
         Some(record) => Ok(record.find(&Name::new(name), now_ms)?.map(|bin| bin.value)),
         None => Ok(None),

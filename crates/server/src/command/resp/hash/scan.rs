@@ -69,7 +69,7 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let from = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
     let item = call.turn.get(&key);
-    let Some(record) = record(item.as_ref(), now_ms)? else {
+    let Some(record) = record(item.as_ref(), call.ctx.view())? else {
         put_scan_head(call.out, 0, 0);
         return Ok(());
     };
@@ -116,7 +116,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, mut args: Args<'
     let (version, bytes_max) = (call.session.version, call.ctx.request_bytes_max);
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
     let item = call.turn.get(&key);
-    let bins: Vec<Bin<'_>> = match record(item.as_ref(), now_ms)? {
+    let bins: Vec<Bin<'_>> = match record(item.as_ref(), call.ctx.view())? {
         Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };

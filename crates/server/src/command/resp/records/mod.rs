@@ -5,12 +5,17 @@
 //!   request ──> key, Options (when to), Op, Op ... (what to) ──> one change of one item, or an error and none
 //! ```
 
+mod batch;
+mod given;
 mod operate;
 mod ops;
 mod read;
+mod walk;
 
+pub(super) use batch::{mget, mput};
 pub(super) use operate::{add, append, del, operate, put, touch};
 pub(super) use read::{exists, get};
+pub(super) use walk::{scan, sets, truncate};
 
 use super::error::{Fault, Line, shown};
 use super::expire::{Deadline, Unit};
@@ -21,7 +26,9 @@ use base::clock::UnixMillis;
 use protocol::number::Decimal;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
-use record::{BIN_NAME_BYTES_MAX, Value, ValueType};
+use record::{
+    BIN_NAME_BYTES_MAX, Damaged, Filter, FilterError, InSet, Record, SET_NAME_BYTES_MAX, Sets, Value, ValueType,
+};
 use segment::Expire;
 
 /// Why a record is left as it is. The connection goes on.
@@ -45,6 +52,14 @@ enum Refusal<'c> {
     UnknownType(&'c [u8], &'c [u8]),
     /// No name, or one that is too long.
     BinName(&'c [u8]),
+    /// It is of another set, or of none, than was asked for.
+    OtherSet(Option<u16>, u16),
+    /// What it holds is not what was asked for.
+    Filtered,
+    /// The list in the bin has so many values, and none there.
+    BinIndex(&'c [u8], i64, usize),
+    /// Lists and maps in each other, too deep.
+    BinDepth(&'c [u8]),
 }
 
 /// A condition on the revision; a record that is not there has revision 0.
@@ -60,12 +75,16 @@ const SHOWN_MAX: usize = 96;
 impl Refusal<'_> {
     /// Puts the error line.
     #[cold]
-    fn say(self, out: &mut crate::out::OutBuffer, key: &[u8]) {
+    fn say(self, out: &mut crate::out::OutBuffer, sets: &Sets, key: &[u8]) {
         let mut line = Line::new();
         let (code, bin) = match self {
             Self::NotFound => ("NOTFOUND", None),
             Self::Exists => ("EXISTS", None),
             Self::Revision(..) => ("REVISION", None),
+            Self::OtherSet(..) => ("RECORDSET", None),
+            Self::Filtered => ("FILTERED", None),
+            Self::BinIndex(bin, ..) => ("BINRANGE", Some(bin)),
+            Self::BinDepth(bin) => ("BINVALUE", Some(bin)),
             Self::BinType(bin, ..) | Self::BinOperation(bin, _) => ("BINTYPE", Some(bin)),
             Self::BinRange(bin, _) => ("BINRANGE", Some(bin)),
             Self::BinValue(bin, _) | Self::UnknownType(bin, _) => ("BINVALUE", Some(bin)),
@@ -80,11 +99,11 @@ impl Refusal<'_> {
             shown(&mut line, bin, SHOWN_MAX);
         }
         line.put(b"': ");
-        self.say_why(&mut line);
+        self.say_why(sets, &mut line);
         reply::error(out, line.as_slice());
     }
 
-    fn say_why(self, line: &mut Line) {
+    fn say_why(self, sets: &Sets, line: &mut Line) {
         let mut put = |text: &str| line.put(text.as_bytes());
         match self {
             Self::NotFound => put("it is not there"),
@@ -117,19 +136,55 @@ impl Refusal<'_> {
             Self::UnknownType(_, word) => {
                 put("there is no type '");
                 shown(line, word, SHOWN_MAX);
-                line.put(b"', but INT, FLOAT, BOOL, STR and BYTES");
+                line.put(b"', but INT, FLOAT, BOOL, STR, BYTES, LIST and MAP");
             }
             Self::BinName(_) => put("a name has 1 to 63 bytes"),
+            Self::OtherSet(has, wanted) => {
+                for (words, set) in [("it is of ", has), (", not ", Some(wanted))] {
+                    line.put(words.as_bytes());
+                    match set.and_then(|set| sets.of(set)) {
+                        None => line.put(b"no set"),
+                        Some(set) => {
+                            line.put(b"set '");
+                            shown(line, set.name(), SHOWN_MAX);
+                            line.put(b"'");
+                        }
+                    }
+                }
+            }
+            Self::Filtered => put("the filter does not hold"),
+            Self::BinIndex(_, index, values) => {
+                put("its list has ");
+                line.put(Decimal::new(values as u64).as_slice());
+                line.put(b" values, and none at ");
+                line.put(if index < 0 { b"-" } else { b"" });
+                line.put(Decimal::new(index.unsigned_abs()).as_slice());
+            }
+            Self::BinDepth(_) => put("lists and maps are at most 8 deep in each other"),
         }
     }
 }
 
-const _: () = assert!(BIN_NAME_BYTES_MAX == 63, "the error says so");
+const _: () = assert!(BIN_NAME_BYTES_MAX == 63 && SET_NAME_BYTES_MAX == 63, "the error says so");
+const _: () = assert!(record::DEPTH_MAX == 8 && record::SETS_MAX == 1023, "the error says so");
 
 /// Why a request goes no further.
 enum Bad<'c> {
     Refusal(Refusal<'c>),
     Fault(Fault),
+    Filter(FilterError),
+}
+
+impl From<FilterError> for Bad<'_> {
+    fn from(error: FilterError) -> Self {
+        Self::Filter(error)
+    }
+}
+
+impl From<Damaged> for Bad<'_> {
+    fn from(_: Damaged) -> Self {
+        Self::Fault(Fault::Damaged)
+    }
 }
 
 impl<'c> From<Refusal<'c>> for Bad<'c> {
@@ -150,7 +205,11 @@ impl<'c> Call<'c, '_> {
         match bad {
             Bad::Fault(fault) => Err(fault.into()),
             Bad::Refusal(refusal) => {
-                refusal.say(self.out, key);
+                refusal.say(self.out, &self.ctx.shared.sets, key);
+                Ok(())
+            }
+            Bad::Filter(error) => {
+                reply::error(self.out, format!("ERR {error}").as_bytes());
                 Ok(())
             }
         }
@@ -158,11 +217,14 @@ impl<'c> Call<'c, '_> {
 }
 
 /// When a record is changed, and when it ends then.
-#[derive(Clone, Copy, Debug, Default)]
-struct Options {
+#[derive(Debug, Default)]
+struct Options<'c> {
     presence: Option<Presence>,
     check: Option<Check>,
     expire: Option<Expire>,
+    /// The name of the set that it is of, or shall be.
+    set: Option<&'c [u8]>,
+    filter: Option<Filter<'c>>,
 }
 
 /// What has to be there.
@@ -176,13 +238,13 @@ enum Presence {
     Replace,
 }
 
-impl Options {
+impl<'c> Options<'c> {
     /// Reads options up to the word `until`, in small letters, or to the end if that is empty.
-    fn read(args: &mut Args<'_>, until: &[u8], now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+    fn read(args: &mut Args<'c>, until: &[u8], now: UnixMillis, command: &'static str) -> Result<Self, Bad<'c>> {
         let mut options = Self::default();
         loop {
             let Some(word) = args.next().map(lower) else {
-                return if until.is_empty() { Ok(options) } else { Err(Fault::Syntax) };
+                return if until.is_empty() { Ok(options) } else { Err(Fault::Syntax.into()) };
             };
             match &word[..] {
                 word if word == until => return Ok(options),
@@ -192,6 +254,10 @@ impl Options {
                 b"ifrev" if options.check.is_none() => options.check = Some(Check::Equal(revision(args)?)),
                 b"ifgt" if options.check.is_none() => options.check = Some(Check::Greater(revision(args)?)),
                 b"persist" if options.expire.is_none() => options.expire = Some(Expire::Never),
+                b"in" if options.set.is_none() => options.set = Some(set_name(args.next())?),
+                b"filter" if options.filter.is_none() => {
+                    options.filter = Some(Filter::read(args.next().ok_or(Fault::Syntax)?)?);
+                }
                 word => {
                     let unit = Unit::of(word).filter(|_| options.expire.is_none()).ok_or(Fault::Syntax)?;
                     let text = args.next().ok_or(Fault::Syntax)?;
@@ -201,8 +267,22 @@ impl Options {
         }
     }
 
-    /// Whether a record of this revision, 0 for none, may be changed.
-    fn allow<'c>(&self, revision: u32) -> Result<(), Refusal<'c>> {
+    /// Whether what is there may be changed; `set`: the number of the set that it has to be of.
+    fn allow(&self, old: Option<&Record<'_>>, set: Option<u16>, now: UnixMillis) -> Result<(), Bad<'static>> {
+        self.allow_revision(old.map_or(0, Record::revision))?;
+        if let (Some(old), Some(wanted)) = (old, set) {
+            let has = old.set().map(|set: InSet<'_>| set.set().number());
+            if has != Some(wanted) {
+                return Err(Refusal::OtherSet(has, wanted).into());
+            }
+        }
+        match (&self.filter, old) {
+            (Some(filter), Some(old)) if !filter.holds(old, now.0)? => Err(Refusal::Filtered.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn allow_revision(&self, revision: u32) -> Result<(), Refusal<'static>> {
         match self.presence {
             Some(Presence::Create) if revision != 0 => return Err(Refusal::Exists),
             Some(Presence::Update) if revision == 0 => return Err(Refusal::NotFound),
@@ -214,6 +294,12 @@ impl Options {
             _ => Ok(()),
         }
     }
+}
+
+/// The name of a set, as a request may have it.
+fn set_name(word: Option<&[u8]>) -> Result<&[u8], Fault> {
+    let name = word.ok_or(Fault::Syntax)?;
+    if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) { Ok(name) } else { Err(Fault::SetName) }
 }
 
 fn revision(args: &mut Args<'_>) -> Result<u32, Fault> {
@@ -238,6 +324,7 @@ fn typed<'c>(bin: &'c [u8], word: &'c [u8], text: &'c [u8]) -> Result<Value<'c>,
         },
         ValueType::Text => Some(Value::Text(text)),
         ValueType::Bytes => Some(Value::Bytes(text)),
+        ValueType::List | ValueType::Map => None,
     };
     value.ok_or(Refusal::BinValue(bin, wanted))
 }
@@ -249,5 +336,16 @@ fn put_value(to: &mut impl Sink, version: Version, value: &Value<'_>) {
         Value::Float(number) => reply::double(to, version, number),
         Value::Bool(value) => reply::boolean(to, version, value),
         Value::Text(bytes) | Value::Bytes(bytes) => reply::bulk(to, bytes),
+        Value::List(list) => {
+            reply::array(to, list.values().count() as u64);
+            list.values().for_each(|value| put_value(to, version, &value));
+        }
+        Value::Map(map) => {
+            reply::map(to, version, map.pairs().count() as u64);
+            for (key, value) in map.pairs() {
+                super::typed::put_text(to, &key);
+                put_value(to, version, &value);
+            }
+        }
     }
 }

@@ -4,16 +4,16 @@ use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
 use crate::command::resp::error::Fault;
 use crate::command::resp::typed::Edited;
-use crate::command::resp::{Call, LINE_ROOM, Run};
+use crate::command::resp::{Call, LINE_ROOM, NAMESPACE, Run, Stop};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::{Edit, Record};
 use segment::Expire;
 
 /// What a list of operations came to.
-struct Done {
+pub(super) struct Done {
     /// The revision of the record, 0 if there is none.
-    revision: u32,
+    pub(super) revision: u32,
     /// What is told of each operation, as it is told.
     told: Vec<u8>,
     /// The record is another one.
@@ -22,16 +22,25 @@ struct Done {
 
 impl<'c> Call<'c, '_> {
     /// Does the operations on the record under `key`, all or none.
-    fn do_all(&mut self, key: &'c [u8], options: Options, ops: &[Op<'c>]) -> Result<Option<Done>, super::super::Stop> {
+    pub(super) fn do_all<'o>(
+        &mut self,
+        key: &'c [u8],
+        options: &Options<'c>,
+        ops: &'o [Op<'c>],
+    ) -> Result<Option<Done>, Stop> {
         if ops.iter().any(Op::writes) {
             self.room_to_store(0)?;
         }
         // Nothing is changed before there is room to tell it.
-        let (room, version) = (self.out.room(), self.session.version);
+        let (room, version, now) = (self.out.room(), self.session.version, self.ctx.now);
+        let set = self.make_set(options)?;
         let mut decide = |old: Option<&Record<'_>>, edit: &mut Edit<'_>, _: Expire| {
             let revision = old.map_or(0, Record::revision);
-            if let Err(refusal) = options.allow(revision) {
-                return Ok(Edited::Keep(Err(refusal)));
+            match options.allow(old, set, now) {
+                Ok(()) => {}
+                Err(Bad::Refusal(refusal)) => return Ok(Edited::Keep(Err(refusal))),
+                Err(Bad::Fault(fault)) => return Err(fault),
+                Err(Bad::Filter(_)) => unreachable!("it was read"),
             }
             if options.presence == Some(Presence::Replace) {
                 edit.clear();
@@ -54,9 +63,9 @@ impl<'c> Call<'c, '_> {
                 None => Edited::Store(done),
             })
         };
-        match self.edit_record(key, Event::HSET, &mut decide)? {
+        match self.edit_record_in(key, set, Event::HSET, &mut decide)? {
             Err(refusal) => {
-                refusal.say(self.out, key);
+                refusal.say(self.out, &self.ctx.shared.sets, key);
                 Ok(None)
             }
             Ok(done) => {
@@ -72,15 +81,22 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    /// The number of the set that the options name, which is made if it is not there.
+    fn make_set(&self, options: &Options<'_>) -> Result<Option<u16>, Fault> {
+        let Some(name) = options.set else { return Ok(None) };
+        let made = self.ctx.shared.sets.make(NAMESPACE.0, name).map_err(|_| Fault::TooManySets)?;
+        Ok(Some(made.number()))
+    }
+
     /// A command that does the same to every bin it names, and answers with the record's revision.
     fn do_to_bins(&mut self, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
         let key = args.next().unwrap_or_default();
-        let options = Options::read(&mut args, b"bins", self.ctx.now, name)?;
-        let ops = match Op::read_all(Some(word), args) {
-            Ok(ops) => ops,
+        let read = Options::read(&mut args, b"bins", self.ctx.now, name);
+        let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(Some(word), args)?))) {
+            Ok(read) => read,
             Err(bad) => return self.bad(key, bad),
         };
-        if let Some(done) = self.do_all(key, options, &ops)? {
+        if let Some(done) = self.do_all(key, &options, &ops)? {
             self.int(done.revision.into());
         }
         Ok(())
@@ -101,12 +117,12 @@ pub(in super::super) fn append<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
 
 pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let options = Options::read(&mut args, b"ops", call.ctx.now, "rec.operate")?;
-    let ops = match Op::read_all(None, args) {
-        Ok(ops) => ops,
+    let read = Options::read(&mut args, b"ops", call.ctx.now, "rec.operate");
+    let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(None, args)?))) {
+        Ok(read) => read,
         Err(bad) => return call.bad(key, bad),
     };
-    if let Some(done) = call.do_all(key, options, &ops)? {
+    if let Some(done) = call.do_all(key, &options, &ops)? {
         reply::array(call.out, 2);
         call.int(done.revision.into());
         reply::array(call.out, ops.len() as u64);
@@ -117,15 +133,19 @@ pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
 
 pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let options = Options::read(&mut args, b"", call.ctx.now, "rec.touch")?;
-    if options.presence.is_some() {
+    let options = match Options::read(&mut args, b"", call.ctx.now, "rec.touch") {
+        Ok(options) => options,
+        Err(bad) => return call.bad(key, bad),
+    };
+    if options.presence.is_some() || options.set.is_some() {
         return Err(Fault::Syntax.into());
     }
+    let now = call.ctx.now;
     let touched = call.edit_record(key, Event::HSET, &mut |old, edit, present| {
-        let revision = old.map_or(0, Record::revision);
-        let there = if revision == 0 { Err(Refusal::NotFound) } else { Ok(()) };
-        Ok(match there.and(options.allow(revision)) {
-            Err(refusal) => Edited::Keep(Err(refusal)),
+        let there = if old.is_none() { Err(Refusal::NotFound.into()) } else { Ok(()) };
+        Ok(match there.and(options.allow(old, None, now)) {
+            Err(Bad::Refusal(refusal)) => Edited::Keep(Err(refusal)),
+            Err(_) => return Err(Fault::Damaged),
             Ok(()) => Edited::StoreUntil(options.expire.unwrap_or(present), Ok(edit.revision())),
         })
     })?;
@@ -137,13 +157,18 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
 
 pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let options = Options::read(&mut args, b"", call.ctx.now, "rec.del")?;
-    if options.presence.is_some() || options.expire.is_some() {
+    let options = match Options::read(&mut args, b"", call.ctx.now, "rec.del") {
+        Ok(options) => options,
+        Err(bad) => return call.bad(key, bad),
+    };
+    if options.presence.is_some() || options.expire.is_some() || options.set.is_some() {
         return Err(Fault::Syntax.into());
     }
+    let now = call.ctx.now;
     let removed = call.edit_record(key, Event::DEL, &mut |old, _, _| {
-        Ok(match (old, options.allow(old.map_or(0, Record::revision))) {
-            (_, Err(refusal)) => Edited::Keep(Err(refusal)),
+        Ok(match (old, options.allow(old, None, now)) {
+            (_, Err(Bad::Refusal(refusal))) => Edited::Keep(Err(refusal)),
+            (_, Err(_)) => return Err(Fault::Damaged),
             (Some(_), Ok(())) => Edited::Remove(Ok(1)),
             (None, Ok(())) => Edited::Keep(Ok(0)),
         })

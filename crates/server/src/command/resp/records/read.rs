@@ -1,95 +1,186 @@
 //! What reads records: where they lie, without a copy.
 
-use super::{bin_name, put_value};
+use super::{Bad, bin_name, put_value};
 use crate::command::resp::error::Fault;
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{self, record, told_bytes};
 use crate::command::resp::{Call, Run};
+use crate::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
-use record::{Name, Value};
-use segment::Expire;
+use protocol::sink::Sink;
+use record::{Filter, Name, Record, Value};
+use segment::{Expire, Item};
 
 /// The line of a type's name, and what stands around it and a value.
 const TYPE_BYTES: usize = 32;
 
-pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let bytes = args.next().unwrap_or_default();
-    let (mut with_types, mut wanted) = (false, None);
-    while let Some(word) = args.next() {
-        match &lower(word)[..] {
-            b"typed" => with_types = true,
-            b"bins" if args.len() > 0 => {
-                wanted = Some(args);
-                break;
-            }
-            _ => return Err(Fault::Syntax.into()),
-        }
-    }
-    if let Some(Err(refusal)) =
-        wanted.and_then(|mut names| names.find_map(|name| bin_name(name).err().map(Err::<(), _>)))
-    {
-        refusal.say(call.out, bytes);
-        return Ok(());
-    }
-    let (key, now_ms, version) = (call.key(bytes), call.ctx.now.0, call.session.version);
-    let item = call.turn.get(&key);
-    let Some(record) = record(item.as_ref(), now_ms)? else {
-        reply::null_array(call.out, version);
-        call.note_read(false);
-        return Ok(());
-    };
-    let ends = match item.map(|item| item.expire) {
-        Some(Expire::At(at)) => at.0 as i64,
-        _ => -1,
-    };
-    let told = |value: &Value<'_>| TYPE_BYTES + told_bytes(value);
-    let out = &mut *call.out;
-    let head = |out: &mut crate::out::OutBuffer, bins: u64| {
-        reply::array(out, 3);
-        reply::int(out, record.revision().into());
-        reply::int(out, ends);
-        reply::map(out, version, bins);
-    };
-    match wanted {
-        None => {
-            let (bins, room) = record.bins(now_ms).try_fold((0, 0), |(bins, room), bin| {
-                bin.map(|bin| (bins + 1, room + told_bytes(&bin.name) + told(&bin.value)))
-            })?;
-            typed::answer_room(out, call.ctx.request_bytes_max, room)?;
-            head(out, bins);
-            for bin in record.bins(now_ms) {
-                let bin = bin?;
-                typed::put_text(out, &bin.name);
-                put_bin(out, version, Some(&bin.value), with_types);
-            }
-        }
-        Some(names) => {
-            let found = |name| Ok::<_, Fault>(record.find(&Name::new(name), now_ms)?.map(|bin| bin.value));
-            let room = names.into_iter().try_fold(0, |room, name| {
-                Ok::<_, Fault>(room + 2 * TYPE_BYTES + name.len() + found(name)?.as_ref().map_or(0, told))
-            })?;
-            typed::answer_room(out, call.ctx.request_bytes_max, room)?;
-            head(out, names.len() as u64);
-            for name in names {
-                reply::bulk(out, name);
-                put_bin(out, version, found(name)?.as_ref(), with_types);
-            }
-        }
-    }
-    call.note_read(true);
-    Ok(())
+/// The names of chosen bins.
+#[derive(Clone, Copy)]
+pub(super) enum Names<'c> {
+    /// Words of the request.
+    Words(Args<'c>),
+    /// One word, with commas between them.
+    Commas(&'c [u8]),
 }
 
-fn put_bin(out: &mut crate::out::OutBuffer, version: Version, value: Option<&Value<'_>>, with_type: bool) {
-    let Some(value) = value else {
-        reply::null(out, version);
-        return;
-    };
-    if with_type {
-        reply::array(out, 2);
-        reply::bulk(out, value.value_type().name().as_bytes());
+impl<'c> Names<'c> {
+    pub(super) fn each(self) -> impl Iterator<Item = &'c [u8]> + Clone {
+        let (words, commas) = match self {
+            Self::Words(args) => (Some(args), None),
+            Self::Commas(word) => (None, Some(word.split(|byte| *byte == b','))),
+        };
+        words.into_iter().flatten().chain(commas.into_iter().flatten())
     }
-    put_value(out, version, value);
+}
+
+/// Which records are told, and what of them.
+#[derive(Default)]
+pub(super) struct Telling<'c> {
+    pub(super) with_types: bool,
+    /// These bins alone.
+    pub(super) names: Option<Names<'c>>,
+    pub(super) filter: Option<Filter<'c>>,
+}
+
+impl<'c> Telling<'c> {
+    /// Reads `[TYPED] [FILTER filter] [BINS name ...]`, with words between them that `other` takes.
+    pub(super) fn read(
+        mut args: Args<'c>,
+        mut other: impl FnMut(&[u8], &mut Args<'c>) -> Result<(), Fault>,
+    ) -> Result<Self, Bad<'c>> {
+        let mut telling = Self::default();
+        while let Some(word) = args.next() {
+            match &lower(word)[..] {
+                b"typed" => telling.with_types = true,
+                b"filter" if telling.filter.is_none() => {
+                    telling.filter = Some(Filter::read(args.next().ok_or(Fault::Syntax)?)?);
+                }
+                b"bins" if args.len() > 0 => {
+                    telling.names = Some(Names::Words(args));
+                    break;
+                }
+                word => other(word, &mut args)?,
+            }
+        }
+        telling.check()
+    }
+
+    /// The same, if no name of a bin is too long.
+    pub(super) fn check(self) -> Result<Self, Bad<'c>> {
+        if let Some(names) = self.names {
+            names.each().try_for_each(|name| bin_name(name).map(|_| ()))?;
+        }
+        Ok(self)
+    }
+
+    /// Whether the record is told.
+    pub(super) fn takes(&self, record: &Record<'_>, now_ms: u64) -> Result<bool, Fault> {
+        Ok(match &self.filter {
+            Some(filter) => filter.holds(record, now_ms)?,
+            None => true,
+        })
+    }
+
+    /// The most bytes that [`Telling::put`] puts.
+    pub(super) fn bytes(&self, record: &Record<'_>, now_ms: u64) -> Result<usize, Fault> {
+        let told = |value: &Value<'_>| TYPE_BYTES + told_bytes(value);
+        let mut bytes = 4 * reply::NUMBER_LINE_BYTES_MAX;
+        match self.names {
+            None => {
+                for bin in record.bins(now_ms) {
+                    let bin = bin?;
+                    bytes += told_bytes(&bin.name) + told(&bin.value);
+                }
+            }
+            Some(names) => {
+                for name in names.each() {
+                    let bin = record.find(&Name::new(name), now_ms)?;
+                    bytes += 2 * TYPE_BYTES + name.len() + bin.map_or(0, |bin| told(&bin.value));
+                }
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Puts revision, end and bins.
+    pub(super) fn put(
+        &self,
+        out: &mut impl Sink,
+        version: Version,
+        record: &Record<'_>,
+        expire: Expire,
+        now_ms: u64,
+    ) -> Result<(), Fault> {
+        reply::int(out, record.revision().into());
+        reply::int(out, if let Expire::At(at) = expire { at.0 as i64 } else { -1 });
+        match self.names {
+            None => {
+                reply::map(out, version, record.count(now_ms)? as u64);
+                for bin in record.bins(now_ms) {
+                    let bin = bin?;
+                    typed::put_text(out, &bin.name);
+                    self.put_bin(out, version, Some(&bin.value));
+                }
+            }
+            Some(names) => {
+                reply::map(out, version, names.each().count() as u64);
+                for name in names.each() {
+                    reply::bulk(out, name);
+                    let bin = record.find(&Name::new(name), now_ms)?;
+                    self.put_bin(out, version, bin.map(|bin| bin.value).as_ref());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put_bin(&self, out: &mut impl Sink, version: Version, value: Option<&Value<'_>>) {
+        let Some(value) = value else {
+            reply::null(out, version);
+            return;
+        };
+        if self.with_types {
+            reply::array(out, 2);
+            reply::bulk(out, value.value_type().name().as_bytes());
+        }
+        put_value(out, version, value);
+    }
+}
+
+/// Puts the record of an item, or null where there is none that is to be told; says whether it was put.
+pub(super) fn tell(
+    out: &mut OutBuffer,
+    version: Version,
+    bytes_max: usize,
+    item: Option<&Item<'_>>,
+    view: typed::View<'_>,
+    telling: &Telling<'_>,
+) -> Result<bool, crate::command::resp::Stop> {
+    let found = match record(item, view)? {
+        Some(record) if telling.takes(&record, view.now_ms)? => item.map(|item| (record, item.expire)),
+        _ => None,
+    };
+    let Some((record, expire)) = found else {
+        reply::null_array(out, version);
+        return Ok(false);
+    };
+    typed::answer_room(out, bytes_max, telling.bytes(&record, view.now_ms)?)?;
+    reply::array(out, 3);
+    telling.put(out, version, &record, expire, view.now_ms)?;
+    Ok(true)
+}
+
+pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let telling = match Telling::read(args, |_, _| Err(Fault::Syntax)) {
+        Ok(telling) => telling,
+        Err(bad) => return call.bad(bytes, bad),
+    };
+    let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.ctx.request_bytes_max);
+    let item = call.turn.get(&key);
+    let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &telling)?;
+    call.note_read(hit);
+    Ok(())
 }
 
 pub(in super::super) fn exists<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {

@@ -1,0 +1,253 @@
+//! Walks over the records of a set: `REC.SCAN`, `REC.TRUNCATE`; and what sets there are.
+//!
+//! A cursor is a place in the order of the keys' hashes, as with `SCAN`: a record that stays from the first call to the
+//! last is told at least once, and may be told twice.
+
+use super::read::Telling;
+use super::set_name;
+use crate::command::resp::error::Fault;
+use crate::command::resp::number::integer;
+use crate::command::resp::typed::{self, View};
+use crate::command::resp::{Call, NAMESPACE, Run};
+use crate::context::{OPS_A_BATCH, State};
+use protocol::number::{Decimal, parse_u64};
+use protocol::resp::{Args, Version, reply};
+use record::{Kind, Record};
+use segment::{Change, Item, Value};
+
+/// Records that a call tells if no count is given.
+const COUNT: i64 = 10;
+/// Records that a call tells at most.
+const COUNT_MAX: i64 = 4096;
+/// Steps of the walk in one call at most: each looks at a group of the index.
+const STEPS_MAX: usize = 64;
+/// Keys looked at that count as one operation.
+const KEYS_AN_OP: usize = 16;
+
+/// One call of `REC.SCAN`.
+struct Scan<'c> {
+    set: u16,
+    telling: Telling<'c>,
+    count: usize,
+}
+
+/// What a step of a walk has found: records as they are told, each with its place in the walk's order.
+#[derive(Default)]
+struct Found {
+    bytes: Vec<u8>,
+    /// Place, and where it ends in the bytes.
+    records: Vec<(u32, std::ops::Range<usize>)>,
+    /// Keys looked at.
+    looked: usize,
+    /// Records of the set looked at.
+    of_set: usize,
+    fault: Option<Fault>,
+}
+
+/// The number of the set that an item's record is of, which need not be there any more.
+fn set_of(item: &Item<'_>, view: View<'_>) -> Option<u16> {
+    let Value::Typed { kind, bytes } = item.value else { return None };
+    if Kind::of(kind) != Some(Kind::InSet) {
+        return None;
+    }
+    Some(Record::of(Kind::InSet, bytes, view.sets).ok()??.set()?.set().number())
+}
+
+impl Scan<'_> {
+    fn look(&self, item: &Item<'_>, place: u32, view: View<'_>, version: Version, found: &mut Found) {
+        found.looked += 1;
+        if set_of(item, view) != Some(self.set) {
+            return;
+        }
+        found.of_set += 1;
+        let from = found.bytes.len();
+        let mut tell = || {
+            let Some(record) = typed::record(Some(item), view)? else { return Ok(false) };
+            if !self.telling.takes(&record, view.now_ms)? {
+                return Ok(false);
+            }
+            reply::array(&mut found.bytes, 4);
+            reply::bulk(&mut found.bytes, item.key);
+            self.telling.put(&mut found.bytes, version, &record, item.expire, view.now_ms)?;
+            Ok(true)
+        };
+        match tell() {
+            Ok(true) => found.records.push((place, from..found.bytes.len())),
+            Ok(false) => {}
+            Err(fault) => found.fault = Some(fault),
+        }
+    }
+}
+
+/// `REC.SCAN set cursor [COUNT n] [RATE n] [TYPED] [FILTER filter] [BINS name ...]`
+pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let name = set_name(args.next())?;
+    let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
+    let mut cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
+    let (mut count, mut rate) = (COUNT, None);
+    let telling = Telling::read(args, |word, args| {
+        let number = integer(args.next().ok_or(Fault::Syntax)?)?;
+        match word {
+            b"count" if number > 0 => count = number.min(COUNT_MAX),
+            b"rate" if number > 0 => rate = Some(number as u64),
+            _ => return Err(Fault::Syntax),
+        }
+        Ok(())
+    });
+    let telling = match telling {
+        Ok(telling) => telling,
+        Err(bad) => return call.bad(b"", bad),
+    };
+    let now_ms = call.ctx.now.0;
+    if rate.is_some() && now_ms < call.session.paced_until_ms {
+        return Err(State::Parked.into());
+    }
+    let (version, view) = (call.session.version, call.ctx.view());
+    let mut told = Found::default();
+    let mut next = None;
+    if let Some(set) = view.sets.find(NAMESPACE.0, name) {
+        let scan = Scan { set: set.number(), telling, count: count as usize };
+        (told, next) = walk(call, &scan, &mut cursor, version)?;
+    }
+    if let Some(fault) = told.fault {
+        return Err(fault.into());
+    }
+    typed::answer_room(call.out, call.ctx.request_bytes_max, told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX)?;
+    reply::array(call.out, 2);
+    reply::bulk(call.out, Decimal::new(next.unwrap_or(0).into()).as_slice());
+    reply::array(call.out, told.records.len() as u64);
+    for (_, range) in &told.records {
+        call.out.push(&told.bytes[range.clone()]);
+    }
+    if let Some(rate) = rate {
+        // As many as were looked at take as long as the rate says.
+        call.session.paced_until_ms = now_ms + (told.of_set as u64 * 1000).div_ceil(rate);
+    }
+    call.ops += (told.looked / KEYS_AN_OP).min(OPS_A_BATCH);
+    Ok(())
+}
+
+/// Steps until enough was found; gives that and the next cursor.
+fn walk(
+    call: &Call<'_, '_>,
+    scan: &Scan<'_>,
+    cursor: &mut u32,
+    version: Version,
+) -> Result<(Found, Option<u32>), Fault> {
+    let view = call.ctx.view();
+    let bytes_max = call.ctx.request_bytes_max / 2;
+    let (mut found, mut next) = (Found::default(), None);
+    for _ in 0..STEPS_MAX {
+        let before = found.records.len();
+        next = call.turn.scan(*cursor, &mut |item| {
+            let place = (call.key(item.key).hash() >> 32) as u32;
+            scan.look(item, place, view, version, &mut found);
+        });
+        // In the order of the walk, so that the call can end between any two places.
+        found.records[before..].sort_unstable_by_key(|(place, _)| *place);
+        let (mut bytes, mut kept) = (0, 0);
+        for (at, (place, range)) in found.records.iter().enumerate() {
+            let is_new = at == 0 || found.records[at - 1].0 != *place;
+            if is_new && (kept >= scan.count || kept > 0 && bytes + range.len() > bytes_max) {
+                next = Some(*place);
+                break;
+            }
+            (bytes, kept) = (bytes + range.len(), at + 1);
+        }
+        if kept < found.records.len() {
+            found.records.truncate(kept);
+            let of_kept: Vec<u8> =
+                found.records.iter().flat_map(|(_, range)| &found.bytes[range.clone()]).copied().collect();
+            let mut end = 0;
+            for (_, range) in &mut found.records {
+                *range = end..end + range.len();
+                end = range.end;
+            }
+            found.bytes = of_kept;
+            break;
+        }
+        let Some(at) = next else { break };
+        *cursor = at;
+        if kept >= scan.count || bytes >= bytes_max {
+            break;
+        }
+    }
+    Ok((found, next))
+}
+
+/// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
+pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if !call.beside {
+        return call.run_beside("rec.truncate", args);
+    }
+    let name = set_name(args.into_iter().next())?;
+    let walk = call.session.walk.take();
+    let shared = std::sync::Arc::clone(&call.ctx.shared);
+    let Some(set) = shared.sets.find(NAMESPACE.0, name) else {
+        call.int(0);
+        return Ok(());
+    };
+    if walk.is_none() {
+        set.truncate();
+    }
+    let mut walk = walk.unwrap_or_default();
+    loop {
+        let mut gone = Vec::new();
+        let mut looked = 0;
+        let is_gone = |item: &Item<'_>| match item.value {
+            Value::Typed { kind, bytes } if Kind::of(kind) == Some(Kind::InSet) => {
+                matches!(Record::of(Kind::InSet, bytes, &shared.sets), Ok(None))
+            }
+            _ => false,
+        };
+        let next = call.turn.scan(walk.cursor, &mut |item| {
+            looked += 1;
+            if is_gone(item) {
+                gone.push(item.key.to_vec());
+            }
+        });
+        for bytes in gone {
+            let key = call.key(&bytes);
+            let removed = call.turn.change(&key, &mut |_, item, _| match item {
+                Some(item) if is_gone(item) => Change::Remove(1),
+                _ => Change::Keep(0),
+            });
+            match removed {
+                Ok(removed) => call.session.sum += removed,
+                Err(error) => {
+                    call.session.done = 1;
+                    call.session.walk = Some(walk);
+                    return Err(error.into());
+                }
+            }
+        }
+        call.ops += looked / KEYS_AN_OP + 1;
+        let Some(at) = next else { break };
+        walk.cursor = at;
+        if call.ops >= OPS_A_BATCH {
+            call.session.done = 1;
+            call.session.walk = Some(walk);
+            return Err(State::Yield.into());
+        }
+    }
+    call.int(call.session.sum);
+    Ok(())
+}
+
+/// `REC.SETS`: each set with the bins that any of its records had.
+pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    let mut told = Vec::new();
+    let mut count = 0;
+    for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == NAMESPACE.0) {
+        count += 1;
+        reply::array(&mut told, 2);
+        reply::bulk(&mut told, set.name());
+        let bins: Vec<_> = set.bins().collect();
+        reply::array(&mut told, bins.len() as u64);
+        bins.iter().for_each(|bin| reply::bulk(&mut told, bin));
+    }
+    call.answer_room(told.len() + reply::NUMBER_LINE_BYTES_MAX)?;
+    reply::array(call.out, count);
+    call.out.push(&told);
+    Ok(())
+}
