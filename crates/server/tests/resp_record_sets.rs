@@ -197,7 +197,7 @@ fn many_records_are_written_and_read_in_one_command() {
                  it is of set 'others', not set 'users' -BINVALUE record 'b', bin 'age': what is given is no INT :2",
             ),
             ("REC.MGET age a b c", "*3 *3 :2 :-1 *2 $3 age :31 *3 :1 :-1 *2 $3 age :40 *3 :2 :-1 *2 $3 age :51"),
-            ("REC.MPUT (n INT) plain 5", "*1 :1"),
+            ("REC.MPUT {(n INT)} plain 5", "*1 :1"),
             ("REC.MPUT {users(age INT)} a 31 b", "-ERR wrong number of arguments for 'rec.mput' command"),
             ("REC.MPUT users a 31", "-ERR syntax error"),
             ("REC.MPUT {users(age)} a 31", "-ERR syntax error"),
