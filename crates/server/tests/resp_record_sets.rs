@@ -205,7 +205,6 @@ fn many_records_are_written_and_read_in_one_command() {
                 "REC.MPUT {users(age WHAT)} a 31",
                 "-BINVALUE record 'a', bin 'age': there is no type 'WHAT', but INT, FLOAT, BOOL, STR, BYTES, LIST and MAP",
             ),
-            ("COMMAND GETKEYS REC.MPUT {u(a INT,b INT)} k1 1 2 k2 3 4", "*2 $2 k1 $2 k2"),
         ],
     );
     // More than one visit, inside and outside of a transaction.
