@@ -382,7 +382,7 @@ impl<'c> Call<'c, '_> {
             }
         }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
-            if self.ops > 0 && self.ops + entry.key_count(args.len()) > OPS_A_BATCH {
+            if self.ops > 0 && self.ops + entry.key_count(args) > OPS_A_BATCH {
                 // Once begun it would have to be taken back, or go on from a copy.
                 return Err(State::Yield.into());
             }
