@@ -293,7 +293,7 @@ impl Index {
     fn try_lock_group(&self, group: usize) -> Option<StripeGuard<'_>> {
         let stripe = self.stripe(group);
         let idle = stripe.lock.load(Relaxed);
-        if idle % 2 != 0 {
+        if !idle.is_multiple_of(2) {
             return None;
         }
         stripe.lock.compare_exchange(idle, idle.wrapping_add(1), Acquire).ok()?;
@@ -312,7 +312,7 @@ impl Index {
     #[inline]
     pub(crate) fn changes(&self, hash: Hash) -> Option<u32> {
         let count = self.stripe(self.write_group(hash)).lock.load(Acquire);
-        (count % 2 == 0).then_some(count)
+        count.is_multiple_of(2).then_some(count)
     }
 
     /// All slots of `group`, in order, as they are now.
