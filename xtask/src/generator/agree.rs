@@ -3,10 +3,14 @@
 //! redis-benchmark loads redis-server, memcaslap memcached; each with as many connections and requests in flight, keys
 //! and values as ours, pinned alike: the server on one CPU, the generator on the other. The figure is the ratio of the
 //! two rates inside a round. A generator that saw its answers late, or counted what was not answered, would differ.
+//!
+//! It says something where the server is what limits both, which its CPU tells. Where one keeps the server less busy than
+//! it could be, the ratio is that of the generators' own speeds: it is printed and not judged.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use load::result::RunResult;
 
@@ -34,6 +38,8 @@ const CONNECTIONS: usize = 50;
 const VALUE_BYTES: usize = 200;
 /// How far the rates may be apart.
 const OFF_MAX: f64 = 0.10;
+/// The server is the limit if it uses this share of its CPU, the time in which generators start and end included.
+const BUSY_MIN: f64 = 0.85;
 /// redis-benchmark ends after so many requests, not after a time: requests of its first turn.
 const REQUESTS_FIRST: u64 = 50_000;
 /// Keys that redis-benchmark draws: `key:` and twelve digits.
@@ -44,8 +50,16 @@ const MEMCASLAP_WINDOW: u64 = 1_024;
 const MEMCASLAP_SECONDS_MIN: u64 = 4;
 const MEMCASLAP_KEYS: u64 = MEMCASLAP_WINDOW * CONNECTIONS as u64;
 
-/// Requests a second of each round: ours, the other's.
-type Rates = Vec<(f64, f64)>;
+/// One generator's turn.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    requests_per_s: f64,
+    /// Share of its CPU that the server used.
+    busy: f64,
+}
+
+/// Ours and the other's of each round.
+type Rounds = Vec<(Turn, Turn)>;
 
 /// A load, and who else can make it.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +67,21 @@ struct Case {
     name: &'static str,
     server: Kind,
     verb: &'static str,
+    /// Keys of one request.
+    keys: usize,
     depth: usize,
 }
 
-const CASES: [Case; 6] = [
-    Case { name: "redis get 1", server: Kind::Redis, verb: "get", depth: 1 },
-    Case { name: "redis set 1", server: Kind::Redis, verb: "set", depth: 1 },
-    Case { name: "redis get 16", server: Kind::Redis, verb: "get", depth: 16 },
-    Case { name: "redis set 16", server: Kind::Redis, verb: "set", depth: 16 },
-    Case { name: "memcached get 1", server: Kind::Memcached, verb: "get", depth: 1 },
-    Case { name: "memcached set 1", server: Kind::Memcached, verb: "set", depth: 1 },
+const CASES: [Case; 9] = [
+    Case { name: "redis get 1", server: Kind::Redis, verb: "get", keys: 1, depth: 1 },
+    Case { name: "redis set 1", server: Kind::Redis, verb: "set", keys: 1, depth: 1 },
+    Case { name: "redis get 16", server: Kind::Redis, verb: "get", keys: 1, depth: 16 },
+    Case { name: "redis set 16", server: Kind::Redis, verb: "set", keys: 1, depth: 16 },
+    Case { name: "redis get-many 1", server: Kind::Redis, verb: "get", keys: 50, depth: 1 },
+    Case { name: "redis get-many 16", server: Kind::Redis, verb: "get", keys: 50, depth: 16 },
+    Case { name: "memcached get 1", server: Kind::Memcached, verb: "get", keys: 1, depth: 1 },
+    Case { name: "memcached set 1", server: Kind::Memcached, verb: "set", keys: 1, depth: 1 },
+    Case { name: "memcached get-many 1", server: Kind::Memcached, verb: "get", keys: 50, depth: 1 },
 ];
 
 impl Case {
@@ -82,8 +101,10 @@ impl Case {
         format!(
             "protocol = \"{protocol}\"\n[connections]\ncount = {CONNECTIONS}\ndepth = {}\n[[keys]]\ncount = {keys}\n\
              prefix = \"{prefix}\"\nkey_bytes = \"{key_bytes}B\"\nvalue_bytes = \"{VALUE_BYTES}B\"\n\
-             verbs = [{{ verb = \"{}\" }}]\n",
-            self.depth, self.verb
+             verbs = [{{ verb = \"{}\"{} }}]\n",
+            self.depth,
+            self.verb,
+            if self.keys > 1 { format!(", keys = {}", self.keys) } else { String::new() }
         )
     }
 }
@@ -111,7 +132,7 @@ impl Drop for Folder {
     }
 }
 
-/// Measures and prints; true if all rates agree.
+/// Measures and prints; true if all rates agree that can be judged, and there is one.
 ///
 /// # Errors
 /// When a server or a generator does not run, or says something else than its rate.
@@ -126,52 +147,84 @@ pub fn measure(options: &Options) -> Result<bool, String> {
         options.rounds, options.seconds
     );
     println!(
-        "| server | verb | in flight | other generator | its requests/s | ours | ours / its, median (min-max) | agree |"
+        "| server | verb | keys | in flight | other generator | its requests/s | ours | server busy, its / ours | ours / \
+         its, median (min-max) | agree |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     let folder = Folder::new()?;
-    let mut agree = true;
+    let (mut differ, mut agree) = (false, false);
     let wanted = |case: &&Case| options.only.split(',').any(|part| case.name.contains(part.trim()));
     for case in CASES.iter().filter(wanted) {
-        agree &= one(*case, options, &folder)?;
+        let verdict = one(*case, options, &folder)?;
+        agree |= verdict == Verdict::Agree;
+        differ |= matches!(verdict, Verdict::Differ | Verdict::Noisy);
     }
     println!();
-    Ok(agree)
+    Ok(agree && !differ)
 }
 
-fn one(case: Case, options: &Options, folder: &Folder) -> Result<bool, String> {
+fn one(case: Case, options: &Options, folder: &Folder) -> Result<Verdict, String> {
     let server_options = ServerOptions { cpu: Some(SERVER_CPU), ..ServerOptions::memory(512) };
     let server = Server::start(case.server, &server_options)?;
     pin(Some(GENERATOR_CPU))?;
-    let rates = rounds(case, options, folder, &server);
+    let rounds = rounds(case, options, folder, &server);
     pin(None)?;
-    let (rates, quiet) = rates?;
-    let mut ratios: Vec<f64> = rates.iter().map(|(ours, other)| ours / other).collect();
+    let (rounds, quiet) = rounds?;
+    let mut ratios: Vec<f64> = rounds.iter().map(|(ours, other)| ours.requests_per_s / other.requests_per_s).collect();
     ratios.sort_by(f64::total_cmp);
-    let median = |of: fn(&(f64, f64)) -> f64| {
-        let mut sorted: Vec<f64> = rates.iter().map(of).collect();
+    let median = |of: fn(&(Turn, Turn)) -> f64| {
+        let mut sorted: Vec<f64> = rounds.iter().map(of).collect();
         sorted.sort_by(f64::total_cmp);
         middle(&sorted)
     };
-    let ratio = middle(&ratios);
-    let agrees = (ratio - 1.0).abs() <= OFF_MAX;
+    let (ratio, busy) = (middle(&ratios), (median(|(_, other)| other.busy), median(|(ours, _)| ours.busy)));
+    let verdict = Verdict::of(ratio, busy.0.min(busy.1), quiet);
     println!(
-        "| {} | {} | {} | {} | {:.0} | {:.0} | {ratio:.3} ({:.3}-{:.3}) | {} |",
+        "| {} | {} | {} | {} | {} | {:.0} | {:.0} | {:.0} % / {:.0} % | {ratio:.3} ({:.3}-{:.3}) | {} |",
         case.server.name(),
         case.verb,
+        case.keys,
         case.depth,
         case.other(),
-        median(|(_, other)| *other),
-        median(|(ours, _)| *ours),
+        median(|(_, other)| other.requests_per_s),
+        median(|(ours, _)| ours.requests_per_s),
+        busy.0 * 100.0,
+        busy.1 * 100.0,
         ratios[0],
         ratios[ratios.len() - 1],
-        match (quiet, agrees) {
-            (false, _) => "noisy",
-            (true, true) => "yes",
-            (true, false) => "NO",
-        }
+        verdict.text()
     );
-    Ok(quiet && agrees)
+    Ok(verdict)
+}
+
+/// What a load's rounds say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Agree,
+    Differ,
+    /// A generator, not the server, was the limit.
+    Apart,
+    Noisy,
+}
+
+impl Verdict {
+    fn of(ratio: f64, busy: f64, quiet: bool) -> Self {
+        match (quiet, busy >= BUSY_MIN, (ratio - 1.0).abs() <= OFF_MAX) {
+            (_, false, _) => Self::Apart,
+            (false, true, _) => Self::Noisy,
+            (true, true, true) => Self::Agree,
+            (true, true, false) => Self::Differ,
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Agree => "yes",
+            Self::Differ => "NO",
+            Self::Apart => "a generator is the limit",
+            Self::Noisy => "noisy",
+        }
+    }
 }
 
 /// The middle of sorted values, of which there is one at least.
@@ -180,8 +233,16 @@ fn middle(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// The rates of ours and of the other, round by round, and whether nothing disturbed them; who begins alternates.
-fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<(Rates, bool), String> {
+/// One generator's turn, of which it tells the rate.
+fn turn(server: &Server, generator: impl FnOnce() -> Result<f64, String>) -> Result<Turn, String> {
+    let (begun, cpu_ns) = (Instant::now(), server.cpu_ns());
+    let requests_per_s = generator()?;
+    let busy = (server.cpu_ns() - cpu_ns) as f64 / begun.elapsed().as_nanos() as f64;
+    Ok(Turn { requests_per_s, busy })
+}
+
+/// The turns of ours and of the other, round by round, and whether nothing disturbed them; who begins alternates.
+fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Result<(Rounds, bool), String> {
     let workload = folder.write("workload.toml", &case.workload())?;
     let (addr, seconds) = (server.address.to_string(), options.seconds);
     ours(&addr, &prefilled(&workload, folder)?, 1, folder)?;
@@ -201,20 +262,20 @@ fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Re
         // Only to know how many requests take the time that is asked for.
         theirs(&mut requests)?;
     }
-    let (mut rates, mut all_quiet) = (Vec::new(), true);
+    let (mut rounds, mut all_quiet) = (Vec::new(), true);
     for round in 0..options.rounds {
         let (pair, quiet) = quietly(Some(server.pid()), || {
             if round % 2 == 0 {
-                let own = ours(&addr, &workload, seconds, folder)?;
-                return Ok((own, theirs(&mut requests)?));
+                let own = turn(server, || ours(&addr, &workload, seconds, folder))?;
+                return Ok((own, turn(server, || theirs(&mut requests))?));
             }
-            let other = theirs(&mut requests)?;
-            Ok((ours(&addr, &workload, seconds, folder)?, other))
+            let other = turn(server, || theirs(&mut requests))?;
+            Ok((turn(server, || ours(&addr, &workload, seconds, folder))?, other))
         })?;
-        rates.push(pair);
+        rounds.push(pair);
         all_quiet &= quiet;
     }
-    Ok((rates, all_quiet))
+    Ok((rounds, all_quiet))
 }
 
 /// The same workload, with every key stored before.
@@ -252,15 +313,19 @@ fn ours(addr: &str, workload: &Path, seconds: u64, folder: &Folder) -> Result<f6
 
 fn redis_benchmark(case: Case, server: &Server, requests: u64) -> Result<f64, String> {
     let mut command = Command::new("redis-benchmark");
-    command.args(["-h", "127.0.0.1", "-p", &server.address.port().to_string(), "-t", case.verb, "--csv"]);
+    command.args(["-h", "127.0.0.1", "-p", &server.address.port().to_string(), "--csv"]);
     command.args(["-c", &CONNECTIONS.to_string(), "-P", &case.depth.to_string(), "-n", &requests.to_string()]);
     command.args(["-r", &REDIS_KEYS.to_string(), "-d", &VALUE_BYTES.to_string()]);
+    match case.keys {
+        1 => command.args(["-t", case.verb]),
+        keys => command.arg("MGET").args(std::iter::repeat_n("key:__rand_int__", keys)),
+    };
     csv_rate(&output(command)?)
 }
 
 /// `"GET","123456.78","0.215",...` below a head.
 fn csv_rate(text: &str) -> Result<f64, String> {
-    let line = text.lines().rfind(|line| line.starts_with("\"GET\"") || line.starts_with("\"SET\""));
+    let line = text.lines().rfind(|line| ["\"GET", "\"SET", "\"MGET"].iter().any(|name| line.starts_with(name)));
     let rate = line.and_then(|line| line.split(',').nth(1)).and_then(|field| field.trim_matches('"').parse().ok());
     rate.ok_or_else(|| format!("redis-benchmark says no rate: {text}"))
 }
@@ -272,7 +337,7 @@ fn memcaslap(case: Case, addr: &str, seconds: u64, folder: &Folder) -> Result<f6
     let config = folder.write("memcaslap.cfg", &text)?;
     let mut command = Command::new("memcaslap");
     command.args(["-s", addr, "-T", "1", "-c", &CONNECTIONS.to_string(), "-t", &format!("{seconds}s")]);
-    command.args(["-w", &format!("{}k", MEMCASLAP_WINDOW / 1024), "-F"]).arg(config);
+    command.args(["-w", &format!("{}k", MEMCASLAP_WINDOW / 1024), "-d", &case.keys.to_string(), "-F"]).arg(config);
     tps_rate(&output(command)?)
 }
 
@@ -290,6 +355,8 @@ mod tests {
     fn rates_are_read_from_what_the_generators_print() {
         let csv = "\"test\",\"rps\",\"avg_latency_ms\"\n\"GET\",\"142857.14\",\"0.187\"\n";
         assert_eq!(csv_rate(csv), Ok(142_857.14));
+        let many = "\"test\",\"rps\"\n\"MGET key:__rand_int__ key:__rand_int__\",\"11500.25\",\"4.1\"\n";
+        assert_eq!(csv_rate(many), Ok(11_500.25));
         assert!(csv_rate("\"test\",\"rps\"\n").is_err());
         assert_eq!(tps_rate("Run time: 2.0s Ops: 300000 TPS: 149925 Net_rate: 35.1M/s\n"), Ok(149_925.0));
         assert!(tps_rate("").is_err());
@@ -303,5 +370,13 @@ mod tests {
         }
         assert_eq!(middle(&[1.0, 2.0, 4.0]), 2.0);
         assert_eq!(middle(&[1.0, 2.0]), 1.5);
+    }
+
+    #[test]
+    fn generators_that_leave_the_server_idle_are_not_judged_by_their_speed() {
+        assert_eq!(Verdict::of(1.4, 0.6, true), Verdict::Apart);
+        assert_eq!(Verdict::of(1.4, 0.9, true), Verdict::Differ);
+        assert_eq!(Verdict::of(1.05, 0.9, true), Verdict::Agree);
+        assert_eq!(Verdict::of(1.05, 0.9, false), Verdict::Noisy);
     }
 }
