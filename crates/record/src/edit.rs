@@ -13,6 +13,7 @@ use std::ops::Range;
 use crate::coding::Coded;
 use crate::read::{END_BYTES, ENDS, MORE, Place, find, name_of, push_number};
 use crate::sets::{self, InSet};
+use crate::tree::{self, LARGE_BYTES, NO_END, Parts, Source, TreeEdit};
 use crate::{Bin, Damaged, Kind, Name, Record, Value, coding};
 
 /// From so many bins at once on they are looked up in a table.
@@ -22,13 +23,73 @@ const MANY: usize = 12;
 #[derive(Debug)]
 pub struct Edit<'e> {
     to: &'e mut Vec<u8>,
-    /// Where the record begins in `to`, and its first bin.
+    /// Where all of it begins in `to`, its revision, and its first bin.
+    start: usize,
     head: usize,
     body: usize,
     now_ms: u64,
     revision: u32,
     has_ends: bool,
     set: Option<InSet<'e>>,
+    /// A large record's leaves; then there are no bins in `to`.
+    tree: Option<TreeEdit<'e>>,
+}
+
+/// Bins that are written: behind `from` in `to`.
+struct Body<'b> {
+    to: &'b mut Vec<u8>,
+    from: usize,
+    now_ms: u64,
+}
+
+impl Body<'_> {
+    fn find(&self, name: &Coded<'_>) -> Result<Option<Place>, Damaged> {
+        find(&self.to[self.from..], name, self.now_ms)
+    }
+
+    /// Has `range` of the bins be so many bytes, which are to be written.
+    fn room(&mut self, range: Range<usize>, bytes: usize) -> &mut [u8] {
+        let (from, behind, len) = (self.from + range.start, self.from + range.end, self.to.len());
+        let now_behind = from + bytes;
+        if now_behind > behind {
+            self.to.resize(len + now_behind - behind, 0);
+        }
+        self.to.copy_within(behind..len, now_behind);
+        self.to.truncate(len - behind + now_behind);
+        &mut self.to[from..now_behind]
+    }
+
+    fn set(&mut self, name: &Coded<'_>, value: &Value<'_>, keep_end: bool) -> Result<bool, Damaged> {
+        let value = Coded::of(value);
+        let Some(place) = self.find(name)? else {
+            name.push(self.to);
+            value.push(self.to);
+            return Ok(true);
+        };
+        value.write(self.room(place.value..place.end, value.len()));
+        if place.end_ms.is_some() && !keep_end {
+            self.room(place.start..place.name, 0);
+        }
+        Ok(false)
+    }
+
+    fn remove(&mut self, name: &Coded<'_>) -> Result<bool, Damaged> {
+        let Some(place) = self.find(name)? else { return Ok(false) };
+        self.room(place.whole(), 0);
+        Ok(true)
+    }
+
+    fn set_end(&mut self, name: &Coded<'_>, end_ms: Option<u64>) -> Result<bool, Damaged> {
+        let Some(place) = self.find(name)? else { return Ok(false) };
+        let bytes = if end_ms.is_some() { END_BYTES } else { 0 };
+        let room = self.room(place.start..place.name, bytes);
+        if let Some(end) = end_ms {
+            debug_assert!(end <= crate::END_MS_MAX);
+            room[0] = coding::END;
+            room[1..].copy_from_slice(&end.to_le_bytes()[..END_BYTES - 1]);
+        }
+        Ok(true)
+    }
 }
 
 impl<'e> Edit<'e> {
@@ -52,12 +113,37 @@ impl<'e> Edit<'e> {
         now_ms: u64,
         to: &'e mut Vec<u8>,
     ) -> Result<Self, Damaged> {
+        let revision = old.map_or(1, |old| old.revision().wrapping_add(1).max(1));
+        let mut edit = Self::begin(revision, set, now_ms, to);
+        match old {
+            Some(old) if old.tree.is_some() => edit.tree = old.tree.map(TreeEdit::of),
+            Some(old) if old.has_ends() => edit.copy_live(old.body)?,
+            Some(old) => edit.to.extend_from_slice(old.body),
+            None => {}
+        }
+        Ok(edit)
+    }
+
+    /// A copy of a record, of the same revision, that has no part in common with it.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn copy_of(old: &Record<'e>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+        let mut edit = Self::begin(old.revision(), old.set(), now_ms, to);
+        edit.copy_live(old.body)?;
+        for leaf in old.tree.into_iter().flat_map(|tree| tree.leaves(0, crate::HASHES)) {
+            edit.copy_live(leaf?)?;
+        }
+        Ok(edit)
+    }
+
+    fn begin(revision: u32, set: Option<InSet<'e>>, now_ms: u64, to: &'e mut Vec<u8>) -> Self {
+        let start = to.len();
         if let Some(InSet { set, .. }) = set {
             push_number(set.number().into(), to);
             push_number(set.generation(), to);
         }
         let head = to.len();
-        let revision = old.map_or(1, |old| old.revision().wrapping_add(1).max(1));
         let mut left = revision;
         let mut byte = (left & 0x3f) as u8;
         left >>= 6;
@@ -67,22 +153,16 @@ impl<'e> Edit<'e> {
             left >>= 7;
         }
         to.push(byte);
-        let mut edit = Self { body: to.len(), to, head, now_ms, revision, has_ends: false, set };
-        match old {
-            Some(old) if old.has_ends() => edit.copy_live(old)?,
-            Some(old) => edit.to.extend_from_slice(old.body),
-            None => {}
-        }
-        Ok(edit)
+        Self { body: to.len(), to, start, head, now_ms, revision, has_ends: false, set, tree: None }
     }
 
-    fn copy_live(&mut self, old: &Record<'_>) -> Result<(), Damaged> {
+    fn copy_live(&mut self, bins: &[u8]) -> Result<(), Damaged> {
         let mut at = 0;
-        while at < old.body.len() {
-            let place = Place::at(old.body, at)?;
+        while at < bins.len() {
+            let place = Place::at(bins, at)?;
             if place.is_live(self.now_ms) {
                 self.has_ends |= place.end_ms.is_some();
-                self.to.extend_from_slice(&old.body[place.whole()]);
+                self.to.extend_from_slice(&bins[place.whole()]);
             }
             at = place.end;
         }
@@ -94,13 +174,17 @@ impl<'e> Edit<'e> {
         self.revision
     }
 
-    fn find(&self, name: &Name<'_>) -> Result<Option<Place>, Damaged> {
-        find(&self.to[self.body..], &sets::coded(self.set, name, false), self.now_ms)
+    /// The bins among which a name is, or is to be.
+    fn body_of(&mut self, name: &Name<'_>) -> Result<Body<'_>, Damaged> {
+        let now_ms = self.now_ms;
+        Ok(match &mut self.tree {
+            None => Body { to: self.to, from: self.body, now_ms },
+            Some(tree) => Body { to: tree.leaf_mut(crate::hash(name.text), now_ms)?, from: 0, now_ms },
+        })
     }
 
-    /// Of what type the written bytes are.
-    pub fn kind(&self) -> Kind {
-        if self.set.is_some() { Kind::InSet } else { Kind::Hash }
+    fn coded<'n>(&self, name: &Name<'n>, learns: bool) -> Coded<'n> {
+        sets::coded(self.set, name, learns)
     }
 
     /// The bin of this name.
@@ -108,20 +192,12 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn bin(&self, name: &Name<'_>) -> Result<Option<Bin<'_>>, Damaged> {
-        let Some(place) = self.find(name)? else { return Ok(None) };
-        place.bin(&self.to[self.body..], self.set).map(Some)
-    }
-
-    /// Has `range` of the bins be so many bytes, which are to be written.
-    fn room(&mut self, range: Range<usize>, bytes: usize) -> &mut [u8] {
-        let (from, behind, len) = (self.body + range.start, self.body + range.end, self.to.len());
-        let now_behind = from + bytes;
-        if now_behind > behind {
-            self.to.resize(len + now_behind - behind, 0);
-        }
-        self.to.copy_within(behind..len, now_behind);
-        self.to.truncate(len - behind + now_behind);
-        &mut self.to[from..now_behind]
+        let body = match &self.tree {
+            None => &self.to[self.body..],
+            Some(tree) => tree.leaf(crate::hash(name.text))?,
+        };
+        let place = find(body, &self.coded(name, false), self.now_ms)?;
+        place.map(|place| place.bin(body, self.set)).transpose()
     }
 
     /// Gives the bin this value; true if there was none of the name. One that is there keeps its end only if that is
@@ -130,17 +206,12 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn set(&mut self, name: &Name<'_>, value: &Value<'_>, keep_end: bool) -> Result<bool, Damaged> {
-        let value = Coded::of(value);
-        let Some(place) = self.find(name)? else {
-            sets::coded(self.set, name, true).push(self.to);
-            value.push(self.to);
-            return Ok(true);
-        };
-        value.write(self.room(place.value..place.end, value.len()));
-        if place.end_ms.is_some() && !keep_end {
-            self.room(place.start..place.name, 0);
+        let coded = self.coded(name, true);
+        let is_new = self.body_of(name)?.set(&coded, value, keep_end)?;
+        if let Some(tree) = self.tree.as_mut().filter(|_| is_new) {
+            tree.count += 1;
         }
-        Ok(false)
+        Ok(is_new)
     }
 
     /// Gives each bin its value, the last one where a name is there twice, as [`Edit::set`] would one after another;
@@ -152,7 +223,7 @@ impl<'e> Edit<'e> {
         &mut self,
         pairs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])>,
     ) -> Result<usize, Damaged> {
-        if pairs.len() < MANY {
+        if pairs.len() < MANY || self.tree.is_some() {
             let mut added = 0;
             for (name, value) in pairs {
                 added += usize::from(self.set(&Name::new(name), &Value::of_text(value), false)?);
@@ -202,15 +273,19 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn remove(&mut self, name: &Name<'_>) -> Result<bool, Damaged> {
-        let Some(place) = self.find(name)? else { return Ok(false) };
-        self.room(place.whole(), 0);
-        Ok(true)
+        let coded = self.coded(name, false);
+        let is_gone = self.body_of(name)?.remove(&coded)?;
+        if let Some(tree) = self.tree.as_mut().filter(|_| is_gone) {
+            tree.count = tree.count.saturating_sub(1);
+        }
+        Ok(is_gone)
     }
 
     /// Takes all bins away.
     pub fn clear(&mut self) {
         self.to.truncate(self.body);
         self.has_ends = false;
+        self.tree = None;
     }
 
     /// Gives the bin this end, in ms since the epoch and at most [`crate::END_MS_MAX`], or none; says whether it was
@@ -219,23 +294,82 @@ impl<'e> Edit<'e> {
     /// # Errors
     /// [`Damaged`].
     pub fn set_end(&mut self, name: &Name<'_>, end_ms: Option<u64>) -> Result<bool, Damaged> {
-        let Some(place) = self.find(name)? else { return Ok(false) };
-        let bytes = if end_ms.is_some() { END_BYTES } else { 0 };
-        let room = self.room(place.start..place.name, bytes);
-        if let Some(end) = end_ms {
-            debug_assert!(end <= crate::END_MS_MAX);
-            room[0] = coding::END;
-            room[1..].copy_from_slice(&end.to_le_bytes()[..END_BYTES - 1]);
+        let coded = self.coded(name, false);
+        let is_there = self.body_of(name)?.set_end(&coded, end_ms)?;
+        if let Some(end) = end_ms.filter(|_| is_there) {
             self.has_ends = true;
+            if let Some(tree) = &mut self.tree {
+                tree.first_end = tree.first_end.min(end);
+            }
         }
-        Ok(true)
+        Ok(is_there)
     }
 
-    /// Ends the writing; says whether there are bins.
+    /// Ends the writing of a record that was not large and is not to be; says whether there are bins.
     pub fn finish(self) -> bool {
+        assert!(self.tree.is_none(), "a large record is written with its parts");
         if self.has_ends {
             self.to[self.head] |= ENDS;
         }
         self.to.len() > self.body
     }
+
+    /// Ends the writing, in parts if the record is large; says of what type the bytes are, if there are bins.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn finish_with(mut self, source: &dyn Source, parts: &mut Parts) -> Result<Option<Kind>, Damaged> {
+        let in_set = self.set.is_some();
+        let (large, small) =
+            if in_set { (Kind::LargeInSet, Kind::InSet) } else { (Kind::Large, Kind::Hash) };
+        let (count, first_end) = match self.tree.take() {
+            None if self.to.len() - self.body <= LARGE_BYTES => return Ok(self.finish().then_some(small)),
+            None => {
+                let bins = self.to.split_off(self.body);
+                let tally = tally(&bins)?;
+                let front = self.to.split_off(self.start);
+                tree::grow(&bins, self.set, source, parts, self.to)?;
+                self.put_front(&front, tally.1);
+                tally
+            }
+            Some(tree) => {
+                let (count, first_end) = (tree.count, tree.first_end);
+                let front = self.to.split_off(self.start);
+                if let Some(bins) = tree.finish(self.set, self.now_ms, parts, self.to)? {
+                    parts.clear();
+                    self.to.extend_from_slice(&front);
+                    self.has_ends = tally(&bins)?.1 != NO_END;
+                    self.to.extend_from_slice(&bins);
+                    return Ok(self.finish().then_some(small));
+                }
+                self.put_front(&front, first_end);
+                (count, first_end)
+            }
+        };
+        push_number(count as u32, self.to);
+        if first_end != NO_END {
+            self.to.extend_from_slice(&first_end.to_le_bytes()[..END_BYTES - 1]);
+        }
+        Ok(Some(large))
+    }
+
+    /// Puts set, generation and revision behind what the head of a tree begins with.
+    fn put_front(&mut self, front: &[u8], first_end: u64) {
+        let revision_at = self.to.len() + self.head - self.start;
+        self.to.extend_from_slice(front);
+        if first_end != NO_END {
+            self.to[revision_at] |= ENDS;
+        }
+    }
+}
+
+/// How many bins there are, and when the first one ends.
+fn tally(bins: &[u8]) -> Result<(u64, u64), Damaged> {
+    let (mut at, mut count, mut first_end) = (0, 0, NO_END);
+    while at < bins.len() {
+        let place = Place::at(bins, at)?;
+        (count, first_end) = (count + 1, first_end.min(place.end_ms.unwrap_or(NO_END)));
+        at = place.end;
+    }
+    Ok((count, first_end))
 }

@@ -18,6 +18,7 @@ mod filter;
 mod kind;
 mod read;
 mod sets;
+mod tree;
 mod value;
 
 pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
@@ -26,6 +27,7 @@ pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
 pub use kind::Kind;
 pub use read::{Bin, Bins, Record};
 pub use sets::{BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, Sets, TooManySets};
+pub use tree::{LARGE_BYTES, NoParts, Parts, Source};
 pub use value::{Digits, Name, Value, ValueType};
 
 /// Bytes that are no record.
@@ -45,6 +47,9 @@ pub const END_MS_MAX: u64 = (1 << 48) - 1;
 
 /// The longest name of a bin that a record command takes, in bytes. A hash's field may be as long as its item.
 pub const BIN_NAME_BYTES_MAX: usize = 63;
+
+/// Names hash to numbers below this.
+pub const HASHES: u64 = 1 << 32;
 
 /// The place of a name in the order that walks over the bins of a record go by.
 pub fn hash(name: &[u8]) -> u32 {

@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use crate::coding::{self, Coded, END};
 use crate::sets::{self, InSet, Sets};
+use crate::tree::{Leaves, Source, Tree};
 use crate::{Damaged, Kind, Name, Value};
 
 /// The head's first byte: more bytes follow.
@@ -34,6 +35,8 @@ pub struct Record<'r> {
     revision: u32,
     has_ends: bool,
     set: Option<InSet<'r>>,
+    /// A large record's leaves; then it has no bins in its body.
+    pub(crate) tree: Option<Tree<'r>>,
 }
 
 /// One bin of a record.
@@ -151,9 +154,19 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`]. What is behind the head is looked at as it is read.
     #[inline]
-    pub fn of(kind: Kind, bytes: &'r [u8], sets: &'r Sets) -> Result<Option<Self>, Damaged> {
+    pub fn of(
+        kind: Kind,
+        bytes: &'r [u8],
+        sets: &'r Sets,
+        source: &'r dyn Source,
+    ) -> Result<Option<Self>, Damaged> {
         match kind {
             Kind::Hash => Self::open(bytes).map(Some),
+            Kind::Large | Kind::LargeInSet => {
+                let (tree, rest) = Tree::open(bytes, source)?;
+                let kind = if kind == Kind::Large { Kind::Hash } else { Kind::InSet };
+                Self::of(kind, rest, sets, source)?.map(|record| record.with(tree)).transpose()
+            }
             Kind::InSet => {
                 let (set, generation, bytes) = Self::set_of(bytes)?;
                 let set = sets.of(set).ok_or(Damaged)?;
@@ -163,6 +176,17 @@ impl<'r> Record<'r> {
                 Ok(Some(Self { set: Some(InSet::new(sets, set)), ..Self::open(bytes)? }))
             }
         }
+    }
+
+    /// A record whose head was read as that of a plain one, with the rest of the head in the place of its bins.
+    fn with(self, mut tree: Tree<'r>) -> Result<Self, Damaged> {
+        let (count, rest) = number(self.body)?;
+        tree.count = count.into();
+        if self.has_ends {
+            let end = rest.get(..END_BYTES - 1).ok_or(Damaged)?;
+            tree.first_end = end.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        }
+        Ok(Self { body: b"", tree: Some(tree), ..self })
     }
 
     /// The number of the set that the bytes of a [`Kind::InSet`] name, its generation, and what is behind them.
@@ -191,7 +215,7 @@ impl<'r> Record<'r> {
             more = byte & MORE != 0;
             at += 1;
         }
-        Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0, set: None })
+        Ok(Self { body: &bytes[at..], revision, has_ends: first & ENDS != 0, set: None, tree: None })
     }
 
     /// How often it was written, from 1; it begins again after 2^32 - 1.
@@ -211,7 +235,19 @@ impl<'r> Record<'r> {
 
     /// The bins that are there at `now_ms`, in the order in which they were first stored.
     pub fn bins(&self, now_ms: u64) -> Bins<'r> {
-        Bins { body: self.body, at: 0, now_ms, set: self.set }
+        self.bins_in(now_ms, 0, crate::HASHES)
+    }
+
+    /// All of those whose names' hashes ([`crate::hash`]) are from `from` to below `to`, and of others as many as cost
+    /// nothing.
+    pub fn bins_in(&self, now_ms: u64, from: u32, to: u64) -> Bins<'r> {
+        let leaves = self.tree.map(|tree| tree.leaves(from, to));
+        Bins { body: self.body, at: 0, now_ms, set: self.set, leaves }
+    }
+
+    /// It is kept as a tree of leaves.
+    pub fn is_large(&self) -> bool {
+        self.tree.is_some()
     }
 
     /// The bin of this name, if it is there at `now_ms`.
@@ -219,8 +255,12 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn find(&self, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
+        let body = match &self.tree {
+            None => self.body,
+            Some(tree) => tree.leaf(crate::hash(name.text))?,
+        };
         let name = sets::coded(self.set, name, false);
-        find(self.body, &name, now_ms)?.map(|place| place.bin(self.body, self.set)).transpose()
+        find(body, &name, now_ms)?.map(|place| place.bin(body, self.set)).transpose()
     }
 
     /// How many bins are there at `now_ms`.
@@ -228,6 +268,12 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn count(&self, now_ms: u64) -> Result<usize, Damaged> {
+        if let Some(tree) = &self.tree {
+            if tree.first_end > now_ms {
+                return Ok(tree.count as usize);
+            }
+            return self.bins(now_ms).try_fold(0, |count, bin| bin.map(|_| count + 1));
+        }
         let (mut at, mut count) = (0, 0);
         while at < self.body.len() {
             let place = Place::at(self.body, at)?;
@@ -243,8 +289,10 @@ impl<'r> Record<'r> {
     /// [`Damaged`].
     #[inline]
     pub fn is_empty(&self, now_ms: u64) -> Result<bool, Damaged> {
-        if !self.has_ends {
-            return Ok(self.body.is_empty());
+        match &self.tree {
+            Some(tree) if tree.first_end > now_ms => return Ok(tree.count == 0),
+            None if !self.has_ends => return Ok(self.body.is_empty()),
+            _ => {}
         }
         Ok(self.bins(now_ms).next().transpose()?.is_none())
     }
@@ -257,6 +305,8 @@ pub struct Bins<'r> {
     at: usize,
     now_ms: u64,
     set: Option<InSet<'r>>,
+    /// Those that come behind the body.
+    leaves: Option<Leaves<'r>>,
 }
 
 impl<'r> Iterator for Bins<'r> {
@@ -264,7 +314,17 @@ impl<'r> Iterator for Bins<'r> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while self.at < self.body.len() {
+        loop {
+            if self.at >= self.body.len() {
+                match self.leaves.as_mut()?.next()? {
+                    Ok(leaf) => (self.body, self.at) = (leaf, 0),
+                    Err(damaged) => {
+                        self.leaves = None;
+                        return Some(Err(damaged));
+                    }
+                }
+                continue;
+            }
             let bin = Place::at(self.body, self.at).and_then(|place| {
                 self.at = place.end;
                 if place.is_live(self.now_ms) { place.bin(self.body, self.set).map(Some) } else { Ok(None) }
@@ -273,11 +333,10 @@ impl<'r> Iterator for Bins<'r> {
                 Ok(Some(bin)) => return Some(Ok(bin)),
                 Ok(None) => {}
                 Err(Damaged) => {
-                    self.at = self.body.len();
+                    (self.at, self.leaves) = (self.body.len(), None);
                     return Some(Err(Damaged));
                 }
             }
         }
-        None
     }
 }

@@ -4,7 +4,7 @@
 mod record_walk;
 
 use base::prng::Prng;
-use gannet_record::{Bin, Damaged, Digits, Edit, InSet, Kind, List, Map, Name, Record, Sets, Value, push_value};
+use gannet_record::{Bin, Damaged, Digits, Edit, InSet, Kind, List, Map, Name, NoParts, Record, Sets, Value, push_value};
 use record_walk::walk;
 
 /// An owned value, to be compared.
@@ -159,17 +159,16 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
             let before = model.len();
             model.retain(|(_, _, end)| end.is_none_or(|end| end > now_ms));
             ended += before - model.len();
-            let old = bytes.as_deref().map(|bytes| Record::of(kind, bytes, &sets).unwrap().unwrap());
+            let old = bytes.as_deref().map(|bytes| Record::of(kind, bytes, &sets, &NoParts).unwrap().unwrap());
             // Behind something else, which stays.
             let mut next = b"before".to_vec();
             let mut edit = Edit::in_set(old.as_ref(), set, now_ms, &mut next).unwrap();
-            assert_eq!(edit.kind(), kind);
             let done: Vec<_> = (0..=prng.below(3)).map(|_| change(&mut prng, &mut edit, &mut model, now_ms)).collect();
             many += usize::from(done.iter().any(|done| done.starts_with("set 2")));
             assert_eq!(edit.finish(), !model.is_empty());
             emptied += usize::from(model.is_empty());
             assert_eq!(next.drain(..6).collect::<Vec<_>>(), b"before");
-            let record = Record::of(kind, &next, &sets).unwrap().expect("its set stays");
+            let record = Record::of(kind, &next, &sets, &NoParts).unwrap().expect("its set stays");
             nested += model.iter().filter(|(_, held, _)| depth(held) > 1).count();
             assert_eq!(told(&record, now_ms), model, "seed {seed}, step {step}: {done:?}");
             assert_eq!((record.revision(), record.count(now_ms)), (step, Ok(model.len())));
@@ -201,14 +200,14 @@ fn a_record_of_a_set_that_was_truncated_is_gone_and_one_stored_later_is_not() {
     // Past the border at which a generation takes another byte.
     for _ in 0..200 {
         let bytes = store();
-        assert!(Record::of(Kind::InSet, &bytes, &sets).unwrap().is_some());
+        assert!(Record::of(Kind::InSet, &bytes, &sets, &NoParts).unwrap().is_some());
         assert_eq!(Kind::InSet.is_empty(&bytes, &sets, 0), Ok(false));
         set.set().truncate();
-        assert!(Record::of(Kind::InSet, &bytes, &sets).unwrap().is_none());
+        assert!(Record::of(Kind::InSet, &bytes, &sets, &NoParts).unwrap().is_none());
         assert_eq!(Kind::InSet.is_empty(&bytes, &sets, 0), Ok(true));
     }
     let bytes = store();
-    assert_eq!(Record::of(Kind::InSet, &bytes, &Sets::new()).err(), Some(Damaged), "a set that there is not");
+    assert_eq!(Record::of(Kind::InSet, &bytes, &Sets::new(), &NoParts).err(), Some(Damaged), "a set that there is not");
 }
 
 #[test]

@@ -14,13 +14,14 @@ use base::clock::UnixMillis;
 
 use crate::counters::Counters;
 use crate::header::Queue;
-use crate::index::Locked;
+use crate::index::{Hash, Locked};
 use crate::item::{
     CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, Kind, Layout, META, NUM, needs_align8,
 };
-use crate::key::Key;
+use crate::key::{Key, Namespace};
 use crate::op::{Expire, LargeRef, OpError, Put};
 use crate::open::{OpenTable, Want};
+use crate::parts::{Head, object_of};
 use crate::raw::Reserved;
 use crate::slot::Slot;
 use crate::store::{Ended, Seen, Store, large_ref};
@@ -60,11 +61,13 @@ pub(crate) struct Draft {
     pub(crate) reserved: Reserved,
 }
 
-/// A large value that has lost its head: its pieces are to be removed once the lock is let go.
+/// A value that has lost its head: its pieces or parts are to be removed once the lock is let go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Orphan {
-    pub(crate) namespace: u8,
-    pub(crate) large: LargeRef,
+pub(crate) enum Orphan {
+    /// A large value.
+    Pieces { namespace: u8, large: LargeRef },
+    /// A value in parts, whose head is still to be read where it was: within the turn, or the slice.
+    Parts { namespace: u8, owner: Hash, address: usize, bytes: usize },
 }
 
 impl Draft {
@@ -84,6 +87,7 @@ impl<'v> Plan<'v> {
     pub(crate) fn object(&self) -> Option<u64> {
         match (self.kind, self.content) {
             (Kind::Head, Content::Bytes(value, _)) => Some(large_ref(value).object),
+            (Kind::Typed, Content::Bytes(a, b)) => object_of(a, b),
             _ => None,
         }
     }
@@ -223,10 +227,17 @@ impl Store {
         self.segments.header_of(address).note_dead(layout.size);
         counters.items_removed.add(1);
         counters.bytes_removed.add(layout.size as u64);
-        (layout.kind() == Kind::Head).then(|| Orphan {
-            namespace: self.segments.header_of(address).namespace(),
-            large: large_ref(layout.value(&self.segments.heap, address)),
-        })
+        let (heap, namespace) = (&self.segments.heap, self.segments.header_of(address).namespace());
+        match layout.kind() {
+            Kind::Plain | Kind::Piece => None,
+            Kind::Head => Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) }),
+            Kind::Typed => {
+                let value = layout.value(heap, address);
+                Head::of(value)?;
+                let owner = self.hasher.key(Namespace(namespace), layout.key(heap, address)).hash;
+                Some(Orphan::Parts { namespace, owner, address: layout.value_address(address), bytes: value.len() })
+            }
+        }
     }
 
     /// An item that lost its slot to another key.

@@ -1,5 +1,6 @@
 //! A data thread's way into the store, and one turn of it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
@@ -77,7 +78,7 @@ impl Lane {
         self.store.epochs.enter(self.own.id);
         // Behind the entry, never before: see `crate::claim`.
         let contended = self.store.claims.any();
-        Turn { store: &self.store, own: &mut self.own, now, contended, acting: 0 }
+        Turn { store: &self.store, own: &mut self.own, now, contended, acting: 0, lost: Cell::new(false) }
     }
 
     /// Seals open segments that are old or flushed, so that the background can have them. For a thread that wakes
@@ -104,6 +105,8 @@ pub struct Turn<'l> {
     pub(crate) contended: bool,
     /// The number of the claim that it acts for, or 0.
     pub(crate) acting: u32,
+    /// A part of a value was looked for and not found.
+    pub(crate) lost: Cell<bool>,
 }
 
 impl<'l> Turn<'l> {

@@ -24,6 +24,7 @@ use crate::item::Kind;
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
+use crate::parts::Head;
 use crate::pin::Pinned;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref, large_value};
@@ -158,9 +159,16 @@ impl Store {
 
     /// Removes the pieces of a large value. One whose lock is not had stays until it is evicted: nothing names it.
     pub(crate) fn remove_pieces(&self, counters: &Counters, orphan: Orphan) {
-        for number in 0..self.piece_count(orphan.large.bytes) {
-            let name = piece_name(orphan.large.object, number);
-            let key = self.hasher.piece(orphan.namespace, &name);
+        let (namespace, large) = match orphan {
+            Orphan::Pieces { namespace, large } => (namespace, large),
+            Orphan::Parts { namespace, owner, address, bytes } => {
+                let head = Head::of(self.segments.heap.bytes(address, bytes));
+                return self.remove_parts(counters, namespace, owner, head.expect("it was looked at"));
+            }
+        };
+        for number in 0..self.piece_count(large.bytes) {
+            let name = piece_name(large.object, number);
+            let key = self.hasher.piece(namespace, &name);
             let Some(locked) = self.index.lock(key.hash) else { continue };
             if let Some(seen) = self.find_locked(&locked, &key) {
                 locked.replace(seen.word, seen.slot, Slot::EMPTY, false);
@@ -245,7 +253,7 @@ impl<'l> Turn<'l> {
     /// Gives up a value that is being written, and removes its pieces.
     pub fn large_abort(&mut self, writer: LargeWriter) {
         let large = LargeRef { object: writer.object, bytes: writer.written };
-        self.store.remove_pieces(self.counters(), Orphan { namespace: writer.namespace, large });
+        self.store.remove_pieces(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
     /// Stores a large value that is in memory as a whole.
@@ -295,7 +303,7 @@ impl<'l> Turn<'l> {
     }
 
     /// There are free segments for a large value of so many bytes.
-    fn check_room(&mut self, bytes: u64) -> Result<(), OpError> {
+    pub(crate) fn check_room(&mut self, bytes: u64) -> Result<(), OpError> {
         match self.store.call_for_room(bytes) {
             true => Ok(()),
             false if self.store.keeps_all() => Err(OpError::OutOfMemory),

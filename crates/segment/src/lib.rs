@@ -36,6 +36,7 @@ mod memory;
 mod models;
 mod op;
 mod open;
+mod parts;
 mod pin;
 #[allow(unsafe_code)]
 mod raw;
@@ -62,6 +63,7 @@ pub use op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,
 };
+pub use parts::{DecideParts, KIND_IN_PARTS, Parts};
 pub use pin::Pinned;
 pub use read::{Ahead, Hit, Version};
 pub use snapshot::Snapshot;

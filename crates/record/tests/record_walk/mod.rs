@@ -1,6 +1,6 @@
 //! Everything that is asked of a record, asked of any bytes. Shared by tests and the fuzz target.
 
-use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, Record, Sets, Value};
+use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, NoParts, Record, Sets, Value};
 
 /// Reads and changes whatever is there: none of it may panic. Says whether the bytes are a record of no set.
 pub fn walk(bytes: &[u8]) -> bool {
@@ -14,7 +14,7 @@ pub fn walk(bytes: &[u8]) -> bool {
     one.truncate(2);
     one.extend_from_slice(bytes);
     for bytes in [bytes, &one] {
-        if let Ok(Some(record)) = Record::of(Kind::InSet, bytes, &sets) {
+        if let Ok(Some(record)) = Record::of(Kind::InSet, bytes, &sets, &NoParts) {
             ask(&record, Kind::InSet, bytes, &sets);
         }
     }
@@ -48,7 +48,7 @@ fn ask(record: &Record<'_>, kind: Kind, bytes: &[u8], sets: &Sets) -> bool {
         }
     }
     if made.is_ok() {
-        let record: Result<_, Damaged> = Record::of(kind, &to, sets);
+        let record: Result<_, Damaged> = Record::of(kind, &to, sets, &NoParts);
         record.unwrap().unwrap().count(5).expect("what was made of good bytes is good");
     }
     bins.is_ok()

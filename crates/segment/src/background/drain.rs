@@ -135,7 +135,7 @@ impl Background {
             // Replaced since its header was read: whoever does that marks it dead.
             return Step::Done;
         };
-        let freq = seen.slot.freq();
+        let freq = store.freq_with_head(&key, &seen);
         let room = store.segments.free_count() > 0;
         let target = match drain.why {
             _ if store.ended(&seen, now).is_some() => None,
@@ -184,7 +184,7 @@ impl Background {
             Some(there) => {
                 let orphan = store.publish(&locked, counters, key, draft, Some(&there), freq);
                 let orphan = orphan.expect("an item that has a slot needs no room for another");
-                debug_assert!(orphan.is_none() || plan.object() == orphan.map(|o| o.large.object));
+                debug_assert!(orphan.is_none() || plan.object() == orphan.and_then(|o| o.object(store)));
                 counters.relocated.add(1);
                 Step::Done
             }
@@ -201,6 +201,9 @@ impl Background {
     /// Clears the item's slot, and leaves a ghost if it goes from the small queue to make room, or was read and has
     /// expired: its key will be asked for again, and then the item is known to be worth keeping.
     fn remove(&mut self, store: &Store, key: &Key<'_>, address: usize, why: Why, now: UnixMillis) -> Step {
+        if matches!(why, Why::Evict(_)) && key.piece && self.evict_head(store, key, now).is_none() {
+            return Step::Busy;
+        }
         let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
         let Some(there) = store.find_locked(&locked, key).filter(|there| there.address == address) else {
             return Step::Done;
@@ -208,7 +211,8 @@ impl Background {
         let counters = Self::counters(store);
         let ended = store.ended(&there, now);
         let ghost = match ended {
-            None => why == Why::Evict(Queue::Small),
+            // A part has no other life.
+            None => why == Why::Evict(Queue::Small) && !crate::parts::is_part(key),
             Some(Ended::Expired) => store.access(there.slot, address, store.meta(&there)).0,
             Some(Ended::Flushed) => false,
         };
@@ -240,7 +244,7 @@ impl Background {
     }
 
     /// Counts an item that went to make room, and tells who watches.
-    fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
+    pub(crate) fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
         let (fetched, last_access) = store.access(seen.slot, seen.address, store.meta(seen));
         Self::counters(store).note_evicted(&seen.layout, fetched);
         store.background.evicted_idle_ms.store(now.ms_since(last_access), Relaxed);

@@ -165,7 +165,7 @@ impl Background {
         Populator::new(Arc::clone(&self.store))
     }
 
-    fn counters(store: &Store) -> &Counters {
+    pub(crate) fn counters(store: &Store) -> &Counters {
         store.counters.last().expect("the background has a block of its own")
     }
 

@@ -10,6 +10,7 @@
 //! Whoever decides must come to the same from the same item, and have no effect of its own: it may be asked again, a
 //! bounded number of times, after which the operation parks.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::Release;
 
 use crate::draft::{Content, Plan};
@@ -19,6 +20,7 @@ use crate::key::Key;
 use crate::lane::Turn;
 use crate::large::{LargeWriter, Source};
 use crate::op::{Expire, Item, OpError, Put};
+use crate::parts::Parts;
 use crate::slot::Slot;
 use crate::store::{Seen, large_value};
 use crate::write::Snap;
@@ -95,9 +97,20 @@ impl Turn<'_> {
     /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
     pub fn change<T>(&mut self, key: &Key<'_>, decide: &mut Decide<'_, T>) -> Result<T, OpError> {
+        self.change_with(key, None, decide)
+    }
+
+    /// The same; `parts`: where `decide` puts those of a value in parts.
+    pub(crate) fn change_with<T>(
+        &mut self,
+        key: &Key<'_>,
+        parts: Option<&RefCell<Parts>>,
+        decide: &mut Decide<'_, T>,
+    ) -> Result<T, OpError> {
         self.sample(key, crate::samples::Asked::Store);
         let mut scratch = std::mem::take(&mut self.own.change);
-        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch, None)).map(|(answer, _)| answer);
+        let changed = self.retry(|turn| turn.try_change(key, decide, &mut scratch, parts, None));
+        let changed = changed.map(|(answer, _)| answer);
         scratch.clear();
         scratch.shrink_to(self.store.geometry.piece_bytes);
         self.own.change = scratch;
@@ -121,7 +134,7 @@ impl Turn<'_> {
             None => Change::Keep(None),
             Some(change) => change.map(Some),
         };
-        match self.retry(|turn| turn.try_change(key, &mut decide, &mut Vec::new(), Some(&head))) {
+        match self.retry(|turn| turn.try_change(key, &mut decide, &mut Vec::new(), None, Some(&head))) {
             Ok((Some(answer), stored)) => {
                 if !stored {
                     self.large_abort(writer);
@@ -139,6 +152,7 @@ impl Turn<'_> {
         key: &Key<'_>,
         decide: &mut Decide<'_, T>,
         scratch: &mut Vec<u8>,
+        parts: Option<&RefCell<Parts>>,
         head: Option<&[u8; 16]>,
     ) -> Result<Option<(T, bool)>, OpError> {
         let there = self.snap(key)?;
@@ -168,14 +182,23 @@ impl Turn<'_> {
                 }
                 let (put, kind) = (Put { expire, ..Put::set(&[]) }, [kind]);
                 let plan = Plan::of(&put, Kind::Typed, Content::Bytes(&kind, scratch));
-                let stored = self.commit(key, &plan, Some(Expect(there.map(|(_, snap)| snap))))?;
-                Ok(stored.map(|_| (answer, true)))
+                let expect = Some(Expect(there.map(|(_, snap)| snap)));
+                let Some(parts) = parts.map(RefCell::borrow) else {
+                    return Ok(self.commit(key, &plan, expect)?.map(|_| (answer, true)));
+                };
+                self.write_parts(key, &parts)?;
+                let stored = self.commit(key, &plan, expect);
+                match &stored {
+                    Ok(Some(_)) => self.remove_these(key, parts.gone.iter().copied()),
+                    _ => self.remove_these(key, parts.new.iter().map(|(part, _)| *part)),
+                }
+                Ok(stored?.map(|_| (answer, true)))
             }
         }
     }
 
     /// Removes the item if it is the same still.
-    fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
+    pub(crate) fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
         let (store, counters) = (self.store, self.counters());
         let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);

@@ -88,7 +88,7 @@ impl<'l> Turn<'l> {
     /// Removes the pieces of a large value that has no head any more; `kept` is the object that still has one. A piece
     /// whose lock is not had stays until it is evicted: nothing names it.
     pub(crate) fn bury(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
-        if let Some(orphan) = orphan.filter(|o| Some(o.large.object) != kept) {
+        if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.store) != kept) {
             self.store.remove_pieces(self.counters(), orphan);
         }
     }

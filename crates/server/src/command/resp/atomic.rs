@@ -316,6 +316,12 @@ fn run_one<'c>(
     match ran {
         Ok(()) | Err(Stop::Quit) => Ok(()),
         Err(Stop::UnderWay) => unreachable!("what acts for a claim begins no other"),
+        Err(Stop::Fault(Fault::Damaged)) if call.turn.takes_lost() => {
+            if call.session.done == 0 {
+                call.out.truncate(mark);
+            }
+            Err(call.look_again(entry.keys_of(args)))
+        }
         Err(Stop::Fault(fault)) => {
             call.out.truncate(mark);
             call.fault(fault);

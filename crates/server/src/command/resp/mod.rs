@@ -322,6 +322,19 @@ impl<'c> Call<'c, '_> {
         step
     }
 
+    /// A record of many parts has lost one, or was changed while it was looked at: the request is asked again. One that
+    /// has lost a part is gone then.
+    #[cold]
+    fn look_again<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> State {
+        for bytes in keys {
+            let key = self.key(bytes);
+            // One whose lock is not had is looked at again with the request.
+            let _ = self.turn.end_broken(&key);
+        }
+        self.ctx.hurries = true;
+        State::Parked
+    }
+
     /// Runs one request and accounts for it, unless it is to be asked again.
     #[inline]
     fn execute(&mut self, mut args: Args<'c>, consumed: usize) -> Step {
@@ -350,6 +363,13 @@ impl<'c> Call<'c, '_> {
                     self.out.truncate(mark);
                 }
                 return Err(state);
+            }
+            Err(Stop::Fault(Fault::Damaged)) if self.turn.takes_lost() => {
+                let keys = entry.map(|entry| entry.keys_of(args));
+                if self.session.done == 0 {
+                    self.out.truncate(mark);
+                }
+                return Err(self.look_again(keys.into_iter().flatten()));
             }
             Err(Stop::Fault(fault)) => {
                 // What was answered in part goes; a request that was answered in an earlier call has no fault left.

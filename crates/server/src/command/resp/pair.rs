@@ -6,12 +6,13 @@
 use super::error::Fault;
 use super::number::integer;
 use super::table::lower;
-use super::typed::live;
+use super::typed::{KeyParts, View, live, record};
 use super::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
-use segment::{Change, Delete, Expire, OpError, PutMode, Value};
+use record::Edit;
+use segment::{Change, Delete, Expire, Item, OpError, PutMode, Value};
 
 /// What is done about a target that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,28 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     Ok(())
 }
 
+/// A record of many parts is put together anew, since its parts are its key's.
+fn copy_in_parts(
+    [from, to]: [KeyParts<'_>; 2],
+    item: &Item<'_>,
+    view: View<'_>,
+    bytes: &mut Vec<u8>,
+    parts: &mut segment::Parts,
+) -> Change<Copied> {
+    let mut made = record::Parts::default();
+    let mut copy = || {
+        let Some(record) = record(Some(item), view, &from)? else { return Ok(None) };
+        Ok::<_, Fault>(Edit::copy_of(&record, view.now_ms, bytes)?.finish_with(&to, &mut made)?)
+    };
+    // One that has lost a part counts as missing.
+    let kind = copy().ok().flatten();
+    (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+    match kind {
+        Some(kind) => Change::StoreTyped { kind: kind as u8, expire: item.expire, answer: Copied::Done },
+        None => Change::Keep(Copied::NoSource),
+    }
+}
+
 impl<'c> Call<'c, '_> {
     /// Stores all values or, if one is too long or there is no room, none.
     fn store_pairs(&mut self, args: Args<'c>) -> Run {
@@ -138,10 +161,15 @@ impl<'c> Call<'c, '_> {
     /// Stores what `from` has under `to`: value, flags and end.
     fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
-        let copied = self.turn.change(&to, &mut |turn, there, bytes| {
+        let copied = self.turn.change_parts(&to, &mut |turn, there, bytes, parts| {
             let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
             if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
+            }
+            if let Value::Typed { kind, .. } = item.value
+                && kind & segment::KIND_IN_PARTS != 0
+            {
+                return copy_in_parts([KeyParts::new(turn, from), KeyParts::new(turn, to)], &item, view, bytes, parts);
             }
             if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
                 // It has lost a piece, and counts as missing.

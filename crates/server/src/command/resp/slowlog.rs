@@ -261,7 +261,8 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 return Err(super::error::Fault::Syntax.into());
             }
             // With its slot in the index.
-            match call.turn.peek(&key).map(|item| item.stored_bytes + SLOT_BYTES) {
+            let item = call.turn.peek(&key);
+            match item.map(|item| item.stored_bytes + call.turn.parts_bytes(&key, &item) + SLOT_BYTES) {
                 Some(bytes) => call.int(bytes as i64),
                 None => call.null(),
             }

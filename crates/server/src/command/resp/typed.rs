@@ -5,16 +5,17 @@
 //!                 └─ type byte, bytes          record::Kind: its commands have a file each
 //! ```
 
+use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
 use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::State;
 use crate::context::WorkerContext;
 use crate::notify::Event;
 use crate::out::OutBuffer;
-use protocol::resp::{Version, reply};
+use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
-use record::{Damaged, Digits, Edit, InSet, Kind, Record, Sets};
-use segment::{Change, Expire, Item, OpError, Value};
+use record::{Damaged, Digits, Edit, InSet, Kind, Record, Sets, Source};
+use segment::{Change, Expire, Item, Key, OpError, Turn, Value};
 
 impl From<Damaged> for Fault {
     fn from(_: Damaged) -> Self {
@@ -43,6 +44,35 @@ impl WorkerContext {
     }
 }
 
+/// Where the parts of a key's large record are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyParts<'t> {
+    turn: &'t Turn<'t>,
+    key: Key<'t>,
+}
+
+impl<'t> KeyParts<'t> {
+    pub(super) fn new(turn: &'t Turn<'_>, key: Key<'t>) -> Self {
+        Self { turn, key }
+    }
+
+    pub(super) fn key(&self) -> &Key<'t> {
+        &self.key
+    }
+}
+
+impl Source for KeyParts<'_> {
+    fn part(&self, number: u64) -> Option<&[u8]> {
+        self.turn.part(&self.key, number)
+    }
+
+    fn fresh(&self) -> u64 {
+        self.turn.part_number()
+    }
+}
+
+const _: () = assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store is to know of its parts");
+
 /// What an item is, as `TYPE` names it; `None`: it has parts, and all of them have ended, or its set was truncated.
 pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str> {
     match item.value {
@@ -68,11 +98,15 @@ pub(super) fn string<'r, 'i>(item: Option<&'r Item<'i>>) -> Result<Option<&'r It
 }
 
 /// The record that an item holds, if a bin of it is there.
-pub(super) fn record<'i>(item: Option<&Item<'i>>, view: View<'i>) -> Result<Option<Record<'i>>, Fault> {
+pub(super) fn record<'i>(
+    item: Option<&Item<'i>>,
+    view: View<'i>,
+    parts: &'i KeyParts<'_>,
+) -> Result<Option<Record<'i>>, Fault> {
     let Some(item) = item else { return Ok(None) };
     let Value::Typed { kind, bytes } = item.value else { return Err(Fault::WrongType) };
     let kind = Kind::of(kind).ok_or(Fault::WrongType)?;
-    Ok(match Record::of(kind, bytes, view.sets)? {
+    Ok(match Record::of(kind, bytes, view.sets, parts)? {
         Some(record) if !record.is_empty(view.now_ms)? => Some(record),
         _ => None,
     })
@@ -95,7 +129,7 @@ pub(super) enum Edited<T> {
 pub(super) type EditRecord<'d, T> =
     dyn FnMut(Option<&Record<'_>>, &mut Edit<'_>, Expire) -> Result<Edited<T>, Fault> + 'd;
 
-impl Call<'_, '_> {
+impl<'c> Call<'c, '_> {
     /// Changes the record under a key as `decide` says; `event` is told of where it does.
     pub(super) fn edit_record<T>(
         &mut self,
@@ -116,8 +150,12 @@ impl Call<'_, '_> {
     ) -> Result<T, Stop> {
         let (key, view) = (self.key(bytes), self.ctx.view());
         let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
-        let changed = self.turn.change(&key, &mut |_, item, scratch| {
-            edit(item, scratch, view, set, decide).unwrap_or_else(|fault| Change::Keep(Err(fault)))
+        let changed = self.turn.change_parts(&key, &mut |turn, item, scratch, parts| {
+            let there = KeyParts::new(turn, key);
+            let mut made = record::Parts::default();
+            let change = edit(item, scratch, &mut made, view, &there, set, decide);
+            (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+            change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
         match changed {
             Ok(answer) => {
@@ -143,9 +181,25 @@ impl Call<'_, '_> {
         Ok(())
     }
 
+    /// The longest answer that there can be room for here, in bytes.
+    pub(super) fn answer_bytes_max(&self) -> usize {
+        if self.beside { ANSWER_BYTES_MAX } else { self.ctx.request_bytes_max }
+    }
+
+    /// Has an answer that no output has room for be put together beside it, if that is not done already.
+    pub(super) fn or_beside(&mut self, ran: Run, mark: usize, name: &'static str, args: Args<'c>) -> Run {
+        match ran {
+            Err(Stop::Fault(Fault::AnswerTooLong)) if !self.beside => {
+                self.out.truncate(mark);
+                self.run_beside(name, args)
+            }
+            ran => ran,
+        }
+    }
+
     /// An answer of so many bytes is put if the output has room for it, or is an error if it never has.
     pub(super) fn answer_room(&self, bytes: usize) -> Run {
-        answer_room(self.out, self.ctx.request_bytes_max, bytes)
+        answer_room(self.out, self.answer_bytes_max(), bytes)
     }
 }
 
@@ -174,11 +228,13 @@ type Done<T> = Result<(T, Became), Fault>;
 fn edit<T>(
     item: Option<&Item<'_>>,
     scratch: &mut Vec<u8>,
+    parts: &mut record::Parts,
     view: View<'_>,
+    there: &KeyParts<'_>,
     set: Option<InSet<'_>>,
     decide: &mut EditRecord<'_, T>,
 ) -> Result<Change<Done<T>>, Fault> {
-    let old = record(item, view)?;
+    let old = record(item, view, there)?;
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let set = old.as_ref().map_or(set, Record::set);
@@ -190,10 +246,9 @@ fn edit<T>(
         Edited::Store(answer) => (present, answer),
         Edited::StoreUntil(expire, answer) => (expire, answer),
     };
-    let kind = edit.kind() as u8;
-    Ok(match edit.finish() {
-        true => Change::StoreTyped { kind, expire, answer: done(answer, true, false) },
-        false => Change::Remove(done(answer, old.is_some(), old.is_some())),
+    Ok(match edit.finish_with(there, parts)? {
+        Some(kind) => Change::StoreTyped { kind: kind as u8, expire, answer: done(answer, true, false) },
+        None => Change::Remove(done(answer, old.is_some(), old.is_some())),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::command::resp::error::Fault;
 use crate::command::resp::expire::{Deadline, Options, Unit};
 use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
-use crate::command::resp::typed::{Edited, put_text, record, told_bytes};
+use crate::command::resp::typed::{Edited, KeyParts, put_text, record, told_bytes};
 use crate::command::resp::{Call, LINE_ROOM, Run};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
@@ -93,7 +93,8 @@ impl<'c> Call<'c, '_> {
         let names = fields(args.next(), args, 1)?;
         self.numbers_room(names.len())?;
         let item = self.turn.get(&key);
-        let record = record(item.as_ref(), self.ctx.view())?;
+        let parts = KeyParts::new(self.turn, key);
+        let record = record(item.as_ref(), self.ctx.view(), &parts)?;
         reply::array(self.out, names.len() as u64);
         for name in names {
             let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();

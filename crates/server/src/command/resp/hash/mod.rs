@@ -10,7 +10,7 @@ pub(super) use ends::{
 };
 pub(super) use scan::{hrandfield, hscan};
 
-use super::typed::{put_texts, record};
+use super::typed::{KeyParts, put_texts, record};
 use super::{Call, Run, Stop};
 use protocol::resp::{Args, reply};
 use record::{Name, Record};
@@ -28,17 +28,25 @@ impl<'c> Call<'c, '_> {
     pub(super) fn number_of(&mut self, bytes: &[u8], look: impl FnOnce(Record<'_>) -> Result<i64, Stop>) -> Run {
         let key = self.key(bytes);
         let item = self.turn.get(&key);
-        let told = record(item.as_ref(), self.ctx.view())?.map(look).transpose()?;
+        let parts = KeyParts::new(self.turn, key);
+        let told = record(item.as_ref(), self.ctx.view(), &parts)?.map(look).transpose()?;
         self.note_read(told.is_some());
         self.int(told.unwrap_or(0));
         Ok(())
     }
 
-    fn tell_all(&mut self, mut args: Args<'c>, telling: Telling) -> Run {
+    fn tell_all(&mut self, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
+        let mark = self.out.mark();
+        let ran = self.tell_all_here(args, telling);
+        self.or_beside(ran, mark, name, args)
+    }
+
+    fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Run {
         let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
-        let (version, bytes_max) = (self.session.version, self.ctx.request_bytes_max);
+        let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
         let item = self.turn.get(&key);
-        let record = record(item.as_ref(), self.ctx.view())?;
+        let parts = KeyParts::new(self.turn, key);
+        let record = record(item.as_ref(), self.ctx.view(), &parts)?;
         let fields = record.as_ref().map_or(Ok(0), |record| record.count(now_ms))? as u64;
         match telling {
             Telling::Both => reply::map(self.out, version, fields),
@@ -61,22 +69,23 @@ impl<'c> Call<'c, '_> {
 }
 
 pub(super) fn hgetall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_all(args, Telling::Both)
+    call.tell_all("hgetall", args, Telling::Both)
 }
 
 pub(super) fn hkeys<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_all(args, Telling::Names)
+    call.tell_all("hkeys", args, Telling::Names)
 }
 
 pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_all(args, Telling::Values)
+    call.tell_all("hvals", args, Telling::Values)
 }
 
 /// `HGET` and `HMGET`: some fields of a hash, each null where there is none.
 fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
     let (key, now_ms) = (call.key(bytes), call.ctx.now.0);
     let item = call.turn.get(&key);
-    let record = record(item.as_ref(), call.ctx.view())?;
+    let parts = KeyParts::new(call.turn, key);
+    let record = record(item.as_ref(), call.ctx.view(), &parts)?;
     let values = names.map(|name| match &record {
         Some(record) => Ok(record.find(&Name::new(name), now_ms)?.map(|bin| bin.value)),
         None => Ok(None),

@@ -7,19 +7,17 @@ use crate::command::resp::error::Fault;
 use crate::command::resp::glob::matches;
 use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
-use crate::command::resp::typed::{put_text, put_texts, record, told_bytes};
+use crate::command::resp::typed::{KeyParts, put_text, put_texts, record, told_bytes};
 use crate::command::resp::{Call, Run, typed};
 use base::prng::Prng;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
-use record::{Bin, Damaged, Digits};
+use record::{Bin, Damaged, Digits, HASHES, Record};
 
 /// A hash of so many fields is told whole, whatever the count.
 const WHOLE_MAX: usize = 128;
 /// Fields told if no count is given.
 const COUNT: i64 = 10;
-/// Names hash to numbers below this.
-const HASHES: u64 = 1 << 32;
 
 /// Which fields a call of `HSCAN` tells.
 struct Scan<'c> {
@@ -69,13 +67,14 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let from = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
     let item = call.turn.get(&key);
-    let Some(record) = record(item.as_ref(), call.ctx.view())? else {
+    let parts = KeyParts::new(call.turn, key);
+    let Some(record) = record(item.as_ref(), call.ctx.view(), &parts)? else {
         put_scan_head(call.out, 0, 0);
         return Ok(());
     };
     let scan = Scan::read(from, args)?;
     let to = scan.to(record.count(now_ms)?);
-    let told = record.bins(now_ms).filter(|bin| bin.as_ref().map_or(true, |bin| scan.takes(bin, to)));
+    let told = record.bins_in(now_ms, scan.from.min(HASHES - 1) as u32, to).filter(|bin| bin.as_ref().map_or(true, |bin| scan.takes(bin, to)));
     let (fields, bytes) = told.clone().try_fold((0, 0), |(fields, bytes), bin| {
         let bin = bin?;
         Ok::<_, Damaged>((fields + 1, bytes + told_bytes(&bin.name) + told_bytes(&bin.value)))
@@ -116,7 +115,10 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, mut args: Args<'
     let (version, bytes_max) = (call.session.version, call.ctx.request_bytes_max);
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
     let item = call.turn.get(&key);
-    let bins: Vec<Bin<'_>> = match record(item.as_ref(), call.ctx.view())? {
+    let parts = KeyParts::new(call.turn, key);
+    let bins: Vec<Bin<'_>> = match record(item.as_ref(), call.ctx.view(), &parts)? {
+        // One leaf is drawn, and from it one field.
+        Some(record) if record.is_large() && count.is_none() => draw_leaf(&record, now_ms, &mut prng)?,
         Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
@@ -140,6 +142,18 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, mut args: Args<'
         }
     }
     Ok(())
+}
+
+/// The fields of some leaf that has any.
+fn draw_leaf<'r>(record: &Record<'r>, now_ms: u64, prng: &mut Prng) -> Result<Vec<Bin<'r>>, Damaged> {
+    for _ in 0..8 {
+        let from = prng.below(HASHES);
+        let bins: Vec<_> = record.bins_in(now_ms, from as u32, from + 1).collect::<Result<_, _>>()?;
+        if !bins.is_empty() {
+            return Ok(bins);
+        }
+    }
+    record.bins(now_ms).collect()
 }
 
 /// So many different ones, in their order; below 0: so many, each drawn from all.

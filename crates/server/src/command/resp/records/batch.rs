@@ -5,6 +5,7 @@ use super::ops::Op;
 use super::read::{self, Names, Telling};
 use super::{Bad, Options, Refusal, bin_name, set_name, typed};
 use crate::command::resp::error::Fault;
+use crate::command::resp::typed::KeyParts;
 use crate::command::resp::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::resp::{Args, reply};
@@ -24,7 +25,8 @@ pub(in super::super) fn mget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     call.each_key(args, |call, bytes| {
         let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.ctx.request_bytes_max);
         let item = call.turn.get(&key);
-        let hit = match read::tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &telling) {
+        let parts = KeyParts::new(call.turn, key);
+        let hit = match read::tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling) {
             Err(Stop::Fault(Fault::WrongType)) => {
                 reply::null_array(call.out, version);
                 false

@@ -3,7 +3,7 @@
 use super::{Bad, bin_name, put_value};
 use crate::command::resp::error::Fault;
 use crate::command::resp::table::lower;
-use crate::command::resp::typed::{self, record, told_bytes};
+use crate::command::resp::typed::{self, KeyParts, record, told_bytes};
 use crate::command::resp::{Call, Run};
 use crate::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
@@ -154,9 +154,10 @@ pub(super) fn tell(
     bytes_max: usize,
     item: Option<&Item<'_>>,
     view: typed::View<'_>,
+    parts: &KeyParts<'_>,
     telling: &Telling<'_>,
 ) -> Result<bool, crate::command::resp::Stop> {
-    let found = match record(item, view)? {
+    let found = match record(item, view, parts)? {
         Some(record) if telling.takes(&record, view.now_ms)? => item.map(|item| (record, item.expire)),
         _ => None,
     };
@@ -178,7 +179,8 @@ pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> 
     };
     let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.ctx.request_bytes_max);
     let item = call.turn.get(&key);
-    let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &telling)?;
+    let parts = KeyParts::new(call.turn, key);
+    let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
     call.note_read(hit);
     Ok(())
 }

@@ -7,12 +7,12 @@ use super::read::Telling;
 use super::set_name;
 use crate::command::resp::error::Fault;
 use crate::command::resp::number::integer;
-use crate::command::resp::typed::{self, View};
+use crate::command::resp::typed::{self, KeyParts, View};
 use crate::command::resp::{Call, NAMESPACE, Run};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
-use record::{Kind, Record};
+use record::{Kind, NoParts, Record};
 use segment::{Change, Item, Value};
 
 /// Records that a call tells if no count is given.
@@ -47,22 +47,20 @@ struct Found {
 /// The number of the set that an item's record is of, which need not be there any more.
 fn set_of(item: &Item<'_>, view: View<'_>) -> Option<u16> {
     let Value::Typed { kind, bytes } = item.value else { return None };
-    if Kind::of(kind) != Some(Kind::InSet) {
-        return None;
-    }
-    Some(Record::of(Kind::InSet, bytes, view.sets).ok()??.set()?.set().number())
+    Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())
 }
 
 impl Scan<'_> {
-    fn look(&self, item: &Item<'_>, place: u32, view: View<'_>, version: Version, found: &mut Found) {
+    fn look(&self, item: &Item<'_>, parts: &KeyParts<'_>, view: View<'_>, version: Version, found: &mut Found) {
         found.looked += 1;
+        let place = (parts.key().hash() >> 32) as u32;
         if set_of(item, view) != Some(self.set) {
             return;
         }
         found.of_set += 1;
         let from = found.bytes.len();
         let mut tell = || {
-            let Some(record) = typed::record(Some(item), view)? else { return Ok(false) };
+            let Some(record) = typed::record(Some(item), view, parts)? else { return Ok(false) };
             if !self.telling.takes(&record, view.now_ms)? {
                 return Ok(false);
             }
@@ -140,8 +138,8 @@ fn walk(
     for _ in 0..STEPS_MAX {
         let before = found.records.len();
         next = call.turn.scan(*cursor, &mut |item| {
-            let place = (call.key(item.key).hash() >> 32) as u32;
-            scan.look(item, place, view, version, &mut found);
+            let parts = KeyParts::new(call.turn, call.key(item.key));
+            scan.look(item, &parts, view, version, &mut found);
         });
         // In the order of the walk, so that the call can end between any two places.
         found.records[before..].sort_unstable_by_key(|(place, _)| *place);
@@ -195,8 +193,8 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         let mut gone = Vec::new();
         let mut looked = 0;
         let is_gone = |item: &Item<'_>| match item.value {
-            Value::Typed { kind, bytes } if Kind::of(kind) == Some(Kind::InSet) => {
-                matches!(Record::of(Kind::InSet, bytes, &shared.sets), Ok(None))
+            Value::Typed { kind, bytes } => {
+                Kind::of(kind).is_some_and(|kind| matches!(Record::of(kind, bytes, &shared.sets, &NoParts), Ok(None)))
             }
             _ => false,
         };

@@ -1,0 +1,497 @@
+//! Large records: a tree of leaves, by the hashes of the names.
+//!
+//! ```text
+//!   head   object 8 | levels 1 | entries 4 | entry ... | set, generation | revision | bins | first end
+//!   page   entry ...                                     (with two levels)
+//!   entry  from 4, part 8                                the names whose hashes are from here to the next entry's
+//!   leaf   bin bin ...                                   as in a record
+//! ```
+//!
+//! A leaf and a page are parts: bytes under a number of their own, which the store keeps beside the head ([`Source`]). A
+//! change writes new parts and a new head; what the head names is what is there.
+//!
+//! Bounds: a leaf has [`LEAF_BYTES_MAX`], or one name's hash; a page [`PAGE_ENTRIES_MAX`] entries; so a field is found in
+//! three looks and a change writes three of them, up to 65,000 leaves. Above that the head grows by twelve bytes for each
+//! 128 leaves.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::read::{Place, name_of};
+use crate::sets::InSet;
+use crate::{Damaged, Digits};
+
+/// A record whose bins take more bytes is kept as a tree.
+pub const LARGE_BYTES: usize = 4096;
+/// The longest leaf with names of different hashes, in bytes.
+const LEAF_BYTES_MAX: usize = 1024;
+/// What leaves are cut to, in bytes.
+const LEAF_BYTES: usize = 640;
+/// A leaf that has become as short is put to the one before it, in bytes.
+const LEAF_BYTES_MIN: usize = 256;
+/// Entries of a page at most, and those that it is cut to.
+const PAGE_ENTRIES_MAX: usize = 256;
+const PAGE_ENTRIES: usize = 128;
+/// A tree of so few bins may be a plain record again, if they take at most a quarter of [`LARGE_BYTES`].
+const FLAT_AGAIN_BINS: u64 = 32;
+const ENTRY_BYTES: usize = 12;
+/// No bin of the tree has an end.
+pub(crate) const NO_END: u64 = u64::MAX;
+
+/// What keeps the parts of large records.
+pub trait Source: std::fmt::Debug {
+    /// The bytes of a part; `None`: it is lost, and with it the record.
+    fn part(&self, number: u64) -> Option<&[u8]>;
+    /// A number that no part has or had.
+    fn fresh(&self) -> u64;
+}
+
+/// There are no parts: for who looks at heads alone.
+#[derive(Clone, Copy, Debug)]
+pub struct NoParts;
+
+impl Source for NoParts {
+    fn part(&self, _: u64) -> Option<&[u8]> {
+        None
+    }
+
+    fn fresh(&self) -> u64 {
+        0
+    }
+}
+
+/// Parts that a change makes, and those that nothing names once it is done.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// The bytes of all new parts.
+    pub bytes: Vec<u8>,
+    /// Each with its number and its place in the bytes.
+    pub new: Vec<(u64, Range<usize>)>,
+    /// Parts that go.
+    pub gone: Vec<u64>,
+}
+
+impl Parts {
+    /// None.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.new.clear();
+        self.gone.clear();
+    }
+
+    fn add(&mut self, source: &dyn Source, fill: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let (number, from) = (source.fresh(), self.bytes.len());
+        fill(&mut self.bytes);
+        self.new.push((number, from..self.bytes.len()));
+        number
+    }
+}
+
+/// A page's entries, in their bytes.
+#[derive(Clone, Copy, Debug)]
+struct Entries<'r>(&'r [u8]);
+
+impl<'r> Entries<'r> {
+    fn of(bytes: &'r [u8]) -> Result<Self, Damaged> {
+        if bytes.is_empty() || !bytes.len().is_multiple_of(ENTRY_BYTES) { Err(Damaged) } else { Ok(Self(bytes)) }
+    }
+
+    fn len(&self) -> usize {
+        self.0.len() / ENTRY_BYTES
+    }
+
+    fn at(&self, number: usize) -> (u32, u64) {
+        let bytes = &self.0[number * ENTRY_BYTES..][..ENTRY_BYTES];
+        let (from, part) = bytes.split_at(4);
+        (u32::from_le_bytes(from.try_into().expect("four")), u64::from_le_bytes(part.try_into().expect("eight")))
+    }
+
+    /// The number of the entry that a hash falls to.
+    fn find(&self, hash: u32) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if self.at(middle).0 <= hash {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    fn list(&self) -> Vec<(u32, u64)> {
+        (0..self.len()).map(|number| self.at(number)).collect()
+    }
+}
+
+fn push_entry((from, part): (u32, u64), to: &mut Vec<u8>) {
+    to.extend_from_slice(&from.to_le_bytes());
+    to.extend_from_slice(&part.to_le_bytes());
+}
+
+/// A tree in its head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tree<'r> {
+    object: u64,
+    levels: u8,
+    root: Entries<'r>,
+    pub(crate) count: u64,
+    /// No bin ends before.
+    pub(crate) first_end: u64,
+    source: &'r dyn Source,
+}
+
+impl<'r> Tree<'r> {
+    /// Reads the bytes of a head up to what follows the entries.
+    pub(crate) fn open(bytes: &'r [u8], source: &'r dyn Source) -> Result<(Self, &'r [u8]), Damaged> {
+        let (fixed, rest) = bytes.split_at_checked(13).ok_or(Damaged)?;
+        let entries = u32::from_le_bytes(fixed[9..].try_into().expect("four")) as usize;
+        let (root, rest) = rest.split_at_checked(entries.checked_mul(ENTRY_BYTES).ok_or(Damaged)?).ok_or(Damaged)?;
+        let levels = fixed[8];
+        if !matches!(levels, 1 | 2) {
+            return Err(Damaged);
+        }
+        let object = u64::from_le_bytes(fixed[..8].try_into().expect("eight"));
+        let tree = Self { object, levels, root: Entries::of(root)?, count: 0, first_end: NO_END, source };
+        Ok((tree, rest))
+    }
+
+    fn page(&self, number: usize) -> Result<Entries<'r>, Damaged> {
+        if self.levels == 1 {
+            return Ok(self.root);
+        }
+        Entries::of(self.source.part(self.root.at(number).1).ok_or(Damaged)?)
+    }
+
+    fn pages(&self) -> usize {
+        if self.levels == 1 { 1 } else { self.root.len() }
+    }
+
+    fn page_of(&self, hash: u32) -> usize {
+        if self.levels == 1 { 0 } else { self.root.find(hash) }
+    }
+
+    fn part(&self, number: u64) -> Result<&'r [u8], Damaged> {
+        self.source.part(number).ok_or(Damaged)
+    }
+
+    /// The leaf that names of this hash are in.
+    pub(crate) fn leaf(&self, hash: u32) -> Result<&'r [u8], Damaged> {
+        let page = self.page(self.page_of(hash))?;
+        self.part(page.at(page.find(hash)).1)
+    }
+
+    /// The leaves from that of `from` on, up to those whose hashes are not below `to`.
+    pub(crate) fn leaves(self, from: u32, to: u64) -> Leaves<'r> {
+        Leaves { tree: self, page: self.page_of(from), entries: None, at: 0, from, to }
+    }
+}
+
+/// A walk over leaves, in the order of their hashes.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaves<'r> {
+    tree: Tree<'r>,
+    page: usize,
+    entries: Option<Entries<'r>>,
+    at: usize,
+    from: u32,
+    to: u64,
+}
+
+impl<'r> Iterator for Leaves<'r> {
+    type Item = Result<&'r [u8], Damaged>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entries = match self.entries {
+                Some(entries) => entries,
+                None if self.page >= self.tree.pages() => return None,
+                None => match self.tree.page(self.page) {
+                    Ok(entries) => {
+                        self.at = entries.find(self.from);
+                        *self.entries.insert(entries)
+                    }
+                    Err(damaged) => {
+                        self.page = self.tree.pages();
+                        return Some(Err(damaged));
+                    }
+                },
+            };
+            if self.at >= entries.len() {
+                (self.entries, self.page) = (None, self.page + 1);
+                continue;
+            }
+            let (from, part) = entries.at(self.at);
+            if u64::from(from) >= self.to {
+                (self.entries, self.page) = (None, self.tree.pages());
+                return None;
+            }
+            self.at += 1;
+            return Some(self.tree.part(part));
+        }
+    }
+}
+
+/// The places of the bins of a body, each with the hash of its name.
+fn hashed(body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Range<usize>)>, Damaged> {
+    let (mut at, mut bins, mut digits) = (0, Vec::new(), Digits::new());
+    while at < body.len() {
+        let place = Place::at(body, at)?;
+        let name = name_of(&body[place.name..place.value], set)?;
+        bins.push((crate::hash(name.text(&mut digits)), place.whole()));
+        at = place.end;
+    }
+    Ok(bins)
+}
+
+/// Cuts the bins of a body, the leaf from `from` on, into leaves.
+fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u8>)>, Damaged> {
+    let mut bins = hashed(body, set)?;
+    bins.sort_by_key(|(hash, _)| *hash);
+    let mut leaves = vec![(from, Vec::new())];
+    let mut last = None;
+    for (hash, range) in bins {
+        let leaf = &mut leaves.last_mut().expect("one at least").1;
+        if last.is_some_and(|last| last != hash) && leaf.len() + range.len() > LEAF_BYTES {
+            leaves.push((hash, body[range].to_vec()));
+        } else {
+            leaf.extend_from_slice(&body[range]);
+        }
+        last = Some(hash);
+    }
+    Ok(leaves)
+}
+
+/// A leaf of a page that is being written.
+enum Leaf {
+    There(u32, u64),
+    New(u32, Vec<u8>),
+}
+
+/// A page that is being written: the place in the root, and its leaves if they were looked at.
+enum Page {
+    There(u32, u64),
+    New(u32, Vec<(u32, u64)>),
+}
+
+/// A tree that is being changed.
+#[derive(Debug)]
+pub(crate) struct TreeEdit<'e> {
+    tree: Tree<'e>,
+    /// Changed leaves, by page and the hash that they are from.
+    changed: BTreeMap<(usize, u32), Vec<u8>>,
+    pub(crate) count: u64,
+    pub(crate) first_end: u64,
+}
+
+impl<'e> TreeEdit<'e> {
+    pub(crate) fn of(tree: Tree<'e>) -> Self {
+        Self { tree, changed: BTreeMap::new(), count: tree.count, first_end: tree.first_end }
+    }
+
+    fn place(&self, hash: u32) -> Result<(usize, u32, u64), Damaged> {
+        let number = self.tree.page_of(hash);
+        let page = self.tree.page(number)?;
+        let (from, part) = page.at(page.find(hash));
+        Ok((number, from, part))
+    }
+
+    /// The leaf of a hash as it is by now.
+    pub(crate) fn leaf(&self, hash: u32) -> Result<&[u8], Damaged> {
+        let (page, from, part) = self.place(hash)?;
+        match self.changed.get(&(page, from)) {
+            Some(leaf) => Ok(leaf),
+            None => self.tree.part(part),
+        }
+    }
+
+    /// The same, to be changed: what has ended is left out.
+    pub(crate) fn leaf_mut(&mut self, hash: u32, now_ms: u64) -> Result<&mut Vec<u8>, Damaged> {
+        let (page, from, part) = self.place(hash)?;
+        if !self.changed.contains_key(&(page, from)) {
+            let (old, mut leaf, mut at) = (self.tree.part(part)?, Vec::new(), 0);
+            while at < old.len() {
+                let place = Place::at(old, at)?;
+                if place.is_live(now_ms) {
+                    leaf.extend_from_slice(&old[place.whole()]);
+                } else {
+                    self.count = self.count.saturating_sub(1);
+                }
+                at = place.end;
+            }
+            self.changed.insert((page, from), leaf);
+        }
+        Ok(self.changed.get_mut(&(page, from)).expect("it was put there"))
+    }
+
+    /// All bins, end to end, if they are few enough for a plain record.
+    fn flat(&self, now_ms: u64) -> Result<Option<Vec<u8>>, Damaged> {
+        if self.count > FLAT_AGAIN_BINS {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for page in 0..self.tree.pages() {
+            for (from, part) in self.tree.page(page)?.list() {
+                let leaf = match self.changed.get(&(page, from)) {
+                    Some(leaf) => leaf,
+                    None => self.tree.part(part)?,
+                };
+                let mut at = 0;
+                while at < leaf.len() {
+                    let place = Place::at(leaf, at)?;
+                    if place.is_live(now_ms) {
+                        all.extend_from_slice(&leaf[place.whole()]);
+                    }
+                    at = place.end;
+                }
+            }
+        }
+        Ok((all.len() <= LARGE_BYTES / 4).then_some(all))
+    }
+
+    /// The leaves of a page, those that were changed cut or put together.
+    fn leaves_of(&mut self, page: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
+        let mut leaves: Vec<Leaf> = Vec::new();
+        for (from, part) in self.tree.page(page)?.list() {
+            let Some(body) = self.changed.remove(&(page, from)) else {
+                leaves.push(Leaf::There(from, part));
+                continue;
+            };
+            parts.gone.push(part);
+            if body.len() < LEAF_BYTES_MIN
+                && let Some(before) = leaves.last_mut()
+            {
+                let there = match before {
+                    Leaf::There(_, part) => self.tree.part(*part)?,
+                    Leaf::New(_, body) => body,
+                };
+                if body.is_empty() {
+                    continue;
+                }
+                if there.len() + body.len() <= LEAF_BYTES {
+                    let joined = [there, &body].concat();
+                    let from = match before {
+                        Leaf::There(from, part) => {
+                            parts.gone.push(*part);
+                            *from
+                        }
+                        Leaf::New(from, _) => *from,
+                    };
+                    *before = Leaf::New(from, joined);
+                    continue;
+                }
+            }
+            if body.len() > LEAF_BYTES_MAX {
+                leaves.extend(cut(from, &body, set)?.into_iter().map(|(from, body)| Leaf::New(from, body)));
+            } else {
+                leaves.push(Leaf::New(from, body));
+            }
+        }
+        // The first one may be empty: what is behind it then begins where it did.
+        if leaves.len() > 1
+            && let Leaf::New(from, body) = &leaves[0]
+            && body.is_empty()
+        {
+            let first = *from;
+            leaves.remove(0);
+            match &mut leaves[0] {
+                Leaf::There(from, _) | Leaf::New(from, _) => *from = first,
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// Writes what was changed, and the tree's part of the head; `Some`: all bins, for a plain record in its place.
+    pub(crate) fn finish(
+        mut self,
+        set: Option<InSet<'_>>,
+        now_ms: u64,
+        parts: &mut Parts,
+        to: &mut Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, Damaged> {
+        if let Some(all) = self.flat(now_ms)? {
+            return Ok(Some(all));
+        }
+        let source = self.tree.source;
+        let mut pages = Vec::new();
+        for number in 0..self.tree.pages() {
+            let (from, part) = if self.tree.levels == 1 { (0, 0) } else { self.tree.root.at(number) };
+            let is_changed = self.changed.range((number, 0)..=(number, u32::MAX)).next().is_some();
+            if !is_changed && self.tree.levels == 2 {
+                pages.push(Page::There(from, part));
+                continue;
+            }
+            if self.tree.levels == 2 {
+                parts.gone.push(part);
+            }
+            let leaves = self.leaves_of(number, set, parts)?;
+            let is_empty = matches!(&leaves[..], [Leaf::New(_, body)] if body.is_empty());
+            if is_empty && self.tree.levels == 2 && self.tree.pages() > 1 {
+                continue;
+            }
+            let entries = leaves.into_iter().map(|leaf| match leaf {
+                Leaf::There(from, part) => (from, part),
+                Leaf::New(from, body) => (from, parts.add(source, |to| to.extend_from_slice(&body))),
+            });
+            pages.push(Page::New(from, entries.collect()));
+        }
+        if pages.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        put_root(self.tree.object, pages, &self.tree, parts, to).map(|()| None)
+    }
+}
+
+/// Puts the head up to its entries.
+fn put_root(object: u64, pages: Vec<Page>, tree: &Tree<'_>, parts: &mut Parts, to: &mut Vec<u8>) -> Result<(), Damaged> {
+    let source = tree.source;
+    let mut cut = Vec::new();
+    for page in pages {
+        match page {
+            Page::New(from, entries) if entries.len() > PAGE_ENTRIES_MAX => {
+                for (at, chunk) in entries.chunks(PAGE_ENTRIES).enumerate() {
+                    cut.push(Page::New(if at == 0 { from } else { chunk[0].0 }, chunk.to_vec()));
+                }
+            }
+            page => cut.push(page),
+        }
+    }
+    let (levels, root) = match &mut cut[..] {
+        [Page::New(_, entries)] => (1, std::mem::take(entries)),
+        [Page::There(_, part)] => {
+            parts.gone.push(*part);
+            (1, Entries::of(tree.part(*part)?)?.list())
+        }
+        _ => {
+            let entries = cut.into_iter().map(|page| match page {
+                Page::There(from, part) => (from, part),
+                Page::New(from, entries) => {
+                    let fill = |to: &mut Vec<u8>| entries.into_iter().for_each(|entry| push_entry(entry, to));
+                    (from, parts.add(source, fill))
+                }
+            });
+            (2, entries.collect())
+        }
+    };
+    to.extend_from_slice(&object.to_le_bytes());
+    to.push(levels);
+    to.extend_from_slice(&(root.len() as u32).to_le_bytes());
+    root.into_iter().enumerate().for_each(|(at, (from, part))| push_entry((if at == 0 { 0 } else { from }, part), to));
+    Ok(())
+}
+
+/// Puts the bins of a plain record into parts, and the head of their tree up to its entries.
+pub(crate) fn grow(
+    body: &[u8],
+    set: Option<InSet<'_>>,
+    source: &dyn Source,
+    parts: &mut Parts,
+    to: &mut Vec<u8>,
+) -> Result<(), Damaged> {
+    let entries = cut(0, body, set)?;
+    let entries = entries.into_iter().map(|(from, body)| (from, parts.add(source, |to| to.extend_from_slice(&body))));
+    let pages = vec![Page::New(0, entries.collect())];
+    let none = Tree { object: 0, levels: 1, root: Entries(&[]), count: 0, first_end: NO_END, source };
+    put_root(source.fresh(), pages, &none, parts, to)
+}

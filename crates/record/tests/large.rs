@@ -1,0 +1,293 @@
+//! Large records against a map: every kind of change, in trees of one level and of two, and what becomes of their parts.
+
+use base::prng::Prng;
+use gannet_record::{Damaged, Digits, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value, hash};
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+#[derive(Debug, Default)]
+struct Shelf {
+    parts: HashMap<u64, Vec<u8>>,
+    last: Cell<u64>,
+}
+
+impl Source for Shelf {
+    fn part(&self, number: u64) -> Option<&[u8]> {
+        self.parts.get(&number).map(Vec::as_slice)
+    }
+
+    fn fresh(&self) -> u64 {
+        self.last.set(self.last.get() + 1);
+        self.last.get()
+    }
+}
+
+type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+
+/// One record with its parts, and what it should hold.
+struct Tried {
+    sets: Sets,
+    in_set: bool,
+    shelf: Shelf,
+    there: Option<(Kind, Vec<u8>)>,
+    model: Model,
+    now_ms: u64,
+}
+
+impl Tried {
+    fn new(in_set: bool) -> Self {
+        let (shelf, model) = (Shelf::default(), Model::new());
+        Self { sets: Sets::new(), in_set, shelf, there: None, model, now_ms: 1_700_000_000_000 }
+    }
+
+    fn record(&self) -> Option<Record<'_>> {
+        let (kind, bytes) = self.there.as_ref()?;
+        Some(Record::of(*kind, bytes, &self.sets, &self.shelf).unwrap().expect("its set stays"))
+    }
+
+    /// Has `change` do one change to both.
+    fn change(&mut self, change: impl FnOnce(&mut Edit<'_>, &mut Model)) {
+        let now_ms = self.now_ms;
+        self.model.retain(|_, (_, end)| end.is_none_or(|end| end > now_ms));
+        let (mut next, mut parts) = (Vec::new(), Parts::default());
+        let mut model = std::mem::take(&mut self.model);
+        let old = self.record();
+        let set = self.in_set.then(|| InSet::new(&self.sets, self.sets.make(0, b"set").unwrap()));
+        let mut edit = Edit::in_set(old.as_ref(), set, now_ms, &mut next).unwrap();
+        change(&mut edit, &mut model);
+        let kind = edit.finish_with(&self.shelf, &mut parts).unwrap();
+        let was_large = old.is_some_and(|old| old.is_large());
+        self.model = model;
+        let is_large = kind.is_some_and(|kind| matches!(kind, Kind::Large | Kind::LargeInSet));
+        if was_large && is_large && self.object() == object(&next) {
+            // The parts that it names stay, but for those that it says go.
+            for gone in &parts.gone {
+                assert!(self.shelf.parts.remove(gone).is_some(), "a part goes once, and was there");
+            }
+        } else {
+            assert!(parts.gone.is_empty());
+            // All parts of another tree go with it, as the store has it.
+            self.shelf.parts.clear();
+        }
+        for (number, place) in &parts.new {
+            assert!(self.shelf.parts.insert(*number, parts.bytes[place.clone()].to_vec()).is_none());
+        }
+        self.there = kind.map(|kind| (kind, next));
+        self.check_parts();
+    }
+
+    fn object(&self) -> Option<[u8; 8]> {
+        object(&self.there.as_ref()?.1)
+    }
+
+    /// Every part is named once from the head.
+    fn check_parts(&self) {
+        let Some((Kind::Large | Kind::LargeInSet, bytes)) = &self.there else {
+            assert!(self.shelf.parts.is_empty());
+            return;
+        };
+        let entries = |bytes: &[u8]| -> Vec<u64> {
+            bytes.chunks(12).map(|entry| u64::from_le_bytes(entry[4..].try_into().unwrap())).collect()
+        };
+        let count = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
+        let root = entries(&bytes[13..13 + 12 * count]);
+        let pages: Vec<u64> = if bytes[8] == 2 { root.clone() } else { Vec::new() };
+        let leaves = if bytes[8] == 2 { pages.iter().flat_map(|page| entries(&self.shelf.parts[page])).collect() } else { root };
+        assert!(pages.iter().all(|page| self.shelf.parts[page].len() <= 256 * 12));
+        let named: HashSet<u64> = pages.iter().chain(&leaves).copied().collect();
+        assert_eq!(named.len(), pages.len() + leaves.len());
+        assert_eq!(named, self.shelf.parts.keys().copied().collect());
+    }
+
+    fn check(&self) {
+        let Some(record) = self.record() else {
+            assert!(self.model.is_empty());
+            return;
+        };
+        let live = |end: Option<u64>, at: u64| end.is_none_or(|end| end > at);
+        for at in [self.now_ms, self.now_ms + 50_000] {
+            let told: BTreeMap<_, _> = record
+                .bins(at)
+                .map(|bin| bin.unwrap())
+                .map(|bin| {
+                    let text = |value: Value<'_>| value.text(&mut Digits::new()).to_vec();
+                    (text(bin.name), (text(bin.value), bin.end_ms))
+                })
+                .collect();
+            let wanted: Model =
+                self.model.iter().filter(|(_, (_, end))| live(*end, at)).map(|(k, v)| (k.clone(), v.clone())).collect();
+            assert_eq!(told, wanted);
+            assert_eq!((record.count(at), record.is_empty(at)), (Ok(wanted.len()), Ok(wanted.is_empty())));
+        }
+    }
+
+    fn find(&self, name: &[u8]) {
+        let found = self.record().and_then(|record| record.find(&Name::new(name), self.now_ms).unwrap());
+        let told = found.map(|bin| (bin.value.text(&mut Digits::new()).to_vec(), bin.end_ms));
+        let live = self.model.get(name).filter(|(_, end)| end.is_none_or(|end| end > self.now_ms));
+        assert_eq!(told.as_ref(), live);
+    }
+}
+
+fn object(bytes: &[u8]) -> Option<[u8; 8]> {
+    bytes.first_chunk().copied()
+}
+
+fn random_change(prng: &mut Prng, names: u64, edit: &mut Edit<'_>, model: &mut Model, now_ms: u64) {
+    let name = match prng.below(names) {
+        number if number % 3 == 0 => number.to_string(),
+        number => format!("field:{number}"),
+    }
+    .into_bytes();
+    let sought = Name::new(&name);
+    match prng.below(8) {
+        0..5 => {
+            let bytes_max = if prng.below(50) == 0 { 3000 } else { 40 };
+            let value = vec![b'v'; prng.below(bytes_max) as usize];
+            let keep = prng.below(2) == 0;
+            let was = model.get(&name).map(|(_, end)| *end);
+            assert_eq!(edit.set(&sought, &Value::Text(&value), keep), Ok(was.is_none()));
+            model.insert(name, (value, was.flatten().filter(|_| keep)));
+        }
+        5 => {
+            let end = (prng.below(4) == 0).then(|| now_ms + 1 + prng.below(100_000));
+            assert_eq!(edit.set_end(&sought, end), Ok(model.contains_key(&name)));
+            if let Some(there) = model.get_mut(&name) {
+                there.1 = end;
+            }
+        }
+        _ => assert_eq!(edit.remove(&sought), Ok(model.remove(&name).is_some())),
+    }
+}
+
+#[test]
+fn a_large_record_equals_a_map_whatever_is_done_to_it() {
+    let (mut large, mut shrunk, mut ended) = (0, 0, 0);
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let (mut prng, mut tried) = (Prng::new(seed), Tried::new(seed % 2 == 1));
+        let names = [60, 300, 2000][seed as usize % 3];
+        for step in 0..300 {
+            tried.now_ms += prng.below(300);
+            let was_large = tried.record().is_some_and(|record| record.is_large());
+            let now_ms = tried.now_ms;
+            // At times most of it goes at once.
+            let sweeps = prng.below(60) == 0;
+            let before = tried.model.len();
+            tried.change(|edit, model| {
+                ended += usize::from(model.len() < before);
+                if sweeps {
+                    let gone: Vec<_> = model.keys().filter(|_| prng.below(20) > 0).cloned().collect();
+                    for name in gone {
+                        assert_eq!(edit.remove(&Name::new(&name)), Ok(true));
+                        model.remove(&name);
+                    }
+                }
+                for _ in 0..=prng.below(10) {
+                    random_change(&mut prng, names, edit, model, now_ms);
+                }
+            });
+            let is_large = tried.record().is_some_and(|record| record.is_large());
+            large += usize::from(is_large);
+            shrunk += usize::from(was_large && !is_large);
+            tried.find(format!("field:{}", prng.below(names)).as_bytes());
+            if step % 10 == 0 || sweeps {
+                tried.check();
+            }
+        }
+        tried.check();
+    }
+    assert!(large > 5000 && shrunk > 20 && ended > 10, "{large} large, {shrunk} small again, {ended} ended");
+}
+
+#[test]
+fn a_record_of_a_hundred_thousand_fields_has_two_levels_and_a_change_of_one_writes_three_parts_at_most() {
+    let mut tried = Tried::new(false);
+    let pairs: Vec<_> = (0..100_000).map(|number| (format!("field:{number}"), format!("value:{number}"))).collect();
+    tried.change(|edit, model| {
+        let given = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        assert_eq!(edit.set_all(given), Ok(pairs.len()));
+        model.extend(pairs.iter().map(|(name, value)| (name.clone().into_bytes(), (value.clone().into_bytes(), None))));
+    });
+    tried.check();
+    let (_, head) = tried.there.as_ref().unwrap();
+    assert!(head[8] == 2 && head.len() < 1000, "{} levels, {} bytes", head[8], head.len());
+    let payload: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let parts: usize = tried.shelf.parts.values().map(Vec::len).sum();
+    println!("{} parts of {parts} bytes for {payload} of names and values", tried.shelf.parts.len());
+    assert!(parts < payload * 6 / 5, "{parts} bytes for {payload}");
+    let before: HashSet<u64> = tried.shelf.parts.keys().copied().collect();
+    for (step, number) in [5usize, 99_999, 50_000, 123_456].into_iter().enumerate() {
+        tried.change(|edit, model| {
+            let name = format!("field:{number}").into_bytes();
+            edit.set(&Name::new(&name), &Value::Text(b"new"), false).unwrap();
+            model.insert(name, (b"new".to_vec(), None));
+        });
+        let new = tried.shelf.parts.keys().filter(|part| !before.contains(part)).count();
+        assert!(new <= 3 * (step + 1), "{new} new parts");
+    }
+    tried.check();
+    // A walk in pieces of the order of the hashes tells each bin once.
+    let (record, mut told) = (tried.record().unwrap(), HashSet::new());
+    for step in 0..64u64 {
+        let (from, to) = (HASHES / 64 * step, HASHES / 64 * (step + 1));
+        let mut looked = 0;
+        for bin in record.bins_in(tried.now_ms, from as u32, to) {
+            let name = bin.unwrap().name.text(&mut Digits::new()).to_vec();
+            looked += 1;
+            if (from..to).contains(&hash(&name).into()) {
+                assert!(told.insert(name), "told twice");
+            }
+        }
+        assert!(looked < 2 * 100_000 / 64, "{looked} looked at");
+    }
+    assert_eq!(told.len(), tried.model.len());
+    // And away again, one after another.
+    let names: Vec<_> = tried.model.keys().cloned().collect();
+    for chunk in names.chunks(997) {
+        tried.change(|edit, model| {
+            for name in chunk {
+                assert_eq!(edit.remove(&Name::new(name)), Ok(true));
+                model.remove(name);
+            }
+        });
+    }
+    assert!(tried.there.is_none() && tried.shelf.parts.is_empty());
+}
+
+#[test]
+fn a_record_that_has_lost_a_part_says_so_and_a_damaged_head_is_told() {
+    let mut tried = Tried::new(true);
+    tried.change(|edit, model| {
+        for number in 0..1000i64 {
+            let name = format!("{number}").into_bytes();
+            edit.set(&Name::new(&name), &Value::Text(&[b'v'; 20]), false).unwrap();
+            model.insert(name, (vec![b'v'; 20], None));
+        }
+    });
+    let lost = *tried.shelf.parts.keys().next().unwrap();
+    let part = tried.shelf.parts.remove(&lost).unwrap();
+    let record = tried.record().unwrap();
+    let found = (0..1000).map(|number: i32| record.find(&Name::new(number.to_string().as_bytes()), 0));
+    let (found, damaged): (Vec<_>, Vec<_>) = found.partition(|found| found.is_ok());
+    assert!(found.len() > 500 && !damaged.is_empty() && damaged.iter().all(|found| *found == Err(Damaged)));
+    assert!(record.bins(0).any(|bin| bin.is_err()));
+    tried.shelf.parts.insert(lost, part);
+    let (kind, good) = tried.there.take().unwrap();
+    let mut prng = Prng::new(1);
+    for _ in 0..3000 {
+        let mut bytes = good.clone();
+        bytes[prng.below(good.len() as u64) as usize] = prng.next_u64() as u8;
+        bytes.truncate(1 + prng.below(2 * good.len() as u64) as usize);
+        for source in [&tried.shelf as &dyn Source, &NoParts] {
+            if let Ok(Some(record)) = Record::of(kind, &bytes, &tried.sets, source) {
+                let _ = (record.count(5), record.find(&Name::new(b"5"), 5), record.bins(5).count());
+                let (mut next, mut parts) = (Vec::new(), Parts::default());
+                if let Ok(mut edit) = Edit::of(Some(&record), 5, &mut next) {
+                    let _ = edit.set(&Name::new(b"5"), &Value::Integer(1), false);
+                    let _ = edit.finish_with(source, &mut parts);
+                }
+            }
+        }
+    }
+}

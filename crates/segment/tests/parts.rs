@@ -1,0 +1,290 @@
+//! Values in parts: what a change publishes, what goes with a head, and what eviction takes.
+#![cfg(not(shuttle))]
+
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use base::prng::Prng;
+use gannet_segment::{
+    Background, Change, Delete, Expire, KIND_IN_PARTS, Key, Lane, Namespace, OpError, Parts, Put, Store, StoreConfig, Turn,
+    Value,
+};
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+const MIB: u64 = 1 << 20;
+const KIND: u8 = KIND_IN_PARTS | 1;
+
+fn store(memory_mib: u64) -> (Arc<Store>, Background) {
+    let config = StoreConfig {
+        memory_bytes: memory_mib * MIB,
+        memory_bytes_max: 0,
+        segment_bytes: None,
+        item_bytes_max: MIB,
+        lanes_max: 2,
+        hash_seed: 3,
+        huge_pages: false,
+    };
+    Store::new(&config, NOW).expect("store")
+}
+
+fn slice(background: &mut Background, now: UnixMillis) {
+    let mut asked = 0;
+    background.slice(now, &mut || {
+        asked += 1;
+        asked > 4
+    });
+}
+
+fn until_done<T>(
+    lane: &mut Lane,
+    background: &mut Background,
+    mut op: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>,
+) -> T {
+    loop {
+        match op(&mut lane.turn(NOW)) {
+            Err(OpError::Parked) => slice(background, NOW),
+            done => return done.expect("room"),
+        }
+    }
+}
+
+fn key<'k>(turn: &Turn<'_>, name: &'k [u8]) -> Key<'k> {
+    turn.key(Namespace::DEFAULT, name)
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// The numbers of the leaves that a head names, in one level or two.
+fn leaves(turn: &Turn<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
+    let entries = |bytes: &[u8]| -> Vec<u64> { bytes.chunks(12).map(|entry| word(&entry[4..])).collect() };
+    let count = u32::from_le_bytes(head[9..13].try_into().unwrap()) as usize;
+    let root = entries(&head[13..13 + 12 * count]);
+    if head[8] == 1 {
+        return Some(root);
+    }
+    let pages: Option<Vec<_>> = root.iter().map(|page| turn.part(key, *page).map(entries)).collect();
+    Some(pages?.concat())
+}
+
+/// All leaves of a key's value end to end; `None`: it is not there, or not whole.
+fn read(turn: &Turn<'_>, name: &[u8]) -> Option<Vec<u8>> {
+    let key = key(turn, name);
+    let Value::Typed { kind: KIND, bytes } = turn.get(&key)?.value else { return None };
+    let parts = leaves(turn, &key, bytes)?;
+    parts.into_iter().map(|part| turn.part(&key, part).map(<[u8]>::to_vec)).collect::<Option<Vec<_>>>().map(|all| all.concat())
+}
+
+/// Stores so many leaves of so many bytes as a value of its own object, with a page for each eight if it has two levels.
+fn make(turn: &Turn<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &mut Vec<u8>, parts: &mut Parts) {
+    let add = |parts: &mut Parts, bytes: &[u8]| {
+        let (number, from) = (turn.part_number(), parts.bytes.len());
+        parts.bytes.extend_from_slice(bytes);
+        parts.new.push((number, from..parts.bytes.len()));
+        number
+    };
+    let entry = |part: u64| [&[0; 4][..], &part.to_le_bytes()].concat();
+    let leaves: Vec<u64> = (0..count).map(|_| add(parts, &vec![fill; bytes])).collect();
+    let root: Vec<u64> = match levels {
+        1 => leaves,
+        _ => leaves.chunks(8).map(|page| add(parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>())).collect(),
+    };
+    to.extend_from_slice(&turn.part_number().to_le_bytes());
+    to.push(levels);
+    to.extend_from_slice(&(root.len() as u32).to_le_bytes());
+    root.into_iter().for_each(|part| to.extend(entry(part)));
+    to.extend_from_slice(b"tail");
+}
+
+fn put(lane: &mut Lane, background: &mut Background, name: &[u8], count: usize, bytes: usize, expire: Expire) {
+    let levels = 1 + u8::from(count > 8);
+    until_done(lane, background, |turn| {
+        let key = key(turn, name);
+        turn.change_parts(&key, &mut |turn, _, to, parts| {
+            make(turn, count, bytes, name[0], levels, to, parts);
+            Change::StoreTyped { kind: KIND, expire, answer: () }
+        })
+    });
+}
+
+#[test]
+fn all_parts_go_with_their_head_whatever_ends_it() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    type End = fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>;
+    let ends: [(&str, End); 5] = [
+        ("deleted", |turn, key| turn.delete(key, &Delete::default()).map(drop)),
+        ("overwritten", |turn, key| turn.put(key, &Put::set(b"short")).map(drop)),
+        ("removed", |turn, key| turn.change(key, &mut |_, _, _| Change::Remove(()))),
+        ("emptied", |turn, key| turn.delete(key, &Delete { drop_value: true, ..Delete::default() }).map(drop)),
+        ("replaced", |turn, key| {
+            turn.change(key, &mut |_, _, to| {
+                to.extend_from_slice(b"flat");
+                Change::StoreTyped { kind: 1, expire: Expire::Never, answer: () }
+            })
+        }),
+    ];
+    for (name, end) in ends {
+        for count in [1, 7, 100] {
+            put(&mut lane, &mut background, b"key", count, 700, Expire::Never);
+            assert_eq!(read(&lane.turn(NOW), b"key"), Some(vec![b'k'; count * 700]));
+            let pages = if count > 8 { count.div_ceil(8) } else { 0 };
+            assert_eq!(store.stats().items, 1 + (count + pages) as u64);
+            // An end that is moved keeps them.
+            until_done(&mut lane, &mut background, |turn| {
+                let key = key(turn, b"key");
+                turn.touch(&key, Expire::At(NOW.plus_ms(100_000_000)))
+            });
+            assert!(read(&lane.turn(NOW), b"key").is_some(), "moved");
+            let bytes = {
+                let turn = lane.turn(NOW);
+                let key = key(&turn, b"key");
+                let item = turn.get(&key).unwrap();
+                item.stored_bytes + turn.parts_bytes(&key, &item)
+            };
+            assert_eq!(store.stats().item_bytes, bytes);
+            until_done(&mut lane, &mut background, |turn| {
+                let key = key(turn, b"key");
+                end(turn, &key)
+            });
+            assert!(store.stats().items <= 1, "{name}: {} items", store.stats().items);
+            until_done(&mut lane, &mut background, |turn| {
+                let key = key(turn, b"key");
+                turn.delete(&key, &Delete::default())
+            });
+            assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn parts_go_with_a_head_whose_time_has_come() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    put(&mut lane, &mut background, b"key", 50, 900, Expire::At(NOW.plus_ms(1000)));
+    drop(lane);
+    let later = NOW.plus_ms(3_600_000);
+    for _ in 0..10_000 {
+        slice(&mut background, later);
+        if store.stats().items == 0 {
+            return;
+        }
+    }
+    panic!("{} items are left", store.stats().items);
+}
+
+#[test]
+fn what_cannot_be_published_leaves_no_part_behind() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    put(&mut lane, &mut background, b"key", 3, 700, Expire::Never);
+    let before = store.stats().items;
+    let mut turn = lane.turn(NOW);
+    let key = key(&turn, b"key");
+    // A part that is longer than an item in one piece.
+    let refused = turn.change_parts(&key, &mut |turn, _, to, parts| {
+        make(turn, 2, 200_000, b'x', 1, to, parts);
+        Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
+    });
+    assert_eq!(refused, Err(OpError::TooLarge));
+    // One who thinks again.
+    let kept = turn.change_parts(&key, &mut |turn, _, to, parts| {
+        make(turn, 2, 200, b'x', 1, to, parts);
+        Change::Keep(())
+    });
+    assert_eq!(kept, Ok(()));
+    drop(turn);
+    assert_eq!(store.stats().items, before);
+    assert_eq!(read(&lane.turn(NOW), b"key"), Some(vec![b'k'; 2100]));
+}
+
+/// Values in parts and small items, many times what the memory holds: what is there is whole, and nothing is left of
+/// what is not.
+#[test]
+fn a_value_in_parts_is_evicted_whole() {
+    let (store, mut background) = store(16);
+    let mut lane = store.lane().unwrap();
+    let mut prng = Prng::new(5);
+    let (mut whole, mut gone, mut broken) = (0, 0, 0);
+    for step in 0..3000u64 {
+        let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
+        put(&mut lane, &mut background, name.as_bytes(), 1 + prng.below(60) as usize, 700, Expire::Never);
+        // Some of the last ones are read now and then, as far as their heads alone.
+        let seen = step.saturating_sub(prng.below(200));
+        let name = format!("{}:{}", (b'a' + (seen % 26) as u8) as char, seen);
+        let turn = lane.turn(NOW);
+        let there = turn.get(&key(&turn, name.as_bytes())).is_some();
+        match read(&turn, name.as_bytes()) {
+            Some(bytes) => {
+                assert!(there && bytes.iter().all(|byte| *byte == name.as_bytes()[0]));
+                whole += 1;
+            }
+            None if there => broken += 1,
+            None => gone += 1,
+        }
+        drop(turn);
+        slice(&mut background, NOW);
+    }
+    assert!(whole > 500 && gone > 500, "{whole} whole, {gone} gone");
+    // A part is pushed out of the index alone at times; nothing else may break a value.
+    assert!(broken <= store.stats().evicted_by_index, "{broken} broken");
+    // What is left is what heads name.
+    let mut named = 0;
+    for step in 0..3000u64 {
+        let name = format!("{}:{}", (b'a' + (step % 26) as u8) as char, step);
+        let turn = lane.turn(NOW);
+        let key = key(&turn, name.as_bytes());
+        let Some(item) = turn.get(&key) else { continue };
+        let Value::Typed { bytes, .. } = item.value else { panic!("all are typed") };
+        let leaves = leaves(&turn, &key, bytes).unwrap_or_default().len();
+        named += 1 + leaves + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
+    }
+    let items = store.stats().items;
+    assert!(items <= named as u64 + 8 * broken, "{items} items, {named} named");
+}
+
+/// Who reads meets changes in their middle: what a head names is there, or the head is another one.
+#[test]
+fn readers_beside_a_writer_see_one_value_or_the_next() {
+    let (store, mut background) = store(64);
+    let mut writer = store.lane().unwrap();
+    let mut reader = store.lane().unwrap();
+    put(&mut writer, &mut background, b"a", 20, 300, Expire::Never);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        let reading = scope.spawn(move || {
+            let (mut reads, mut overtaken) = (0, 0);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) || reads < 100 {
+                let mut turn = reader.turn(NOW);
+                match read(&turn, b"a") {
+                    Some(bytes) => {
+                        assert!(bytes.len() == 6000 && bytes.iter().all(|byte| *byte == bytes[0]), "half of a value");
+                        reads += 1;
+                    }
+                    None => {
+                        assert!(turn.takes_lost(), "it is always there");
+                        let key = key(&turn, b"a");
+                        assert!(!matches!(turn.end_broken(&key), Ok(true)), "nothing is lost");
+                        overtaken += 1;
+                    }
+                }
+            }
+            (reads, overtaken)
+        });
+        for step in 0..3000u32 {
+            until_done(&mut writer, &mut background, |turn| {
+                let key = key(turn, b"a");
+                turn.change_parts(&key, &mut |turn, _, to, parts| {
+                    make(turn, 20, 300, (step % 251) as u8, 2, to, parts);
+                    Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
+                })
+            });
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let (reads, overtaken) = reading.join().expect("the reader ends");
+        println!("{reads} reads, {overtaken} overtaken");
+    });
+    assert_eq!(store.stats().items, 1 + 20 + 3);
+}
