@@ -320,8 +320,7 @@ impl<'e> Edit<'e> {
     /// [`Damaged`].
     pub fn finish_with(mut self, source: &dyn Source, parts: &mut Parts) -> Result<Option<Kind>, Damaged> {
         let in_set = self.set.is_some();
-        let (large, small) =
-            if in_set { (Kind::LargeInSet, Kind::InSet) } else { (Kind::Large, Kind::Hash) };
+        let (large, small) = if in_set { (Kind::LargeInSet, Kind::InSet) } else { (Kind::Large, Kind::Hash) };
         let (count, first_end) = match self.tree.take() {
             None if self.to.len() - self.body <= LARGE_BYTES => return Ok(self.finish().then_some(small)),
             None => {

@@ -154,12 +154,7 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`]. What is behind the head is looked at as it is read.
     #[inline]
-    pub fn of(
-        kind: Kind,
-        bytes: &'r [u8],
-        sets: &'r Sets,
-        source: &'r dyn Source,
-    ) -> Result<Option<Self>, Damaged> {
+    pub fn of(kind: Kind, bytes: &'r [u8], sets: &'r Sets, source: &'r dyn Source) -> Result<Option<Self>, Damaged> {
         match kind {
             Kind::Hash => Self::open(bytes).map(Some),
             Kind::Large | Kind::LargeInSet => {

@@ -444,7 +444,13 @@ impl<'e> TreeEdit<'e> {
 }
 
 /// Puts the head up to its entries.
-fn put_root(object: u64, pages: Vec<Page>, tree: &Tree<'_>, parts: &mut Parts, to: &mut Vec<u8>) -> Result<(), Damaged> {
+fn put_root(
+    object: u64,
+    pages: Vec<Page>,
+    tree: &Tree<'_>,
+    parts: &mut Parts,
+    to: &mut Vec<u8>,
+) -> Result<(), Damaged> {
     let source = tree.source;
     let mut cut = Vec::new();
     for page in pages {

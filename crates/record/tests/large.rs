@@ -1,7 +1,9 @@
 //! Large records against a map: every kind of change, in trees of one level and of two, and what becomes of their parts.
 
 use base::prng::Prng;
-use gannet_record::{Damaged, Digits, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value, hash};
+use gannet_record::{
+    Damaged, Digits, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value, hash,
+};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -92,7 +94,8 @@ impl Tried {
         let count = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
         let root = entries(&bytes[13..13 + 12 * count]);
         let pages: Vec<u64> = if bytes[8] == 2 { root.clone() } else { Vec::new() };
-        let leaves = if bytes[8] == 2 { pages.iter().flat_map(|page| entries(&self.shelf.parts[page])).collect() } else { root };
+        let leaves =
+            if bytes[8] == 2 { pages.iter().flat_map(|page| entries(&self.shelf.parts[page])).collect() } else { root };
         assert!(pages.iter().all(|page| self.shelf.parts[page].len() <= 256 * 12));
         let named: HashSet<u64> = pages.iter().chain(&leaves).copied().collect();
         assert_eq!(named.len(), pages.len() + leaves.len());

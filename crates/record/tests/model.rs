@@ -4,7 +4,9 @@
 mod record_walk;
 
 use base::prng::Prng;
-use gannet_record::{Bin, Damaged, Digits, Edit, InSet, Kind, List, Map, Name, NoParts, Record, Sets, Value, push_value};
+use gannet_record::{
+    Bin, Damaged, Digits, Edit, InSet, Kind, List, Map, Name, NoParts, Record, Sets, Value, push_value,
+};
 use record_walk::walk;
 
 /// An owned value, to be compared.

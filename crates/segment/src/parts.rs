@@ -327,7 +327,9 @@ impl Orphan {
     pub(crate) fn object(&self, store: &Store) -> Option<u64> {
         match self {
             Self::Pieces { large, .. } => Some(large.object),
-            Self::Parts { address, bytes, .. } => Head::of(store.segments.heap.bytes(*address, *bytes)).map(|h| h.object),
+            Self::Parts { address, bytes, .. } => {
+                Head::of(store.segments.heap.bytes(*address, *bytes)).map(|h| h.object)
+            }
         }
     }
 }

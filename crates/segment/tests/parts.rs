@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Background, Change, Delete, Expire, KIND_IN_PARTS, Key, Lane, Namespace, OpError, Parts, Put, Store, StoreConfig, Turn,
-    Value,
+    Background, Change, Delete, Expire, KIND_IN_PARTS, Key, Lane, Namespace, OpError, Parts, Put, Store, StoreConfig,
+    Turn, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -73,7 +73,11 @@ fn read(turn: &Turn<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let key = key(turn, name);
     let Value::Typed { kind: KIND, bytes } = turn.get(&key)?.value else { return None };
     let parts = leaves(turn, &key, bytes)?;
-    parts.into_iter().map(|part| turn.part(&key, part).map(<[u8]>::to_vec)).collect::<Option<Vec<_>>>().map(|all| all.concat())
+    parts
+        .into_iter()
+        .map(|part| turn.part(&key, part).map(<[u8]>::to_vec))
+        .collect::<Option<Vec<_>>>()
+        .map(|all| all.concat())
 }
 
 /// Stores so many leaves of so many bytes as a value of its own object, with a page for each eight if it has two levels.
@@ -88,7 +92,10 @@ fn make(turn: &Turn<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &
     let leaves: Vec<u64> = (0..count).map(|_| add(parts, &vec![fill; bytes])).collect();
     let root: Vec<u64> = match levels {
         1 => leaves,
-        _ => leaves.chunks(8).map(|page| add(parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>())).collect(),
+        _ => leaves
+            .chunks(8)
+            .map(|page| add(parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
+            .collect(),
     };
     to.extend_from_slice(&turn.part_number().to_le_bytes());
     to.push(levels);
@@ -134,7 +141,7 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             // An end that is moved keeps them.
             until_done(&mut lane, &mut background, |turn| {
                 let key = key(turn, b"key");
-                turn.touch(&key, Expire::At(NOW.plus_ms(100_000_000)))
+                turn.touch(&key, Expire::At(NOW.plus_ms(100_000_000))).map(drop)
             });
             assert!(read(&lane.turn(NOW), b"key").is_some(), "moved");
             let bytes = {

@@ -74,7 +74,9 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     };
     let scan = Scan::read(from, args)?;
     let to = scan.to(record.count(now_ms)?);
-    let told = record.bins_in(now_ms, scan.from.min(HASHES - 1) as u32, to).filter(|bin| bin.as_ref().map_or(true, |bin| scan.takes(bin, to)));
+    let told = record
+        .bins_in(now_ms, scan.from.min(HASHES - 1) as u32, to)
+        .filter(|bin| bin.as_ref().map_or(true, |bin| scan.takes(bin, to)));
     let (fields, bytes) = told.clone().try_fold((0, 0), |(fields, bytes), bin| {
         let bin = bin?;
         Ok::<_, Damaged>((fields + 1, bytes + told_bytes(&bin.name) + told_bytes(&bin.value)))
