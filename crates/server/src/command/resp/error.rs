@@ -98,7 +98,7 @@ pub(super) enum Fault {
     FieldsCount,
     /// Another number of fields than was said.
     FieldsOther,
-    /// The record would not fit into one item.
+    /// A bin would not fit into one item.
     RecordTooLarge,
     /// An answer that no output has room for.
     AnswerTooLong,
@@ -208,8 +208,8 @@ impl Fault {
             Self::FieldsCount => "ERR Number of fields must be a positive integer",
             Self::FieldsOther => "ERR The `numfields` parameter must match the number of arguments",
             Self::RecordTooLarge => {
-                "ERR the hash would be larger than an item in one piece may be, an eighth of a segment: raise \
-                 `store.segment`"
+                "ERR a field with its value would be longer than an item in one piece may be, an eighth of a segment: \
+                 raise `store.segment`"
             }
             Self::AnswerTooLong => "ERR the answer is longer than the output buffer: ask for a part (HSCAN, HMGET)",
             Self::TooManySets => "ERR there are 1023 record sets, and no room for another",

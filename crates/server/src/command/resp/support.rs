@@ -104,7 +104,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hpttl", "as `HEXPIRE`"),
     ("hrandfield", "several different ones come in their order"),
     ("hscan", "hashes of more than 128 fields are told in the order of the names' hashes"),
-    ("hset", "a hash is one item, of an eighth of a segment at most"),
+    ("hset", "a field and its value have an eighth of a segment at most"),
     ("hsetex", "as `HEXPIRE`"),
     ("httl", "as `HEXPIRE`"),
     ("incrbyfloat", "sums of 64-bit doubles, in the fewest digits that tell them apart; Redis has 80 bits"),

@@ -264,67 +264,67 @@ pub const COMMANDS: &[Entry] = &[
            "1.0.0" "string" "O(1)" Set string::getset,
            "Stores a value and answers with the one before"),
     entry!("hdel" -3 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Delete hash::hdel,
+           "2.0.0" "hash" "O(N) over the fields named" Delete hash::hdel,
            "Deletes fields of a hash"),
     entry!("hello" -1 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "6.0.0" "connection" "O(1)" Other connection::hello,
            "Chooses the protocol's version and says who the client is"),
     entry!("hexists" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Get hash::hexists,
+           "2.0.0" "hash" "O(N) over the fields named" Get hash::hexists,
            "Tells whether a field is there"),
     entry!("hexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Touch hash::hexpire,
+           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hexpire,
            "Has fields end in so many seconds"),
     entry!("hexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Touch hash::hexpireat,
+           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hexpireat,
            "Has fields end at a time in Unix seconds"),
     entry!("hexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Other hash::hexpiretime,
+           "7.4.0" "hash" "O(N) over the fields named" Other hash::hexpiretime,
            "Tells when fields end, in Unix seconds"),
     entry!("hget" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Get hash::hget,
+           "2.0.0" "hash" "O(N) over the fields named" Get hash::hget,
            "Reads a field"),
     entry!("hgetall" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.0.0" "hash" "O(N) over the record" MultiGet hash::hgetall,
            "Reads all fields with their names"),
     entry!("hgetdel" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the record" Delete hash::hgetdel,
+           "8.0.0" "hash" "O(N) over the fields named" Delete hash::hgetdel,
            "Reads fields and deletes them"),
     entry!("hgetex" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the record" Gat hash::hgetex,
+           "8.0.0" "hash" "O(N) over the fields named" Gat hash::hgetex,
            "Reads fields and says when they end"),
     entry!("hincrby" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Incr hash::hincrby,
+           "2.0.0" "hash" "O(N) over the fields named" Incr hash::hincrby,
            "Adds a number to a field"),
     entry!("hincrbyfloat" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.6.0" "hash" "O(N) over the record" Incr hash::hincrbyfloat,
+           "2.6.0" "hash" "O(N) over the fields named" Incr hash::hincrbyfloat,
            "Adds a number with a point to a field"),
     entry!("hkeys" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.0.0" "hash" "O(N) over the record" MultiGet hash::hkeys,
            "Tells the names of all fields"),
     entry!("hlen" 2 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Get hash::hlen,
+           "2.0.0" "hash" "O(1)" Get hash::hlen,
            "Counts the fields"),
     entry!("hmget" -3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" MultiGet hash::hmget,
+           "2.0.0" "hash" "O(N) over the fields named" MultiGet hash::hmget,
            "Reads fields"),
     entry!("hmset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Set hash::hmset,
+           "2.0.0" "hash" "O(N) over the fields named" Set hash::hmset,
            "Stores fields"),
     entry!("hpersist" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Touch hash::hpersist,
+           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpersist,
            "Has fields stay"),
     entry!("hpexpire" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Touch hash::hpexpire,
+           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpexpire,
            "Has fields end in so many milliseconds"),
     entry!("hpexpireat" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Touch hash::hpexpireat,
+           "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpexpireat,
            "Has fields end at a time in Unix milliseconds"),
     entry!("hpexpiretime" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Other hash::hpexpiretime,
+           "7.4.0" "hash" "O(N) over the fields named" Other hash::hpexpiretime,
            "Tells when fields end, in Unix milliseconds"),
     entry!("hpttl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Other hash::hpttl,
+           "7.4.0" "hash" "O(N) over the fields named" Other hash::hpttl,
            "Tells in how many milliseconds fields end"),
     entry!("hrandfield" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "6.2.0" "hash" "O(N) over the record" Get hash::hrandfield,
@@ -333,19 +333,19 @@ pub const COMMANDS: &[Entry] = &[
            "2.8.0" "hash" "O(N) over the record" Other hash::hscan,
            "Walks over the fields"),
     entry!("hset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Set hash::hset,
+           "2.0.0" "hash" "O(N) over the fields named" Set hash::hset,
            "Stores fields, and counts the new ones"),
     entry!("hsetex" -6 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "8.0.0" "hash" "O(N) over the record" Set hash::hsetex,
+           "8.0.0" "hash" "O(N) over the fields named" Set hash::hsetex,
            "Stores fields that end"),
     entry!("hsetnx" 4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
-           "2.0.0" "hash" "O(N) over the record" Add hash::hsetnx,
+           "2.0.0" "hash" "O(N) over the fields named" Add hash::hsetnx,
            "Stores a field where none is"),
     entry!("hstrlen" 3 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "3.2.0" "hash" "O(N) over the record" Get hash::hstrlen,
+           "3.2.0" "hash" "O(N) over the fields named" Get hash::hstrlen,
            "Tells how long a field is"),
     entry!("httl" -5 [ReadOnly Fast] (1 1 1) ["read" "hash" "fast"]
-           "7.4.0" "hash" "O(N) over the record" Other hash::httl,
+           "7.4.0" "hash" "O(N) over the fields named" Other hash::httl,
            "Tells in how many seconds fields end"),
     entry!("hvals" 2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "2.0.0" "hash" "O(N) over the record" MultiGet hash::hvals,

@@ -1,0 +1,251 @@
+//! Hashes of many fields on sockets: the same as in Redis, walks that miss nothing, memory that comes back, and eviction
+//! that takes all of one or nothing.
+
+mod common;
+
+use base::prng::Prng;
+use common::redis::{Redis, Replies, request};
+use common::{config, start};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use std::collections::HashSet;
+
+fn running(memory_bytes: Option<u64>) -> Running {
+    let usual = config();
+    let memory_bytes = memory_bytes.unwrap_or(usual.memory_bytes);
+    start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], memory_bytes, ..usual })
+}
+
+fn connect(running: &Running) -> Replies {
+    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    Replies::connect(addr.expect("an address of this protocol"))
+}
+
+/// Asks with the words of a line; gives the reply as text.
+fn ask(redis: &mut Replies, line: &str) -> String {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    String::from_utf8(redis.ask(&words)).expect("text").trim_end().replace("\r\n", " ")
+}
+
+/// Sends requests at once and gives their replies.
+fn all(redis: &mut Replies, lines: &[String]) -> Vec<Vec<u8>> {
+    let batch: Vec<u8> =
+        lines.iter().flat_map(|line| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())).collect();
+    redis.client.send(&batch);
+    lines.iter().map(|_| redis.next()).collect()
+}
+
+/// The words of a reply in order, for what is told in any: pairs stay together.
+fn sorted(reply: &[u8], together: usize) -> Vec<String> {
+    let text = String::from_utf8(reply.to_vec()).unwrap();
+    let words: Vec<&str> =
+        text.split("\r\n").filter(|word| !word.starts_with(['*', '$', '%']) && !word.is_empty()).collect();
+    let mut told: Vec<String> = words.chunks(together).map(|words| words.join(" ")).collect();
+    told.sort_unstable();
+    told
+}
+
+fn line(prng: &mut Prng, fields: u64) -> String {
+    let field = |prng: &mut Prng| match prng.below(fields) {
+        number if number % 4 == 0 => number.to_string(),
+        number => format!("field:{number}"),
+    };
+    let name = field(prng);
+    match prng.below(14) {
+        0..3 => format!("HSET h {name} v{}", prng.below(100_000)),
+        3 => format!("HSET h {name} {} {} x {} {}", prng.below(1000), field(prng), field(prng), prng.below(50)),
+        4 => format!("HINCRBY h {name} {}", prng.below(100)),
+        5 => format!("HDEL h {name} {}", field(prng)),
+        6 => format!("HSETNX h {name} new"),
+        7 => format!("HMGET h {name} {} {}", field(prng), field(prng)),
+        8 => format!("HEXISTS h {name}"),
+        9 => format!("HSTRLEN h {name}"),
+        10 => "HLEN h".into(),
+        11 => format!("HINCRBYFLOAT h {name} 0.5"),
+        _ => format!("HGET h {name}"),
+    }
+}
+
+#[test]
+fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
+    let (theirs, running) = (Redis::start(), running(None));
+    let (mut redis, mut gannet) = (Replies::connect(theirs.addr), connect(&running));
+    let mut large = 0;
+    for (seed, fields) in [1000u64, 5000, 100_000].into_iter().enumerate() {
+        println!("seed {seed}, {fields} fields");
+        let mut prng = Prng::new(seed as u64);
+        // Filled a hundred at a time, in an order of no meaning.
+        for first in (0..fields).step_by(100) {
+            let mut line = "HSET h".to_owned();
+            for number in first..first + 100 {
+                let number = (number * 7919) % fields;
+                line +=
+                    &if number % 4 == 0 { format!(" {number} {number}") } else { format!(" field:{number} v{number}") };
+            }
+            let lines = [line, "HLEN h".to_owned()];
+            assert_eq!(all(&mut redis, &lines), all(&mut gannet, &lines));
+        }
+        for _ in 0..20 {
+            let lines: Vec<String> = (0..200).map(|_| line(&mut prng, fields * 11 / 10)).collect();
+            for ((line, theirs), ours) in lines.iter().zip(all(&mut redis, &lines)).zip(all(&mut gannet, &lines)) {
+                assert_eq!(theirs.escape_ascii().to_string(), ours.escape_ascii().to_string(), "{line}");
+            }
+        }
+        large += usize::from(ask(&mut gannet, "OBJECT ENCODING h") == "$9 hashtable");
+        let told = |replies: &mut Replies, line: &str, together| {
+            sorted(&replies.ask(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()), together)
+        };
+        for (line, together) in [("HGETALL h", 2), ("HKEYS h", 1), ("HVALS h", 1)] {
+            assert_eq!(told(&mut redis, line, together), told(&mut gannet, line, together), "{line}");
+        }
+        // Under another name, and as a copy, which goes its own way.
+        for line in ["RENAME h i", "COPY i h", "HSET i only-here 1", "HLEN i", "HLEN h", "HEXISTS h only-here", "DEL i"]
+        {
+            assert_eq!(ask(&mut redis, line), ask(&mut gannet, line), "{line}");
+        }
+        assert_eq!(told(&mut redis, "HGETALL h", 2), told(&mut gannet, "HGETALL h", 2), "copied");
+        // Down to a few, and none.
+        let names = told(&mut gannet, "HKEYS h", 1);
+        let deletions: Vec<String> = names.chunks(50).map(|names| format!("HDEL h {}", names.join(" "))).collect();
+        for lines in deletions.chunks(100) {
+            assert_eq!(all(&mut redis, lines), all(&mut gannet, lines));
+        }
+        assert_eq!(ask(&mut gannet, "EXISTS h"), ":0");
+        assert_eq!(running.shared().store_stats().items, 0, "all parts are gone");
+    }
+    assert_eq!(large, 3);
+    running.stop();
+}
+
+#[test]
+fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again() {
+    let running = running(None);
+    let mut redis = connect(&running);
+    let stays = |number: u64| format!("stays:{number}");
+    for number in 0..200 {
+        ask(&mut redis, &format!("HSET h {} {number}", stays(number)));
+    }
+    let mut encodings = HashSet::new();
+    for round in 0..6 {
+        let (mut cursor, mut told, mut calls) = ("0".to_owned(), HashSet::new(), 0);
+        loop {
+            let reply = ask(&mut redis, &format!("HSCAN h {cursor} COUNT 100"));
+            let mut words = reply.split(' ').filter(|word| !word.starts_with(['*', '$']));
+            cursor = words.next().unwrap().to_owned();
+            told.extend(words.filter(|word| word.starts_with("stays:")).map(str::to_owned));
+            encodings.insert(ask(&mut redis, "OBJECT ENCODING h"));
+            // It grows in the middle of one walk and shrinks in that of the next.
+            for number in 0..200 {
+                let name = format!("{}", calls * 200 + number);
+                let changed = match round % 2 {
+                    0 => format!("HSET h {name} a-value-of-some-bytes"),
+                    _ => format!("HDEL h {name}"),
+                };
+                ask(&mut redis, &changed);
+            }
+            calls += 1;
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert!((0..200).all(|number| told.contains(&stays(number))), "round {round}: {} told", told.len());
+        if round % 2 == 1 {
+            let all = ask(&mut redis, "HKEYS h");
+            let gone: Vec<&str> = all.split(' ').filter(|word| !word.starts_with(['*', '$', 's'])).collect();
+            for names in gone.chunks(100) {
+                ask(&mut redis, &format!("HDEL h {}", names.join(" ")));
+            }
+        }
+    }
+    assert_eq!(encodings.len(), 2, "{encodings:?}");
+    running.stop();
+}
+
+#[test]
+fn fields_of_a_large_hash_end_and_a_record_of_a_set_may_be_large() {
+    let running = running(None);
+    let mut redis = connect(&running);
+    for number in 0..1000 {
+        ask(&mut redis, &format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
+    }
+    for (line, reply) in [
+        ("OBJECT ENCODING r", "$9 hashtable"),
+        ("HLEN r", ":1000"),
+        ("REC.EXISTS r", ":1000"),
+        ("REC.GET r BINS bin7 none", "*3 :1000 :-1 *4 $4 bin7 $15 some-value-of-7 $4 none $-1"),
+        ("HPEXPIREAT r 4000000000000 FIELDS 2 bin1 bin2", "*2 :1 :1"),
+        ("HPEXPIRETIME r FIELDS 3 bin1 bin3 none", "*3 :4000000000000 :-1 :-2"),
+        ("HPEXPIREAT r 1 FIELDS 2 bin1 none", "*2 :2 :-2"),
+        ("HLEN r", ":999"),
+        ("HPERSIST r FIELDS 1 bin2", "*1 :1"),
+        (
+            "REC.OPERATE r OPS PUT new INT 5 ADD new INT 1 GET bin999 ADD bin5 INT 1",
+            "-BINTYPE record 'r', bin 'bin5': it holds STR, not INT",
+        ),
+        ("REC.OPERATE r OPS PUT new INT 5 ADD new INT 1 DEL bin3", "*2 :1004 *3 +OK :6 :1"),
+        ("REC.GET r FILTER {new==6} BINS new", "-ERR the filter has no bin at byte 0"),
+        ("REC.GET r FILTER new==6 BINS new", "*3 :1004 :-1 *2 $3 new :6"),
+        ("EXPIRE r 1000", ":1"),
+        ("PERSIST r", ":1"),
+        ("REC.PUT r REPLACE BINS only INT 1", ":1005"),
+        ("OBJECT ENCODING r", "$8 listpack"),
+        ("DBSIZE", ":1"),
+        ("REC.TRUNCATE set", ":1"),
+        ("DBSIZE", ":0"),
+    ] {
+        assert_eq!(ask(&mut redis, line), reply, "{line}");
+    }
+    // A truncated large record goes with its parts.
+    for number in 0..500 {
+        ask(&mut redis, &format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
+    }
+    assert_eq!(ask(&mut redis, "REC.TRUNCATE set"), ":1");
+    assert_eq!(running.shared().store_stats().items, 0);
+    // All or nothing, among others.
+    let usage = |redis: &mut Replies| ask(redis, "MEMORY USAGE h")[1..].parse::<usize>().unwrap();
+    ask(&mut redis, "MULTI");
+    for number in 0..300 {
+        ask(&mut redis, &format!("HSET h field{number} a-value-of-{number}"));
+    }
+    ask(&mut redis, "HLEN h");
+    assert!(ask(&mut redis, "EXEC").ends_with(":1 :300"));
+    assert!((6000..20_000).contains(&usage(&mut redis)), "{}", usage(&mut redis));
+    running.stop();
+}
+
+#[test]
+fn a_large_hash_is_evicted_whole() {
+    let running = running(Some(16 << 20));
+    let mut redis = connect(&running);
+    let (mut whole, mut gone) = (0, 0);
+    let mut prng = Prng::new(9);
+    let fields = |number: u64| 200 + (number * 37) % 600;
+    for number in 0..1500u64 {
+        let mut line = format!("HSET h{number}");
+        for field in 0..fields(number) {
+            line += &format!(" field{field} value-{number}-{field}");
+        }
+        assert_eq!(ask(&mut redis, &line), format!(":{}", fields(number)));
+        // Some are asked for, as far as one field: that keeps all of it.
+        let seen = number.saturating_sub(prng.below(60));
+        ask(&mut redis, &format!("HGET h{seen} field1"));
+    }
+    for number in 0..1500u64 {
+        let len = ask(&mut redis, &format!("HLEN h{number}"));
+        let all = redis.ask(&[b"HGETALL", format!("h{number}").as_bytes()]);
+        let told = sorted(&all, 2).len() as u64;
+        assert!(told == 0 || told == fields(number), "h{number}: {told} of {}", fields(number));
+        // But for one that was pushed out of the index meanwhile.
+        if len != format!(":{told}") {
+            assert!(running.shared().store_stats().evicted_by_index > 0, "h{number}: {len} and {told}");
+        }
+        whole += usize::from(told > 0);
+        gone += usize::from(told == 0);
+    }
+    assert!(whole > 50 && gone > 50, "{whole} whole, {gone} gone");
+    running.stop();
+}
