@@ -42,6 +42,8 @@ struct Found {
     /// Records of the set looked at.
     of_set: usize,
     fault: Option<Fault>,
+    /// The key of a large record of which a part was not found.
+    broken: Option<Vec<u8>>,
 }
 
 /// The number of the set that an item's record is of, which need not be there any more.
@@ -72,7 +74,10 @@ impl Scan<'_> {
         match tell() {
             Ok(true) => found.records.push((place, from..found.bytes.len())),
             Ok(false) => {}
-            Err(fault) => found.fault = Some(fault),
+            Err(fault) => {
+                found.fault = Some(fault);
+                found.broken = Some(item.key.to_vec());
+            }
         }
     }
 }
@@ -108,7 +113,10 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         (told, next) = walk(call, &scan, &mut cursor, version)?;
     }
     if let Some(fault) = told.fault {
-        return Err(fault.into());
+        return Err(match told.broken.filter(|_| call.turn.takes_lost()) {
+            Some(key) => call.look_again(std::iter::once(&key[..])).into(),
+            None => fault.into(),
+        });
     }
     typed::answer_room(call.out, call.ctx.request_bytes_max, told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX)?;
     reply::array(call.out, 2);
