@@ -9,9 +9,9 @@
 //!   value   = a number | "true" | "false" | a text in single quotes; a quote in quotes stands twice
 //! ```
 //!
-//! A comparison with a bin that is not there, or holds something else, does not hold; `!=` does. Whole numbers and those
-//! with a point are compared as numbers, texts and bytes byte by byte. `contains` looks for a text in a text, a value in
-//! a list, a key in a map.
+//! A comparison with a bin that is not there, or holds something else, does not hold; `!=` does. Whole numbers and
+//! those with a point are compared as numbers, texts and bytes byte by byte. `contains` looks for a text in a text, a
+//! value in a list, a key in a map.
 //!
 //! Bounds: [`FILTER_BYTES_MAX`], and [`DEPTH_MAX`] levels.
 

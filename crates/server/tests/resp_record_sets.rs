@@ -1,4 +1,5 @@
-//! Record sets on a socket: names kept once, lists and maps, filters, many records in one command, walks and truncation.
+//! Record sets on a socket: names kept once, lists and maps, filters, many records in one command, walks and
+//! truncation.
 
 mod common;
 
@@ -203,7 +204,8 @@ fn many_records_are_written_and_read_in_one_command() {
             ("REC.MPUT {users(age)} a 31", "-ERR syntax error"),
             (
                 "REC.MPUT {users(age WHAT)} a 31",
-                "-BINVALUE record 'a', bin 'age': there is no type 'WHAT', but INT, FLOAT, BOOL, STR, BYTES, LIST and MAP",
+                "-BINVALUE record 'a', bin 'age': there is no type 'WHAT', but INT, FLOAT, BOOL, STR, BYTES, \
+                 LIST and MAP",
             ),
         ],
     );

@@ -126,7 +126,8 @@ fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
             ("REC.PUT r BINS t BOOL yes", "-BINVALUE record 'r', bin 't': what is given is no BOOL"),
             (
                 "REC.PUT r BINS t TEXT yes",
-                "-BINVALUE record 'r', bin 't': there is no type 'TEXT', but INT, FLOAT, BOOL, STR, BYTES, LIST and MAP",
+                "-BINVALUE record 'r', bin 't': there is no type 'TEXT', but INT, FLOAT, BOOL, STR, BYTES, LIST \
+                 and MAP",
             ),
             (
                 "REC.OPERATE r OPS PUT new INT 1 DEL i ADD s INT 1",
