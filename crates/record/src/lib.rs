@@ -15,6 +15,7 @@ mod coding;
 mod collection;
 mod edit;
 mod filter;
+mod index;
 mod kind;
 mod read;
 mod sets;
@@ -24,6 +25,7 @@ mod value;
 pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
 pub use edit::Edit;
 pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
+pub use index::{Entry, Index, IndexFull, IndexType};
 pub use kind::Kind;
 pub use read::{Bin, Bins, Record};
 pub use sets::{BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, Sets, TooManySets};
@@ -53,7 +55,11 @@ pub const HASHES: u64 = 1 << 32;
 
 /// The place of a name in the order that walks over the bins of a record go by.
 pub fn hash(name: &[u8]) -> u32 {
-    // FNV-1a, and a last stir, for its high bits are what the walk goes by.
+    (hash64(name) >> 32) as u32
+}
+
+fn hash64(text: &[u8]) -> u64 {
+    // FNV-1a, and a last stir, for its high bits are what a walk goes by.
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    (base::prng::split_mix(name.iter().fold(0xcbf2_9ce4_8422_2325, step)) >> 32) as u32
+    base::prng::split_mix(text.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }

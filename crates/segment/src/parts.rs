@@ -222,6 +222,25 @@ impl Turn<'_> {
         })
     }
 
+    /// The item whose key has this hash ([`Key::hash`]), without counting an access.
+    pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
+        let store = self.store;
+        let found = store.index.find(Hash(hash), |slot| {
+            let address = slot.address();
+            let header = store.segments.header_of(address);
+            if header.slot_generation() != slot.generation() || header.namespace() != namespace.0 {
+                return None;
+            }
+            let layout = crate::item::Layout::read(&store.segments.heap, address);
+            let bytes = layout.key(&store.segments.heap, address);
+            let is_it = !layout.is(Kind::Piece) && store.hasher.key(namespace, bytes).hash.0 == hash;
+            is_it.then_some((address, layout))
+        })?;
+        let (address, layout) = found.what;
+        let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.now)?;
+        Some(store.item(&seen))
+    }
+
     /// A number for a new part, or a new object.
     pub fn part_number(&self) -> u64 {
         self.store.objects.fetch_add(1, Relaxed)

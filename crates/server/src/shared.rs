@@ -54,6 +54,8 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// What the records of each set have in common.
     pub sets: record::Sets,
+    /// Secondary indexes of sets.
+    pub indexes: crate::indexes::Indexes,
     /// Who watches what.
     pub watch: Arc<Hub>,
     /// Who is subscribed to what.
@@ -82,6 +84,11 @@ impl Shared {
     /// # Errors
     /// When the store cannot go on with so little, or no address space was reserved for so much.
     pub fn resize_memory(&self, memory_bytes: u64) -> Result<(), ResizeError> {
+        self.resize_store(memory_bytes.saturating_sub(self.indexes.bytes()))
+    }
+
+    /// The same for what is left of the memory beside secondary indexes.
+    pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.store.resize(memory_bytes)?;
         self.pins.follow(memory_bytes);
         self.wake_background();

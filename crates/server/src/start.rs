@@ -332,6 +332,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: record::Sets::new(),
+        indexes: crate::indexes::Indexes::default(),
         watch,
         channels: Arc::new(channels),
         started,

@@ -160,6 +160,20 @@ impl<'c> Call<'c, '_> {
 
     /// Stores what `from` has under `to`: value, flags and end.
     fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+        let shared = std::sync::Arc::clone(&self.ctx.shared);
+        let stripe = match shared.indexes.any() {
+            true => Some(shared.indexes.stripe(self.key(to).hash()).ok_or(State::Parked)?),
+            false => None,
+        };
+        let copied = self.copy_alone(from, to, target)?;
+        if stripe.is_some() && copied == Copied::Done {
+            // A copy that has lost a part already is gone.
+            let _ = self.enter_in(to, &mut |set| shared.indexes.of(set));
+        }
+        Ok(copied)
+    }
+
+    fn copy_alone(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
         let copied = self.turn.change_parts(&to, &mut |turn, there, bytes, parts| {
             let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };

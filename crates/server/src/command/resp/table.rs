@@ -443,6 +443,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("rec.get" -2 [ReadOnly] (1 1 1) ["read" "hash" "slow"]
            "" "hash" "O(N) over the record" Get records::get,
            "Reads a record or some of its bins"),
+    entry!("rec.index" -2 [Write] (0 0 0) ["write" "hash" "slow" "dangerous"]
+           "" "hash" "O(N) over the keys" Other records::index,
+           "Makes, drops and tells secondary indexes of sets"),
     entry!("rec.mget" -3 [ReadOnly] (2 -1 1) ["read" "hash" "slow"]
            "" "hash" "O(N) over the keys and bins" MultiGet records::mget,
            "Reads records or some of their bins as one"),
@@ -455,6 +458,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("rec.put" -6 [Write DenyOom] (1 1 1) ["write" "hash" "slow"]
            "" "hash" "O(N) over the record" Set records::put,
            "Stores bins of a record"),
+    entry!("rec.query" -5 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
+           "" "hash" "O(log N) over the index, and O(N) over the records told" Other records::query,
+           "Tells the records of a set by the value of an indexed bin"),
     entry!("rec.scan" -3 [ReadOnly] (0 0 0) ["read" "hash" "slow"]
            "" "hash" "O(N) over the keys looked at" Other records::scan,
            "Walks over the records of a set"),

@@ -7,14 +7,16 @@
 
 use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
+use super::records::query::{places_of, sweep};
 use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::State;
 use crate::context::WorkerContext;
+use crate::indexes::{Indexes, Moves};
 use crate::notify::Event;
 use crate::out::OutBuffer;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
-use record::{Damaged, Digits, Edit, InSet, Kind, Record, Sets, Source};
+use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
 use segment::{Change, Expire, Item, Key, OpError, Turn, Value};
 
 impl From<Damaged> for Fault {
@@ -34,13 +36,14 @@ impl From<Damaged> for Stop {
 pub(crate) struct View<'v> {
     pub(super) now_ms: u64,
     pub(super) sets: &'v Sets,
+    pub(super) indexes: &'v Indexes,
 }
 
 impl WorkerContext {
     /// Values with parts as they are in this turn.
     #[inline]
     pub(crate) fn view(&self) -> View<'_> {
-        View { now_ms: self.now.0, sets: &self.shared.sets }
+        View { now_ms: self.now.0, sets: &self.shared.sets, indexes: &self.shared.indexes }
     }
 }
 
@@ -150,13 +153,26 @@ impl<'c> Call<'c, '_> {
     ) -> Result<T, Stop> {
         let (key, view) = (self.key(bytes), self.ctx.view());
         let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
+        let mut moves = None;
+        let stripe = if view.indexes.any() {
+            moves = Some(Moves::default());
+            Some(view.indexes.stripe(key.hash()).ok_or(State::Parked)?)
+        } else {
+            None
+        };
         let changed = self.turn.change_parts(&key, &mut |turn, item, scratch, parts| {
             let there = KeyParts::new(turn, key);
             let mut made = record::Parts::default();
-            let change = edit(item, scratch, &mut made, view, &there, set, decide);
+            let scene = Scene { view, there: &there, set };
+            let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
             (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
             change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
+        if let (Some(moves), Ok(Ok(_))) = (&moves, &changed) {
+            let looked = view.indexes.note(moves, key.hash());
+            drop(stripe);
+            sweep(view.indexes, self.turn, view, looked, key.hash());
+        }
         match changed {
             Ok(answer) => {
                 let (answer, became) = answer?;
@@ -225,27 +241,50 @@ struct Became {
 /// What a command is told, and what others are.
 type Done<T> = Result<(T, Became), Fault>;
 
+/// What a record is changed by.
+struct Scene<'s> {
+    view: View<'s>,
+    there: &'s KeyParts<'s>,
+    /// The set of a new one.
+    set: Option<InSet<'s>>,
+}
+
 fn edit<T>(
     item: Option<&Item<'_>>,
     scratch: &mut Vec<u8>,
     parts: &mut record::Parts,
-    view: View<'_>,
-    there: &KeyParts<'_>,
-    set: Option<InSet<'_>>,
+    scene: Scene<'_>,
+    mut moves: Option<&mut Moves>,
     decide: &mut EditRecord<'_, T>,
 ) -> Result<Change<Done<T>>, Fault> {
+    let Scene { view, there, set } = scene;
     let old = record(item, view, there)?;
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let set = old.as_ref().map_or(set, Record::set);
+    if let (Some(moves), Some(set)) = (moves.as_deref_mut(), set) {
+        moves.of = view.indexes.of(set.set().number());
+        let old = places_of(&moves.of, old.as_ref(), view.now_ms)?;
+        moves.places = old.into_iter().map(|place| [place, place]).collect();
+    }
     let mut edit = Edit::in_set(old.as_ref(), set, view.now_ms, scratch)?;
     let done = |answer: T, stored: bool, removed: bool| Ok((answer, Became { stored, removed }));
     let (expire, answer) = match decide(old.as_ref(), &mut edit, present)? {
         Edited::Keep(answer) => return Ok(Change::Keep(done(answer, false, false))),
-        Edited::Remove(answer) => return Ok(Change::Remove(done(answer, false, old.is_some()))),
+        Edited::Remove(answer) => {
+            if let Some(moves) = moves {
+                moves.places.iter_mut().for_each(|[_, new]| *new = None);
+            }
+            return Ok(Change::Remove(done(answer, false, old.is_some())));
+        }
         Edited::Store(answer) => (present, answer),
         Edited::StoreUntil(expire, answer) => (expire, answer),
     };
+    if let Some(moves) = moves.as_deref_mut() {
+        for (index, [_, new]) in moves.of.iter().zip(&mut moves.places) {
+            *new = edit.bin(&Name::new(&index.bin))?.and_then(|bin| index.kind.place(&bin.value));
+        }
+    }
     Ok(match edit.finish_with(there, parts)? {
         Some(kind) => Change::StoreTyped { kind: kind as u8, expire, answer: done(answer, true, false) },
         None => Change::Remove(done(answer, old.is_some(), old.is_some())),

@@ -9,11 +9,13 @@ mod batch;
 mod given;
 mod operate;
 mod ops;
+pub(super) mod query;
 mod read;
 mod walk;
 
 pub(super) use batch::{mget, mput};
 pub(super) use operate::{add, append, del, operate, put, touch};
+pub(super) use query::{index, query};
 pub(super) use read::{exists, get};
 pub(super) use walk::{scan, sets, truncate};
 

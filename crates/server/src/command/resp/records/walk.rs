@@ -47,7 +47,7 @@ struct Found {
 }
 
 /// The number of the set that an item's record is of, which need not be there any more.
-fn set_of(item: &Item<'_>, view: View<'_>) -> Option<u16> {
+pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
     let Value::Typed { kind, bytes } = item.value else { return None };
     Some(Record::of(Kind::of(kind)?, bytes, view.sets, &NoParts).ok()??.set()?.set().number())
 }
@@ -56,7 +56,7 @@ impl Scan<'_> {
     fn look(&self, item: &Item<'_>, parts: &KeyParts<'_>, view: View<'_>, version: Version, found: &mut Found) {
         found.looked += 1;
         let place = (parts.key().hash() >> 32) as u32;
-        if set_of(item, view) != Some(self.set) {
+        if record_of_set(item, view) != Some(self.set) {
             return;
         }
         found.of_set += 1;

@@ -1,0 +1,277 @@
+//! A secondary index: numbers in order, each with the hash of the key of a record.
+//!
+//! ```text
+//!   directory   page, page, page ...        in the order of their entries
+//!   page        entry entry ... up to 128   order 8 | more 8 | key 8
+//! ```
+//!
+//! An integer's order is that of its value; a text's its first eight bytes, and `more` its hash. Who asks looks at the
+//! record: an entry is a hint where one may be.
+//!
+//! All memory is set aside when an index is made, and touched as it fills. Nothing in it points: pages have numbers.
+
+use crate::Value;
+
+/// Entries of a page.
+const PAGE: usize = 128;
+/// A page with fewer is put to its neighbour, if both together leave a quarter of a page.
+const PAGE_MIN: usize = PAGE / 4;
+/// Bytes of a page, its count and its place in the directory and among those that are free.
+const PAGE_BYTES: usize = PAGE * size_of::<Entry>() + 2 + 4 + 4;
+
+/// Where the value of a record's bin stands in an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The order of the value.
+    pub order: u64,
+    /// What tells texts of one order apart.
+    pub more: u64,
+    /// The hash of the record's key.
+    pub key: u64,
+}
+
+/// What values an index has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexType {
+    /// Whole numbers.
+    Integer,
+    /// Texts.
+    Text,
+}
+
+impl IndexType {
+    /// Order and what tells values of one order apart; `None`: the value is of another type.
+    pub fn place(self, value: &Value<'_>) -> Option<(u64, u64)> {
+        match (self, value) {
+            (Self::Integer, Value::Integer(number)) => Some(((*number as u64) ^ (1 << 63), 0)),
+            (Self::Text, Value::Text(text)) => {
+                let mut first = [0; 8];
+                let len = text.len().min(8);
+                first[..len].copy_from_slice(&text[..len]);
+                Some((u64::from_be_bytes(first), crate::hash64(text)))
+            }
+            _ => None,
+        }
+    }
+
+    /// From the first entry to the last that values from `low` to `high` may have.
+    pub fn range(self, low: &Value<'_>, high: &Value<'_>) -> Option<(Entry, Entry)> {
+        let (low_place, high_place) = (self.place(low)?, self.place(high)?);
+        let is_one = low == high;
+        let (from, to) = if is_one { (low_place.1, high_place.1) } else { (0, u64::MAX) };
+        Some((Entry { order: low_place.0, more: from, key: 0 }, Entry { order: high_place.0, more: to, key: u64::MAX }))
+    }
+}
+
+/// There is no room for another entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexFull;
+
+/// Entries in order.
+#[derive(Debug, Default)]
+pub struct Index {
+    entries: Vec<Entry>,
+    counts: Vec<u16>,
+    directory: Vec<u32>,
+    free: Vec<u32>,
+    pages_max: usize,
+    len: usize,
+}
+
+impl Index {
+    /// An empty one of at most so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        let pages_max = bytes_max / PAGE_BYTES;
+        Self {
+            entries: Vec::with_capacity(pages_max * PAGE),
+            counts: Vec::with_capacity(pages_max),
+            directory: Vec::with_capacity(pages_max),
+            free: Vec::with_capacity(pages_max),
+            pages_max,
+            len: 0,
+        }
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// It has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn page(&self, place: usize) -> &[Entry] {
+        let number = self.directory[place] as usize;
+        &self.entries[number * PAGE..][..usize::from(self.counts[number])]
+    }
+
+    /// The place in the directory of the page that an entry is in, or is to be in.
+    fn place_of(&self, entry: &Entry) -> usize {
+        let behind = self.directory.partition_point(|number| self.entries[*number as usize * PAGE] <= *entry);
+        behind.saturating_sub(1)
+    }
+
+    fn take_page(&mut self) -> Result<u32, IndexFull> {
+        if let Some(number) = self.free.pop() {
+            return Ok(number);
+        }
+        if self.counts.len() >= self.pages_max {
+            return Err(IndexFull);
+        }
+        self.counts.push(0);
+        self.entries.resize(self.counts.len() * PAGE, Entry::default());
+        Ok(self.counts.len() as u32 - 1)
+    }
+
+    /// Has the entry be there; says whether it is new.
+    ///
+    /// # Errors
+    /// [`IndexFull`]: it is as it was.
+    pub fn insert(&mut self, entry: Entry) -> Result<bool, IndexFull> {
+        if self.directory.is_empty() {
+            let number = self.take_page()?;
+            self.directory.push(number);
+        }
+        let mut place = self.place_of(&entry);
+        let mut at = match self.page(place).binary_search(&entry) {
+            Ok(_) => return Ok(false),
+            Err(at) => at,
+        };
+        if self.page(place).len() == PAGE {
+            // What comes in order leaves full pages behind it.
+            let half = if at == PAGE { PAGE } else { PAGE / 2 };
+            let number = self.take_page()?;
+            let old = self.directory[place] as usize;
+            self.entries.copy_within(old * PAGE + half..(old + 1) * PAGE, number as usize * PAGE);
+            self.counts[old] = half as u16;
+            self.counts[number as usize] = (PAGE - half) as u16;
+            self.directory.insert(place + 1, number);
+            if at > half || half == PAGE {
+                (place, at) = (place + 1, at - half);
+            }
+        }
+        let number = self.directory[place] as usize;
+        let count = usize::from(self.counts[number]);
+        let page = &mut self.entries[number * PAGE..][..=count];
+        page.copy_within(at..count, at + 1);
+        page[at] = entry;
+        self.counts[number] += 1;
+        self.len += 1;
+        Ok(true)
+    }
+
+    /// Takes the entry away; says whether it was there.
+    pub fn remove(&mut self, entry: &Entry) -> bool {
+        if self.directory.is_empty() {
+            return false;
+        }
+        let place = self.place_of(entry);
+        let Ok(at) = self.page(place).binary_search(entry) else { return false };
+        let number = self.directory[place] as usize;
+        let count = usize::from(self.counts[number]);
+        self.entries[number * PAGE..][..count].copy_within(at + 1.., at);
+        self.counts[number] -= 1;
+        self.len -= 1;
+        self.join(place);
+        true
+    }
+
+    /// Gives a page back that is empty, or fits to the one before or behind it.
+    fn join(&mut self, place: usize) {
+        let count = self.page(place).len();
+        if count == 0 {
+            let number = self.directory.remove(place);
+            self.free.push(number);
+            return;
+        }
+        let fits = |other: usize| self.page(other).len() + count <= PAGE * 3 / 4;
+        let first = match (count < PAGE_MIN, place > 0, place + 1 < self.directory.len()) {
+            (true, true, _) if fits(place - 1) => place - 1,
+            (true, _, true) if fits(place + 1) => place,
+            _ => return,
+        };
+        let behind = self.directory.remove(first + 1) as usize;
+        let (into, moved) = (self.directory[first] as usize, usize::from(self.counts[behind]));
+        let to = into * PAGE + usize::from(self.counts[into]);
+        self.entries.copy_within(behind * PAGE..behind * PAGE + moved, to);
+        self.counts[into] += moved as u16;
+        self.counts[behind] = 0;
+        self.free.push(behind as u32);
+    }
+
+    /// The entries from `from` to `to`, both with them, in order.
+    pub fn range(&self, from: Entry, to: Entry) -> impl Iterator<Item = Entry> + '_ {
+        let place = if self.directory.is_empty() { 0 } else { self.place_of(&from) };
+        (place..self.directory.len())
+            .flat_map(move |place| self.page(place).iter().copied())
+            .skip_while(move |entry| *entry < from)
+            .take_while(move |entry| *entry <= to)
+    }
+
+    /// The entry behind `entry`, or the first one.
+    pub fn next(&self, entry: Entry) -> Option<Entry> {
+        let last = Entry { order: u64::MAX, more: u64::MAX, key: u64::MAX };
+        let behind = self.range(entry, last).find(|there| *there > entry);
+        behind.or_else(|| self.directory.first().and_then(|_| self.page(0).first().copied()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::Prng;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn an_index_equals_a_set_of_entries_and_keeps_within_its_memory() {
+        let (mut full, mut emptied) = (0, 0);
+        for seed in 0..20 {
+            let (mut prng, mut index, mut model) = (Prng::new(seed), Index::new(40 * PAGE_BYTES), BTreeSet::new());
+            for step in 0..30_000u64 {
+                // It fills, and empties again; in order at times.
+                let fills = step / 5000 % 2 == 0;
+                let order = if seed % 4 == 0 { step } else { prng.below(300) };
+                let entry = Entry { order, more: 0, key: prng.below(30) };
+                if prng.below(4) > 0 && fills || prng.below(4) == 0 {
+                    match index.insert(entry) {
+                        Ok(is_new) => assert_eq!(is_new, model.insert(entry)),
+                        Err(IndexFull) => {
+                            assert!(!model.contains(&entry) && model.len() > 40 * PAGE / 3, "{} are full", model.len());
+                            full += 1;
+                        }
+                    }
+                } else {
+                    let entry = *model.range(entry..).next().unwrap_or(&entry);
+                    assert_eq!(index.remove(&entry), model.remove(&entry));
+                    emptied += usize::from(model.is_empty());
+                }
+                assert_eq!(index.len(), model.len());
+                if step % 500 == 0 {
+                    let from = Entry { order: prng.below(300), more: 0, key: prng.below(30) };
+                    let to = Entry { order: from.order + prng.below(100), more: 0, key: 9 };
+                    let told: Vec<_> = index.range(from, to).collect();
+                    let wanted: Vec<_> = model.iter().filter(|entry| (from..=to).contains(entry)).copied().collect();
+                    assert_eq!(told, wanted);
+                    let next = model.range((std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded)).next();
+                    assert_eq!(index.next(from), next.or(model.first()).copied());
+                }
+            }
+            assert!(index.counts.len() <= 40);
+        }
+        assert!(full > 0, "{full} full, {emptied} emptied");
+    }
+
+    #[test]
+    fn numbers_and_texts_stand_in_their_order() {
+        let place = |number| IndexType::Integer.place(&Value::Integer(number)).unwrap();
+        let numbers = [i64::MIN, -5, -1, 0, 1, 7, i64::MAX].map(place);
+        assert!(numbers.is_sorted());
+        let texts =
+            ["", "a", "aa", "b", "bbbbbbbb", "c"].map(|text| IndexType::Text.place(&Value::Text(text.as_bytes())));
+        assert!(texts.map(|place| place.unwrap().0).is_sorted());
+        assert_eq!(IndexType::Text.place(&Value::Integer(5)), None);
+        assert_eq!(IndexType::Integer.place(&Value::Text(b"x")), None);
+    }
+}

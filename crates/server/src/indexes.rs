@@ -1,0 +1,249 @@
+//! Secondary indexes of record sets: which there are, and how they are kept.
+//!
+//! ```text
+//!   a change of a record, where there are indexes:
+//!     lock      the stripe of its key's hash (or park)
+//!     change    the record, and note the values that its indexed bins had and have
+//!     note      the new ones are entered, then the old ones taken out
+//!     unlock, and only then reply
+//! ```
+//!
+//! Invariants:
+//! - Every record that has an indexed value, and whose change was answered, has its entry: what is answered is found.
+//! - An entry may be left where a record was deleted as a key, evicted or has expired, or its set was truncated. Who
+//!   asks looks at the record, so none of them is ever told; each new entry looks at two old ones, and takes those out
+//!   that stand for nothing.
+//! - The memory of all indexes is taken from that of the store, byte for byte.
+
+use record::{Entry, Index, IndexFull, IndexType};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// Indexes that there may be, over all sets.
+pub const INDEXES_MAX: usize = 64;
+/// Locks that the keys share.
+const STRIPES: usize = 256;
+/// Entries that are looked at for each new one.
+const SWEPT: usize = 2;
+
+/// How far an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum IndexState {
+    /// Records that were there before it are entered.
+    Building,
+    /// It has all.
+    Ready,
+    /// It had no room for one, and answers no more.
+    Full,
+}
+
+/// One index: of one bin of the records of one set.
+#[derive(Debug)]
+pub struct SetIndex {
+    /// The number of the set.
+    pub set: u16,
+    /// The bin's name.
+    pub bin: Box<[u8]>,
+    /// What values it has.
+    pub kind: IndexType,
+    /// The memory set aside for it, in bytes.
+    pub bytes: u64,
+    state: AtomicU8,
+    entries: Mutex<(Index, Entry)>,
+}
+
+impl SetIndex {
+    /// How far it is.
+    pub fn state(&self) -> IndexState {
+        match self.state.load(Acquire) {
+            0 => IndexState::Building,
+            1 => IndexState::Ready,
+            _ => IndexState::Full,
+        }
+    }
+
+    /// What was there before it is entered.
+    pub fn built(&self) {
+        let _ = self.state.compare_exchange(0, IndexState::Ready as u8, AcqRel, Acquire);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Index, Entry)> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.lock().0.len()
+    }
+
+    /// It has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// At most so many entries from `from` to `to`, in order.
+    pub fn range(&self, from: Entry, to: Entry, most: usize) -> Vec<Entry> {
+        self.lock().0.range(from, to).take(most).collect()
+    }
+
+    /// Enters one; gives a few others, to be looked at.
+    fn insert(&self, entry: Entry) -> [Option<Entry>; SWEPT] {
+        let (index, at) = &mut *self.lock();
+        if index.insert(entry) == Err(IndexFull) {
+            self.state.store(IndexState::Full as u8, Release);
+        }
+        [(); SWEPT].map(|()| {
+            *at = index.next(*at)?;
+            Some(*at)
+        })
+    }
+
+    /// Takes one out.
+    pub fn remove(&self, entry: &Entry) {
+        self.lock().0.remove(entry);
+    }
+}
+
+/// What a change of one record does to its indexes.
+#[derive(Debug, Default)]
+pub struct Moves {
+    /// Those of the record's set.
+    pub of: Vec<Arc<SetIndex>>,
+    /// For each the place before and behind the change.
+    pub places: Vec<[Option<(u64, u64)>; 2]>,
+}
+
+/// All indexes.
+#[derive(Debug)]
+pub struct Indexes {
+    any: AtomicBool,
+    list: RwLock<Vec<Arc<SetIndex>>>,
+    bytes: AtomicUsize,
+    stripes: Box<[Mutex<()>]>,
+}
+
+impl Default for Indexes {
+    fn default() -> Self {
+        let stripes = (0..STRIPES).map(|_| Mutex::new(())).collect();
+        Self { any: AtomicBool::new(false), list: RwLock::default(), bytes: AtomicUsize::new(0), stripes }
+    }
+}
+
+/// Why there is no such index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexFault {
+    /// It is there already.
+    Exists,
+    /// There are [`INDEXES_MAX`].
+    TooMany,
+    /// The store cannot go on with so little memory.
+    NoMemory,
+}
+
+impl Indexes {
+    /// There are some: a change of a record has to ask for its key's stripe.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Acquire)
+    }
+
+    /// The memory set aside for all of them, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Acquire) as u64
+    }
+
+    /// The right to change a record and its entries; `None`: somebody has it.
+    pub fn stripe(&self, key: u64) -> Option<MutexGuard<'_, ()>> {
+        match self.stripes[(key >> 8) as usize % STRIPES].try_lock() {
+            Ok(guard) => Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Vec<Arc<SetIndex>>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<SetIndex>> {
+        self.read().clone()
+    }
+
+    /// Those of a set.
+    pub fn of(&self, set: u16) -> Vec<Arc<SetIndex>> {
+        self.read().iter().filter(|index| index.set == set).cloned().collect()
+    }
+
+    /// The one of a bin.
+    pub fn find(&self, set: u16, bin: &[u8]) -> Option<Arc<SetIndex>> {
+        self.read().iter().find(|index| index.set == set && *index.bin == *bin).cloned()
+    }
+
+    /// Makes an index, in the state [`IndexState::Building`]. `resize` gives the store the memory that is left it when
+    /// all indexes have so many bytes, and says whether it can go on.
+    ///
+    /// # Errors
+    /// See [`IndexFault`].
+    pub fn create(
+        &self,
+        set: u16,
+        bin: &[u8],
+        kind: IndexType,
+        bytes: u64,
+        resize: impl FnOnce(u64) -> bool,
+    ) -> Result<Arc<SetIndex>, IndexFault> {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        if list.iter().any(|index| index.set == set && *index.bin == *bin) {
+            return Err(IndexFault::Exists);
+        }
+        if list.len() >= INDEXES_MAX {
+            return Err(IndexFault::TooMany);
+        }
+        if !resize(self.bytes() + bytes) {
+            return Err(IndexFault::NoMemory);
+        }
+        self.bytes.fetch_add(bytes as usize, AcqRel);
+        let entries = Mutex::new((Index::new(bytes as usize), Entry::default()));
+        let index = Arc::new(SetIndex { set, bin: bin.into(), kind, bytes, state: AtomicU8::new(0), entries });
+        list.push(Arc::clone(&index));
+        self.any.store(true, Release);
+        Ok(index)
+    }
+
+    /// Gives an index up, and its memory back by `resize`; says whether it was there.
+    pub fn drop_index(&self, set: u16, bin: &[u8], resize: impl FnOnce(u64)) -> bool {
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = list.iter().position(|index| index.set == set && *index.bin == *bin) else { return false };
+        let index = list.remove(at);
+        // Who still has it finds nothing there.
+        *index.lock() = Default::default();
+        index.state.store(IndexState::Full as u8, Release);
+        self.bytes.fetch_sub(index.bytes as usize, AcqRel);
+        self.any.store(!list.is_empty(), Release);
+        resize(self.bytes());
+        true
+    }
+
+    /// Enters and takes out what a change of the record under a key's hash has moved; the key's stripe is had. Gives
+    /// entries that are to be looked at.
+    pub fn note(&self, moves: &Moves, key: u64) -> Vec<(Arc<SetIndex>, Entry)> {
+        let mut looked = Vec::new();
+        for (index, [old, new]) in moves.of.iter().zip(&moves.places) {
+            let entry = |(order, more): (u64, u64)| Entry { order, more, key };
+            if let Some(new) = new.map(entry).filter(|_| old != new) {
+                looked.extend(index.insert(new).into_iter().flatten().map(|entry| (Arc::clone(index), entry)));
+            }
+            if let Some(old) = old.map(entry).filter(|_| old != new) {
+                index.remove(&old);
+            }
+        }
+        looked
+    }
+
+    /// Enters the values of a record that was there before its indexes, or came as a copy; the key's stripe is had.
+    pub fn enter(&self, index: &SetIndex, place: (u64, u64), key: u64) {
+        index.insert(Entry { order: place.0, more: place.1, key });
+    }
+}

@@ -1,0 +1,263 @@
+//! Secondary indexes on sockets: what a query tells is what records hold, whatever was done to them and by whom.
+
+mod common;
+
+use base::prng::Prng;
+use common::redis::Replies;
+use common::{PATIENCE, config, start};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+fn running() -> Running {
+    start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() })
+}
+
+fn connect(running: &Running) -> Replies {
+    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    Replies::connect(addr.expect("an address of this protocol"))
+}
+
+/// Asks with the words of a line; gives the reply as text.
+fn ask(redis: &mut Replies, line: &str) -> String {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    String::from_utf8(redis.ask(&words)).expect("text").trim_end().replace("\r\n", " ")
+}
+
+/// All records that a query tells, over as many calls as it takes: keys with the bin's values.
+fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
+    let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
+    loop {
+        let reply = ask(redis, &format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor} BINS v"));
+        let mut words = reply.split(' ');
+        cursor = words.nth(2).unwrap_or_else(|| panic!("{reply}")).to_owned();
+        let words: Vec<&str> = words.collect();
+        for (at, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("k:")) {
+            // Key, revision, end, the map's head, the bin's name and its value.
+            let value = words[at + 6].trim_start_matches(':');
+            let value = if value.starts_with('$') { words[at + 7] } else { value };
+            told.push(((*word).to_owned(), value.to_owned()));
+        }
+        if cursor == "0" {
+            told.sort_unstable();
+            return told;
+        }
+    }
+}
+
+#[test]
+fn an_index_tells_of_itself_and_of_what_is_wrong() {
+    let running = running();
+    let mut redis = connect(&running);
+    let whole = running.shared().store.memory_bytes();
+    for (line, reply) in [
+        ("REC.PUT k:1 IN s BINS v INT 5 t STR five", ":1"),
+        ("REC.QUERY s v EQ 5", "-NOINDEX there is no such index: make it with REC.INDEX CREATE"),
+        ("REC.INDEX CREATE s v INT MEMORY 1000000", "+OK"),
+        ("REC.INDEX CREATE s v STR", "-EXISTS this index is there"),
+        ("REC.INDEX CREATE s t STR MEMORY 1000", "-ERR value is out of range"),
+        ("REC.INDEX CREATE s t STR MEMORY 60000000", "-OOM the store cannot go on with so much less memory: give less"),
+        ("REC.INDEX CREATE s t STR MEMORY 1000000", "+OK"),
+        ("REC.INDEX LIST", "*2 *6 $1 s $1 v $3 INT $5 ready :1 :1000000 *6 $1 s $1 t $3 STR $5 ready :1 :1000000"),
+        ("REC.QUERY s v EQ 5 BINS t", "*2 $1 0 *1 *4 $3 k:1 :1 :-1 *2 $1 t $4 five"),
+        ("REC.QUERY s t BETWEEN fa fz TYPED BINS v", "*2 $1 0 *1 *4 $3 k:1 :1 :-1 *2 $1 v *2 $3 INT :5"),
+        ("REC.QUERY s t EQ fiv", "*2 $1 0 *0"),
+        ("REC.QUERY s v EQ x", "-ERR value is not an integer or out of range"),
+        ("REC.QUERY s v BETWEEN 1", "-ERR wrong number of arguments for 'rec.query' command"),
+        ("REC.QUERY s v BETWEEN 1 9 FILTER t=='five'", "*2 $1 0 *1 *4 $3 k:1 :1 :-1 *4 $1 v :5 $1 t $4 five"),
+        ("REC.QUERY s v BETWEEN 1 9 FILTER t!='five'", "*2 $1 0 *0"),
+        ("REC.QUERY s v BETWEEN 9 1", "*2 $1 0 *0"),
+        ("REC.QUERY s v EQ 5 AFTER x", "-ERR invalid cursor"),
+        ("REC.INDEX DROP s none", ":0"),
+        ("REC.INDEX DROP s v", ":1"),
+        ("REC.INDEX DROP s t", ":1"),
+        ("REC.QUERY s v EQ 5", "-NOINDEX there is no such index: make it with REC.INDEX CREATE"),
+    ] {
+        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        let bytes = running.shared().indexes.bytes();
+        assert_eq!(running.shared().store.memory_bytes() + bytes, whole, "the memory is one");
+    }
+    running.stop();
+}
+
+/// Every way to change a key, against a map; queries of one value and of many, in pieces of all lengths.
+#[test]
+fn a_query_tells_what_the_records_hold_and_nothing_else() {
+    let running = running();
+    let mut redis = connect(&running);
+    let (mut compared, mut told_all) = (0, 0);
+    for seed in 0..8u64 {
+        println!("seed {seed}");
+        let mut prng = Prng::new(seed);
+        let mut model: BTreeMap<String, i64> = BTreeMap::new();
+        let texts = seed % 2 == 1;
+        let shown = |number: i64| if texts { format!("some-text-{:05}", number + 500) } else { number.to_string() };
+        let kind = if texts { "STR" } else { "INT" };
+        assert!(ask(&mut redis, "FLUSHALL").starts_with('+'));
+        for step in 0..1500 {
+            // Half of the records are there before it.
+            if step == 300 {
+                assert_eq!(ask(&mut redis, &format!("REC.INDEX CREATE s v {kind} MEMORY 200000")), "+OK");
+            }
+            let (key, other) = (format!("k:{}", prng.below(60)), format!("k:{}", prng.below(60)));
+            let number = prng.below(40) as i64 - 20;
+            match prng.below(16) {
+                0..8 => {
+                    let reply = ask(&mut redis, &format!("REC.PUT {key} IN s BINS v {kind} {}", shown(number)));
+                    match reply.starts_with(':') {
+                        true => drop(model.insert(key, number)),
+                        // A string is there.
+                        false => assert!(reply.starts_with("-WRONGTYPE") && !model.contains_key(&key), "{reply}"),
+                    }
+                }
+                8 => {
+                    ask(&mut redis, &format!("DEL {key}"));
+                    model.remove(&key);
+                }
+                9 => {
+                    ask(&mut redis, &format!("HDEL {key} v"));
+                    model.remove(&key);
+                }
+                10 => {
+                    ask(&mut redis, &format!("SET {key} string"));
+                    model.remove(&key);
+                }
+                11 if !texts => {
+                    if let Some(there) = model.get_mut(&key) {
+                        *there += 3;
+                        assert!(ask(&mut redis, &format!("HINCRBY {key} v 3")).starts_with(':'));
+                    }
+                }
+                12 => {
+                    if ask(&mut redis, &format!("RENAME {key} {other}")) == "+OK" {
+                        match model.remove(&key) {
+                            Some(there) => drop(model.insert(other, there)),
+                            None if key != other => drop(model.remove(&other)),
+                            None => {}
+                        }
+                    }
+                }
+                13 => {
+                    if ask(&mut redis, &format!("COPY {key} {other} REPLACE")) == ":1" {
+                        match model.get(&key) {
+                            Some(there) => drop(model.insert(other, *there)),
+                            None => drop(model.remove(&other)),
+                        }
+                    }
+                }
+                14 if prng.below(20) == 0 => {
+                    ask(&mut redis, "REC.TRUNCATE s");
+                    model.clear();
+                }
+                _ => {
+                    // One that refuses changes nothing.
+                    ask(&mut redis, &format!("REC.OPERATE {key} OPS PUT v {kind} {} ADD none STR x", shown(number)));
+                    ask(&mut redis, &format!("REC.PUT {key} IFREV 999999 BINS v {kind} {}", shown(number)));
+                }
+            }
+            if step > 300 && step % 5 == 0 {
+                let (low, high) = (prng.below(50) as i64 - 25, prng.below(50) as i64 - 25);
+                let (asked, high) = match prng.below(2) {
+                    0 => (format!("v EQ {}", shown(low)), low),
+                    _ => (format!("v BETWEEN {} {}", shown(low), shown(high)), high),
+                };
+                let told = query(&mut redis, &asked, 1 + prng.below(30));
+                let wanted = model.iter().filter(|(_, number)| (low..=high).contains(*number));
+                let wanted: Vec<_> = wanted.map(|(key, number)| (key.clone(), shown(*number))).collect();
+                assert_eq!(told, wanted, "{asked}");
+                (compared, told_all) = (compared + 1, told_all + told.len());
+            }
+        }
+        // What was left behind is swept by what comes in.
+        for number in 0..2000 {
+            ask(&mut redis, &format!("REC.PUT k:{} IN s BINS v {kind} {}", number % 60, shown(number)));
+        }
+        let list = ask(&mut redis, "REC.INDEX LIST");
+        let entries: usize = list.split(' ').nth(9).and_then(|word| word[1..].parse().ok()).expect("a number");
+        assert!(entries <= 120, "{entries} entries for 60 keys");
+        assert_eq!(ask(&mut redis, "REC.INDEX DROP s v"), ":1");
+    }
+    assert!(compared > 1500 && told_all > 5000, "{compared} compared, {told_all} told");
+    running.stop();
+}
+
+#[test]
+fn an_index_without_room_says_so_and_records_are_stored_all_the_same() {
+    let running = running();
+    let mut redis = connect(&running);
+    assert_eq!(ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 70000"), "+OK");
+    let mut stored = 0;
+    while ask(&mut redis, "REC.QUERY s v EQ 1")
+        != "-INDEXFULL the index has no room: drop it, and create it with more MEMORY"
+    {
+        for _ in 0..100 {
+            assert_eq!(ask(&mut redis, &format!("REC.PUT k:{stored} IN s BINS v INT {stored}")), ":1");
+            stored += 1;
+        }
+        assert!(stored < 10_000, "70,000 bytes hold fewer");
+    }
+    assert!(stored > 1000, "{stored}");
+    assert_eq!(ask(&mut redis, "REC.INDEX DROP s v"), ":1");
+    assert_eq!(ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 1000000"), "+OK");
+    assert_eq!(query(&mut redis, &format!("v BETWEEN 0 {stored}"), 77).len(), stored);
+    running.stop();
+}
+
+#[test]
+fn what_has_expired_is_not_told() {
+    let running = running();
+    let mut redis = connect(&running);
+    ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 100000");
+    ask(&mut redis, "REC.PUT k:1 IN s PX 1 BINS v INT 1");
+    ask(&mut redis, "REC.PUT k:2 IN s BINS v INT 1 w INT 1");
+    ask(&mut redis, "REC.PUT k:3 IN s BINS v INT 1 w INT 1");
+    ask(&mut redis, "HPEXPIRE k:3 1 FIELDS 1 v");
+    let deadline = Instant::now() + PATIENCE;
+    while query(&mut redis, "v EQ 1", 10).len() > 1 {
+        assert!(Instant::now() < deadline);
+    }
+    assert_eq!(query(&mut redis, "v EQ 1", 10), [("k:2".to_owned(), "1".to_owned())]);
+    running.stop();
+}
+
+/// Two clients change the same records to and fro within a range, while a third asks for the range.
+#[test]
+fn a_record_that_stays_in_a_range_is_told_while_others_change_it() {
+    let running = running();
+    let mut redis = connect(&running);
+    ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 1000000");
+    for number in 0..20 {
+        ask(&mut redis, &format!("REC.PUT k:{number} IN s BINS v INT {number}"));
+    }
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..2 {
+            let (mut writer, stop) = (connect(&running), &stop);
+            scope.spawn(move || {
+                let mut prng = Prng::new(seed);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    ask(&mut writer, &format!("REC.PUT k:{} BINS v INT {}", prng.below(20), prng.below(100)));
+                }
+            });
+        }
+        for _ in 0..300 {
+            // All of them are within one call.
+            let mut told: Vec<_> = query(&mut redis, "v BETWEEN 0 100", 4000).into_iter().map(|(key, _)| key).collect();
+            told.dedup();
+            assert_eq!(told.len(), 20, "{told:?}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    // Quiet again: each once, where it is.
+    let told = query(&mut redis, "v BETWEEN 0 100", 7);
+    assert_eq!(told.len(), 20, "{told:?}");
+    for (key, value) in told {
+        assert_eq!(ask(&mut redis, &format!("HGET {key} v")).split(' ').nth(1), Some(&value[..]));
+    }
+    running.stop();
+}
