@@ -7,12 +7,12 @@
 //!   leaf   bin bin ...                                   as in a record
 //! ```
 //!
-//! A leaf and a page are parts: bytes under a number of their own, which the store keeps beside the head ([`Source`]). A
-//! change writes new parts and a new head; what the head names is what is there.
+//! A leaf and a page are parts: bytes under a number of their own, which the store keeps beside the head ([`Source`]).
+//! A change writes new parts and a new head; what the head names is what is there.
 //!
-//! Bounds: a leaf has [`LEAF_BYTES_MAX`], or one name's hash; a page [`PAGE_ENTRIES_MAX`] entries; so a field is found in
-//! three looks and a change writes three of them, up to 65,000 leaves. Above that the head grows by twelve bytes for each
-//! 128 leaves.
+//! Bounds: a leaf has [`LEAF_BYTES_MAX`], or one name's hash; a page [`PAGE_ENTRIES_MAX`] entries; so a field is found
+//! in three looks, and a change writes three of them, up to 65,000 leaves. Above that the head grows by twelve bytes
+//! for each 128 leaves.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

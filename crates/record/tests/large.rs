@@ -1,4 +1,5 @@
-//! Large records against a map: every kind of change, in trees of one level and of two, and what becomes of their parts.
+//! Large records against a map: every kind of change, in trees of one level and of two, and what becomes of their
+//! parts.
 
 use base::prng::Prng;
 use gannet_record::{

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! - A change writes new parts, which nothing names, and then the head, under the key's lock: it is published whole or
-//!   not at all. The parts that nothing names any more go afterwards, and all of them with the head, whatever ends that;
+//!   not at all. The parts that nothing names any more go afterwards, and all of them with the head, whatever ends it;
 //!   but not if its successor is of the same object.
 //! - Part numbers are never reused, so no part can be taken for another.
-//! - A part is kept as long as its head is: when its segment is evicted, the head's reads count for it. A head goes with
-//!   the first of its parts that does, and all others with it. Parts have no end of their own: they go with their head's.
+//! - A part is kept as long as its head is: when its segment is evicted, the head's reads count for it. A head goes
+//!   with the first of its parts that does, and all others with it. Parts have no end of their own: they go with the
+//!   head.
 //! - Who finds a part missing has been overtaken by a change, or the part was pushed out of the index: he looks again
 //!   ([`Turn::end_broken`]).
 

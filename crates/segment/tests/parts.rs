@@ -80,7 +80,8 @@ fn read(turn: &Turn<'_>, name: &[u8]) -> Option<Vec<u8>> {
         .map(|all| all.concat())
 }
 
-/// Stores so many leaves of so many bytes as a value of its own object, with a page for each eight if it has two levels.
+/// Stores so many leaves of so many bytes as a value of its own object, with a page for each eight if it has two
+/// levels.
 fn make(turn: &Turn<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &mut Vec<u8>, parts: &mut Parts) {
     let add = |parts: &mut Parts, bytes: &[u8]| {
         let (number, from) = (turn.part_number(), parts.bytes.len());

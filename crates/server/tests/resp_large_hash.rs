@@ -1,5 +1,5 @@
-//! Hashes of many fields on sockets: the same as in Redis, walks that miss nothing, memory that comes back, and eviction
-//! that takes all of one or nothing.
+//! Hashes of many fields on sockets: the same as in Redis, walks that miss nothing, memory that comes back, and
+//! eviction that takes all of one or nothing.
 
 mod common;
 

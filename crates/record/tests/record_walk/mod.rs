@@ -1,6 +1,6 @@
 //! Everything that is asked of a record, asked of any bytes. Shared by tests and the fuzz target.
 
-use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, NoParts, Record, Sets, Value};
+use gannet_record::{Damaged, Digits, Edit, Filter, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value};
 
 /// Reads and changes whatever is there: none of it may panic. Says whether the bytes are a record of no set.
 pub fn walk(bytes: &[u8]) -> bool {
@@ -18,6 +18,11 @@ pub fn walk(bytes: &[u8]) -> bool {
             ask(&record, Kind::InSet, bytes, &sets);
         }
     }
+    // As the head of a large record, all of whose parts are ends of the same bytes.
+    let echo = Echo(&bytes[..bytes.len().min(300)]);
+    if let Ok(Some(record)) = Record::of(Kind::Large, bytes, &sets, &echo) {
+        change_large(&record, &echo);
+    }
     // As a filter, and what is one on whatever record there is.
     let filter = Filter::read(bytes);
     let Ok(record) = Record::open(bytes) else { return false };
@@ -26,6 +31,33 @@ pub fn walk(bytes: &[u8]) -> bool {
     }
     let _ = Filter::read(b"a contains 'x' or a == 1 or has b").expect("a filter").holds(&record, 5);
     ask(&record, Kind::Hash, bytes, &sets)
+}
+
+/// Bytes that are their own parts.
+#[derive(Debug)]
+struct Echo<'b>(&'b [u8]);
+
+impl Source for Echo<'_> {
+    fn part(&self, number: u64) -> Option<&[u8]> {
+        self.0.get(number as usize % (self.0.len() + 1)..)
+    }
+
+    fn fresh(&self) -> u64 {
+        7
+    }
+}
+
+fn change_large(record: &Record<'_>, source: &dyn Source) {
+    let _ = (record.count(5), record.find(&Name::new(b"a"), 5), record.bins(5).count(), record.is_empty(5));
+    let _ = record.bins_in(5, 1 << 30, 1 << 31).count();
+    let (mut to, mut parts) = (Vec::new(), Parts::default());
+    let _ = Edit::of(Some(record), 5, &mut to).and_then(|mut edit| {
+        edit.set(&Name::new(b"new"), &Value::Text(&[b'x'; 2000]), true)?;
+        edit.set_end(&Name::new(b"a"), Some(9))?;
+        edit.remove(&Name::new(b"1"))?;
+        edit.finish_with(source, &mut parts)
+    });
+    let _ = Edit::copy_of(record, 5, &mut Vec::new()).and_then(|edit| edit.finish_with(source, &mut parts));
 }
 
 fn ask(record: &Record<'_>, kind: Kind, bytes: &[u8], sets: &Sets) -> bool {

@@ -168,10 +168,13 @@ impl<'c> Call<'c, '_> {
             (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
             change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
-        if let (Some(moves), Ok(Ok(_))) = (&moves, &changed) {
-            let looked = view.indexes.note(moves, key.hash());
-            drop(stripe);
-            sweep(view.indexes, self.turn, view, looked, key.hash());
+        let looked = match (&moves, &changed) {
+            (Some(moves), Ok(Ok(_))) => view.indexes.note(moves, key.hash()),
+            _ => Vec::new(),
+        };
+        drop(stripe);
+        if !looked.is_empty() {
+            sweep(view.indexes, self.turn, view, looked.into_iter());
         }
         match changed {
             Ok(answer) => {

@@ -7,13 +7,15 @@ use crate::command::resp::error::{self, Fault};
 use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{self, KeyParts, View};
+use crate::command::resp::walk::Walk;
 use crate::command::resp::{Call, NAMESPACE, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
-use crate::indexes::{IndexFault, IndexState, Indexes, Moves, SetIndex};
+use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record, Value};
-use segment::Turn;
+use segment::{Item, Turn};
+use std::sync::Arc;
 
 /// Records that a call tells if no limit is given.
 const LIMIT: i64 = 100;
@@ -21,6 +23,8 @@ const LIMIT: i64 = 100;
 const LIMIT_MAX: i64 = 4096;
 /// Keys looked at that count as one operation.
 const KEYS_AN_OP: usize = 16;
+/// How often a call takes entries out that stand for nothing before it tells what is left.
+const SWEEPS_MAX: usize = 16;
 /// The part of the memory that an index gets if nothing is said.
 const MEMORY_PART: u64 = 32;
 /// The least memory of an index, in bytes.
@@ -52,7 +56,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         b"str" => IndexType::Text,
         _ => return Err(Fault::Syntax.into()),
     };
-    let shared = std::sync::Arc::clone(&call.ctx.shared);
+    let shared = Arc::clone(&call.ctx.shared);
     let mut bytes = (shared.store.memory_bytes() / MEMORY_PART).max(MEMORY_MIN);
     if let Some(word) = args.next() {
         if !word.eq_ignore_ascii_case(b"memory") {
@@ -85,29 +89,34 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
     };
     // Somebody may have dropped it meanwhile.
-    let Some(index) = index else {
-        call.out.push(reply::OK);
-        return Ok(());
-    };
-    let mut walk = walk.unwrap_or_default();
+    if let Some(index) = index {
+        build(call, &index, walk.unwrap_or_default())?;
+        index.built();
+    }
+    call.out.push(reply::OK);
+    Ok(())
+}
+
+/// Enters all records that are there.
+fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
     loop {
         let (mut keys, mut looked) = (Vec::new(), 0);
         let view = call.ctx.view();
         let next = call.turn.scan(walk.cursor, &mut |item| {
             looked += 1;
-            if record_of_set(item, view) == Some(set) {
+            if record_of_set(item, view) == Some(index.set) {
                 keys.push(item.key.to_vec());
             }
         });
         for key in keys {
-            if let Err(stop) = call.enter(&key, &index) {
+            if let Err(stop) = call.enter(&key, index) {
                 call.session.done = 1;
                 call.session.walk = Some(walk);
                 return Err(stop);
             }
         }
         call.ops += looked / KEYS_AN_OP + 1;
-        let Some(at) = next else { break };
+        let Some(at) = next else { return Ok(()) };
         walk.cursor = at;
         if call.ops >= OPS_A_BATCH {
             call.session.done = 1;
@@ -115,18 +124,17 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             return Err(State::Yield.into());
         }
     }
-    index.built();
-    call.out.push(reply::OK);
-    Ok(())
 }
 
 fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
-    let shared = std::sync::Arc::clone(&call.ctx.shared);
+    let shared = Arc::clone(&call.ctx.shared);
     let whole = shared.store.memory_bytes() + shared.indexes.bytes();
     let dropped = shared.sets.find(NAMESPACE.0, name).is_some_and(|set| {
         // More memory than it had before the index the store can always have.
-        shared.indexes.drop_index(set.number(), bin, |bytes| drop(shared.resize_store(whole - bytes)))
+        shared.indexes.drop_index(set.number(), bin, |bytes| {
+            let _ = shared.resize_store(whole - bytes);
+        })
     });
     call.int(dropped.into());
     Ok(())
@@ -198,29 +206,106 @@ fn cursor(word: &[u8]) -> Option<Entry> {
     Some(Entry { order: number(0)?, more: number(16)?, key: number(32)? })
 }
 
+/// One call of `REC.QUERY`.
+struct Query<'c> {
+    set: u16,
+    bin: &'c [u8],
+    range: Range<'c>,
+    limit: usize,
+    after: Option<Entry>,
+    telling: Telling<'c>,
+}
+
+impl<'c> Query<'c> {
+    fn read(set: u16, bin: &'c [u8], kind: IndexType, mut args: Args<'c>) -> Result<Self, Bad<'c>> {
+        let range = Range::read(kind, &mut args)?;
+        let (mut limit, mut after) = (LIMIT, None);
+        let telling = Telling::read(args, |word, args| {
+            let value = args.next().ok_or(Fault::Syntax)?;
+            match word {
+                b"limit" => limit = integer(value).ok().filter(|limit| *limit > 0).ok_or(Fault::Syntax)?.min(LIMIT_MAX),
+                b"after" if value == b"0" => {}
+                b"after" => after = Some(cursor(value).ok_or(Fault::Cursor)?),
+                _ => return Err(Fault::Syntax),
+            }
+            Ok(())
+        })?;
+        Ok(Self { set, bin, range, limit: limit as usize, after, telling })
+    }
+
+    /// Puts the record of an item, if it is one that is asked for.
+    fn tell(&self, item: &Item<'_>, call: &Call<'_, '_>, told: &mut Vec<u8>) -> Result<bool, Fault> {
+        let view = call.ctx.view();
+        if record_of_set(item, view) != Some(self.set) {
+            return Ok(false);
+        }
+        let parts = KeyParts::new(call.turn, call.key(item.key));
+        let Some(record) = typed::record(Some(item), view, &parts)? else { return Ok(false) };
+        let value = record.find(&Name::new(self.bin), view.now_ms)?.map(|bin| bin.value);
+        if value.is_none_or(|value| !self.range.has(&value)) || !self.telling.takes(&record, view.now_ms)? {
+            return Ok(false);
+        }
+        reply::array(told, 4);
+        reply::bulk(told, item.key);
+        self.telling.put(told, call.session.version, &record, item.expire, view.now_ms)?;
+        Ok(true)
+    }
+
+    /// Tells what its entries stand for; gives how many, and the entry to go on behind.
+    fn run(
+        &self,
+        index: &Arc<SetIndex>,
+        call: &mut Call<'_, '_>,
+        told: &mut Vec<u8>,
+    ) -> Result<(usize, Option<Entry>), Stop> {
+        let bytes_max = call.ctx.request_bytes_max / 2;
+        let (from, to) = index.kind.range(&self.range.low, &self.range.high).expect("values of its type");
+        let from = from.max(self.after.unwrap_or_default());
+        let (mut count, mut looked, mut last) = (0, 0, None);
+        // What stands for nothing goes first. What is then not where its entry says is changed right now: it is told if
+        // its value is asked for, so that it is not missed between two places.
+        let view = call.ctx.view();
+        for _ in 0..SWEEPS_MAX {
+            let mut stale = index.range(from, to, self.limit + 1);
+            stale.retain(|entry| place_now(index, call.turn, view, *entry) != Some((entry.order, entry.more)));
+            if stale.is_empty() {
+                break;
+            }
+            sweep(view.indexes, call.turn, view, stale.into_iter().map(|entry| (Arc::clone(index), entry)));
+        }
+        for entry in index.range(from, to, self.limit + 1).into_iter().filter(|entry| Some(*entry) != self.after) {
+            if count >= self.limit || told.len() > bytes_max {
+                break;
+            }
+            (looked, last) = (looked + 1, Some(entry));
+            let begun = told.len();
+            let Some(item) = call.turn.by_hash(NAMESPACE, entry.key) else { continue };
+            match self.tell(&item, call, told) {
+                Ok(is_told) => count += usize::from(is_told),
+                Err(Fault::Damaged) if call.turn.takes_lost() => {
+                    told.truncate(begun);
+                    let key = item.key.to_vec();
+                    return Err(call.look_again(std::iter::once(&key[..])).into());
+                }
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        call.ops += (looked / KEYS_AN_OP).min(OPS_A_BATCH);
+        Ok((count, last.filter(|last| index.range(*last, to, 2).len() == 2)))
+    }
+}
+
 /// `REC.QUERY set bin EQ value|BETWEEN low high [LIMIT n] [AFTER cursor] [TYPED] [FILTER filter] [BINS name ...]`
 pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
-    let shared = std::sync::Arc::clone(&call.ctx.shared);
+    let shared = Arc::clone(&call.ctx.shared);
     let set = shared.sets.find(NAMESPACE.0, name).map(record::Set::number);
     let Some((set, index)) = set.and_then(|set| Some((set, shared.indexes.find(set, bin)?))) else {
         reply::error(call.out, b"NOINDEX there is no such index: make it with REC.INDEX CREATE");
         return Ok(());
     };
-    let range = Range::read(index.kind, &mut args)?;
-    let (mut limit, mut after) = (LIMIT, None);
-    let telling = Telling::read(args, |word, args| {
-        let value = args.next().ok_or(Fault::Syntax)?;
-        match word {
-            b"limit" => limit = integer(value).ok().filter(|limit| *limit > 0).ok_or(Fault::Syntax)?.min(LIMIT_MAX),
-            b"after" if value == b"0" => {}
-            b"after" => after = Some(cursor(value).ok_or(Fault::Cursor)?),
-            _ => return Err(Fault::Syntax),
-        }
-        Ok(())
-    });
-    let telling = match telling {
-        Ok(telling) => telling,
+    let query = match Query::read(set, bin, index.kind, args) {
+        Ok(query) => query,
         Err(bad) => return call.bad(b"", bad),
     };
     match index.state() {
@@ -234,55 +319,11 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
             return Ok(());
         }
     }
-    let (version, view) = (call.session.version, call.ctx.view());
-    let bytes_max = call.ctx.request_bytes_max / 2;
-    let (mut told, mut count, mut looked) = (Vec::new(), 0, 0);
-    let (mut from, to) = index.kind.range(&range.low, &range.high).expect("values of its type");
-    from = from.max(after.unwrap_or_default());
-    let entries = index.range(from, to, limit as usize + 1);
-    let is_all = entries.len() <= limit as usize;
-    let (mut last, mut broken) = (None, None);
-    for entry in entries.into_iter().filter(|entry| Some(*entry) != after) {
-        if count >= limit as usize || told.len() > bytes_max {
-            break;
-        }
-        (looked, last) = (looked + 1, Some(entry));
-        let Some(item) = call.turn.by_hash(NAMESPACE, entry.key) else { continue };
-        if record_of_set(&item, view) != Some(set) {
-            continue;
-        }
-        let parts = KeyParts::new(call.turn, call.key(item.key));
-        let begun = told.len();
-        let mut tell = || {
-            let Some(record) = typed::record(Some(&item), view, &parts)? else { return Ok(false) };
-            let value = record.find(&Name::new(bin), view.now_ms)?.map(|bin| bin.value);
-            if value.is_none_or(|value| !range.has(&value)) || !telling.takes(&record, view.now_ms)? {
-                return Ok(false);
-            }
-            reply::array(&mut told, 4);
-            reply::bulk(&mut told, item.key);
-            telling.put(&mut told, version, &record, item.expire, view.now_ms)?;
-            Ok::<_, Fault>(true)
-        };
-        match tell() {
-            Ok(is_told) => count += usize::from(is_told),
-            Err(fault) => {
-                told.truncate(begun);
-                broken = Some((item.key.to_vec(), fault));
-                break;
-            }
-        }
-    }
-    if let Some((key, fault)) = broken {
-        return Err(match call.turn.takes_lost() {
-            true => call.look_again(std::iter::once(&key[..])).into(),
-            false => fault.into(),
-        });
-    }
-    let ended = is_all && last.is_none_or(|last| index.range(last, to, 2).len() < 2);
+    let mut told = Vec::new();
+    let (count, next) = query.run(&index, call, &mut told)?;
     typed::answer_room(call.out, call.ctx.request_bytes_max, told.len() + 128)?;
     reply::array(call.out, 2);
-    match last.filter(|_| !ended) {
+    match next {
         Some(Entry { order, more, key }) => {
             reply::bulk(call.out, format!("{order:016x}{more:016x}{key:016x}").as_bytes());
         }
@@ -290,13 +331,12 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     }
     reply::array(call.out, count as u64);
     call.out.push(&told);
-    call.ops += (looked / KEYS_AN_OP).min(OPS_A_BATCH);
     Ok(())
 }
 
 /// The places that the bins of a record have in the indexes of its set.
 pub(in super::super) fn places_of(
-    indexes: &[std::sync::Arc<SetIndex>],
+    indexes: &[Arc<SetIndex>],
     record: Option<&Record<'_>>,
     now_ms: u64,
 ) -> Result<Vec<Option<(u64, u64)>>, record::Damaged> {
@@ -310,30 +350,30 @@ pub(in super::super) fn places_of(
         .collect()
 }
 
-/// Takes entries out that stand for nothing, as far as nobody changes their records now.
+/// Where the record that an entry is of has its value now. What cannot be read now is where the entry says.
+fn place_now(index: &SetIndex, turn: &Turn<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
+    let item = turn.by_hash(NAMESPACE, entry.key)?;
+    if record_of_set(&item, view) != Some(index.set) {
+        return None;
+    }
+    let parts = KeyParts::new(turn, turn.key(NAMESPACE, item.key));
+    let found = typed::record(Some(&item), view, &parts).and_then(|record| {
+        let bin = record.map(|record| record.find(&Name::new(&index.bin), view.now_ms)).transpose()?;
+        Ok(bin.flatten().and_then(|bin| index.kind.place(&bin.value)))
+    });
+    found.unwrap_or(Some((entry.order, entry.more)))
+}
+
+/// Takes those of the entries out that stand for nothing, as far as nobody changes their records now. No stripe is had.
 pub(in super::super) fn sweep(
     indexes: &Indexes,
     turn: &Turn<'_>,
     view: View<'_>,
-    looked: Vec<(std::sync::Arc<SetIndex>, Entry)>,
-    held: u64,
+    looked: impl Iterator<Item = (Arc<SetIndex>, Entry)>,
 ) {
     for (index, entry) in looked {
-        if entry.key == held {
-            continue;
-        }
         let Some(_stripe) = indexes.stripe(entry.key) else { continue };
-        let place = turn.by_hash(NAMESPACE, entry.key).and_then(|item| {
-            if record_of_set(&item, view) != Some(index.set) {
-                return None;
-            }
-            let parts = KeyParts::new(turn, turn.key(NAMESPACE, item.key));
-            let record = typed::record(Some(&item), view, &parts).ok()??;
-            // What cannot be read now is looked at another time.
-            let bin = record.find(&Name::new(&index.bin), view.now_ms);
-            bin.map_or(Some((entry.order, entry.more)), |bin| index.kind.place(&bin?.value))
-        });
-        if place != Some((entry.order, entry.more)) {
+        if place_now(&index, turn, view, entry) != Some((entry.order, entry.more)) {
             index.remove(&entry);
         }
     }
@@ -342,13 +382,11 @@ pub(in super::super) fn sweep(
 
 impl Call<'_, '_> {
     /// Enters the record under a key in an index that it was there before.
-    fn enter(&mut self, bytes: &[u8], index: &std::sync::Arc<SetIndex>) -> Result<(), Stop> {
-        let shared = std::sync::Arc::clone(&self.ctx.shared);
+    fn enter(&mut self, bytes: &[u8], index: &Arc<SetIndex>) -> Result<(), Stop> {
+        let shared = Arc::clone(&self.ctx.shared);
         let key = self.key(bytes);
         let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
-        match self
-            .enter_in(bytes, &mut |set| if set == index.set { vec![std::sync::Arc::clone(index)] } else { Vec::new() })
-        {
+        match self.enter_in(bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
             Err(Fault::Damaged) if self.turn.takes_lost() => Err(self.look_again(std::iter::once(bytes)).into()),
             entered => Ok(entered?),
         }
@@ -358,7 +396,7 @@ impl Call<'_, '_> {
     pub(in super::super) fn enter_in(
         &self,
         bytes: &[u8],
-        of: &mut dyn FnMut(u16) -> Vec<std::sync::Arc<SetIndex>>,
+        of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
     ) -> Result<(), Fault> {
         let (key, view) = (self.key(bytes), self.ctx.view());
         let item = self.turn.peek(&key);
