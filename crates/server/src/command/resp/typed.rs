@@ -265,8 +265,8 @@ fn edit<T>(
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
     let set = old.as_ref().map_or(set, Record::set);
-    if let (Some(moves), Some(set)) = (moves.as_deref_mut(), set) {
-        moves.of = view.indexes.of(set.set().number());
+    if let Some(moves) = moves.as_deref_mut() {
+        moves.of = set.map(|set| view.indexes.of(set.set().number())).unwrap_or_default();
         let old = places_of(&moves.of, old.as_ref(), view.now_ms)?;
         moves.places = old.into_iter().map(|place| [place, place]).collect();
     }
@@ -283,7 +283,7 @@ fn edit<T>(
         Edited::Store(answer) => (present, answer),
         Edited::StoreUntil(expire, answer) => (expire, answer),
     };
-    if let Some(moves) = moves.as_deref_mut() {
+    if let Some(moves) = moves {
         for (index, [_, new]) in moves.of.iter().zip(&mut moves.places) {
             *new = edit.bin(&Name::new(&index.bin))?.and_then(|bin| index.kind.place(&bin.value));
         }
