@@ -74,7 +74,8 @@ fn a_record_of_ten_bins_of_ten_bytes_costs_less_beyond_them_than_aerospikes_inde
     let each = stats.item_bytes / records + INDEX_BYTES;
     let beyond = each - held - key_bytes;
     println!(
-        "{records} records of 10 bins of 10 bytes under {memory_bytes} bytes: {each} bytes each with a key of {key_bytes}, \
+        "{records} records of 10 bins of 10 bytes under {memory_bytes} bytes: {each} bytes each with a key of \
+         {key_bytes}, \
          {beyond} beyond key and values; the process grew by {} bytes a record; stored in {stored_in:?}",
         (resident_bytes() - before) / records
     );
