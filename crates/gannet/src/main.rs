@@ -9,6 +9,7 @@ mod config;
 mod load;
 mod memcached;
 mod serve;
+mod top;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     ended(match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("load", matches)) => load::run(matches),
+        Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some((name, _)) => Err(Failure::Usage(vec![args::absent_command(name)])),
         None => unreachable!("a subcommand is required"),

@@ -14,6 +14,7 @@
 use crate::clock::{Clock, Ticks};
 use crate::command::resp::Spares;
 use crate::counters::WorkerCounters;
+use crate::heat::{Look, Sampler};
 use crate::mail::Kind;
 use crate::metrics::{Command, SlowLines};
 use crate::notify::{self, Event};
@@ -22,7 +23,7 @@ use crate::roster::Roster;
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
-use segment::Pinned;
+use segment::{Key, Pinned, Turn};
 use std::sync::Arc;
 
 /// Operations that one session may execute before the others of its batch have had theirs.
@@ -101,6 +102,8 @@ pub struct WorkerContext {
     pub(crate) to_wake: u128,
     /// Something was parked that waits for other workers' turns alone, which are short: the next turn begins at once.
     pub(crate) hurries: bool,
+    /// Which keys are looked at for what is hot.
+    pub(crate) sampler: Sampler,
     /// Transactions that are done with.
     pub(crate) spares: Spares,
 }
@@ -131,6 +134,23 @@ impl WorkerContext {
         out.push_op(OpTimes { command, count: count as u32, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
         self.batch_ops += count;
+    }
+
+    /// Looks at a key that was sampled.
+    #[cold]
+    pub(crate) fn sample(&mut self, turn: &Turn<'_>, key: &Key<'_>, is_read: bool) {
+        let bytes = turn.peek(key).map(|item| item.value.client_bytes());
+        let heat = &self.shared.workers[self.worker].heat;
+        self.shared.minutes.note(heat, key.bytes(), Look { bytes, is_read }, &mut self.sampler.big_above);
+    }
+
+    /// A value of so many bytes is to be stored: notes it if it is one of the longest of this minute.
+    #[inline]
+    pub(crate) fn note_length(&mut self, key: &[u8], bytes: u64) {
+        if bytes > self.sampler.big_above {
+            let heat = &self.shared.workers[self.worker].heat;
+            self.shared.minutes.note_big(heat, key, bytes, &mut self.sampler.big_above);
+        }
     }
 
     /// Tells those that are subscribed to `name`; returns how many.

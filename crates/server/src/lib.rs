@@ -23,6 +23,7 @@ pub mod command;
 pub mod config;
 pub mod context;
 pub mod counters;
+pub mod heat;
 pub mod indexes;
 mod listener;
 pub mod log;

@@ -4,6 +4,7 @@ use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::counters::{Counter, WorkerCounters};
+use crate::heat::{Heat, Minutes, Told};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
 use crate::notify::KeyEvents;
@@ -54,6 +55,8 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// What the records of each set have in common.
     pub sets: record::Sets,
+    /// Hot, big and missed keys, minute by minute.
+    pub minutes: Minutes,
     /// Secondary indexes of sets.
     pub indexes: crate::indexes::Indexes,
     /// Who watches what.
@@ -126,6 +129,17 @@ impl Shared {
         crate::command::memcache::command_totals(self).since(&baseline)
     }
 
+    /// Takes what workers hold of a minute of keys that is over.
+    pub(crate) fn roll_minutes(&self, now: UnixMillis) {
+        self.minutes.roll(now, self.workers.iter().map(|worker| &worker.heat));
+    }
+
+    /// Hot, big and missed keys of the last so many whole minutes and of the one that is not over, at most `count` of
+    /// each.
+    pub fn hot_keys(&self, minutes: usize, count: usize) -> Told {
+        self.minutes.read(minutes, count, self.workers.iter().map(|worker| &worker.heat))
+    }
+
     /// A worker's connection has mail: wakes the worker, for any thread but a worker.
     pub(crate) fn note_mail(&self, worker: usize, connection: u32) {
         let worker = &self.workers[worker];
@@ -164,6 +178,8 @@ pub struct WorkerShared {
     pub recorder: Recorder,
     /// Who is connected to it.
     pub roster: Roster,
+    /// Which keys it is asked for.
+    pub heat: Heat,
     /// Those of its connections that have mail.
     pub post: Post,
     /// Ends its wait.

@@ -7,6 +7,7 @@ use crate::command::Protocol;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
+use crate::heat::{Heat, Minutes};
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
@@ -304,6 +305,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
             commands: CommandCounters::default(),
             recorder: Recorder::default(),
             roster: Roster::new(config.sessions_max()),
+            heat: Heat::default(),
             post: Post::default(),
             waker: Waker::new()?,
         })
@@ -332,6 +334,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: record::Sets::new(),
+        minutes: Minutes::new(config.prefix_delimiter, started),
         indexes: crate::indexes::Indexes::default(),
         watch,
         channels: Arc::new(channels),

@@ -1,9 +1,10 @@
 //! What is slow to find out: the census of segments and the memory that the kernel gave. A thread of its own finds it
-//! out now and then, and the others read what it found last.
+//! out now and then, and the others read what it found last. It also puts minutes of hot keys away ([`crate::heat`]).
 //!
 //! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
 use crate::shared::Shared;
+use base::clock::UnixMillis;
 use base::units::ByteSize;
 use segment::{Census, Store};
 use std::sync::{Mutex, PoisonError};
@@ -56,6 +57,7 @@ pub(crate) fn run(shared: &Shared) {
         }
         found.census = shared.store.census();
         shared.survey.publish(found);
+        shared.roll_minutes(UnixMillis::now());
         std::thread::park_timeout(CENSUS_STEP);
         if shared.stop.workers_gone() {
             return;
@@ -83,8 +85,8 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::start::{ServerConfig, assemble};
-    use base::clock::UnixMillis;
     use segment::{Namespace, Put};
 
     #[test]

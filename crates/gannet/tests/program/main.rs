@@ -16,4 +16,5 @@ mod memcached;
 mod memory;
 mod peers;
 mod signals;
+mod top;
 mod warm_peers;

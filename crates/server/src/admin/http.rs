@@ -16,6 +16,8 @@ pub enum Parsed {
     Request {
         /// The path, without its query.
         path: String,
+        /// What stands behind the `?`.
+        query: String,
         /// Only the head of the answer is wanted.
         head_only: bool,
         /// What is to be put there, if the request is a PUT.
@@ -102,8 +104,9 @@ pub fn parse(bytes: &[u8]) -> Parsed {
                 Some(Ok(None)) => return Parsed::Partial,
                 Some(Err((status, line))) => return refused(status, line),
             };
-            let path = target.split(['?', '#']).next().unwrap_or_default();
-            Parsed::Request { path: path.to_owned(), head_only: method == "HEAD", body }
+            let target = target.split('#').next().unwrap_or_default();
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            Parsed::Request { path: path.to_owned(), query: query.to_owned(), head_only: method == "HEAD", body }
         }
         Err(httparse::Error::TooManyHeaders) => refused(431, "the request has more than 64 header lines\n"),
         Err(_) => refused(400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/\n"),
@@ -144,9 +147,14 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
         }
-        assert_eq!(parse(whole), Parsed::Request { path: "/metrics".to_owned(), head_only: false, body: None });
-        let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
-        assert_eq!(head, Parsed::Request { path: "/".to_owned(), head_only: true, body: None });
+        let request = |path: &str, query: &str, head_only| Parsed::Request {
+            path: path.to_owned(),
+            query: query.to_owned(),
+            head_only,
+            body: None,
+        };
+        assert_eq!(parse(whole), request("/metrics", "x=1", false));
+        assert_eq!(parse(b"HEAD / HTTP/1.0\r\n\r\n"), request("/", "", true));
     }
 
     #[test]
@@ -156,7 +164,7 @@ mod tests {
             assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
         }
         let body = Some("hello".to_owned());
-        let request = Parsed::Request { path: "/config".to_owned(), head_only: false, body };
+        let request = Parsed::Request { path: "/config".to_owned(), query: String::new(), head_only: false, body };
         assert_eq!(parse(whole), request);
         assert_eq!(parse(&[&whole[..], b" and more"].concat()), request);
     }

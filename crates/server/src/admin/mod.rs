@@ -9,6 +9,7 @@
 //! deadline and keeps no other from being answered; what it answers names a bounded number of series.
 
 mod figures;
+mod hot;
 mod http;
 mod json;
 mod page;

@@ -8,7 +8,7 @@ use base::units::ByteSize;
 
 use super::http::Response;
 use super::time::rfc3339;
-use super::{RunningSettings, figures, json, prometheus, put};
+use super::{RunningSettings, figures, hot, json, prometheus, put};
 use crate::config::value::Auto;
 use crate::config::{Origin, text};
 use crate::metrics::{SlowRequest, Totals, Window};
@@ -20,6 +20,7 @@ Gannet's admin port
 /metrics     everything that is counted and measured, for Prometheus
 /stats.json  the same with latencies of the last minute and since the start, and slow requests
 /slow        requests that took longer than log.slow_request, by their parts
+/hotkeys     hot, big and missed keys and prefixes of the last minutes (?minutes=60&count=20); .json for programs
 /config      the settings that the server runs with, and where each came from; PUT changes those that can change
 /healthz     200 while the server serves, 503 while it stops
 ";
@@ -69,8 +70,8 @@ impl Pages {
         Latencies { start, minute, minute_s: length.as_secs_f64() }
     }
 
-    /// The answer to a GET of `path`.
-    pub fn answer(&mut self, path: &str, now: Instant) -> Response {
+    /// The answer to a GET of `path` with `query` behind it.
+    pub fn answer(&mut self, path: &str, query: &str, now: Instant) -> Response {
         match path {
             "/" => Response::text(200, INDEX),
             "/metrics" => {
@@ -83,6 +84,14 @@ impl Pages {
                 let body = json::write(&figures, &self.latencies(now), &self.slow());
                 Response { status: 200, content_type: "application/json", body }
             }
+            "/hotkeys" | "/hotkeys.json" => match hot::Query::parse(query) {
+                Err(fault) => Response::text(400, fault),
+                Ok(query) if path == "/hotkeys" => Response::text(200, hot::text(&self.shared, query)),
+                Ok(query) => {
+                    let body = hot::json(&self.shared, query);
+                    Response { status: 200, content_type: "application/json", body }
+                }
+            },
             "/slow" => Response::text(200, self.slow_text()),
             "/config" => Response::text(200, self.config()),
             "/healthz" if self.shared.stop.is_off() => Response::text(503, "stopping\n"),

@@ -157,8 +157,8 @@ impl Connection {
                             };
                             self.answer(&response, false, now);
                         }
-                        Parsed::Request { path, head_only, body: None } => {
-                            self.answer(&pages.answer(&path, now), head_only, now);
+                        Parsed::Request { path, query, head_only, body: None } => {
+                            self.answer(&pages.answer(&path, &query, now), head_only, now);
                         }
                         Parsed::Refused(response) => self.answer(&response, false, now),
                     }

@@ -26,6 +26,7 @@ use crate::clock::{Clock, Ticks};
 use crate::command::Protocol;
 use crate::command::resp::Spares;
 use crate::context::WorkerContext;
+use crate::heat::Sampler;
 use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
 use crate::shared::{Pause, Shared};
@@ -146,6 +147,7 @@ impl<B: Backend> Worker<B> {
             pause: Pause::None,
             restrained: false,
             hurries: false,
+            sampler: Sampler::new(parts.number),
             spares: Spares::default(),
         };
         let core = Core {

@@ -34,7 +34,7 @@ use large::Storing;
 use meta::FirstFetch;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::request::Dump;
-use protocol::memcache::{Error, Parsed, Request, lone_get, parse, reply};
+use protocol::memcache::{Error, KeyScratch, Parsed, Request, lone_get, parse, reply};
 use run::Retrieval;
 pub(super) use run::head_key;
 use segment::Turn;
@@ -220,6 +220,9 @@ impl<'c> Call<'c, '_> {
 
     #[inline(always)]
     fn execute(&mut self, request: Request<'c>, consumed: usize) -> Step {
+        if !matches!(&request, Request::Get(get) if get.touch.is_none()) && self.ctx.sampler.takes(1) {
+            self.sample(&request);
+        }
         match request {
             Request::Get(get) if get.touch.is_none() => self.get(get, consumed),
             Request::Get(get) => self.get_and_touch(get, consumed),
@@ -252,6 +255,26 @@ impl<'c> Call<'c, '_> {
             Request::Dump(format) if self.ctx.shared.config.dump_command => self.dump(format.into(), consumed),
             Request::Dump(Dump::Metadump) => self.refused(Error::MetadumpDisabled, false, consumed),
             Request::Dump(Dump::Mgdump) => self.refused(Error::MgdumpDisabled, false, consumed),
+        }
+    }
+
+    /// Looks at the key of a request that is sampled, before it does anything to it. Plain retrievals do it themselves.
+    #[cold]
+    fn sample(&mut self, request: &Request<'c>) {
+        let mut scratch = KeyScratch::default();
+        let (key, is_read) = match request {
+            Request::Get(get) => (get.keys.clone().next().unwrap_or_default(), true),
+            Request::Store(header) => (header.key, false),
+            Request::Delete { key, .. } | Request::Touch { key, .. } => (*key, false),
+            Request::Arith(arith) => (arith.key, false),
+            Request::MetaGet(meta) => (meta.key.bytes(&mut scratch), true),
+            Request::MetaStore(meta, _) | Request::MetaDelete(meta) | Request::MetaArith(meta) => {
+                (meta.key.bytes(&mut scratch), false)
+            }
+            _ => (&b""[..], false),
+        };
+        if self.ctx.sampler.next(0, 1).is_some() && !key.is_empty() {
+            self.ctx.sample(self.turn, &self.turn.key(NAMESPACE, key), is_read);
         }
     }
 

@@ -221,11 +221,24 @@ impl<'c> Call<'c, '_> {
             }
         }
         self.account(&mut tally);
+        if self.ctx.sampler.takes(tally.keys as u32) {
+            self.sample_run(run, tally.keys as u32);
+        }
         let counters = self.counters();
         counters.cmd_get.add(tally.keys);
         counters.get_hits.add(tally.hits);
         counters.get_misses.add(tally.keys - tally.hits);
         end
+    }
+
+    /// Looks at those of the first `keys` of a run that are sampled.
+    #[cold]
+    fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
+        let mut from = 0;
+        while let Some(place) = self.ctx.sampler.next(from, keys) {
+            self.ctx.sample(self.turn, &run[place as usize].key, true);
+            from = place + 1;
+        }
     }
 
     /// How to go on with the request of `probe` at `from`.

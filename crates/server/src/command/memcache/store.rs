@@ -284,6 +284,9 @@ impl<'c> Call<'c, '_> {
             outcome => outcome,
         };
         self.tell_stored(plan, key, before, outcome, value_len);
+        if matches!(outcome, PutOutcome::Stored { .. }) {
+            self.ctx.note_length(key, value_len);
+        }
         let counters = self.counters();
         counters.cmd_set.add(1);
         match outcome {

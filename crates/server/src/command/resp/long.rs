@@ -445,9 +445,10 @@ impl<'c> Call<'c, '_> {
     }
 
     fn put_large(&mut self, large: &mut LargeSet, put: &Put<'_>) -> Result<PutOutcome, Stop> {
-        let rest = self.rest();
+        let (rest, bytes) = (self.rest(), large.bytes());
         let outcome = large.store(self.turn, self.ctx, rest, put)?;
         if matches!(outcome, PutOutcome::Stored { .. }) {
+            self.ctx.note_length(large.key(), bytes);
             self.note_store();
             match put.mode {
                 PutMode::Append => self.changed(Event::APPEND, large.key()),

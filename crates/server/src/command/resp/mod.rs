@@ -26,6 +26,7 @@ mod error;
 mod expire;
 pub(crate) mod glob;
 mod hash;
+mod hotkeys;
 mod info;
 mod keys;
 mod long;
@@ -401,6 +402,9 @@ impl<'c> Call<'c, '_> {
                 Err(fault) => return Err(self.refused(entry, fault)),
             }
         }
+        if entry.keys.0 > 0 && self.session.done == 0 {
+            self.sample(entry, args);
+        }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
             if self.ops > 0 && self.ops + entry.key_count(args) > OPS_A_BATCH {
                 // Once begun it would have to be taken back, or go on from a copy.
@@ -412,6 +416,30 @@ impl<'c> Call<'c, '_> {
             return Err(State::Parked.into());
         }
         (entry.run)(self, args)
+    }
+
+    /// Looks at those of a request's keys that are sampled, before it does anything to them.
+    #[inline]
+    fn sample(&mut self, entry: &'static table::Entry, args: Args<'c>) {
+        let keys = if entry.keys.0 == entry.keys.1 { 1 } else { entry.key_count(args.len()) as u32 };
+        if self.ctx.sampler.takes(keys) {
+            self.sample_keys(entry, args, keys);
+        }
+    }
+
+    #[cold]
+    fn sample_keys(&mut self, entry: &'static table::Entry, args: Args<'c>, keys: u32) {
+        let mut from = 0;
+        while let Some(place) = self.ctx.sampler.next(from, keys) {
+            // Names of channels are no keys.
+            if let Some(bytes) = entry.keys_of(args).nth(place as usize)
+                && !entry.has(table::Flag::PubSub)
+            {
+                let key = self.key(bytes);
+                self.ctx.sample(self.turn, &key, entry.has(table::Flag::ReadOnly));
+            }
+            from = place + 1;
+        }
     }
 
     /// Whether a request of so many words may be run.

@@ -105,6 +105,7 @@ impl<'c> Call<'c, '_> {
         ahead.extend(run[1..].iter().map(|probe| self.turn.look_ahead(probe.key.key_hash())));
         let (mut gets, mut hits, mut tally) = (0, 0, Tally { line_at: self.at, requests: 0, command: Command::Get });
         let mut step = Ok(());
+        let mut done = 0;
         for (probe, ahead) in run.iter().zip(ahead) {
             if self.turn.is_kept_away(&probe.key) {
                 self.ctx.hurries = true;
@@ -128,13 +129,28 @@ impl<'c> Call<'c, '_> {
             tally.command = probe.command();
             tally.requests += 1;
             self.at = probe.end;
+            done += 1;
         }
         self.account(&mut tally);
+        if self.ctx.sampler.takes(done) {
+            self.sample_run(run, done);
+        }
         let counters = self.counters();
         counters.cmd_get.add(gets);
         counters.get_hits.add(hits);
         counters.get_misses.add(gets - hits);
         step
+    }
+
+    /// Looks at those of the first `keys` of a run that are sampled.
+    #[cold]
+    fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
+        let mut from = 0;
+        while let Some(place) = self.ctx.sampler.next(from, keys) {
+            let probe = &run[place as usize];
+            self.ctx.sample(self.turn, &probe.key, probe.value.is_none());
+            from = place + 1;
+        }
     }
 
     /// Accounts for the requests that are done.

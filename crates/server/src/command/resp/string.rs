@@ -382,6 +382,7 @@ impl<'c> Call<'c, '_> {
         let stored = matches!(outcome, PutOutcome::Stored { .. });
         if stored {
             self.note_store();
+            self.ctx.note_length(key.bytes(), value.len() as u64);
             self.tell_set(key.bytes(), expire);
         }
         Ok(stored)
@@ -430,6 +431,7 @@ impl<'c> Call<'c, '_> {
         };
         if stored {
             self.note_store();
+            self.ctx.note_length(bytes, value.len() as u64);
             self.tell_set(bytes, expire);
         }
         Ok(())
@@ -469,6 +471,7 @@ impl<'c> Call<'c, '_> {
 
     /// The same with a value that was written in pieces.
     pub(super) fn set_large_by(&mut self, large: &mut LargeSet, options: &SetOptions<'_>, expire: Expire) -> Run {
+        let bytes = large.bytes();
         if !options.get {
             let stored = large.store_by(self.turn, |turn, key, writer| {
                 turn.change_to_large(key, writer, &mut |turn, item| Some(options.change(turn, key, item, expire)))
@@ -476,6 +479,7 @@ impl<'c> Call<'c, '_> {
             self.ok_or_null(stored);
             if stored {
                 self.note_store();
+                self.ctx.note_length(large.key(), bytes);
                 self.tell_set(large.key(), expire);
             }
             return Ok(());
@@ -497,6 +501,7 @@ impl<'c> Call<'c, '_> {
                 }
                 if stored {
                     self.note_store();
+                    self.ctx.note_length(large.key(), bytes);
                     self.tell_set(large.key(), expire);
                 }
                 Ok(())

@@ -97,6 +97,11 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hgetdel", "as `HEXPIRE`"),
     ("hgetex", "as `HEXPIRE`"),
     ("hincrbyfloat", "as `INCRBYFLOAT`"),
+    (
+        "hotkeys",
+        "not in Redis: `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`, of the last \
+         so many whole minutes and the one that is not over; 1 and 10 of each unless said; see `docs/admin.md`",
+    ),
     ("hpersist", "as `HEXPIRE`"),
     ("hpexpire", "as `HEXPIRE`"),
     ("hpexpireat", "as `HEXPIRE`"),

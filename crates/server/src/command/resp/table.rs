@@ -1,8 +1,8 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
 use super::{
-    Call, Run, client, config, connection, expire, hash, info, keys, mget, pair, pubsub, records, scan, slowlog,
-    string, transaction, walk,
+    Call, Run, client, config, connection, expire, hash, hotkeys, info, keys, mget, pair, pubsub, records, scan,
+    slowlog, string, transaction, walk,
 };
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
@@ -311,6 +311,9 @@ pub const COMMANDS: &[Entry] = &[
     entry!("hmset" -4 [Write DenyOom Fast] (1 1 1) ["write" "hash" "fast"]
            "2.0.0" "hash" "O(N) over the fields named" Set hash::hmset,
            "Stores fields"),
+    entry!("hotkeys" -1 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
+           "" "server" "O(N) over the minutes" Other hotkeys::hotkeys,
+           "Tells which keys and prefixes are asked for most, are longest, or are missed"),
     entry!("hpersist" -5 [Write Fast] (1 1 1) ["write" "hash" "fast"]
            "7.4.0" "hash" "O(N) over the fields named" Touch hash::hpersist,
            "Has fields stay"),

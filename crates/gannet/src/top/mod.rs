@@ -1,0 +1,80 @@
+//! `gannet top`: what a server does, live in a terminal, from its admin port.
+//!
+//! ```text
+//!   admin port ──/stats.json, /hotkeys.json──> Reading ──two of them──> lines ──> the terminal, or standard output
+//! ```
+
+mod reading;
+mod screen;
+mod view;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use base::units::TimeSpan;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::{Failure, print};
+use reading::Reading;
+
+/// The admin port of a server with default settings.
+const ADMIN: &str = "127.0.0.1:9090";
+/// Columns where standard output is no terminal.
+const PLAIN_COLUMNS: usize = 120;
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    Command::new("top")
+        .about("Watch a server: rates, percentiles, hot keys, workers, memory, evictions")
+        .after_help("Keys: q or Esc ends it, space stops and goes on.")
+        .arg(Arg::new("ADMIN-ADDR").help("The server's admin port (listen.admin)").default_value(ADMIN))
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("DURATION")
+                .help("Time between two readings, over which rates are taken")
+                .default_value("1s"),
+        )
+        .arg(
+            Arg::new("once")
+                .long("once")
+                .action(ArgAction::SetTrue)
+                .help("Take two readings, print what they come to as plain text, and end"),
+        )
+}
+
+/// Runs it.
+///
+/// # Errors
+/// Usage for arguments that are none; a failure if the server cannot be read.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let text = |name: &str| matches.get_one::<String>(name).map(String::as_str).unwrap_or_default();
+    let addr: SocketAddr = text("ADMIN-ADDR").parse().map_err(|_| {
+        let line = format!("'{}' is no address with a port: write it as {ADMIN}", text("ADMIN-ADDR"));
+        Failure::Usage(vec![line])
+    })?;
+    let interval = interval(text("interval"))?;
+    if matches.get_flag("once") || !std::io::stdout().is_terminal() {
+        let first = reading(addr)?;
+        std::thread::sleep(interval);
+        let lines = view::lines(&reading(addr)?, Some(&first), &addr.to_string(), PLAIN_COLUMNS);
+        return print(&(lines.iter().map(|line| line.text.trim_end()).collect::<Vec<_>>().join("\n") + "\n"));
+    }
+    screen::run(addr, interval).map_err(|error| Failure::Failed(vec![format!("the terminal can not be used: {error}")]))
+}
+
+fn interval(text: &str) -> Result<Duration, Failure> {
+    let wrong = || {
+        let line = format!("--interval: '{text}' is no time from 100ms to 1h: write it as 1s or 500ms");
+        Failure::Usage(vec![line])
+    };
+    let span: TimeSpan = text.parse().map_err(|_| wrong())?;
+    let interval = Duration::from_nanos(span.0);
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if allowed.contains(&interval) { Ok(interval) } else { Err(wrong()) }
+}
+
+fn reading(addr: SocketAddr) -> Result<Reading, Failure> {
+    Reading::take(addr).map_err(|fault| Failure::Failed(vec![fault]))
+}

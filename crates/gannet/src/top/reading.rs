@@ -1,0 +1,111 @@
+//! One reading of a server: two pages of its admin port.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A page is not longer than this, in bytes.
+const PAGE_BYTES_MAX: u64 = 8 << 20;
+
+/// What a server said, and when.
+pub struct Reading {
+    at: Instant,
+    stats: Value,
+    hot: Value,
+}
+
+/// One name of a list of hot keys.
+pub struct Leader {
+    /// As the server shows it.
+    pub name: String,
+    /// Requests or bytes.
+    pub amount: u64,
+}
+
+impl Reading {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// Why not, in a sentence that says what to do.
+    pub fn take(addr: SocketAddr) -> Result<Self, String> {
+        let (stats, hot) = (page(addr, "/stats.json")?, page(addr, "/hotkeys.json?minutes=1&count=20")?);
+        Ok(Self { at: Instant::now(), stats, hot })
+    }
+
+    #[cfg(test)]
+    pub fn of(at: Instant, stats: Value, hot: Value) -> Self {
+        Self { at, stats, hot }
+    }
+
+    /// Seconds from `earlier` to this one.
+    pub fn seconds_since(&self, earlier: &Self) -> f64 {
+        self.at.duration_since(earlier.at).as_secs_f64().max(1e-3)
+    }
+
+    /// A figure without labels, or one of its labels' values; 0 if the server does not tell it.
+    pub fn figure(&self, name: &str, label: Option<&str>) -> f64 {
+        let figure = &self.stats["figures"][name];
+        label.map_or(figure, |label| &figure[label]).as_f64().unwrap_or(0.0)
+    }
+
+    /// The values of a figure's only label, in order.
+    pub fn labels(&self, name: &str) -> Vec<&str> {
+        let labels = self.stats["figures"][name].as_object().into_iter().flatten();
+        labels.map(|(label, _)| label.as_str()).collect()
+    }
+
+    /// The sum over a figure's labels.
+    pub fn sum(&self, name: &str) -> f64 {
+        self.labels(name).into_iter().map(|label| self.figure(name, Some(label))).sum()
+    }
+
+    /// Commands that occurred since the server's start.
+    pub fn commands(&self) -> Vec<&str> {
+        let commands = self.stats["latency"]["start"].as_object().into_iter().flatten();
+        commands.map(|(command, _)| command.as_str()).collect()
+    }
+
+    /// Requests of a command since the start.
+    pub fn count(&self, command: &str) -> f64 {
+        self.stats["latency"]["start"][command]["execute"]["count"].as_f64().unwrap_or(0.0)
+    }
+
+    /// A quantile of a part of a command's time in the last minute, in ns; `None`: it did not occur.
+    pub fn minute_ns(&self, command: &str, part: &str, quantile: &str) -> Option<f64> {
+        self.stats["latency"]["minute"][command][part][quantile].as_f64()
+    }
+
+    /// A list of hot keys.
+    pub fn leaders(&self, list: &str) -> Vec<Leader> {
+        let leaders = self.hot["lists"][list].as_array().into_iter().flatten();
+        let leader = |leader: &Value| {
+            Some(Leader { name: leader["name"].as_str()?.to_owned(), amount: leader["amount"].as_u64()? })
+        };
+        leaders.filter_map(leader).collect()
+    }
+}
+
+fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
+    let ask = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n").as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(PAGE_BYTES_MAX).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = ask().map_err(|error| {
+        format!("{addr}: {error}: is a server there, and is that its admin port (listen.admin of its configuration)?")
+    })?;
+    let foreign = || format!("{addr} does not answer {path} as a Gannet of this version does: is that its admin port?");
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(foreign)?;
+    if !answer.starts_with(b"HTTP/1.1 200 ") {
+        return Err(foreign());
+    }
+    serde_json::from_slice(&answer[end + 4..]).map_err(|_| foreign())
+}

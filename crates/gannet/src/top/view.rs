@@ -1,0 +1,297 @@
+//! What two readings come to, as lines.
+
+use super::reading::Reading;
+
+/// How a line is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// The names of columns and lists.
+    Head,
+    /// Everything else.
+    Plain,
+}
+
+/// A line of the view.
+pub struct Line {
+    /// At most as many characters as there are columns.
+    pub text: String,
+    /// How it is shown.
+    pub weight: Weight,
+}
+
+/// Lists that stand beside each other, their titles, and the figures' which reading.rs names.
+const LISTS: [(&str, &str); 5] = [
+    ("keys", "hot keys"),
+    ("big", "longest values"),
+    ("missed", "missed keys"),
+    ("prefixes", "hot prefixes"),
+    ("missed-prefixes", "missed prefixes"),
+];
+/// Names of a list that are shown.
+const NAMES: usize = 8;
+/// Columns that a list takes at least.
+const LIST_COLUMNS_MIN: usize = 24;
+
+/// Rates between two readings.
+struct Rates<'r> {
+    now: &'r Reading,
+    before: Option<&'r Reading>,
+}
+
+impl Rates<'_> {
+    fn rate(&self, of: impl Fn(&Reading) -> f64) -> f64 {
+        // A server that was started anew counts from 0.
+        self.before.map_or(0.0, |before| (of(self.now) - of(before)).max(0.0) / self.now.seconds_since(before))
+    }
+
+    fn figure(&self, name: &str) -> f64 {
+        self.rate(|reading| reading.figure(name, None))
+    }
+
+    fn labelled(&self, name: &str, label: &str) -> f64 {
+        self.rate(|reading| reading.figure(name, Some(label)))
+    }
+}
+
+/// The whole view of the server at `addr`: rates from `before` to `now`, and what is so now.
+pub fn lines(now: &Reading, before: Option<&Reading>, addr: &str, columns: usize) -> Vec<Line> {
+    let rates = Rates { now, before };
+    let mut lines = Vec::new();
+    let mut put = |weight, text: String| lines.push(Line { text: cut(&text, columns), weight });
+    put(Weight::Head, head(now, addr));
+    for line in summary(&rates) {
+        put(Weight::Plain, line);
+    }
+    put(Weight::Plain, String::new());
+    let (commands, titles) = commands(&rates);
+    put(Weight::Head, titles);
+    commands.into_iter().for_each(|line| put(Weight::Plain, line));
+    put(Weight::Plain, String::new());
+    let (workers, titles) = workers(&rates);
+    put(Weight::Head, titles);
+    workers.into_iter().for_each(|line| put(Weight::Plain, line));
+    put(Weight::Plain, String::new());
+    for (weight, line) in lists(now, columns) {
+        put(weight, line);
+    }
+    lines
+}
+
+fn head(now: &Reading, addr: &str) -> String {
+    let version = now.labels("gannet_build_info").into_iter().next().unwrap_or("?").to_owned();
+    let up = now.figure("gannet_uptime_seconds", None) as u64;
+    let (days, hours, minutes, seconds) = (up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60);
+    format!("gannet {version} at {addr}, up {days}d {hours:02}:{minutes:02}:{seconds:02}")
+}
+
+fn summary(rates: &Rates<'_>) -> [String; 4] {
+    let now = |name| rates.now.figure(name, None);
+    let requests = rates.rate(|reading| reading.sum("gannet_worker_ops_total"));
+    let (hits, misses) =
+        (rates.labelled("gannet_lookups_total", "hit"), rates.labelled("gannet_lookups_total", "miss"));
+    let hit_percent = if hits + misses > 0.0 { hits / (hits + misses) * 100.0 } else { 0.0 };
+    [
+        format!(
+            "requests {}/s   lookups {}/s, {hit_percent:.1} % hits   received {}/s   sent {}/s   CPU {:.0} %",
+            count(requests),
+            count(hits + misses),
+            bytes(rates.figure("gannet_received_bytes_total")),
+            bytes(rates.figure("gannet_sent_bytes_total")),
+            rates.figure("gannet_cpu_seconds_total") * 100.0,
+        ),
+        format!(
+            "connections {} of {}   accepted {}/s   slow requests {}/s   protocol errors {}/s",
+            count(now("gannet_connections")),
+            count(now("gannet_connections_max")),
+            count(rates.figure("gannet_connections_accepted_total")),
+            count(rates.figure("gannet_slow_requests_total")),
+            count(rates.figure("gannet_protocol_errors_total")),
+        ),
+        format!(
+            "memory {} held of {}   process {}   index {}   dead {}   items {}",
+            bytes(now("gannet_memory_held_bytes")),
+            bytes(now("gannet_memory_bytes")),
+            bytes(now("gannet_resident_bytes")),
+            bytes(now("gannet_index_bytes")),
+            bytes(now("gannet_dead_bytes")),
+            count(now("gannet_items")),
+        ),
+        format!(
+            "stored {}/s   evicted {}/s, unread {}/s   expired {}/s   refused {}/s",
+            count(rates.figure("gannet_stored_total")),
+            count(rates.figure("gannet_evicted_total")),
+            count(rates.figure("gannet_evicted_unread_total")),
+            count(rates.figure("gannet_expired_total")),
+            count(rates.rate(|reading| reading.sum("gannet_stores_refused_total"))),
+        ),
+    ]
+}
+
+fn commands(rates: &Rates<'_>) -> (Vec<String>, String) {
+    let titles = format!(
+        "{:<12}{:>12}  {:>22}  {:>22}  {:>22}",
+        "command", "requests/s", "wait p50  p99  p999", "execute p50  p99  p999", "send p50  p99  p999"
+    );
+    let mut rows: Vec<(f64, String)> = Vec::new();
+    for command in rates.now.commands() {
+        let rate = rates.rate(|reading| reading.count(command));
+        let parts = ["wait", "execute", "send"].map(|part| {
+            let quantile = |name| time(rates.now.minute_ns(command, part, name));
+            format!("{:>7}{:>7}{:>8}", quantile("p50_ns"), quantile("p99_ns"), quantile("p999_ns"))
+        });
+        let [wait, execute, send] = parts;
+        rows.push((rate, format!("{command:<12}{:>12}  {wait}  {execute}  {send}", count(rate))));
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    (rows.into_iter().map(|(_, row)| row).collect(), titles)
+}
+
+fn workers(rates: &Rates<'_>) -> (Vec<String>, String) {
+    let titles = format!(
+        "{:<12}{:>12}{:>12}{:>14}{:>14}{:>12}",
+        "worker", "requests/s", "turns/s", "requests/turn", "connections", "parked/s"
+    );
+    let mut workers: Vec<&str> = rates.now.labels("gannet_worker_ops_total");
+    workers.sort_by_key(|worker| worker.parse::<usize>().unwrap_or(usize::MAX));
+    let row = |worker: &str| {
+        let (requests, turns) =
+            (rates.labelled("gannet_worker_ops_total", worker), rates.labelled("gannet_worker_turns_total", worker));
+        format!(
+            "{worker:<12}{:>12}{:>12}{:>14.1}{:>14}{:>12}",
+            count(requests),
+            count(turns),
+            if turns > 0.0 { requests / turns } else { 0.0 },
+            count(rates.now.figure("gannet_worker_connections", Some(worker))),
+            count(rates.labelled("gannet_worker_parked_total", worker)),
+        )
+    };
+    (workers.into_iter().map(row).collect(), titles)
+}
+
+/// The lists of hot keys, as many beside each other as there is room for.
+fn lists(now: &Reading, columns: usize) -> Vec<(Weight, String)> {
+    let beside = (columns / LIST_COLUMNS_MIN).clamp(1, LISTS.len());
+    let width = columns / beside;
+    let mut lines = Vec::new();
+    for row in LISTS.chunks(beside) {
+        let mut place = |weight, text: &dyn Fn(usize) -> String| {
+            let cells = (0..row.len()).map(|at| format!("{:<width$}", cut(&text(at), width - 1)));
+            lines.push((weight, cells.collect::<String>()));
+        };
+        place(Weight::Head, &|at| row[at].1.to_owned());
+        let leaders: Vec<_> = row.iter().map(|(list, _)| now.leaders(list)).collect();
+        for line in 0..leaders.iter().map(Vec::len).max().unwrap_or(0).min(NAMES) {
+            place(Weight::Plain, &|at| {
+                let Some(leader) = leaders[at].get(line) else { return String::new() };
+                let amount = leader.amount as f64;
+                let amount = if row[at].0 == "big" { bytes(amount) } else { count(amount) };
+                format!("{amount:>9} {}", leader.name)
+            });
+        }
+    }
+    lines
+}
+
+/// At most so many characters.
+fn cut(text: &str, columns: usize) -> String {
+    text.chars().take(columns).collect()
+}
+
+/// A number in at most six characters.
+fn count(number: f64) -> String {
+    match number {
+        n if n < 10.0 && n.fract() > 0.05 => format!("{n:.1}"),
+        n if n < 100_000.0 => format!("{n:.0}"),
+        n if n < 1e8 => format!("{:.1}k", n / 1e3),
+        n => format!("{:.1}M", n / 1e6),
+    }
+}
+
+fn bytes(bytes: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut rest = bytes;
+    let mut unit = 0;
+    while rest >= 1024.0 && unit + 1 < UNITS.len() {
+        rest /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{rest:.0} B") } else { format!("{rest:.1} {}", UNITS[unit]) }
+}
+
+/// A time, with its unit; `-` for none.
+fn time(ns: Option<f64>) -> String {
+    match ns {
+        None => "-".to_owned(),
+        Some(ns) if ns < 1e3 => format!("{ns:.0}ns"),
+        Some(ns) if ns < 99.95e3 => format!("{:.1}us", ns / 1e3),
+        Some(ns) if ns < 1e6 => format!("{:.0}us", ns / 1e3),
+        Some(ns) if ns < 1e9 => format!("{:.1}ms", ns / 1e6),
+        Some(ns) => format!("{:.1}s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::{Duration, Instant};
+
+    fn reading(at: Instant, ops: u64, hits: u64) -> Reading {
+        let part = |ns: u64| json!({ "count": ops, "p50_ns": ns, "p99_ns": ns * 2, "p999_ns": ns * 3 });
+        let times = json!({ "wait": part(1000), "execute": part(500), "send": part(2_000_000) });
+        let stats = json!({
+            "figures": {
+                "gannet_build_info": { "9.9.9": 1 },
+                "gannet_uptime_seconds": 90_061.0,
+                "gannet_worker_ops_total": { "0": ops, "1": ops, "10": 0 },
+                "gannet_worker_turns_total": { "0": ops / 4, "1": ops, "10": 0 },
+                "gannet_lookups_total": { "hit": hits, "miss": hits },
+                "gannet_memory_bytes": 1u64 << 30,
+                "gannet_evicted_total": ops / 10,
+            },
+            "latency": { "start": { "get": times }, "minute": { "get": times } },
+        });
+        let names: Vec<_> = (0..20).map(|n| json!({ "name": format!("user:{n}"), "amount": 6400 - n })).collect();
+        Reading::of(at, stats, json!({ "lists": { "keys": names, "big": [{ "name": "b", "amount": 2048 }] } }))
+    }
+
+    fn view(columns: usize) -> String {
+        let start = Instant::now();
+        let (first, second) = (reading(start, 100, 0), reading(start + Duration::from_secs(2), 300, 50));
+        let lines = lines(&second, Some(&first), "127.0.0.1:1", columns);
+        assert!(lines.iter().all(|line| line.text.chars().count() <= columns));
+        lines.iter().map(|line| line.text.trim_end()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn rates_are_what_came_between_two_readings() {
+        let view = view(120);
+        for part in [
+            "gannet 9.9.9 at 127.0.0.1:1, up 1d 01:01:01",
+            "requests 200/s   lookups 50/s, 50.0 % hits",
+            "held of 1.0 GiB",
+            "evicted 10/s",
+            "get                  100    1.0us  2.0us   3.0us    500ns  1.0us   1.5us    2.0ms  4.0ms   6.0ms",
+            "0                    100          25           4.0",
+            "hot keys                longest values",
+            "     6400 user:0          2.0 KiB b",
+        ] {
+            assert!(view.contains(part), "{part:?} is not in\n{view}");
+        }
+        let workers: Vec<&str> = view.lines().skip_while(|line| !line.starts_with("worker")).skip(1).take(3).collect();
+        assert!(workers[2].starts_with("10 "), "in the order of their numbers");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_lists_below_each_other_and_nothing_beyond_its_edge() {
+        let view = view(40);
+        assert!(view.contains("\nhot keys\n     6400 user:0\n"), "{view}");
+        assert!(view.contains("\nlongest values\n"), "{view}");
+    }
+
+    #[test]
+    fn a_server_that_tells_nothing_has_a_view_all_the_same() {
+        let empty = Reading::of(Instant::now(), json!({}), json!({}));
+        assert!(!lines(&empty, None, "x", 80).is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! `gannet top` against a real server: as plain text, and in a terminal of its own.
+
+use super::common::{PATIENCE, Serving, ask, connect, free_port, gannet, run};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// A server that was asked for something, and its admin port.
+fn server() -> (Serving, String) {
+    let any = "127.0.0.1:0";
+    let mut serving = Serving::start(&["--memcached", any, "--admin", any, "--memory", "64MiB", "--workers", "2"]);
+    let memcached = serving.addr_behind("memcached clients connect to ");
+    let admin = serving.addr_behind("metrics are at http://").to_string();
+    let mut stream = connect(memcached);
+    let set = format!("set top:key 0 0 2048\r\n{}\r\n", "x".repeat(2048));
+    ask(&mut stream, set.as_bytes(), b"STORED\r\n");
+    ask(&mut stream, b"get none\r\n", b"END\r\n");
+    (serving, admin)
+}
+
+#[test]
+fn once_prints_what_the_server_does_as_plain_text() {
+    let (_serving, admin) = server();
+    let (code, out, err) = run(&["top", &admin, "--once", "--interval", "100ms"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for part in ["gannet ", &admin, "held of 64.0 MiB", "\nget ", "\nset ", "\nworker ", "\n1 ", "  2.0 KiB top:key"] {
+        assert!(out.contains(part), "{part:?} is not in\n{out}");
+    }
+    assert!(!out.contains('\x1b') && out.lines().all(|line| line.chars().count() <= 120), "{out}");
+}
+
+#[test]
+fn a_server_that_is_not_there_and_wrong_arguments_are_told_with_the_remedy() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let (code, out, err) = run(&["top", &nobody, "--once"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains(&nobody) && err.contains("listen.admin"), "{err}");
+    for (args, part) in [
+        (["top", "nowhere", "--once"], "write it as 127.0.0.1:9090"),
+        (["top", "--interval", "5"], "write it as 1s or 500ms"),
+        (["top", "--interval", "1ms"], "from 100ms to 1h"),
+    ] {
+        let (code, _, err) = run(&args);
+        assert!(code == 2 && err.contains(part), "{args:?}: {err}");
+    }
+}
+
+/// Both ends of a new terminal of 100 columns and 40 rows.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let theirs = open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+    tcsetwinsize(&theirs, Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    (ours, theirs)
+}
+
+#[test]
+fn in_a_terminal_it_draws_until_a_key_ends_it_and_leaves_the_terminal_as_it_was() {
+    let (_serving, admin) = server();
+    let (ours, theirs) = terminal();
+    let modes = tcgetattr(&theirs).unwrap().local_modes;
+    let side = || Stdio::from(theirs.try_clone().unwrap());
+    let mut command = gannet(&["top", &admin, "--interval", "100ms"]);
+    let mut child = command.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program runs");
+    let mut screen = File::from(ours);
+    let (sender, drawn) = channel();
+    let mut reader = screen.try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = reader.read(&mut chunk) {
+            let _ = sender.send(chunk[..count].to_vec());
+        }
+    });
+    let end = Instant::now() + PATIENCE;
+    let mut seen = String::new();
+    let mut wait_for = |text: &str| {
+        while !seen.contains(text) {
+            let bytes = drawn.recv_timeout(end.saturating_duration_since(Instant::now()));
+            seen += &String::from_utf8_lossy(&bytes.unwrap_or_else(|_| panic!("{text:?} is not in {seen:?}")));
+        }
+        seen.clear();
+    };
+    // Another screen, the lists at its bottom, and the same again: it goes on.
+    wait_for("\x1b[?1049h");
+    wait_for("top:key");
+    wait_for("top:key");
+    screen.write_all(b" ").unwrap();
+    wait_for("held: space goes on");
+    screen.write_all(b"q").unwrap();
+    wait_for("\x1b[?1049l");
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() > end => {
+                let _ = child.kill();
+                panic!("it does not end");
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    assert!(status.success());
+    assert_eq!(tcgetattr(&theirs).unwrap().local_modes, modes, "the terminal is as it was");
+}

@@ -1,0 +1,114 @@
+//! `/hotkeys` and `/hotkeys.json`: hot, big and missed keys of the last minutes.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value, json};
+
+use super::time::rfc3339;
+use crate::heat::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
+use crate::shared::Shared;
+
+/// What a query asks for: `minutes=60&count=20`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    minutes: usize,
+    count: usize,
+}
+
+impl Query {
+    /// Reads what stands behind the `?`.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut query = Self { minutes: 1, count: KEPT };
+        for part in text.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let (place, most) = match name {
+                "minutes" => (&mut query.minutes, MINUTES_MAX),
+                "count" => (&mut query.count, LEADERS_MAX),
+                _ => return Err(format!("there is no '{name}': say minutes=60 or count=20\n")),
+            };
+            let number = value.parse().ok().filter(|number| *number <= most);
+            *place = number.ok_or_else(|| format!("'{value}' of '{name}' is no number from 0 to {most}\n"))?;
+        }
+        Ok(query)
+    }
+
+    fn read(self, shared: &Shared) -> Told {
+        shared.hot_keys(self.minutes, self.count)
+    }
+}
+
+/// A name as text, with a mark behind what is cut.
+fn shown(name: &Name) -> String {
+    let mut text: String = String::from_utf8_lossy(&name.bytes).chars().flat_map(visible).collect();
+    if name.is_cut {
+        text.push('…');
+    }
+    text
+}
+
+/// Control characters as their escapes, so that a name cannot move a terminal's cursor.
+fn visible(letter: char) -> impl Iterator<Item = char> {
+    let (plain, escaped) =
+        if letter.is_control() { (None, Some(letter.escape_default())) } else { (Some(letter), None) };
+    plain.into_iter().chain(escaped.into_iter().flatten())
+}
+
+/// For programs.
+pub fn json(shared: &Shared, query: Query) -> String {
+    let told = query.read(shared);
+    let leader = |leader: &Leader| json!({ "name": shown(&leader.name), "amount": leader.amount });
+    let list = |list: List| (list.name().to_owned(), told.list(list).iter().map(leader).collect::<Vec<_>>().into());
+    let lists: Map<String, Value> = List::ALL.into_iter().map(list).collect();
+    let lost: u64 = shared.workers.iter().map(|worker| worker.heat.lost.value()).sum();
+    let document = json!({
+        "from_unix_ms": told.from.0,
+        "sampled_one_in": SAMPLED_ONE_IN,
+        "samples_lost": lost,
+        "lists": lists,
+    });
+    format!("{document}\n")
+}
+
+/// For people.
+pub fn text(shared: &Shared, query: Query) -> String {
+    let told = query.read(shared);
+    let mut text =
+        format!("Since {}; requests are estimates of one key sampled in {SAMPLED_ONE_IN}.\n", rfc3339(told.from));
+    for list in List::ALL {
+        let (title, unit) = match list {
+            List::Keys => ("keys that are asked for most", "requests"),
+            List::Big => ("keys with the longest values", "bytes"),
+            List::Missed => ("keys that are read and not there", "requests"),
+            List::Prefixes => ("prefixes that are asked for most", "requests"),
+            List::MissedPrefixes => ("prefixes of keys that are read and not there", "requests"),
+        };
+        let _ = writeln!(text, "\n{unit:>14}  {title}");
+        for leader in told.list(list) {
+            let _ = writeln!(text, "{:>14}  {}", leader.amount, shown(&leader.name));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_says_how_many_minutes_and_names_and_nothing_else() {
+        assert_eq!(Query::parse(""), Ok(Query { minutes: 1, count: KEPT }));
+        assert_eq!(Query::parse("minutes=60&count=3"), Ok(Query { minutes: 60, count: 3 }));
+        for wrong in ["minutes", "minutes=1441", "count=-1", "hours=1", "count=x"] {
+            assert!(Query::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_move_a_cursor() {
+        let name = Name { bytes: b"a\x1b[2J\xff".iter().copied().collect(), is_cut: true };
+        assert_eq!(shown(&name), "a\\u{1b}[2J\u{fffd}…");
+    }
+}

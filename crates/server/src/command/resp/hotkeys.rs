@@ -1,0 +1,47 @@
+//! `HOTKEYS`: which keys and prefixes are asked for most, are longest, or are missed.
+
+use super::error::Fault;
+use super::number::integer;
+use super::table::lower;
+use super::{Call, LINE_ROOM, Run};
+use crate::heat::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
+use protocol::resp::{Args, reply};
+
+/// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`
+pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let (mut wanted, mut count, mut minutes) = (None, KEPT, 1);
+    while let Some(word) = args.next() {
+        let name = lower(word);
+        let mut number = |most: usize| -> Result<usize, Fault> {
+            let number = integer(args.next().ok_or(Fault::Syntax)?)?;
+            usize::try_from(number).ok().filter(|number| *number <= most).ok_or(Fault::OutOfRange)
+        };
+        match &name[..] {
+            b"count" => count = number(LEADERS_MAX)?,
+            b"minutes" => minutes = number(MINUTES_MAX)?,
+            name => {
+                let list = List::ALL.into_iter().find(|list| list.name().as_bytes() == name);
+                wanted = Some(list.filter(|_| wanted.is_none()).ok_or(Fault::Syntax)?);
+            }
+        }
+    }
+    let lists = if wanted.is_some() { 1 } else { List::ALL.len() };
+    call.room(lists * count * (NAME_BYTES_MAX + 64) + LINE_ROOM)?;
+    let told = call.ctx.shared.hot_keys(minutes, count);
+    let (out, version) = (&mut *call.out, call.session.version);
+    reply::map(out, version, lists as u64 + 2);
+    for (name, number) in [("from", told.from.secs()), ("sampled-one-in", SAMPLED_ONE_IN)] {
+        reply::bulk(out, name.as_bytes());
+        reply::int(out, number as i64);
+    }
+    for list in List::ALL.into_iter().filter(|list| wanted.is_none_or(|wanted| wanted == *list)) {
+        reply::bulk(out, list.name().as_bytes());
+        reply::array(out, told.list(list).len() as u64);
+        for leader in told.list(list) {
+            reply::array(out, 2);
+            reply::bulk(out, &leader.name.bytes);
+            reply::int(out, leader.amount as i64);
+        }
+    }
+    Ok(())
+}

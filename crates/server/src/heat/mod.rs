@@ -1,0 +1,419 @@
+//! Hot, big and missed keys, hot and missed prefixes: always counted, for all protocols, minute by minute for a day.
+//!
+//! ```text
+//!   worker: request ──1 key of 64 on average──> is it there, how large ──> its own sketch  ┐ every minute
+//!           store of a value larger than those that lead ────────────────> its own list    ┴──survey──> minutes: 1440
+//!   HOTKEYS, admin port <── minutes and what the sketches hold now
+//! ```
+//! Invariants:
+//! - A request whose keys are not sampled costs one subtraction. Nothing is allocated and nobody is waited for where a
+//!   key is sampled: while someone reads the sketch, samples are let go, and counted.
+//! - The memory is bounded: a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`] names of
+//!   [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
+//! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. Of a name that came `n` times it is off by about
+//!   `sqrt(64 / n)` (8 % for 10,000), and too great by what shares its counters (`sketch`).
+
+mod sketch;
+
+pub use sketch::{Leader, NAME_BYTES_MAX, Name};
+
+use crate::counters::Counter;
+use base::clock::UnixMillis;
+use base::prng::{Prng, split_mix};
+use sketch::{Leaders, Sketch};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// One key of so many is looked at, on average.
+pub const SAMPLED_ONE_IN: u64 = 64;
+/// Minutes that are kept.
+pub const MINUTES_MAX: usize = 24 * 60;
+/// Names of each list that are kept of a minute.
+pub const KEPT: usize = 10;
+/// Names that one answer tells of a list at most.
+pub const LEADERS_MAX: usize = 100;
+/// Shorter values are not told as long ones, in bytes.
+pub const BIG_BYTES_MIN: u64 = 1024;
+/// How long a minute is, in ms.
+const MINUTE_MS: u64 = 60_000;
+
+/// What is asked about keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum List {
+    /// Keys that are asked for most, in requests.
+    Keys,
+    /// Keys with the longest values, of [`BIG_BYTES_MIN`] and more, in bytes.
+    Big,
+    /// Keys that were read and not there, in requests.
+    Missed,
+    /// What stands before the first delimiter of keys that are asked for most, in requests.
+    Prefixes,
+    /// The same of keys that were read and not there.
+    MissedPrefixes,
+}
+
+impl List {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Keys, Self::Big, Self::Missed, Self::Prefixes, Self::MissedPrefixes];
+
+    /// Its name, for commands and pages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keys",
+            Self::Big => "big",
+            Self::Missed => "missed",
+            Self::Prefixes => "prefixes",
+            Self::MissedPrefixes => "missed-prefixes",
+        }
+    }
+}
+
+/// What decides which keys of a worker are looked at.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    /// Keys to let pass before the next one is.
+    left: u32,
+    prng: Prng,
+    /// A value longer than this may be one of the longest.
+    pub(crate) big_above: u64,
+}
+
+impl Sampler {
+    /// For worker number `worker`.
+    pub(crate) fn new(worker: usize) -> Self {
+        let mut sampler = Self { left: 0, prng: Prng::new(worker as u64), big_above: BIG_BYTES_MIN - 1 };
+        sampler.left = sampler.gap();
+        sampler
+    }
+
+    /// From 0 to twice the mean: a stream that repeats itself is not met at the same place again and again.
+    fn gap(&mut self) -> u32 {
+        self.prng.below(2 * SAMPLED_ONE_IN - 1) as u32
+    }
+
+    /// So many keys were asked for: false if none of them is to be looked at; else [`Sampler::next`] says which.
+    #[inline(always)]
+    pub(crate) fn takes(&mut self, keys: u32) -> bool {
+        if keys <= self.left {
+            self.left -= keys;
+            return false;
+        }
+        true
+    }
+
+    /// Which of `keys`, from `from` on, is to be looked at next; `None`: no more of them.
+    #[cold]
+    pub(crate) fn next(&mut self, from: u32, keys: u32) -> Option<u32> {
+        if !self.takes(keys - from) {
+            return None;
+        }
+        let place = from + self.left;
+        self.left = self.gap();
+        Some(place)
+    }
+}
+
+/// What was found of a sampled key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Bytes of its value; `None`: it is not there.
+    pub(crate) bytes: Option<u64>,
+    /// It was read.
+    pub(crate) is_read: bool,
+}
+
+/// One worker's sketch.
+#[derive(Debug, Default)]
+pub struct Heat {
+    sketch: Mutex<Sketch>,
+    /// Samples that were let go while somebody read.
+    pub lost: Counter,
+}
+
+impl Heat {
+    fn sketch(&self) -> MutexGuard<'_, Sketch> {
+        self.sketch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sketch, unless somebody reads it.
+    fn try_sketch(&self) -> Option<MutexGuard<'_, Sketch>> {
+        match self.sketch.try_lock() {
+            Ok(sketch) => Some(sketch),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                self.lost.add(1);
+                None
+            }
+        }
+    }
+}
+
+/// One minute of a server.
+#[derive(Debug)]
+struct Minute {
+    began: UnixMillis,
+    lists: [Box<[Leader]>; List::ALL.len()],
+}
+
+/// What was counted and is not the workers' any more.
+#[derive(Debug)]
+struct History {
+    /// When what the workers hold began.
+    began: UnixMillis,
+    minutes: VecDeque<Minute>,
+}
+
+/// The minutes of a server.
+#[derive(Debug)]
+pub struct Minutes {
+    delimiter: u8,
+    /// Nobody outside knows it, so nobody can choose names that share their counters.
+    secret: u64,
+    history: Mutex<History>,
+}
+
+/// Some minutes' lists.
+#[derive(Debug)]
+pub struct Told {
+    /// When the first of them began.
+    pub from: UnixMillis,
+    /// One for each [`List`], in its order; the greatest first. Counts are estimates of all requests.
+    pub lists: [Vec<Leader>; List::ALL.len()],
+}
+
+impl Told {
+    /// One of them.
+    pub fn list(&self, list: List) -> &[Leader] {
+        &self.lists[list as usize]
+    }
+}
+
+impl Minutes {
+    /// From `now` on; prefixes end before the first `delimiter`.
+    pub(crate) fn new(delimiter: u8, now: UnixMillis) -> Self {
+        let history = History { began: now, minutes: VecDeque::new() };
+        Self { delimiter, secret: RandomState::new().hash_one(0), history: Mutex::new(history) }
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hash(&self, name: &[u8]) -> u64 {
+        let mut hash = self.secret ^ name.len() as u64;
+        let (words, rest) = name.as_chunks::<8>();
+        for word in words {
+            hash = split_mix(hash ^ u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        split_mix(hash ^ u64::from_le_bytes(last))
+    }
+
+    /// Notes a sampled key.
+    pub(crate) fn note(&self, heat: &Heat, key: &[u8], look: Look, big_above: &mut u64) {
+        let Some(mut sketch) = heat.try_sketch() else { return };
+        let hash = self.hash(key);
+        let prefix_len = key.iter().position(|byte| *byte == self.delimiter);
+        let prefix = prefix_len.map(|len| (self.hash(&key[..len]), &key[..len]));
+        sketch.keys.add(hash, key);
+        if let Some((hash, prefix)) = prefix {
+            sketch.prefixes.add(hash, prefix);
+        }
+        match look.bytes {
+            Some(bytes) if bytes >= BIG_BYTES_MIN => sketch.big.note(hash, key, bytes),
+            Some(_) => {}
+            None if look.is_read => {
+                sketch.missed.add(hash, key);
+                if let Some((hash, prefix)) = prefix {
+                    sketch.missed_prefixes.add(hash, prefix);
+                }
+            }
+            None => {}
+        }
+        *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
+    }
+
+    /// Notes a value that is longer than `big_above`.
+    #[cold]
+    pub(crate) fn note_big(&self, heat: &Heat, key: &[u8], bytes: u64, big_above: &mut u64) {
+        let Some(mut sketch) = heat.try_sketch() else { return };
+        sketch.big.note(self.hash(key), key, bytes);
+        *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
+    }
+
+    /// Takes what the workers hold into a minute of its own, if a minute is over.
+    pub(crate) fn roll<'h>(&self, now: UnixMillis, heats: impl IntoIterator<Item = &'h Heat>) {
+        let mut history = self.history();
+        if now.0 < history.began.0 + MINUTE_MS {
+            return;
+        }
+        let mut sums = Sums::default();
+        for heat in heats {
+            let mut sketch = heat.sketch();
+            sums.add_sketch(&sketch);
+            sketch.clear();
+        }
+        let lists = sums.lists(KEPT).map(Vec::into_boxed_slice);
+        if history.minutes.len() == MINUTES_MAX {
+            history.minutes.pop_front();
+        }
+        let began = std::mem::replace(&mut history.began, now);
+        history.minutes.push_back(Minute { began, lists });
+    }
+
+    /// What there is of the last `minutes` whole minutes and of the one that is not over; `count` names a list at most.
+    pub fn read<'h>(&self, minutes: usize, count: usize, heats: impl IntoIterator<Item = &'h Heat>) -> Told {
+        let history = self.history();
+        let mut sums = Sums::default();
+        let mut from = history.began;
+        for minute in history.minutes.iter().rev().take(minutes) {
+            sums.add_minute(minute);
+            from = minute.began;
+        }
+        for heat in heats {
+            sums.add_sketch(&heat.sketch());
+        }
+        Told { from, lists: sums.lists(count) }
+    }
+}
+
+/// Lists that are put together.
+#[derive(Default)]
+struct Sums([HashMap<u64, Leader>; List::ALL.len()]);
+
+impl Sums {
+    fn add(&mut self, list: List, leader: &Leader, scale: u64) {
+        let amount = leader.amount * scale;
+        let sum = self.0[list as usize].entry(leader.hash).or_insert_with(|| Leader { amount: 0, ..leader.clone() });
+        // Lengths do not add up.
+        sum.amount = if list == List::Big { sum.amount.max(amount) } else { sum.amount + amount };
+    }
+
+    fn add_sketch(&mut self, sketch: &Sketch) {
+        let counted: [(List, &Leaders); 4] = [
+            (List::Keys, &sketch.keys.leaders),
+            (List::Missed, &sketch.missed.leaders),
+            (List::Prefixes, &sketch.prefixes.leaders),
+            (List::MissedPrefixes, &sketch.missed_prefixes.leaders),
+        ];
+        for (list, leaders) in counted {
+            leaders.iter().for_each(|leader| self.add(list, &leader, SAMPLED_ONE_IN));
+        }
+        sketch.big.iter().for_each(|leader| self.add(List::Big, &leader, 1));
+    }
+
+    fn add_minute(&mut self, minute: &Minute) {
+        for list in List::ALL {
+            minute.lists[list as usize].iter().for_each(|leader| self.add(list, leader, 1));
+        }
+    }
+
+    fn lists(self, count: usize) -> [Vec<Leader>; List::ALL.len()] {
+        self.0.map(|sums| {
+            let mut leaders: Vec<Leader> = sums.into_values().collect();
+            leaders.sort_unstable_by(|a, b| b.amount.cmp(&a.amount).then_with(|| a.name.bytes.cmp(&b.name.bytes)));
+            leaders.truncate(count);
+            leaders
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(minutes: &Minutes, heat: &Heat, key: &str, bytes: Option<u64>) {
+        minutes.note(heat, key.as_bytes(), Look { bytes, is_read: true }, &mut 0);
+    }
+
+    fn told(told: &Told, list: List) -> Vec<(String, u64)> {
+        let text = |leader: &Leader| String::from_utf8_lossy(&leader.name.bytes).into_owned();
+        told.list(list).iter().map(|leader| (text(leader), leader.amount)).collect()
+    }
+
+    fn pair(name: &str, amount: u64) -> (String, u64) {
+        (name.to_owned(), amount)
+    }
+
+    #[test]
+    fn workers_and_minutes_add_up_and_lengths_do_not() {
+        let (minutes, heats) = (Minutes::new(b':', UnixMillis(0)), [Heat::default(), Heat::default()]);
+        for heat in &heats {
+            note(&minutes, heat, "a:1", Some(7000));
+            note(&minutes, heat, "a:2", None);
+        }
+        minutes.roll(UnixMillis(MINUTE_MS - 1), &heats);
+        assert_eq!(minutes.history().minutes.len(), 0, "no minute is over");
+        minutes.roll(UnixMillis(MINUTE_MS), &heats);
+        note(&minutes, &heats[1], "a:1", Some(6000));
+        note(&minutes, &heats[1], "plain", None);
+        let all = minutes.read(9, 9, &heats);
+        assert_eq!(all.from, UnixMillis(0));
+        assert_eq!(told(&all, List::Keys), [pair("a:1", 192), pair("a:2", 128), pair("plain", 64)]);
+        assert_eq!(told(&all, List::Big), [pair("a:1", 7000)]);
+        assert_eq!(told(&all, List::Missed), [pair("a:2", 128), pair("plain", 64)]);
+        assert_eq!(told(&all, List::Prefixes), [pair("a", 320)]);
+        assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 128)]);
+        let now = minutes.read(0, 1, &heats);
+        assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 64)]));
+    }
+
+    #[test]
+    fn a_day_is_kept_and_no_more_and_a_minute_keeps_few_names() {
+        let (minutes, heat) = (Minutes::new(b':', UnixMillis(0)), Heat::default());
+        for minute in 1..=MINUTES_MAX as u64 + 3 {
+            for name in 0..20 {
+                note(&minutes, &heat, &format!("{minute}:{name}"), None);
+            }
+            minutes.roll(UnixMillis(minute * MINUTE_MS), [&heat]);
+        }
+        let history = minutes.history();
+        assert_eq!((history.minutes.len(), history.minutes[0].began), (MINUTES_MAX, UnixMillis(3 * MINUTE_MS)));
+        assert!(history.minutes.iter().all(|minute| minute.lists[0].len() == KEPT));
+    }
+
+    #[test]
+    fn the_memory_is_what_is_said() {
+        let minute = size_of::<Minute>() + List::ALL.len() * KEPT * size_of::<Leader>();
+        assert!(MINUTES_MAX * minute < 7 << 20, "{minute} bytes a minute");
+        let sketch = 4 * 4 * 2048 * size_of::<u32>() + size_of::<Sketch>();
+        assert!(sketch < 145 << 10, "{sketch} bytes a worker");
+    }
+
+    #[test]
+    fn one_key_of_64_is_looked_at_and_a_stream_that_repeats_is_not_met_at_one_place() {
+        let mut sampler = Sampler::new(0);
+        let (mut taken, mut at) = (0u64, [0u64; 64]);
+        for round in 0..10_000u32 {
+            // Runs of 1 to 16 keys, in all 64 a round.
+            let mut first = 0;
+            for keys in [1, 16, 15, 2, 16, 14] {
+                let mut from = 0;
+                if sampler.takes(keys) {
+                    while let Some(place) = sampler.next(from, keys) {
+                        assert!(place < keys, "round {round}");
+                        at[(first + place) as usize] += 1;
+                        taken += 1;
+                        from = place + 1;
+                    }
+                }
+                first += keys;
+            }
+        }
+        assert!((9_700..=10_300).contains(&taken), "{taken} of 640000");
+        assert!(at.iter().all(|count| (100..=220).contains(count)), "{at:?}");
+    }
+
+    #[test]
+    fn a_sample_is_let_go_while_somebody_reads() {
+        let (minutes, heat) = (Minutes::new(b':', UnixMillis(0)), Heat::default());
+        let reader = heat.sketch();
+        note(&minutes, &heat, "k", None);
+        drop(reader);
+        note(&minutes, &heat, "k", None);
+        assert_eq!((heat.lost.value(), told(&minutes.read(0, 9, [&heat]), List::Keys)), (1, vec![pair("k", 64)]));
+    }
+}

@@ -1,0 +1,269 @@
+//! What one worker counts of sampled keys in a minute: for each question a count-min sketch and the names that lead.
+//!
+//! ```text
+//!   hash ──> 4 rows of 2048 counters: the least of the four, raised by one ──> greater than the last that leads?
+//!                                                                               └─yes─> names: 32 at most
+//! ```
+//! A counter is only raised where it is the least of its four (conservative update), so a count is never too small, and
+//! too great only where all four counters are shared with names that came as often.
+
+use arrayvec::ArrayVec;
+
+const ROWS: usize = 4;
+const WIDTH_LOG2: u32 = 11;
+const WIDTH: usize = 1 << WIDTH_LOG2;
+/// Names that one worker holds of one list.
+pub(super) const LEADING: usize = 32;
+/// Bytes of a name that are kept; longer ones are told apart, and shown cut.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// The beginning of a key or prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Name {
+    /// Its first bytes.
+    pub bytes: ArrayVec<u8, NAME_BYTES_MAX>,
+    /// It has more of them.
+    pub is_cut: bool,
+}
+
+impl Name {
+    fn of(bytes: &[u8]) -> Self {
+        let kept = bytes.iter().take(NAME_BYTES_MAX).copied().collect();
+        Self { bytes: kept, is_cut: bytes.len() > NAME_BYTES_MAX }
+    }
+}
+
+/// A name that leads, and by what.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    /// What it is called.
+    pub name: Name,
+    /// Tells names apart that begin alike.
+    pub(super) hash: u64,
+    /// Requests or bytes.
+    pub amount: u64,
+}
+
+/// The names with the greatest amounts. What is looked at with each sample lies close together, apart from the names.
+#[derive(Debug, Default)]
+pub(super) struct Leaders {
+    hashes: ArrayVec<u64, LEADING>,
+    amounts: ArrayVec<u64, LEADING>,
+    names: ArrayVec<Name, LEADING>,
+    /// The least amount that leads; 0 while there is room.
+    least: u64,
+}
+
+impl Leaders {
+    /// `name` has come to so much; less than it had before is no news.
+    #[inline]
+    pub(super) fn note(&mut self, hash: u64, name: &[u8], amount: u64) {
+        if amount <= self.least {
+            return;
+        }
+        match self.hashes.iter().position(|known| *known == hash) {
+            Some(place) => {
+                let before = self.amounts[place];
+                self.amounts[place] = before.max(amount);
+                if before <= self.least {
+                    self.find_least();
+                }
+            }
+            None => self.lead(hash, name, amount),
+        }
+    }
+
+    #[cold]
+    fn lead(&mut self, hash: u64, name: &[u8], amount: u64) {
+        if self.hashes.is_full() {
+            let last = self.amounts.iter().position(|amount| *amount == self.least).expect("the least is one of them");
+            (self.hashes[last], self.amounts[last], self.names[last]) = (hash, amount, Name::of(name));
+        } else {
+            self.hashes.push(hash);
+            self.amounts.push(amount);
+            self.names.push(Name::of(name));
+        }
+        self.find_least();
+    }
+
+    fn find_least(&mut self) {
+        if self.hashes.is_full() {
+            self.least = self.amounts.iter().copied().min().unwrap_or(0);
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Leader> + '_ {
+        let amounts = self.hashes.iter().zip(&self.amounts);
+        amounts.zip(&self.names).map(|((hash, amount), name)| Leader {
+            name: name.clone(),
+            hash: *hash,
+            amount: *amount,
+        })
+    }
+
+    /// The least amount that leads; 0 while there is room.
+    pub(super) fn least(&self) -> u64 {
+        self.least
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.amounts.clear();
+        self.names.clear();
+        self.least = 0;
+    }
+}
+
+/// Counts of hashes, and the names that have the most.
+#[derive(Debug)]
+pub(super) struct Counted {
+    cells: Box<[u32]>,
+    pub(super) leaders: Leaders,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self { cells: vec![0; ROWS * WIDTH].into(), leaders: Leaders::default() }
+    }
+}
+
+impl Counted {
+    /// One more of `name`.
+    pub(super) fn add(&mut self, hash: u64, name: &[u8]) {
+        let count = self.raise(hash);
+        self.leaders.note(hash, name, u64::from(count));
+    }
+
+    fn raise(&mut self, hash: u64) -> u32 {
+        let places: [usize; ROWS] = std::array::from_fn(|row| {
+            let column = (hash >> (row as u32 * WIDTH_LOG2)) as usize % WIDTH;
+            row * WIDTH + column
+        });
+        let least = places.iter().map(|place| self.cells[*place]).min().unwrap_or(0);
+        let count = least.saturating_add(1);
+        for place in places {
+            self.cells[place] = self.cells[place].max(count);
+        }
+        count
+    }
+
+    fn clear(&mut self) {
+        self.cells.fill(0);
+        self.leaders.clear();
+    }
+}
+
+/// All that one worker counts: about 145 KiB.
+#[derive(Debug, Default)]
+pub(super) struct Sketch {
+    pub(super) keys: Counted,
+    pub(super) missed: Counted,
+    pub(super) prefixes: Counted,
+    pub(super) missed_prefixes: Counted,
+    pub(super) big: Leaders,
+}
+
+impl Sketch {
+    pub(super) fn clear(&mut self) {
+        for counted in [&mut self.keys, &mut self.missed, &mut self.prefixes, &mut self.missed_prefixes] {
+            counted.clear();
+        }
+        self.big.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::{Prng, split_mix};
+    use std::collections::HashMap;
+
+    /// Zipf's law with exponent 1 over so many names, by its inverse.
+    fn zipf(prng: &mut Prng, names: f64) -> u64 {
+        (names + 1.0).powf(prng.unit()) as u64 - 1
+    }
+
+    /// The space-saving summary (Metwally, Agrawal, El Abbadi, 2005): what else could have been taken.
+    struct SpaceSaving {
+        counts: HashMap<u64, u64>,
+        room: usize,
+    }
+
+    impl SpaceSaving {
+        fn add(&mut self, name: u64) {
+            if let Some(count) = self.counts.get_mut(&name) {
+                *count += 1;
+            } else if self.counts.len() < self.room {
+                self.counts.insert(name, 1);
+            } else {
+                let (last, count) = self.counts.iter().min_by_key(|(name, count)| (**count, **name)).unwrap();
+                let (last, count) = (*last, *count);
+                self.counts.remove(&last);
+                self.counts.insert(name, count + 1);
+            }
+        }
+    }
+
+    fn first(mut all: Vec<(u64, u64)>, count: usize) -> Vec<u64> {
+        all.sort_by_key(|(name, amount)| (std::cmp::Reverse(*amount), *name));
+        all.into_iter().take(count).map(|(name, _)| name).collect()
+    }
+
+    /// Prints the figures of docs/decisions/0011-hot-keys.md with `--nocapture`.
+    #[test]
+    fn the_leading_names_of_a_zipf_stream_lead_and_are_counted_within_a_percent_of_the_stream() {
+        const SAMPLES: u64 = 300_000;
+        for seed in 1..=3 {
+            let mut prng = Prng::new(seed);
+            let mut counted = Counted::default();
+            // As many bytes: 32 KiB of cells and 32 names, or about 340 names with their links.
+            let mut saving = SpaceSaving { counts: HashMap::new(), room: 340 };
+            let mut exact: HashMap<u64, u64> = HashMap::new();
+            for _ in 0..SAMPLES {
+                let name = zipf(&mut prng, 1e6);
+                *exact.entry(name).or_default() += 1;
+                counted.add(split_mix(name), &name.to_le_bytes());
+                saving.add(name);
+            }
+            let wanted = first(exact.iter().map(|(name, count)| (*name, *count)).collect(), 20);
+            let by_hash: HashMap<u64, u64> = wanted.iter().map(|name| (split_mix(*name), *name)).collect();
+            let told: HashMap<u64, u64> = counted.leaders.iter().map(|leader| (leader.hash, leader.amount)).collect();
+            let found = by_hash.keys().filter(|hash| told.contains_key(hash)).count();
+            let saved = first(saving.counts.clone().into_iter().collect(), LEADING);
+            let saved_found = wanted.iter().filter(|name| saved.contains(name)).count();
+            let over = by_hash.iter().filter_map(|(hash, name)| Some(told.get(hash)? - exact[name])).max().unwrap();
+            let saved_over = wanted.iter().filter_map(|name| Some(saving.counts.get(name)? - exact[name])).max();
+            println!(
+                "seed {seed}: of 20, {found} found and {over} counted too much at most of {SAMPLES}; space-saving \
+                 {saved_found} and {saved_over:?}"
+            );
+            assert_eq!(found, 20, "seed {seed}");
+            assert!(over <= SAMPLES / 100, "seed {seed}: {over} too many");
+            assert!(told.iter().all(|(hash, amount)| by_hash.get(hash).is_none_or(|name| *amount >= exact[name])));
+        }
+    }
+
+    #[test]
+    fn a_list_keeps_the_greatest_and_a_name_once() {
+        let mut leaders = Leaders::default();
+        for number in 0..1000u64 {
+            leaders.note(number % 500, &number.to_le_bytes(), number % 500 + 1);
+        }
+        let mut amounts: Vec<u64> = leaders.iter().map(|leader| leader.amount).collect();
+        amounts.sort_unstable();
+        assert_eq!(amounts, (500 - LEADING as u64 + 1..=500).collect::<Vec<_>>());
+        assert_eq!(leaders.least(), 500 - LEADING as u64 + 1);
+        leaders.clear();
+        assert!(leaders.iter().next().is_none() && leaders.least() == 0);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_still_another_than_one_that_begins_alike() {
+        let mut leaders = Leaders::default();
+        let (a, b) = ([b'x'; 200], [b'x'; 100]);
+        leaders.note(1, &a, 1);
+        leaders.note(2, &b, 2);
+        assert_eq!(leaders.iter().count(), 2);
+        assert!(leaders.iter().all(|leader| leader.name.is_cut && leader.name.bytes.len() == NAME_BYTES_MAX));
+    }
+}
