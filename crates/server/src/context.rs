@@ -98,6 +98,10 @@ pub struct WorkerContext {
     pub(crate) pause: Pause,
     /// Some commands of Redis may be refused or put off in this batch, to whomever.
     pub(crate) restrained: bool,
+    /// How often users were changed; 0: everyone may do everything.
+    pub(crate) user_changes: u64,
+    /// Who has not said who it is may do nothing.
+    pub(crate) asks: bool,
     /// Workers whose connections got mail in this batch, a bit each.
     pub(crate) to_wake: u128,
     /// Something was parked that waits for other workers' turns alone, which are short: the next turn begins at once.
@@ -138,6 +142,7 @@ impl WorkerContext {
 
     /// Looks at a key that was sampled.
     #[cold]
+    #[inline(never)]
     pub(crate) fn sample(&mut self, turn: &Turn<'_>, key: &Key<'_>, is_read: bool) {
         let bytes = turn.peek(key).map(|item| item.value.client_bytes());
         let heat = &self.shared.workers[self.worker].heat;
@@ -177,7 +182,9 @@ impl WorkerContext {
     pub(crate) fn restrain(&mut self) {
         let shared = &self.shared;
         self.pause = shared.live.pause.now(self.now);
-        self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty();
+        self.user_changes = shared.users.changes();
+        self.asks = shared.asks_who();
+        self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty() || self.user_changes != 0;
     }
 
     /// A connection of worker `to` has mail, or is to be closed.

@@ -3,6 +3,7 @@
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
+use crate::command::resp::acl::Users;
 use crate::counters::{Counter, WorkerCounters};
 use crate::heat::{Heat, Minutes, Told};
 use crate::mail::{Channels, Post};
@@ -51,6 +52,8 @@ pub struct Shared {
     pub delayed_flush: DelayedFlush,
     /// Who may use the server; without it, everyone.
     pub auth: Option<Auth>,
+    /// What clients of Redis may do.
+    pub users: Users,
     /// What is counted by key prefix, while it is.
     pub prefixes: Prefixes,
     /// What the records of each set have in common.
@@ -148,8 +151,19 @@ impl Shared {
         }
     }
 
-    /// Reads the file of users again, if there is one. If it is not taken, those that are known stay.
+    /// A client of Redis that has not said who it is may do nothing.
+    pub fn asks_who(&self) -> bool {
+        self.auth.is_some() || self.users.asks()
+    }
+
+    /// Reads the files of users again, if there are some. If one is not taken, those that are known stay.
     pub fn reload_users(&self) {
+        if let Some(path) = &self.config.acl_file {
+            match self.users.load() {
+                Ok(()) => tracing::info!("users were read from {}", path.display()),
+                Err(error) => tracing::error!("users stay as they were: {}: {error}", path.display()),
+            }
+        }
         let Some(auth) = &self.auth else { return };
         match auth.reload() {
             Ok(()) => tracing::info!("users were read from {}", auth.path().display()),

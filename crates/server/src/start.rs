@@ -5,6 +5,7 @@ use crate::background::BackgroundCounters;
 use crate::clock::Clock;
 use crate::command::Protocol;
 use crate::command::counters::{CommandCounters, CommandShared};
+use crate::command::resp::acl::{FileError, Users};
 use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
 use crate::heat::{Heat, Minutes};
@@ -89,6 +90,8 @@ pub struct ServerConfig {
     pub requests_a_visit: usize,
     /// Where users and their secrets are read from; without it everyone may use the server.
     pub auth_file: Option<std::path::PathBuf>,
+    /// Where users of Redis's protocol and their rights are read from, and written to.
+    pub acl_file: Option<std::path::PathBuf>,
     /// Items are evicted to make room; else what does not fit is refused.
     pub evict: bool,
     /// Requests are counted by key prefix from the start.
@@ -140,6 +143,7 @@ impl Default for ServerConfig {
             backlog: io::listen::BACKLOG,
             requests_a_visit: crate::context::OPS_A_BATCH,
             auth_file: None,
+            acl_file: None,
             evict: true,
             prefix_stats: false,
             prefix_delimiter: b':',
@@ -183,6 +187,13 @@ pub enum StartError {
         /// Why not.
         error: crate::auth::AuthError,
     },
+    /// The file of users and rights is not taken.
+    Rights {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        error: FileError,
+    },
     /// The store could not be made.
     Store(segment::StartError),
     /// A descriptor or a thread was not to be had.
@@ -195,6 +206,7 @@ impl std::fmt::Display for StartError {
             Self::Config(fault) => f.write_str(fault),
             Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
             Self::Auth { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
+            Self::Rights { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
             Self::Store(error) => write!(f, "cannot make the store: {error}"),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
         }
@@ -292,6 +304,12 @@ fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {
     config.auth_file.as_ref().map(load).transpose()
 }
 
+fn load_rights(config: &ServerConfig) -> Result<Users, StartError> {
+    let path = config.acl_file.as_deref();
+    Users::new(path, config.auth_file.is_none())
+        .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
+}
+
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
@@ -331,6 +349,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         pins: PinBudget::new(config.memory_bytes),
         queued: QueueBudget::new(config.memory_bytes),
         delayed_flush: DelayedFlush::default(),
+        users: load_rights(&config)?,
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: record::Sets::new(),

@@ -13,6 +13,9 @@ pub fn start_error(error: &StartError) -> String {
     match error {
         StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
         StartError::Store(error) => format!("the store can not be made: {}", store(error)),
+        StartError::Rights { path, error } => {
+            format!("cannot take the users of listen.acl_file, {}: {error}", path.display())
+        }
         StartError::Auth { path, error } => {
             format!("the users in {} are not taken: {error}; write user:password lines", path.display())
         }

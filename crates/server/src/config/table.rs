@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 36] = [
+pub static SETTINGS: [Setting; 37] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -169,6 +169,16 @@ pub static SETTINGS: [Setting; 36] = [
         help: "A file of user:password lines, 8 at most. A memcached client has to send \"user password\" as the value \
                of its first set. SIGHUP reads the file again. \"none\" lets everyone in.",
         value: |s| &mut s.auth_file,
+    },
+    Setting {
+        path: "listen.acl_file",
+        flag: None,
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "A file of users of Redis's protocol and what they may do: lines of \"user NAME rule ...\", as ACL SAVE \
+               writes them. SIGHUP and ACL LOAD read it again. \"none\": users are kept until the server ends.",
+        value: |s| &mut s.acl_file,
     },
     Setting {
         path: "listen.protected",

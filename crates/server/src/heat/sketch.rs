@@ -28,7 +28,8 @@ pub struct Name {
 
 impl Name {
     fn of(bytes: &[u8]) -> Self {
-        let kept = bytes.iter().take(NAME_BYTES_MAX).copied().collect();
+        let mut kept = ArrayVec::new();
+        kept.try_extend_from_slice(&bytes[..bytes.len().min(NAME_BYTES_MAX)]).expect("it was cut to fit");
         Self { bytes: kept, is_cut: bytes.len() > NAME_BYTES_MAX }
     }
 }

@@ -146,6 +146,8 @@ impl<B: Backend> Worker<B> {
             to_wake: 0,
             pause: Pause::None,
             restrained: false,
+            user_changes: 0,
+            asks: false,
             hurries: false,
             sampler: Sampler::new(parts.number),
             spares: Spares::default(),
@@ -342,7 +344,7 @@ impl<B: Backend> Core<B> {
         };
         self.ctx.roster().introduce(index, card);
         let distant = peer.is_some_and(|peer| !peer.ip().to_canonical().is_loopback());
-        if distant && shared.config.protected && shared.auth.is_none() {
+        if distant && shared.config.protected && !shared.asks_who() {
             session.state.hold_off();
         }
     }

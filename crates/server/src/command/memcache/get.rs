@@ -92,6 +92,7 @@ impl<'c> Call<'c, '_> {
             }
             self.room(LINE_ROOM)?;
             let Some(bytes) = keys.next() else { break };
+            self.sample(bytes, true);
             let key = self.turn.key(NAMESPACE, bytes);
             // A time that is past ends the item, but after it was told.
             let end_it = exptime::is_past(expire, self.ctx.now).then_some(expire);

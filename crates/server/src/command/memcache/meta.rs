@@ -47,6 +47,7 @@ impl FirstFetch {
 
 impl<'c> Call<'c, '_> {
     pub(super) fn meta_get(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        self.sample_meta(meta, true);
         if meta.is_plain_read() && !self.watched() {
             self.meta_read(meta, consumed)
         } else {
@@ -159,6 +160,7 @@ impl<'c> Call<'c, '_> {
     }
 
     pub(super) fn meta_delete(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        self.sample_meta(meta, false);
         let mark_stale = meta.has(b'I');
         let delete = Delete {
             compare: meta.compare(),
@@ -203,6 +205,7 @@ impl<'c> Call<'c, '_> {
     }
 
     pub(super) fn meta_arith(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
+        self.sample_meta(meta, false);
         let now = self.ctx.now;
         let expire = meta.expire().map(|exptime| exptime::expire(exptime, now));
         let arith = Arith {

@@ -220,9 +220,6 @@ impl<'c> Call<'c, '_> {
 
     #[inline(always)]
     fn execute(&mut self, request: Request<'c>, consumed: usize) -> Step {
-        if !matches!(&request, Request::Get(get) if get.touch.is_none()) && self.ctx.sampler.takes(1) {
-            self.sample(&request);
-        }
         match request {
             Request::Get(get) if get.touch.is_none() => self.get(get, consumed),
             Request::Get(get) => self.get_and_touch(get, consumed),
@@ -258,22 +255,27 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Looks at the key of a request that is sampled, before it does anything to it. Plain retrievals do it themselves.
+    /// Looks at the key of a request if it is sampled, before anything is done to it.
+    #[inline(always)]
+    fn sample(&mut self, key: &[u8], is_read: bool) {
+        if self.ctx.sampler.takes(1) {
+            self.sample_key(key, is_read);
+        }
+    }
+
+    /// The same for a meta command.
+    #[inline(always)]
+    fn sample_meta(&mut self, meta: &Meta<'c>, is_read: bool) {
+        if self.ctx.sampler.takes(1) {
+            let mut scratch = KeyScratch::default();
+            self.sample_key(meta.key.bytes(&mut scratch), is_read);
+        }
+    }
+
     #[cold]
-    fn sample(&mut self, request: &Request<'c>) {
-        let mut scratch = KeyScratch::default();
-        let (key, is_read) = match request {
-            Request::Get(get) => (get.keys.clone().next().unwrap_or_default(), true),
-            Request::Store(header) => (header.key, false),
-            Request::Delete { key, .. } | Request::Touch { key, .. } => (*key, false),
-            Request::Arith(arith) => (arith.key, false),
-            Request::MetaGet(meta) => (meta.key.bytes(&mut scratch), true),
-            Request::MetaStore(meta, _) | Request::MetaDelete(meta) | Request::MetaArith(meta) => {
-                (meta.key.bytes(&mut scratch), false)
-            }
-            _ => (&b""[..], false),
-        };
-        if self.ctx.sampler.next(0, 1).is_some() && !key.is_empty() {
+    #[inline(never)]
+    fn sample_key(&mut self, key: &[u8], is_read: bool) {
+        if self.ctx.sampler.next(0, 1).is_some() {
             self.ctx.sample(self.turn, &self.turn.key(NAMESPACE, key), is_read);
         }
     }

@@ -233,6 +233,7 @@ impl<'c> Call<'c, '_> {
 
     /// Looks at those of the first `keys` of a run that are sampled.
     #[cold]
+    #[inline(never)]
     fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
         let mut from = 0;
         while let Some(place) = self.ctx.sampler.next(from, keys) {

@@ -13,6 +13,7 @@ use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 
 impl<'c> Call<'c, '_> {
     pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
+        self.sample(key, false);
         let key = self.turn.key(NAMESPACE, key);
         let seen = self.seen(&key);
         match self.turn.delete(&key, &Delete::default()) {
@@ -42,6 +43,7 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn arith(&mut self, request: ArithRequest<'_>, consumed: usize) -> Step {
         let ArithRequest { key, delta, decrement, noreply } = request;
+        self.sample(key, false);
         let key = self.turn.key(NAMESPACE, key);
         let arith =
             Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
@@ -86,6 +88,7 @@ impl<'c> Call<'c, '_> {
     }
 
     pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
+        self.sample(key, false);
         let key = self.turn.key(NAMESPACE, key);
         let expire = exptime::expire(exptime, self.ctx.now);
         // An item that the touch itself ends was there all the same.

@@ -188,6 +188,7 @@ impl<'c> Call<'c, '_> {
     /// A text storage command.
     pub(super) fn store(&mut self, header: Store<'c>, consumed: usize) -> Step {
         self.count_prefix(header.key, Count::Set);
+        self.sample(header.key, false);
         let mut plan = Plan::text(&header, self.ctx.now);
         if plan.compare.is_some() && !self.ctx.shared.config.cas {
             plan.compare = Some(u64::MAX);
@@ -199,6 +200,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn meta_store(&mut self, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
         let plan = Plan::meta(meta, self.ctx.now);
         let mut scratch = KeyScratch::default();
+        self.sample_meta(meta, false);
         self.store_planned(plan, meta.key.bytes(&mut scratch), value_len, consumed)
     }
 

@@ -162,6 +162,36 @@ impl<'c> Call<'c, '_> {
         self.say_text(&text)
     }
 
+    /// The line of this client, as `CLIENT INFO` has it.
+    pub(super) fn client_line(&self) -> String {
+        let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
+        let filter = Filter { id: Some(self.id()), ..Filter::default() };
+        self.each_client(&filter, |_, connection, card| line(connection, card, now_secs, &mut text));
+        text
+    }
+
+    /// Ends the connections of a user's clients; says whether this is one of them.
+    pub(super) fn end_clients_of(&mut self, user: &[u8]) -> bool {
+        let filter = Filter { user: Some(user), ..Filter::default() };
+        self.kill_clients(&filter).1
+    }
+
+    /// Ends the connections of clients; says how many, and whether this is one of them, which ends by itself.
+    fn kill_clients(&mut self, filter: &Filter<'_>) -> (usize, bool) {
+        let (me, mut dies) = (self.id(), false);
+        let mut killed = Vec::new();
+        self.each_client(filter, |worker, connection, card| {
+            if card.id == me { dies = true } else { killed.push((worker, connection.number as u32, card.id)) }
+        });
+        let count = killed.len() + usize::from(dies);
+        for (worker, number, id) in killed {
+            if self.ctx.shared.workers[worker].roster.kill(number, id) {
+                self.ctx.note_mail(worker, number);
+            }
+        }
+        (count, dies)
+    }
+
     fn say_text(&mut self, text: &str) -> Run {
         let mut all = Vec::with_capacity(text.len() + 32);
         reply::verbatim(&mut all, self.session.version, b"txt", text.as_bytes());
@@ -198,17 +228,7 @@ impl<'c> Call<'c, '_> {
                 _ => return Err(Fault::Syntax.into()),
             }
         }
-        let (me, mut dies) = (self.id(), false);
-        let mut killed = Vec::new();
-        self.each_client(&filter, |worker, connection, card| {
-            if card.id == me { dies = true } else { killed.push((worker, connection.number as u32, card.id)) }
-        });
-        let count = killed.len() + usize::from(dies);
-        for (worker, number, id) in killed {
-            if self.ctx.shared.workers[worker].roster.kill(number, id) {
-                self.ctx.note_mail(worker, number);
-            }
-        }
+        let (count, dies) = self.kill_clients(&filter);
         match (old_form, count) {
             (true, 0) => return Err(Fault::NoSuchClient.into()),
             (true, _) => self.out.push(reply::OK),

@@ -3,7 +3,7 @@
 use super::error::Fault;
 use super::table::lower;
 use super::{Call, REDIS_VERSION, Run, Stop};
-use crate::card::{CLIENT_TEXT_MAX, Card};
+use crate::card::Card;
 use protocol::resp::{Args, Version, reply};
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -52,11 +52,11 @@ pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let first = args.next().unwrap_or_default();
     // One word is the secret of the user that Redis calls so.
-    let (user, secret) = match args.next() {
-        Some(secret) => (first, secret),
-        None => (&b"default"[..], first),
+    let (user, secret, has_name) = match args.next() {
+        Some(secret) => (first, secret, true),
+        None => (&b"default"[..], first, false),
     };
-    call.admit(user, secret)?;
+    call.admit(user, secret, has_name)?;
     call.out.push(reply::OK);
     Ok(())
 }
@@ -77,7 +77,7 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         match &lower(word)[..] {
             b"auth" => {
                 let (Some(user), Some(secret)) = (args.next(), args.next()) else { return Err(Fault::Syntax.into()) };
-                call.admit(user, secret)?;
+                call.admit(user, secret, true)?;
             }
             b"setname" => name = Some(super::client::text(args.next().ok_or(Fault::Syntax)?)?),
             _ => return Err(Fault::Syntax.into()),
@@ -121,23 +121,4 @@ pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     });
     reply::simple(call.out, b"RESET");
     Ok(())
-}
-
-impl Call<'_, '_> {
-    /// The client is `user`, if it knows the secret.
-    fn admit(&mut self, user: &[u8], secret: &[u8]) -> Run {
-        let Some(auth) = &self.ctx.shared.auth else {
-            return if user == b"default" { Err(Fault::NoUsers.into()) } else { Err(Fault::WrongPassword.into()) };
-        };
-        let admitted = auth.admits(user, secret);
-        self.counters().auth_cmds.add(1);
-        if !admitted {
-            self.counters().auth_errors.add(1);
-            return Err(Fault::WrongPassword.into());
-        }
-        self.session.known = true;
-        let user = user.iter().take(CLIENT_TEXT_MAX).copied().collect();
-        self.card(|card| card.user = user);
-        Ok(())
-    }
 }

@@ -16,6 +16,12 @@ pub(super) enum Fault {
     NoAuth,
     /// It is not who it says.
     WrongPassword,
+    /// The client's user may not run the command of this number.
+    NoPermission(usize),
+    /// The client's user may not do this to one of the keys.
+    NoKeyPermission,
+    /// The client's user may not use one of the channels.
+    NoChannelPermission,
     /// There are no users to be one of.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
@@ -156,6 +162,11 @@ impl Fault {
             Self::TooManyKeys => "ERR more keys match than one answer tells: walk over them with SCAN",
             Self::KeysTooLong => "ERR the answer is longer than this server keeps: ask for less at once",
             Self::TimeoutBelowZero => "ERR timeout is negative",
+            Self::NoPermission(_) => "NOPERM this user has no permissions to run the command",
+            Self::NoKeyPermission => "NOPERM this user has no permissions to access one of the keys used as arguments",
+            Self::NoChannelPermission => {
+                "NOPERM this user has no permissions to access one of the channels used as arguments"
+            }
             Self::NoAuth => "NOAUTH Authentication required.",
             Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
             Self::NoUsers => {
@@ -224,7 +235,14 @@ impl Fault {
     #[cold]
     pub(super) fn say(self, out: &mut OutBuffer) {
         let mut line = Line::new();
-        self.parts().into_iter().for_each(|part| line.put(part.as_bytes()));
+        match self {
+            Self::NoPermission(number) => {
+                line.put(b"NOPERM this user has no permissions to run the '");
+                line.put(super::acl::name_of(number).as_bytes());
+                line.put(b"' command");
+            }
+            _ => self.parts().into_iter().for_each(|part| line.put(part.as_bytes())),
+        }
         reply::error(out, line.as_slice());
     }
 }
@@ -295,6 +313,18 @@ pub(super) fn option(out: &mut OutBuffer, word: &[u8]) {
     let mut line = Line::new();
     line.put(b"ERR Unsupported option ");
     shown(&mut line, word, SHOWN_MAX);
+    reply::error(out, line.as_slice());
+}
+
+/// Answers a subcommand that the command does not have.
+#[cold]
+pub(super) fn unknown_part(out: &mut OutBuffer, command: &'static str, name: &[u8]) {
+    let mut line = Line::new();
+    line.put(b"ERR unknown subcommand '");
+    shown(&mut line, name, SHOWN_MAX);
+    line.put(b"'. Try ");
+    line.put(command.as_bytes());
+    line.put(b" HELP.");
     reply::error(out, line.as_slice());
 }
 

@@ -12,6 +12,7 @@
 //! - A value that comes here is not seen before it is whole, its words included. What its sender leaves half done is
 //!   nothing.
 
+use super::acl::Asked;
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::string::SetOptions;
@@ -192,7 +193,7 @@ impl<'c> Call<'c, '_> {
 
     /// What is to be seen of a value before it is there.
     fn may_begin(&mut self, entry: &'static Entry, key: &[u8], words: usize, rule: Rule, value_len: u32) -> Run {
-        self.admit_command(entry, words)?;
+        self.admit_command(entry, words, if rule == Rule::Pair { Asked::Some } else { Asked::One(key) })?;
         if words > TAIL_MAX {
             return Err(Fault::Syntax.into());
         }
@@ -260,7 +261,7 @@ impl<'c> Call<'c, '_> {
         let entry = args.next().and_then(table::find);
         let words = 1 + args.len() + left as usize;
         let Some(entry) = entry else { return self.fatal(ProtocolError::RequestTooLong) };
-        let fault = match (Each::of(entry), self.admit_command(entry, words)) {
+        let fault = match (Each::of(entry), self.admit_command(entry, words, Asked::Some)) {
             (_, Err(Stop::Fault(fault))) => fault,
             _ if self.session.is_queueing() => {
                 self.session.spoil();

@@ -16,6 +16,7 @@
 //! - What a command is, its name, arity, keys and text, stands in one table ([`table::COMMANDS`]), by which requests
 //!   are looked up and `COMMAND` is answered.
 
+pub mod acl;
 mod aside;
 mod atomic;
 mod client;
@@ -29,6 +30,7 @@ mod hash;
 mod hotkeys;
 mod info;
 mod keys;
+mod lease;
 mod long;
 mod mget;
 mod number;
@@ -57,6 +59,7 @@ use crate::metrics::Command;
 use crate::notify::Event;
 use crate::out::OutBuffer;
 use crate::shared::Pause;
+use acl::Asked;
 use aside::Aside;
 use error::Fault;
 use long::Long;
@@ -93,6 +96,12 @@ pub struct SessionState {
     done: u32,
     /// What the answered ones come to.
     sum: i64,
+    /// Who its client is.
+    who: acl::Who,
+    /// How often users had been changed when that was looked at last.
+    seen_changes: u64,
+    /// The same when its client was found to be free to do everything; 0: it was not.
+    free_at: u64,
     /// A request of which some is consumed.
     long: Option<Long>,
     /// The command that it called last.
@@ -274,12 +283,19 @@ impl<'c> Call<'c, '_> {
     #[inline(always)]
     fn runs_plain(&self) -> bool {
         let restrained = self.ctx.restrained || self.session.held_off;
-        !restrained && !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
+        (!restrained || self.is_free()) && !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
+    }
+
+    /// Nothing restrains this client but that there are users with fewer rights than its own.
+    #[cold]
+    fn is_free(&self) -> bool {
+        let others = self.ctx.pause != Pause::None || !self.ctx.shared.config.disabled.is_empty();
+        !others && !self.session.held_off && self.session.free_at == self.ctx.user_changes
     }
 
     /// This connection's client has to say who it is.
     fn is_stranger(&self) -> bool {
-        !self.session.known && self.ctx.shared.auth.is_some()
+        !self.session.known && self.ctx.asks
     }
 
     #[cold]
@@ -388,13 +404,14 @@ impl<'c> Call<'c, '_> {
         let line = &self.buf[self.at..];
         self.at += consumed;
         // A secret may stand in what a stranger sends.
-        let line = if self.ctx.shared.auth.is_some() { &[][..] } else { line };
+        let secret = entry.is_some_and(table::Entry::has_secret);
+        let line = if self.ctx.asks || secret { &[][..] } else { line };
         self.done(kind, line);
         if quits { Err(State::Close) } else { Ok(()) }
     }
 
     fn run(&mut self, entry: &'static table::Entry, args: Args<'c>, consumed: usize) -> Run {
-        self.admit_command(entry, args.len() + 1)?;
+        self.admit_command(entry, args.len() + 1, Asked::All(args))?;
         if self.session.transaction.is_some() {
             match self.queues(entry, args, consumed) {
                 Ok(true) => return Ok(()),
@@ -402,7 +419,7 @@ impl<'c> Call<'c, '_> {
                 Err(fault) => return Err(self.refused(entry, fault)),
             }
         }
-        if entry.keys.0 > 0 && self.session.done == 0 {
+        if self.ctx.sampler.takes(1) {
             self.sample(entry, args);
         }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
@@ -418,39 +435,29 @@ impl<'c> Call<'c, '_> {
         (entry.run)(self, args)
     }
 
-    /// Looks at those of a request's keys that are sampled, before it does anything to them.
-    #[inline]
-    fn sample(&mut self, entry: &'static table::Entry, args: Args<'c>) {
-        let keys = if entry.keys.0 == entry.keys.1 { 1 } else { entry.key_count(args.len()) as u32 };
-        if self.ctx.sampler.takes(keys) {
-            self.sample_keys(entry, args, keys);
-        }
-    }
-
+    /// Looks at the keys of a request that is sampled, before anything is done to them: at most so many as fit a run.
     #[cold]
-    fn sample_keys(&mut self, entry: &'static table::Entry, args: Args<'c>, keys: u32) {
-        let mut from = 0;
-        while let Some(place) = self.ctx.sampler.next(from, keys) {
-            // Names of channels are no keys.
-            if let Some(bytes) = entry.keys_of(args).nth(place as usize)
-                && !entry.has(table::Flag::PubSub)
-            {
-                let key = self.key(bytes);
-                self.ctx.sample(self.turn, &key, entry.has(table::Flag::ReadOnly));
-            }
-            from = place + 1;
+    #[inline(never)]
+    fn sample(&mut self, entry: &'static table::Entry, args: Args<'c>) {
+        // Names of channels are no keys.
+        if self.ctx.sampler.next(0, 1).is_none() || entry.keys.0 == 0 || entry.has(table::Flag::PubSub) {
+            return;
+        }
+        for bytes in entry.keys_of(args).take(OPS_A_BATCH) {
+            let key = self.key(bytes);
+            self.ctx.sample(self.turn, &key, entry.has(table::Flag::ReadOnly));
         }
     }
 
     /// Whether a request of so many words may be run.
     #[inline(always)]
-    fn admit_command(&mut self, entry: &table::Entry, words: usize) -> Run {
+    fn admit_command(&mut self, entry: &'static table::Entry, words: usize, asked: Asked<'_, 'c>) -> Run {
         if !entry.takes(words) {
             return Err(self.refused(entry, Fault::Arity(entry.name)));
         }
         let session = &*self.session;
         if self.ctx.restrained || session.held_off || session.aside.is_some() || self.is_stranger() {
-            self.may(entry).map_err(|stop| match stop {
+            self.may(entry, asked).map_err(|stop| match stop {
                 Stop::Fault(fault) => self.refused(entry, fault),
                 other => other,
             })?;
@@ -460,7 +467,7 @@ impl<'c> Call<'c, '_> {
 
     /// Refuses or puts off what this client may not call, or not now.
     #[cold]
-    fn may(&self, entry: &table::Entry) -> Run {
+    fn may(&mut self, entry: &'static table::Entry, asked: Asked<'_, 'c>) -> Run {
         if self.is_stranger() && !entry.has(table::Flag::NoAuth) {
             return Err(Fault::NoAuth.into());
         }
@@ -471,6 +478,9 @@ impl<'c> Call<'c, '_> {
             return Err(Fault::Disabled(entry.name).into());
         }
         self.may_while_subscribed(entry)?;
+        if self.ctx.user_changes != 0 {
+            self.permit(entry, asked)?;
+        }
         let waits = match self.ctx.pause {
             Pause::None => false,
             Pause::Writes => entry.has(table::Flag::Write) || matches!(entry.name, "publish" | "exec"),

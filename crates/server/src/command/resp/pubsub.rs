@@ -268,7 +268,7 @@ impl<'c> Call<'c, '_> {
     /// Tells those that monitor of a command with its `words`, apart from those that bring secrets.
     #[cold]
     pub(super) fn tell_monitors<'w>(&mut self, name: &'w [u8], words: impl Iterator<Item = &'w [u8]>) {
-        if matches!(&lower(name)[..], b"auth" | b"hello") {
+        if matches!(&lower(name)[..], b"acl" | b"auth" | b"hello") {
             return;
         }
         let now = self.ctx.now;

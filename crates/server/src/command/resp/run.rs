@@ -144,6 +144,7 @@ impl<'c> Call<'c, '_> {
 
     /// Looks at those of the first `keys` of a run that are sampled.
     #[cold]
+    #[inline(never)]
     fn sample_run(&mut self, run: &Run<'c>, keys: u32) {
         let mut from = 0;
         while let Some(place) = self.ctx.sampler.next(from, keys) {
@@ -161,7 +162,7 @@ impl<'c> Call<'c, '_> {
         self.ops += tally.requests;
         self.session.last = tally.command.name();
         // A secret may stand in what a stranger sends.
-        let line = if self.ctx.shared.auth.is_some() { &[][..] } else { &self.buf[tally.line_at..] };
+        let line = if self.ctx.asks { &[][..] } else { &self.buf[tally.line_at..] };
         self.ctx.ops_done(self.out, tally.command, tally.requests, line);
         *tally = Tally { line_at: self.at, requests: 0, command: tally.command };
     }

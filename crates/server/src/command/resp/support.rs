@@ -74,7 +74,14 @@ pub fn page() -> String {
 /// What is different of commands that are answered, by name.
 #[rustfmt::skip]
 const DIFFERENT: &[(&str, &str)] = &[
-    ("auth", "users of `auth_file`; one word is the secret of the user `default`"),
+    (
+        "acl",
+        "no selectors and no first arguments (`+select|0`); a user's rules of commands are told in their order; no \
+         `HELP`; users, passwords and rules have a maximum",
+    ),
+    ("auth", "users of `ACL` and of `listen.auth_file`"),
+    ("cas.get", "not in Redis: see below"),
+    ("cas.set", "not in Redis: see below"),
     (
         "client",
         "`ID`, `GETNAME`, `SETNAME`, `SETINFO`, `INFO`, `LIST`, `KILL`, `PAUSE`, `UNPAUSE`, `REPLY`, \
@@ -121,6 +128,9 @@ const DIFFERENT: &[(&str, &str)] = &[
          kind of request, as in the metrics; the one event of `LATEST`, `HISTORY` and `RESET` is \
          `command`, what `SLOWLOG` has; `DOCTOR`",
     ),
+    ("lease.get", "not in Redis: see below"),
+    ("lease.set", "not in Redis: see below"),
+    ("lease.stale", "not in Redis: see below"),
     ("memory", "`USAGE`, with its slot in the index, `STATS`, `DOCTOR`, `PURGE`"),
     ("monitor", "commands of clients of Redis, to the millisecond; those with secrets are left out; 64 at once"),
     ("multi", "at most 64 MiB a connection, and 5 % of the memory for all"),
@@ -165,7 +175,6 @@ const DIFFERENT: &[(&str, &str)] = &[
 /// The commands of Redis 7.2 that are not answered, by name.
 #[rustfmt::skip]
 pub const ABSENT: &[Absent] = &[
-    absent("acl", -2, "server", NotYet("users with rights")),
     absent("asking", 1, "cluster", NotYet("clusters")),
     absent("bgrewriteaof", 1, "server", No("nothing is written to a disk")),
     absent("bgsave", -1, "server", No("nothing is written to a disk")),

@@ -1,8 +1,8 @@
 //! Every command that is answered: how it is called, what it does to keys, who runs it, and what is said of it.
 
 use super::{
-    Call, Run, client, config, connection, expire, hash, hotkeys, info, keys, mget, pair, pubsub, records, scan,
-    slowlog, string, transaction, walk,
+    Call, Run, acl, client, config, connection, expire, hash, hotkeys, info, keys, lease, mget, pair, pubsub, records,
+    scan, slowlog, string, transaction, walk,
 };
 use crate::metrics::Command;
 use arrayvec::ArrayVec;
@@ -113,6 +113,11 @@ impl Entry {
         args.next().unwrap_or_default().iter().filter(|byte| **byte == b',').count() + 2
     }
 
+    /// A secret may stand in its arguments.
+    pub(super) fn has_secret(&self) -> bool {
+        self.kind == Command::Other && matches!(self.name, "acl" | "auth" | "hello")
+    }
+
     pub(super) fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
@@ -188,12 +193,21 @@ macro_rules! entry {
 /// All of them, by name.
 #[rustfmt::skip]
 pub const COMMANDS: &[Entry] = &[
+    entry!("acl" -2 [Admin NoScript Loading Stale] (0 0 0) ["slow"]
+           "6.0.0" "server" "O(N) over the users" Other acl::acl,
+           "Says who there is, who may do what, and what was refused"),
     entry!("append" 3 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
            "2.0.0" "string" "O(N) over the value" Append string::append,
            "Puts bytes behind a value, and makes one where none is"),
     entry!("auth" -2 [NoAuth Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(N) over the users" Other connection::auth,
            "Says who the client is"),
+    entry!("cas.get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
+           "" "string" "O(1)" Gets lease::cas_get,
+           "Reads a value and its CAS token"),
+    entry!("cas.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "" "string" "O(1)" Cas lease::cas_set,
+           "Stores a value where the CAS token is the one that was read"),
     entry!("client" -2 [Loading Stale] (0 0 0) ["slow" "connection"]
            "2.4.0" "connection" "O(1)" Other client::client,
            "Asks for and says what a connection is"),
@@ -371,6 +385,15 @@ pub const COMMANDS: &[Entry] = &[
     entry!("latency" -2 [Admin NoScript Loading Stale] (0 0 0) ["admin" "slow" "dangerous"]
            "2.8.13" "server" "O(N) over the entries" Other slowlog::latency,
            "Tells how long requests take, and which part of them"),
+    entry!("lease.get" -2 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "" "string" "O(1)" Gets lease::lease_get,
+           "Reads a value, or wins the right to fill it"),
+    entry!("lease.set" -4 [Write DenyOom Fast] (1 1 1) ["write" "string" "fast"]
+           "" "string" "O(1)" Cas lease::lease_set,
+           "Fills a value by the right that was won"),
+    entry!("lease.stale" -2 [Write Fast] (1 1 1) ["write" "string" "fast"]
+           "" "string" "O(1)" Delete lease::lease_stale,
+           "Has a value be read until somebody has refilled it"),
     entry!("memory" -2 [ReadOnly] (2 2 1) ["read" "slow"]
            "4.0.0" "server" "O(1)" Other slowlog::memory,
            "Tells what keys and the server take of the memory"),

@@ -1,0 +1,378 @@
+//! What a user may do: commands, keys and channels; and the rules by which that is said.
+//!
+//! ```text
+//!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern      on off >password nopass
+//!   └──────── commands ─────────┘ └────── keys ──────┘ channels      └───── the user ──────┘
+//! ```
+//! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text too,
+//! since it is told again so.
+
+use super::super::glob::matches;
+use super::super::support::absent_of;
+use super::super::table::{COMMANDS, Entry, find};
+use super::subcommands::SUBCOMMANDS;
+use std::fmt::Write as _;
+
+/// Commands and subcommands at most.
+const NUMBERS_MAX: usize = 256;
+/// Patterns and rules of one user at most.
+pub const RULES_MAX: usize = 1000;
+
+const _: () = assert!(COMMANDS.len() + SUBCOMMANDS.len() <= NUMBERS_MAX);
+
+/// The categories that there are, in the order in which they are told.
+pub(super) const CATEGORIES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// What a request does to a key.
+pub const READ: u8 = 1;
+/// The same.
+pub const WRITE: u8 = 2;
+
+/// A bit for each command and subcommand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bits([u64; NUMBERS_MAX / 64]);
+
+impl Bits {
+    const NONE: Self = Self([0; NUMBERS_MAX / 64]);
+    const ALL: Self = Self([u64::MAX; NUMBERS_MAX / 64]);
+
+    fn set(&mut self, number: usize, allowed: bool) {
+        let bit = 1 << (number % 64);
+        if allowed { self.0[number / 64] |= bit } else { self.0[number / 64] &= !bit }
+    }
+
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.0[number / 64] >> (number % 64) & 1 == 1
+    }
+}
+
+/// Every command and subcommand with its number and its categories; subcommands as `config|get`.
+pub(super) fn numbers() -> impl Iterator<Item = (usize, String, &'static [&'static str])> {
+    let commands = COMMANDS.iter().map(|entry| (entry.name.to_owned(), entry.categories));
+    let parts = SUBCOMMANDS.iter().map(|(command, part, categories)| (format!("{command}|{part}"), *categories));
+    commands.chain(parts).enumerate().map(|(number, (name, categories))| (number, name, categories))
+}
+
+/// The number of a request: that of its subcommand where it has one.
+pub(super) fn number_of(entry: &Entry, first: Option<&[u8]>) -> usize {
+    let part = first.filter(|_| entry.keys.0 != 1).and_then(|first| {
+        let is = |(command, part, _): &(&str, &str, _)| {
+            *command == entry.name && first.eq_ignore_ascii_case(part.as_bytes())
+        };
+        SUBCOMMANDS.iter().position(is)
+    });
+    let own = || COMMANDS.iter().position(|command| command.name == entry.name).expect("it is in the table");
+    part.map_or_else(own, |part| COMMANDS.len() + part)
+}
+
+/// The name of a request, as errors and the log have it.
+pub(super) fn name_of(number: usize) -> String {
+    match number.checked_sub(COMMANDS.len()).map(|part| SUBCOMMANDS[part]) {
+        Some((command, part, _)) => format!("{command}|{part}"),
+        None => COMMANDS[number].name.to_owned(),
+    }
+}
+
+/// A pattern of keys, and what may be done to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeyPattern {
+    may: u8,
+    pattern: Vec<u8>,
+}
+
+/// What a user may do.
+#[derive(Clone, Debug)]
+pub struct Rights {
+    commands: Bits,
+    /// What was said of commands since all of them were allowed or refused.
+    rules: Vec<String>,
+    all_commands: bool,
+    keys: Vec<KeyPattern>,
+    channels: Vec<Vec<u8>>,
+}
+
+/// Why a rule is not taken, in the words of Redis.
+pub type Wrong = &'static str;
+
+const SYNTAX: Wrong = "Syntax error";
+const UNKNOWN: Wrong = "Unknown command or category name in ACL";
+const KEY_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have \
+                              any effect. Try 'resetkeys' to start with an empty list of patterns";
+const CHANNEL_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does \
+                                  not have any effect. Try 'resetchannels' to start with an empty list of channels";
+const TOO_MANY: Wrong = "The user has as many rules as this server keeps";
+
+impl Rights {
+    /// Nothing is allowed.
+    pub(super) fn none() -> Self {
+        Self { commands: Bits::NONE, rules: Vec::new(), all_commands: false, keys: Vec::new(), channels: Vec::new() }
+    }
+
+    /// Everything is.
+    pub(super) fn all() -> Self {
+        let mut all = Self::none();
+        for rule in ["allcommands", "allkeys", "allchannels"] {
+            all.apply(rule.as_bytes()).expect("these are rules");
+        }
+        all
+    }
+
+    /// Everything is allowed.
+    pub(super) fn is_all(&self) -> bool {
+        self.commands == Bits::ALL && self.all_keys() && self.all_channels()
+    }
+
+    pub(super) fn all_keys(&self) -> bool {
+        self.keys.iter().any(|key| key.pattern == b"*" && key.may == READ | WRITE)
+    }
+
+    fn all_channels(&self) -> bool {
+        self.channels.iter().any(|pattern| pattern == b"*")
+    }
+
+    pub(super) fn allows(&self, number: usize) -> bool {
+        self.commands.has(number)
+    }
+
+    /// Whether all of `access` may be done to a key.
+    pub(super) fn allows_key(&self, key: &[u8], access: u8) -> bool {
+        self.keys.iter().any(|allowed| allowed.may & access == access && matches(&allowed.pattern, key))
+    }
+
+    /// Whether a channel may be used; a pattern of channels only as it was said.
+    pub(super) fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
+        let fits = |allowed: &Vec<u8>| if is_pattern { allowed == name } else { matches(allowed, name) };
+        self.all_channels() || self.channels.iter().any(fits)
+    }
+
+    /// Takes a rule about commands, keys or channels; `None`: it is about something else.
+    pub(super) fn apply(&mut self, rule: &[u8]) -> Result<Option<()>, Wrong> {
+        if self.rules.len() + self.keys.len() + self.channels.len() >= RULES_MAX {
+            return Err(TOO_MANY);
+        }
+        match &rule.to_ascii_lowercase()[..] {
+            b"allcommands" | b"+@all" => self.every_command(true),
+            b"nocommands" | b"-@all" => self.every_command(false),
+            b"allkeys" => self.keys = vec![KeyPattern { may: READ | WRITE, pattern: b"*".to_vec() }],
+            b"resetkeys" => self.keys.clear(),
+            b"allchannels" => self.channels = vec![b"*".to_vec()],
+            b"resetchannels" => self.channels.clear(),
+            _ => return self.apply_marked(rule),
+        }
+        Ok(Some(()))
+    }
+
+    fn every_command(&mut self, allowed: bool) {
+        self.commands = if allowed { Bits::ALL } else { Bits::NONE };
+        self.all_commands = allowed;
+        self.rules.clear();
+    }
+
+    fn apply_marked(&mut self, rule: &[u8]) -> Result<Option<()>, Wrong> {
+        match rule {
+            [b'~', pattern @ ..] => self.add_key(READ | WRITE, pattern)?,
+            [b'%', rest @ ..] => {
+                let tilde = rest.iter().position(|byte| *byte == b'~').filter(|at| *at > 0).ok_or(SYNTAX)?;
+                let mut may = 0;
+                for letter in &rest[..tilde] {
+                    may |= match letter.to_ascii_uppercase() {
+                        b'R' if may & READ == 0 => READ,
+                        b'W' if may & WRITE == 0 => WRITE,
+                        _ => return Err(SYNTAX),
+                    };
+                }
+                self.add_key(may, &rest[tilde + 1..])?;
+            }
+            [b'&', pattern @ ..] => {
+                if self.all_channels() && pattern != b"*" {
+                    return Err(CHANNEL_AFTER_ALL);
+                }
+                plain(pattern)?;
+                if pattern == b"*" {
+                    self.channels.clear();
+                }
+                if !self.channels.iter().any(|known| known == pattern) {
+                    self.channels.push(pattern.to_vec());
+                }
+            }
+            [sign @ (b'+' | b'-'), name @ ..] => self.apply_command(name, *sign == b'+')?,
+            _ => return Ok(None),
+        }
+        Ok(Some(()))
+    }
+
+    fn add_key(&mut self, may: u8, pattern: &[u8]) -> Result<(), Wrong> {
+        let is_all = may == READ | WRITE && pattern == b"*";
+        if self.all_keys() && !is_all {
+            return Err(KEY_AFTER_ALL);
+        }
+        plain(pattern)?;
+        if is_all {
+            self.keys.clear();
+        }
+        match self.keys.iter_mut().find(|known| known.pattern == pattern) {
+            Some(known) => known.may |= may,
+            None => self.keys.push(KeyPattern { may, pattern: pattern.to_vec() }),
+        }
+        Ok(())
+    }
+
+    fn apply_command(&mut self, name: &[u8], allowed: bool) -> Result<(), Wrong> {
+        let name = std::str::from_utf8(name).map_err(|_| UNKNOWN)?.to_ascii_lowercase();
+        if let Some(category) = name.strip_prefix('@') {
+            if !CATEGORIES.contains(&category) {
+                return Err(UNKNOWN);
+            }
+            for (number, _, _) in numbers().filter(|(_, _, categories)| categories.contains(&category)) {
+                self.commands.set(number, allowed);
+            }
+        } else if name.contains('|') {
+            let (number, ..) = numbers().find(|(_, known, _)| *known == name).ok_or(UNKNOWN)?;
+            self.commands.set(number, allowed);
+        } else {
+            // One of Redis that is not answered here may be named, and nothing comes of it.
+            if find(name.as_bytes()).is_none() && absent_of(name.as_bytes()).is_none() {
+                return Err(UNKNOWN);
+            }
+            for (number, known, _) in numbers() {
+                if known.split('|').next() == Some(&name) {
+                    self.commands.set(number, allowed);
+                }
+            }
+        }
+        let part = format!("{name}|");
+        self.rules.retain(|rule| rule[1..] != name && !rule[1..].starts_with(&part));
+        self.rules.push(format!("{}{name}", if allowed { '+' } else { '-' }));
+        Ok(())
+    }
+
+    /// What was said of commands.
+    pub(super) fn commands_text(&self) -> String {
+        let first = if self.all_commands { "+@all" } else { "-@all" };
+        [first].into_iter().chain(self.rules.iter().map(String::as_str)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What was said of keys.
+    pub(super) fn keys_text(&self) -> Vec<u8> {
+        let one = |key: &KeyPattern| {
+            let mark = ["", "%R", "%W", ""][usize::from(key.may)];
+            [mark.as_bytes(), b"~", &key.pattern].concat()
+        };
+        self.keys.iter().map(one).collect::<Vec<_>>().join(&b' ')
+    }
+
+    /// What was said of channels.
+    pub(super) fn channels_text(&self) -> Vec<u8> {
+        self.channels.iter().map(|pattern| [b"&", &pattern[..]].concat()).collect::<Vec<_>>().join(&b' ')
+    }
+}
+
+/// What stands in a line between spaces.
+fn plain(pattern: &[u8]) -> Result<(), Wrong> {
+    let is_plain = !pattern.iter().any(|byte| matches!(byte, b' ' | 0 | b'\r' | b'\n'));
+    if is_plain { Ok(()) } else { Err("Syntax error") }
+}
+
+/// The text of 32 bytes in hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights(rules: &[&str]) -> Rights {
+        let mut rights = Rights::none();
+        for rule in rules {
+            assert_eq!(rights.apply(rule.as_bytes()), Ok(Some(())), "{rule}");
+        }
+        rights
+    }
+
+    fn may(rights: &Rights, name: &str) -> bool {
+        let mut words = name.split('|');
+        let entry = find(words.next().unwrap().as_bytes()).unwrap();
+        rights.allows(number_of(entry, words.next().map(str::as_bytes)))
+    }
+
+    #[test]
+    fn a_later_rule_of_a_command_wins_and_a_container_stands_for_its_parts() {
+        let some = rights(&["+@read", "-get", "+config|get", "+client", "-client|kill"]);
+        for (name, allowed) in [
+            ("mget", true),
+            ("get", false),
+            ("set", false),
+            ("config|get", true),
+            ("config|set", false),
+            ("config", false),
+            ("client|id", true),
+            ("client|kill", false),
+        ] {
+            assert_eq!(may(&some, name), allowed, "{name}");
+        }
+        assert_eq!(some.commands_text(), "-@all +@read -get +config|get +client -client|kill");
+        let again = rights(&["+config|get", "+config|set", "-config"]);
+        assert_eq!((again.commands_text().as_str(), may(&again, "config|get")), ("-@all -config", false));
+        assert!(Rights::all().is_all() && !rights(&["+@all", "allkeys"]).is_all());
+        let mut all = Rights::all();
+        all.apply(b"-debug").unwrap();
+        assert!(!all.is_all() && !may(&all, "debug") && may(&all, "get"));
+    }
+
+    #[test]
+    fn a_key_needs_a_pattern_that_allows_all_that_is_done_to_it() {
+        let some = rights(&["~a:*", "%R~r*", "%W~w*", "%RW~b"]);
+        for (key, read, write) in
+            [("a:1", true, true), ("r1", true, false), ("w1", false, true), ("b", true, true), ("c", false, false)]
+        {
+            let may = (some.allows_key(key.as_bytes(), READ), some.allows_key(key.as_bytes(), WRITE));
+            assert_eq!(may, (read, write), "{key}");
+        }
+        assert_eq!(some.keys_text(), b"~a:* %R~r* %W~w* ~b");
+        assert!(some.allows_key(b"r1", 0) && !some.allows_key(b"c", 0), "whether it is there tells something too");
+    }
+
+    #[test]
+    fn a_pattern_of_channels_may_be_subscribed_to_only_as_it_was_allowed() {
+        let some = rights(&["&news:*"]);
+        assert!(some.allows_channel(b"news:1", false) && some.allows_channel(b"news:*", true));
+        assert!(!some.allows_channel(b"news:a*", true) && !some.allows_channel(b"other", false));
+    }
+
+    #[test]
+    fn a_rule_that_is_none_changes_nothing() {
+        let mut some = rights(&["~a", "+get"]);
+        for rule in ["+nosuch", "+@nosuch", "+client|nosuch", "%~x", "%RR~x", "%X~x", "~a b", "&a b"] {
+            assert!(some.apply(rule.as_bytes()).is_err(), "{rule}");
+        }
+        assert_eq!(some.apply(b"nonsense"), Ok(None));
+        assert_eq!((some.commands_text(), some.keys_text()), ("-@all +get".to_owned(), b"~a".to_vec()));
+        assert!(some.apply(b"+lpush").is_ok(), "one of Redis that is not here");
+    }
+}

@@ -1,0 +1,159 @@
+//! CAS tokens and leases for clients of Redis: the same tokens, the same rights to fill, as memcached's meta commands have.
+//!
+//! ```text
+//!   LEASE.GET k ──nothing there──> [null, won, t]      one caller; it fills by LEASE.SET k t value
+//!                                  [null, wait, t]     all others, until then
+//!             ──stale, or ends soon (RECACHE)──> [value, won, t] once, [value, wait, t] for the others
+//!             ──there──> [value, hit, t]
+//! ```
+
+use super::error::Fault;
+use super::expire::{Deadline, Unit};
+use super::table::lower;
+use super::{Call, Run};
+use crate::notify::Event;
+use protocol::number::Decimal;
+use protocol::resp::{Args, reply};
+use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
+
+/// What a request was given whose answer had no room yet, in [`super::SessionState::sum`].
+const WON: i64 = 1;
+/// The same.
+const HIT: i64 = 2;
+
+/// How long a right to fill lasts unless the request says otherwise, in ms.
+const LEASE_MS: u64 = 10_000;
+
+/// `CAS.GET key`: the value and its token.
+pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let Some(token) = call.turn.gets(&call.turn.key(super::NAMESPACE, bytes))?.map(|item| item.token) else {
+        call.note_read(false);
+        reply::null_array(call.out, call.session.version);
+        return Ok(());
+    };
+    call.room(0)?;
+    reply::array(call.out, 2);
+    // A value that takes its place now has another token, so the one that is told is never that of a later value.
+    let hit = call.value_of(bytes)?;
+    call.note_read(hit);
+    call.put_token(token);
+    Ok(())
+}
+
+/// `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: `OK`, or null where the token is another one.
+pub(super) fn cas_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    store(call, args, false, "cas.set")
+}
+
+/// `LEASE.SET key token value [EX ...]`: the same; a value that was made stale meanwhile is stored and stays stale.
+pub(super) fn lease_set<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    store(call, args, true, "lease.set")
+}
+
+fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name: &'static str) -> Run {
+    let (bytes, token) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let value = args.next().unwrap_or_default();
+    let token: u64 = std::str::from_utf8(token).ok().and_then(|text| text.parse().ok()).ok_or(Fault::NotInteger)?;
+    let expire = deadline(call, &mut args, name)?.unwrap_or(Expire::Never);
+    if args.len() > 0 {
+        return Err(Fault::Syntax.into());
+    }
+    // In a store without tokens none is right.
+    let compare = Some(if call.ctx.shared.config.cas { token } else { u64::MAX });
+    call.room_to_store(value.len() as u64)?;
+    let key = call.key(bytes);
+    let put = Put { compare, invalidate, expire, ..Put::set(value) };
+    match call.turn.put(&key, &put)? {
+        PutOutcome::Stored { .. } => {
+            call.note_store();
+            call.ctx.note_length(bytes, value.len() as u64);
+            call.tell_set(bytes, expire);
+            call.out.push(reply::OK);
+        }
+        _ => call.null(),
+    }
+    Ok(())
+}
+
+/// The deadline that the next two words say, if there are more.
+fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) -> Result<Option<Expire>, Fault> {
+    let Some(word) = args.next() else { return Ok(None) };
+    let unit = Unit::of(&lower(word)).ok_or(Fault::Syntax)?;
+    Deadline::positive(args.next().ok_or(Fault::Syntax)?, unit, call.ctx.now, name).map(|at| Some(at.expire()))
+}
+
+/// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. The time is that of the right
+/// to fill, 10 s unless it is said.
+pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let (mut recache_below_ms, mut vivify) = (None, None);
+    while let Some(word) = args.next() {
+        let number = args.next().ok_or(Fault::Syntax)?;
+        match &lower(word)[..] {
+            b"recache" if recache_below_ms.is_none() => {
+                let ms = u64::try_from(super::number::integer(number)?).map_err(|_| Fault::NotInteger)?;
+                recache_below_ms = Some(ms);
+            }
+            unit => {
+                let unit = Unit::of(unit).filter(|_| vivify.is_none()).ok_or(Fault::Syntax)?;
+                vivify = Some(Deadline::positive(number, unit, call.ctx.now, "lease.get")?.expire());
+            }
+        }
+    }
+    let lasts = vivify.unwrap_or(Expire::At(call.ctx.now.plus_ms(LEASE_MS)));
+    call.room(0)?;
+    let fetch = Fetch { vivify: Some(lasts), recache_below_ms, want_token: true, ..Fetch::default() };
+    let key = call.key(bytes);
+    let Some(fetched) = call.turn.fetch(&key, &fetch)? else { return Err(Fault::OutOfMemory.into()) };
+    let (token, stale) = (fetched.item.token, fetched.item.stale);
+    // The right is given once: when its answer had no room and it is asked again, what was given then counts.
+    let lease = match call.session.sum {
+        WON => Lease::Won,
+        HIT => Lease::None,
+        _ => fetched.lease,
+    };
+    call.session.sum = match lease {
+        Lease::Won => WON,
+        Lease::None => HIT,
+        Lease::AlreadyWon => 0,
+    };
+    // What holds the place of a value that is awaited is empty, and has no meaning.
+    let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
+    call.note_read(!awaited);
+    reply::array(call.out, 3);
+    if awaited {
+        call.null();
+    } else {
+        call.value_of(bytes)?;
+    }
+    let state: &[u8] = match lease {
+        Lease::None => b"hit",
+        Lease::Won => b"won",
+        Lease::AlreadyWon => b"wait",
+    };
+    reply::bulk(call.out, state);
+    call.put_token(token);
+    Ok(())
+}
+
+/// `LEASE.STALE key [EX seconds | PX ms]`: the value stays to be read, and the next to ask wins the right to refill it.
+pub(super) fn lease_stale<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let bytes = args.next().unwrap_or_default();
+    let expire = deadline(call, &mut args, "lease.stale")?;
+    let key = call.key(bytes);
+    let marked = call.turn.delete(&key, &Delete { mark_stale: true, expire, ..Delete::default() })?;
+    if marked == DeleteOutcome::Deleted && expire.is_some() {
+        call.changed(Event::EXPIRE, bytes);
+    }
+    call.int((marked == DeleteOutcome::Deleted).into());
+    Ok(())
+}
+
+impl Call<'_, '_> {
+    /// Tokens have 64 bits, one more than numbers of the protocol.
+    fn put_token(&mut self, token: u64) {
+        let token = self.ctx.told_token(token);
+        reply::bulk(self.out, Decimal::new(token).as_slice());
+    }
+}

@@ -1,0 +1,215 @@
+//! Users with rights: what Debian's Redis says of the same rules, and that nothing goes past them.
+
+mod common;
+
+use common::redis::{Redis, Replies, request};
+use common::{Client, config, start, tcp};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
+use std::net::SocketAddr;
+
+fn served() -> ServerConfig {
+    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() }
+}
+
+fn addr(running: &Running) -> SocketAddr {
+    let found = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
+        _ => None,
+    });
+    found.expect("an address for clients of Redis")
+}
+
+fn ask(replies: &mut Replies, line: &str) -> String {
+    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    String::from_utf8(replies.ask(&words)).expect("text")
+}
+
+#[test]
+fn every_answer_about_users_and_every_refusal_is_that_of_redis() {
+    let (running, redis) = (start(served()), Redis::start());
+    let (mut ours, mut theirs) = (Replies::connect(addr(&running)), Replies::connect(redis.addr));
+    let lines = [
+        "ACL WHOAMI",
+        "ACL LIST",
+        "ACL USERS",
+        "ACL CAT nosuch",
+        "ACL GETUSER default",
+        "ACL GETUSER nobody",
+        "ACL SETUSER bob",
+        "ACL LIST",
+        "ACL GETUSER bob",
+        "ACL SETUSER bob on >pw ~a:* %R~b* &ch* +get",
+        "ACL LIST",
+        "ACL GETUSER bob",
+        "ACL SETUSER bob +nosuch",
+        "ACL SETUSER bob +@nosuch",
+        "ACL SETUSER bob +client|nosuch",
+        "ACL SETUSER bob zzz",
+        "ACL SETUSER bob <nope",
+        "ACL SETUSER bob #12",
+        "ACL SETUSER bob %X~a",
+        "ACL LIST",
+        "ACL SETUSER al nopass allkeys allchannels allcommands",
+        "ACL SETUSER al ~a",
+        "ACL SETUSER al &a",
+        "ACL SETUSER al -@all +config -config|set",
+        "ACL LIST",
+        "ACL DRYRUN bob get a:1",
+        "ACL DRYRUN bob get b1",
+        "ACL DRYRUN bob get c",
+        "ACL DRYRUN bob set a:1 x",
+        "ACL DRYRUN al config set a b",
+        "ACL DRYRUN al config get a",
+        "ACL DRYRUN nobody get a",
+        "ACL DRYRUN bob nosuch",
+        "ACL DRYRUN bob get",
+        "ACL DELUSER nobody al",
+        "ACL DELUSER default",
+        "ACL GENPASS 0",
+        "ACL GENPASS x",
+        "ACL LOG x",
+        "ACL NOSUCH",
+        "AUTH nobody",
+        "AUTH bob wrong",
+        "AUTH nobody pw",
+        "ACL SETUSER lim on >p ~k* %R~r* %W~w* &c* +get +set +mget +mset +del +publish +multi +exec +discard +acl|whoami \
+         +copy +rename +exists +getdel +incr",
+        "SET r1 v",
+        "AUTH lim p",
+        "ACL WHOAMI",
+        "GET x",
+        "GET k",
+        "SET k 1",
+        "GET r1",
+        "SET r1 x",
+        "SET w1 x",
+        "SET w1 y GET",
+        "GET w1",
+        "MGET k r1 x",
+        "MGET k r1",
+        "MSET k 1 w1 2",
+        "MSET k 1 r1 2",
+        "DEL r1",
+        "EXISTS r1 w1",
+        "EXISTS x",
+        "COPY r1 w1 REPLACE",
+        "COPY w1 k",
+        "RENAME r1 w1",
+        "RENAME k w1",
+        "GETDEL w1",
+        "INCR w1",
+        "INCR kn",
+        "TTL k",
+        "CONFIG GET maxmemory",
+        "ACL LIST",
+        "PUBLISH x 1",
+        "PUBLISH c1 1",
+        "SUBSCRIBE c1",
+        "MULTI",
+        "SET x 1",
+        "SET k 1",
+        "EXEC",
+        "MULTI",
+        "SET k 1",
+        "FLUSHALL",
+        "EXEC",
+        "GET k",
+        "HELLO 2 AUTH lim wrong",
+        "AUTH bob pw",
+        "GET a:1",
+        "ACL WHOAMI",
+    ];
+    let differing: Vec<_> = lines
+        .into_iter()
+        .map(|line| (line, ask(&mut ours, line), ask(&mut theirs, line)))
+        .filter(|(_, ours, theirs)| ours != theirs)
+        .collect();
+    assert!(differing.is_empty(), "{differing:#?}");
+    let of_category = |replies: &mut Replies| {
+        let text = ask(replies, "ACL CAT transaction");
+        let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(of_category(&mut Replies::connect(addr(&running))), of_category(&mut Replies::connect(redis.addr)));
+    for (user, allowed) in [("s1", "+subscribe +psubscribe &c*"), ("s2", "+@all &*")] {
+        let make = format!("ACL SETUSER {user} on >p {allowed}");
+        let (mut ours, mut theirs) = (Replies::connect(addr(&running)), Replies::connect(redis.addr));
+        for line in [&make, &format!("AUTH {user} p"), "PSUBSCRIBE c", "SUBSCRIBE x", "PSUBSCRIBE c*", "SUBSCRIBE c1"] {
+            assert_eq!(ask(&mut ours, line), ask(&mut theirs, line), "{user}: {line}");
+        }
+    }
+    running.stop();
+}
+
+#[test]
+fn rules_that_change_hold_for_those_who_are_connected_and_who_is_deleted_is_gone() {
+    let running = start(served());
+    let connect = || Replies::connect(addr(&running));
+    let (mut admin, mut ann) = (connect(), connect());
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann on >pw ~* +@all"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "AUTH ann pw"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "SET k 1"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann -set"), "+OK\r\n");
+    assert!(ask(&mut ann, "SET k 2").starts_with("-NOPERM"));
+    // Also in what is looked up in runs, and where a value arrives in pieces.
+    ann.client.send(&[request(&[b"GET", b"k"]), request(&[b"SET", b"k", b"2"]), request(&[b"GET", b"k"])].concat());
+    assert_eq!(
+        (ann.next(), ann.next()[..7].to_vec(), ann.next()),
+        (b"$1\r\n1\r\n".to_vec(), b"-NOPERM".to_vec(), b"$1\r\n1\r\n".to_vec())
+    );
+    assert!(ann.ask(&[b"SET", b"k", &vec![b'x'; 700_000]]).starts_with(b"-NOPERM"));
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann +set resetkeys ~a*"), "+OK\r\n");
+    assert!(ann.ask(&[b"SET", b"k", &vec![b'x'; 700_000]]).starts_with(b"-NOPERM"));
+    assert_eq!(ann.ask(&[b"SET", b"a", &vec![b'x'; 700_000]]), b"+OK\r\n");
+    assert_eq!(ask(&mut ann, "GET k")[..7], *"-NOPERM");
+    // Everyone may do everything again.
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann allkeys"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "GET k"), "$1\r\n1\r\n");
+    assert_eq!(ask(&mut admin, "ACL DELUSER ann"), ":1\r\n");
+    ann.client.expect_end();
+    let mut late = connect();
+    assert!(ask(&mut late, "AUTH ann pw").starts_with("-WRONGPASS"));
+    running.stop();
+}
+
+#[test]
+fn a_default_user_with_a_password_lets_nobody_in_without_it_and_memcached_has_no_users() {
+    let running = start(served());
+    let connect = || Replies::connect(addr(&running));
+    let mut admin = connect();
+    assert_eq!(ask(&mut admin, "ACL SETUSER boss on >b ~* &* +@all"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER default >secret"), "+OK\r\n");
+    let mut client = connect();
+    for line in ["GET k", "ACL LIST", "HELLO 3"] {
+        assert_eq!(ask(&mut client, line), "-NOAUTH Authentication required.\r\n", "{line}");
+    }
+    assert!(ask(&mut client, "AUTH wrong").starts_with("-WRONGPASS"));
+    assert_eq!(ask(&mut client, "AUTH secret"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "ACL WHOAMI"), "$7\r\ndefault\r\n");
+    assert!(ask(&mut connect(), "HELLO 2 AUTH boss b").starts_with("*14\r\n"));
+    assert_eq!(ask(&mut client, "RESET"), "+RESET\r\n");
+    assert!(ask(&mut client, "GET k").starts_with("-NOAUTH"));
+    Client::connect(tcp(&running)).ask(b"get k\r\n", b"END\r\n");
+    running.stop();
+}
+
+#[test]
+fn no_secret_is_told_by_the_slow_log_a_monitor_or_an_error() {
+    let running = start(served());
+    running.shared().workers.iter().for_each(|worker| worker.recorder.set_slow_above_ns(Some(0)));
+    let (mut client, mut monitor) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    assert_eq!(ask(&mut monitor, "MONITOR"), "+OK\r\n");
+    assert_eq!(ask(&mut client, "ACL SETUSER ann on >hunter2"), "+OK\r\n");
+    let wrong = ask(&mut client, "ACL SETUSER ann >hunter2\0 nosuch");
+    assert!(wrong.starts_with("-ERR Error in ACL SETUSER modifier 'nosuch'"), "{wrong}");
+    assert!(ask(&mut client, "AUTH nobody hunter2").starts_with("-WRONGPASS"));
+    assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
+    assert!(!ask(&mut client, "SLOWLOG GET 100").contains("hunter2"));
+    assert!(!ask(&mut client, "ACL LOG").contains("hunter2"));
+    let seen = String::from_utf8(monitor.next()).unwrap();
+    assert!(seen.contains("PING"), "what came before is not told: {seen}");
+    running.stop();
+}
