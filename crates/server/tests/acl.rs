@@ -74,8 +74,8 @@ fn every_answer_about_users_and_every_refusal_is_that_of_redis() {
         "AUTH nobody",
         "AUTH bob wrong",
         "AUTH nobody pw",
-        "ACL SETUSER lim on >p ~k* %R~r* %W~w* &c* +get +set +mget +mset +del +publish +multi +exec +discard +acl|whoami \
-         +copy +rename +exists +getdel +incr",
+        "ACL SETUSER lim on >p ~k* %R~r* %W~w* &c* +get +set +mget +mset +del +publish +multi +exec +discard \
+         +acl|whoami +copy +rename +exists +getdel +incr",
         "SET r1 v",
         "AUTH lim p",
         "ACL WHOAMI",

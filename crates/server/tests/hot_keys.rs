@@ -82,9 +82,9 @@ fn planted_keys_are_found_over_both_protocols_and_all_workers() {
         }
     }
     let told = running.shared().hot_keys(1, 20);
-    // 12,000 and 7,200 requests: samples of 64 are within 5 of their standard deviations, and a bit.
+    // 12,000 and 7,200 requests: their samples are within 5 standard deviations (10 % and 13 %).
     let (hot, gone) = (share(&told, List::Keys, "hot:one", 5), share(&told, List::Missed, "gone:two", 3));
-    assert!((0.55..1.45).contains(&hot) && (0.45..1.55).contains(&gone), "{hot} {gone}");
+    assert!((0.4..1.6).contains(&hot) && (0.3..1.7).contains(&gone), "{hot} {gone}");
     assert_eq!(names(&told, List::Keys)[0], "user:0", "the first of Zipf's law");
     assert_eq!(names(&told, List::Missed), ["gone:two"], "nothing else is missed");
     assert_eq!(names(&told, List::Prefixes)[..3], ["user", "hot", "gone"]);

@@ -1,7 +1,7 @@
 //! Hot, big and missed keys, hot and missed prefixes: always counted, for all protocols, minute by minute for a day.
 //!
 //! ```text
-//!   worker: request ──1 key of 64 on average──> is it there, how large ──> its own sketch  ┐ every minute
+//!   worker: request ──1 key of 128 on average─> is it there, how large ──> its own sketch  ┐ every minute
 //!           store of a value larger than those that lead ────────────────> its own list    ┴──survey──> minutes: 1440
 //!   HOTKEYS, admin port <── minutes and what the sketches hold now
 //! ```
@@ -11,7 +11,7 @@
 //! - The memory is bounded: a sketch for each worker, and [`MINUTES_MAX`] minutes of five lists of [`KEPT`] names of
 //!   [`NAME_BYTES_MAX`] bytes: 7 MiB at most in a day.
 //! - A count is an estimate: samples times [`SAMPLED_ONE_IN`]. Of a name that came `n` times it is off by about
-//!   `sqrt(64 / n)` (8 % for 10,000), and too great by what shares its counters (`sketch`).
+//!   `sqrt(128 / n)` (11 % for 10,000), and too great by what shares its counters (`sketch`).
 
 mod sketch;
 
@@ -26,7 +26,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// One key of so many is looked at, on average.
-pub const SAMPLED_ONE_IN: u64 = 64;
+pub const SAMPLED_ONE_IN: u64 = 128;
 /// Minutes that are kept.
 pub const MINUTES_MAX: usize = 24 * 60;
 /// Names of each list that are kept of a minute.
@@ -352,13 +352,13 @@ mod tests {
         note(&minutes, &heats[1], "plain", None);
         let all = minutes.read(9, 9, &heats);
         assert_eq!(all.from, UnixMillis(0));
-        assert_eq!(told(&all, List::Keys), [pair("a:1", 192), pair("a:2", 128), pair("plain", 64)]);
+        assert_eq!(told(&all, List::Keys), [pair("a:1", 384), pair("a:2", 256), pair("plain", 128)]);
         assert_eq!(told(&all, List::Big), [pair("a:1", 7000)]);
-        assert_eq!(told(&all, List::Missed), [pair("a:2", 128), pair("plain", 64)]);
-        assert_eq!(told(&all, List::Prefixes), [pair("a", 320)]);
-        assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 128)]);
+        assert_eq!(told(&all, List::Missed), [pair("a:2", 256), pair("plain", 128)]);
+        assert_eq!(told(&all, List::Prefixes), [pair("a", 640)]);
+        assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 256)]);
         let now = minutes.read(0, 1, &heats);
-        assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 64)]));
+        assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
     }
 
     #[test]
@@ -384,10 +384,10 @@ mod tests {
     }
 
     #[test]
-    fn one_key_of_64_is_looked_at_and_a_stream_that_repeats_is_not_met_at_one_place() {
+    fn one_key_of_128_is_looked_at_and_a_stream_that_repeats_is_not_met_at_one_place() {
         let mut sampler = Sampler::new(0);
         let (mut taken, mut at) = (0u64, [0u64; 64]);
-        for round in 0..10_000u32 {
+        for round in 0..20_000u32 {
             // Runs of 1 to 16 keys, in all 64 a round.
             let mut first = 0;
             for keys in [1, 16, 15, 2, 16, 14] {
@@ -403,7 +403,7 @@ mod tests {
                 first += keys;
             }
         }
-        assert!((9_700..=10_300).contains(&taken), "{taken} of 640000");
+        assert!((9_700..=10_300).contains(&taken), "{taken} of 1280000");
         assert!(at.iter().all(|count| (100..=220).contains(count)), "{at:?}");
     }
 
@@ -414,6 +414,6 @@ mod tests {
         note(&minutes, &heat, "k", None);
         drop(reader);
         note(&minutes, &heat, "k", None);
-        assert_eq!((heat.lost.value(), told(&minutes.read(0, 9, [&heat]), List::Keys)), (1, vec![pair("k", 64)]));
+        assert_eq!((heat.lost.value(), told(&minutes.read(0, 9, [&heat]), List::Keys)), (1, vec![pair("k", 128)]));
     }
 }

@@ -1,4 +1,4 @@
-//! CAS tokens and leases for clients of Redis: the same tokens, the same rights to fill, as memcached's meta commands have.
+//! CAS tokens and leases for clients of Redis: the same tokens and rights to fill as memcached's meta commands have.
 //!
 //! ```text
 //!   LEASE.GET k ──nothing there──> [null, won, t]      one caller; it fills by LEASE.SET k t value
@@ -83,8 +83,8 @@ fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) ->
     Deadline::positive(args.next().ok_or(Fault::Syntax)?, unit, call.ctx.now, name).map(|at| Some(at.expire()))
 }
 
-/// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. The time is that of the right
-/// to fill, 10 s unless it is said.
+/// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. The time is that of the
+/// right to fill, 10 s unless it is said.
 pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let (mut recache_below_ms, mut vivify) = (None, None);

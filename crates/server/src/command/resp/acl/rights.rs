@@ -4,8 +4,8 @@
 //!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern      on off >password nopass
 //!   └──────── commands ─────────┘ └────── keys ──────┘ channels      └───── the user ──────┘
 //! ```
-//! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text too,
-//! since it is told again so.
+//! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
+//! too, since it is told again so.
 
 use super::super::glob::matches;
 use super::super::support::absent_of;
@@ -118,10 +118,11 @@ pub type Wrong = &'static str;
 
 const SYNTAX: Wrong = "Syntax error";
 const UNKNOWN: Wrong = "Unknown command or category name in ACL";
-const KEY_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have \
-                              any effect. Try 'resetkeys' to start with an empty list of patterns";
-const CHANNEL_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does \
-                                  not have any effect. Try 'resetchannels' to start with an empty list of channels";
+const KEY_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
+                              have any effect. Try 'resetkeys' to start with an empty list of patterns";
+const CHANNEL_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \
+                                  does not have any effect. Try 'resetchannels' to start with an empty list of \
+                                  channels";
 const TOO_MANY: Wrong = "The user has as many rules as this server keeps";
 
 impl Rights {
