@@ -96,7 +96,9 @@ fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_
         return Some(Denied { fault: Fault::NoChannelPermission, reason: "channel", object: name.to_vec() });
     }
     match asked {
-        _ if entry.keys.0 == 0 || entry.has(Flag::PubSub) => None,
+        _ if entry.has(Flag::PubSub) => None,
+        // What goes over whole sets of records tells of keys that it does not name.
+        _ if entry.keys.0 == 0 => (entry.name.starts_with("rec.") && !rights.all_keys()).then(|| key(b"")),
         Asked::All(args) => {
             let mut keys = entry.keys_of(args).enumerate();
             let (_, name) = keys.find(|(place, name)| !rights.allows_key(name, access(entry, *place, Some(args))))?;
