@@ -14,6 +14,7 @@ use server::config::kinds::Endpoint;
 use server::config::table::Reload;
 use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
 use server::log::Log;
+use server::namespaces::DEFAULT_NAME;
 use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 
@@ -26,8 +27,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         return Err(Failure::Usage(refused));
     }
     let (settings, origins) = chosen(matches).map_err(faults)?;
-    let plan =
-        plan(&settings, &origins, &Host::probe()).map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
+    let plan = plan(&settings, &origins, &Host::probe());
+    let mut plan = plan.map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
+    plan.server.config_file = matches.get_one::<String>("CONFIG").map(std::path::PathBuf::from);
     let matches = matches.clone();
     let read = Box::new(move || chosen(&matches));
     host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1 })
@@ -129,8 +131,10 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
         pid = std::process::id(),
         "gannet is up"
     );
-    for (protocol, addr) in running.listeners() {
-        tracing::info!("{} clients connect to {addr}; try: {}", protocol.name(), trial(protocol, addr));
+    for (door, addr) in running.doors() {
+        let (protocol, name) = (door.protocol, running.shared().namespaces.name(door.namespace));
+        let space = if name == DEFAULT_NAME { String::new() } else { format!(" for the namespace {name}") };
+        tracing::info!("{} clients connect to {addr}{space}; try: {}", protocol.name(), trial(protocol, addr));
     }
     if let Some(admin) = admin {
         tracing::info!("metrics are at http://{0}/metrics; http://{0}/ lists every page", admin.addr());
@@ -201,6 +205,9 @@ impl Reloader {
                 Reload::Live => tracing::info!("{} was {before} and is {after}", change.path),
                 Reload::Restart => tracing::warn!("{} stays {before}; {after} needs a restart", change.path),
             }
+        }
+        for line in live::namespaces(&mut running.0, &wanted, &self.shared) {
+            tracing::info!("{line}");
         }
         live::take(&mut running, &wanted, &origins);
         self.log.set_level(running.0.log_level);

@@ -119,7 +119,9 @@ impl<'l> Turn<'l> {
             return Err(OpError::TooLarge);
         }
         let room = Content::Room { bytes: value_bytes, tail: tail_bytes };
-        self.begin_arrival(key, &Plan::of(put, Kind::Plain, room), value_bytes + tail_bytes)
+        let expire = self.store.spaces.expire(key.namespace, put.expire, self.now);
+        let plan = Plan { expire, ..Plan::of(put, Kind::Plain, room) };
+        self.begin_arrival(key, &plan, value_bytes + tail_bytes)
     }
 
     /// Reserves space for the next piece of a large value: [`Turn::large_piece_max`] bytes, or what is left, with
@@ -246,7 +248,7 @@ impl<'l> Turn<'l> {
             }
             Err(draft) => {
                 arriving.draft = Some(draft);
-                let full = store.keeps_all() && !store.index_can_grow();
+                let full = store.no_place(key.namespace);
                 Err((arriving, if full { OpError::OutOfMemory } else { self.parked() }))
             }
         }

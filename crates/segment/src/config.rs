@@ -84,7 +84,7 @@ const SEGMENTS_MIN: u64 = 16;
 /// The index begins with a slot for every item of this many bytes, and grows from there.
 const START_ITEM_BYTES: u64 = 2048;
 /// One header, in bytes.
-const HEADER_BYTES: u64 = 128;
+pub(crate) const HEADER_BYTES: u64 = 128;
 
 /// The sizes that follow from a [`StoreConfig`] and stay.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +177,18 @@ impl Geometry {
         SEGMENTS_MIN as usize + 2 * OPEN_MIN * (self.lanes_max + 1)
     }
 
+    /// The least quota of a namespace, in segments: what lanes and background have open for it, some that are kept
+    /// free, and some to evict from.
+    pub(crate) fn quota_segments_min(&self) -> usize {
+        self.segments_min() + self.lanes_max
+    }
+
+    /// The same in bytes, and large enough for the largest item.
+    pub(crate) fn least_quota_bytes(&self) -> u64 {
+        let for_items = (3 * self.item_bytes_max).div_ceil(self.segment_bytes as u64);
+        (self.quota_segments_min() as u64).max(for_items) * (self.segment_bytes as u64 + HEADER_BYTES)
+    }
+
     /// The least memory that a store can begin with, in bytes. The index is a twentieth of it or less.
     fn least_start_bytes(&self) -> u64 {
         let segments = self.segments_min() as u64 * (self.segment_bytes as u64 + HEADER_BYTES);
@@ -224,7 +236,7 @@ pub(crate) fn groups_for(memory_bytes: u64) -> usize {
 /// Open segments in one table at most: every class of a namespace and a few more.
 pub(crate) const OPEN_MAX: usize = 64;
 /// And at least: both units of expiry in both queues, so that a table never seals one segment to open another by turns.
-const OPEN_MIN: usize = 4;
+pub(crate) const OPEN_MIN: usize = 4;
 /// Pieces are at least this long, in bytes, where a segment has eight of them: each costs a slot, and a receive.
 const PIECE_BYTES_MIN: usize = 32 << 10;
 /// Header, extended lengths, expiry and hidden key of a piece, rounded up.

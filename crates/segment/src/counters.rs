@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::item::{EXPIRY, Layout};
+use crate::key::Namespace;
 
 /// A counter with a single writer: a plain load and store, no locked instruction.
 #[derive(Debug, Default)]
@@ -24,7 +25,11 @@ macro_rules! counters {
         /// One thread's block.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub(crate) struct Counters { $($(#[$doc])* pub(crate) $name: Counter,)* }
+        pub(crate) struct Counters {
+            $($(#[$doc])* pub(crate) $name: Counter,)*
+            /// What of that other namespaces than the default one have done.
+            spaces: [SpaceCounters; Namespace::MAX],
+        }
 
         /// The blocks of all threads, summed.
         #[derive(Clone, Copy, Debug, Default)]
@@ -38,12 +43,124 @@ macro_rules! counters {
     };
 }
 
+/// What is counted by namespace, but for the default one: that has what the others leave of the sums.
+#[derive(Debug, Default)]
+struct SpaceCounters {
+    items_added: Counter,
+    items_removed: Counter,
+    bytes_added: Counter,
+    bytes_removed: Counter,
+    evicted: Counter,
+    expired: Counter,
+    flushed: Counter,
+}
+
 impl Counters {
+    fn space(&self, namespace: u8) -> Option<&SpaceCounters> {
+        (namespace != Namespace::DEFAULT.0).then(|| &self.spaces[usize::from(namespace)])
+    }
+
+    /// An item was published.
+    #[inline(always)]
+    pub(crate) fn note_added(&self, namespace: u8, bytes: usize) {
+        self.items_added.add(1);
+        self.bytes_added.add(bytes as u64);
+        if let Some(space) = self.space(namespace) {
+            space.items_added.add(1);
+            space.bytes_added.add(bytes as u64);
+        }
+    }
+
+    /// An item died.
+    #[inline(always)]
+    pub(crate) fn note_removed(&self, namespace: u8, bytes: usize) {
+        self.items_removed.add(1);
+        self.bytes_removed.add(bytes as u64);
+        if let Some(space) = self.space(namespace) {
+            space.items_removed.add(1);
+            space.bytes_removed.add(bytes as u64);
+        }
+    }
+
     /// An item was evicted.
-    pub(crate) fn note_evicted(&self, layout: &Layout, fetched: bool) {
+    pub(crate) fn note_evicted(&self, namespace: u8, layout: &Layout, fetched: bool) {
         self.evicted.add(1);
         self.evicted_unread.add(u64::from(!fetched));
         self.evicted_with_ttl.add(u64::from(layout.has(EXPIRY)));
+        if let Some(space) = self.space(namespace) {
+            space.evicted.add(1);
+        }
+    }
+
+    /// An item was removed whose time had come.
+    pub(crate) fn note_expired(&self, namespace: u8, fetched: bool) {
+        self.expired.add(1);
+        self.expired_unread.add(u64::from(!fetched));
+        if let Some(space) = self.space(namespace) {
+            space.expired.add(1);
+        }
+    }
+
+    /// An item was removed that a flush ended.
+    pub(crate) fn note_flushed(&self, namespace: u8) {
+        self.flushed.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.flushed.add(1);
+        }
+    }
+}
+
+/// What is counted by namespace, summed over all threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SpaceTotals {
+    items_added: u64,
+    items_removed: u64,
+    bytes_added: u64,
+    bytes_removed: u64,
+    pub(crate) evicted: u64,
+    pub(crate) expired: u64,
+    pub(crate) flushed: u64,
+}
+
+impl SpaceTotals {
+    /// Adds one thread's counts of a namespace that is not the default one.
+    pub(crate) fn add(&mut self, block: &Counters, namespace: u8) {
+        let space = &block.spaces[usize::from(namespace)];
+        self.items_added = self.items_added.wrapping_add(space.items_added.read());
+        self.items_removed = self.items_removed.wrapping_add(space.items_removed.read());
+        self.bytes_added = self.bytes_added.wrapping_add(space.bytes_added.read());
+        self.bytes_removed = self.bytes_removed.wrapping_add(space.bytes_removed.read());
+        self.evicted = self.evicted.wrapping_add(space.evicted.read());
+        self.expired = self.expired.wrapping_add(space.expired.read());
+        self.flushed = self.flushed.wrapping_add(space.flushed.read());
+    }
+
+    /// What all namespaces have done, less `self`.
+    pub(crate) fn left_of(&self, all: &Totals) -> Self {
+        Self {
+            items_added: all.items_added.saturating_sub(self.items_added),
+            items_removed: all.items_removed.saturating_sub(self.items_removed),
+            bytes_added: all.bytes_added.saturating_sub(self.bytes_added),
+            bytes_removed: all.bytes_removed.saturating_sub(self.bytes_removed),
+            evicted: all.evicted.saturating_sub(self.evicted),
+            expired: all.expired.saturating_sub(self.expired),
+            flushed: all.flushed.saturating_sub(self.flushed),
+        }
+    }
+
+    /// Items that are there.
+    pub(crate) fn items(&self) -> u64 {
+        self.items_added.saturating_sub(self.items_removed)
+    }
+
+    /// Bytes of the items that are there.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.bytes_added.saturating_sub(self.bytes_removed)
+    }
+
+    /// What an item that is there takes on the mean, in bytes, header and padding included; 0 without items.
+    pub(crate) fn item_bytes_mean(&self) -> usize {
+        self.item_bytes().checked_div(self.items()).unwrap_or(0) as usize
     }
 }
 
@@ -51,12 +168,6 @@ impl Totals {
     /// Items that are there.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
-    }
-
-    /// What an item that is there takes on the mean, in bytes, header and padding included; 0 without items.
-    pub(crate) fn item_bytes_mean(&self) -> usize {
-        let bytes = self.bytes_added.saturating_sub(self.bytes_removed);
-        bytes.checked_div(self.items()).unwrap_or(0) as usize
     }
 }
 

@@ -181,12 +181,11 @@ impl Store {
         let header = self.segments.header_of(address);
         let slot = |freq| Slot::item(key.hash.tag(), freq, header.slot_generation(), address);
         let room = if old.is_none() { Some(locked.room()) } else { None };
-        if room.as_ref().is_some_and(|room| room.holds.is_item()) && (self.keeps_all() || self.index_can_grow()) {
+        if room.as_ref().is_some_and(|room| room.holds.is_item() && self.is_to_wait(key.namespace, room.holds)) {
             return Err(draft);
         }
         header.items.store(header.items.load(Relaxed) + 1, Release);
-        counters.items_added.add(1);
-        counters.bytes_added.add(draft.layout.size as u64);
+        counters.note_added(key.namespace, draft.layout.size);
         Ok(match (old, room) {
             (Some(old), _) => {
                 locked.replace(old.word, old.slot, slot(freq.unwrap_or(0)), freq.is_none());
@@ -209,6 +208,25 @@ impl Store {
         })
     }
 
+    /// An item may not take the place of the one that it would have to in an overfull index bucket.
+    #[cold]
+    fn is_to_wait(&self, namespace: u8, holds: Slot) -> bool {
+        if self.are_apart(namespace, self.segments.header_of(holds.address()).namespace()) {
+            self.index_crowded.store(true, Relaxed);
+            self.call_background();
+            return true;
+        }
+        self.keeps(Namespace(namespace)) || self.index_can_grow()
+    }
+
+    /// Whether a thread whose item has no place in the index will have none.
+    #[cold]
+    pub(crate) fn no_place(&self, namespace: u8) -> bool {
+        let crowded = self.index_crowded.load(Relaxed);
+        let grows = self.index_can_grow() || crowded && self.index.groups() < self.memory.groups_max();
+        (crowded || self.keeps(Namespace(namespace))) && !grows
+    }
+
     /// The index is over its load or growing already, so that an overfull index bucket will have room soon.
     pub(crate) fn index_can_grow(&self) -> bool {
         self.call_background();
@@ -224,10 +242,10 @@ impl Store {
     pub(crate) fn kill(&self, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
         let before = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
         debug_assert!(before & DEAD == 0, "an item dies once");
-        self.segments.header_of(address).note_dead(layout.size);
-        counters.items_removed.add(1);
-        counters.bytes_removed.add(layout.size as u64);
-        let (heap, namespace) = (&self.segments.heap, self.segments.header_of(address).namespace());
+        let (heap, header) = (&self.segments.heap, self.segments.header_of(address));
+        let namespace = header.namespace();
+        header.note_dead(layout.size);
+        counters.note_removed(namespace, layout.size);
         match layout.kind() {
             Kind::Plain | Kind::Piece => None,
             Kind::Head => Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) }),
@@ -246,7 +264,7 @@ impl Store {
         let layout = Layout::read(&self.segments.heap, address);
         let meta = layout.has(META).then(|| layout.meta(&self.segments.heap, address).load(Relaxed));
         let (fetched, _) = self.access(slot, address, meta);
-        counters.note_evicted(&layout, fetched);
+        counters.note_evicted(self.segments.header_of(address).namespace(), &layout, fetched);
         counters.evicted_by_index.add(1);
         self.kill(counters, address, &layout)
     }
@@ -257,11 +275,10 @@ impl Store {
         let ended = self.ended(seen, now);
         match ended {
             Some(Ended::Expired) => {
-                counters.expired.add(1);
                 let (fetched, _) = self.access(seen.slot, seen.address, self.meta(seen));
-                counters.expired_unread.add(u64::from(!fetched));
+                counters.note_expired(self.segments.header_of(seen.address).namespace(), fetched);
             }
-            Some(Ended::Flushed) => counters.flushed.add(1),
+            Some(Ended::Flushed) => counters.note_flushed(self.segments.header_of(seen.address).namespace()),
             None => {}
         }
         ended.is_some()

@@ -3,7 +3,7 @@
 use crate::index::Hash;
 
 /// Which keyspace a key belongs to: hashed with the key, and kept in the segment's header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Namespace(pub u8);
 
 impl Namespace {

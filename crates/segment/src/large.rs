@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::draft::{Content, Orphan, Plan};
 use crate::header::Queue;
 use crate::item::Kind;
-use crate::key::Key;
+use crate::key::{Key, Namespace};
 use crate::lane::Turn;
 use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::parts::Head;
@@ -138,13 +138,8 @@ fn piece_name(object: u64, number: u32) -> [u8; 12] {
 impl Store {
     /// Whether the free segments hold a large value of so many bytes; if not, has the background free as many, once.
     /// What two lanes call for at the same time is not added up: the later one calls again.
-    fn call_for_room(&self, bytes: u64) -> bool {
-        let wanted = self.segments_for(bytes).min(self.segments.count() / 2);
-        let room = self.segments.free_count() >= wanted + self.memory.free_reserve();
-        if !room {
-            self.room_wanted.fetch_max(wanted, Relaxed);
-        }
-        room
+    fn call_for_room(&self, namespace: u8, bytes: u64) -> bool {
+        self.call_for_segments(namespace, self.segments_for(bytes))
     }
 
     /// Segments that a large value of so many bytes takes.
@@ -258,7 +253,7 @@ impl<'l> Turn<'l> {
 
     /// Stores a large value that is in memory as a whole.
     pub(crate) fn put_large(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
-        self.check_room(put.value.len() as u64)?;
+        self.check_room(key, put.value.len() as u64)?;
         let mut writer = self.large_begin(key, put.value.len() as u64, put.expire)?;
         for piece in put.value.chunks(self.large_piece_max()) {
             if let Err(error) = self.large_piece(&mut writer, piece) {
@@ -281,7 +276,7 @@ impl<'l> Turn<'l> {
         sources: &[Source<'_>],
     ) -> Result<Option<u64>, OpError> {
         let bytes = sources.iter().map(Source::len).sum();
-        self.check_room(bytes)?;
+        self.check_room(key, bytes)?;
         let mut writer = self.large_begin(key, bytes, plan.expire)?;
         let mut scratch = std::mem::take(&mut self.own.scratch);
         let fed = self.feed(&mut writer, &mut scratch, key.namespace, sources);
@@ -303,10 +298,10 @@ impl<'l> Turn<'l> {
     }
 
     /// There are free segments for a large value of so many bytes.
-    pub(crate) fn check_room(&mut self, bytes: u64) -> Result<(), OpError> {
-        match self.store.call_for_room(bytes) {
+    pub(crate) fn check_room(&mut self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
+        match self.store.call_for_room(key.namespace, bytes) {
             true => Ok(()),
-            false if self.store.keeps_all() => Err(OpError::OutOfMemory),
+            false if self.store.keeps(Namespace(key.namespace)) => Err(OpError::OutOfMemory),
             false => Err(self.parked()),
         }
     }

@@ -19,7 +19,7 @@ use crate::store::Store;
 /// Why the memory cannot be changed to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeError {
-    /// The open segments and the largest item need more.
+    /// The open segments, the largest item and the quotas of namespaces need more.
     TooSmall {
         /// What it has to be at least, in bytes.
         least_bytes: u64,
@@ -35,7 +35,7 @@ impl std::fmt::Display for ResizeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooSmall { least_bytes } => {
-                write!(f, "too small for what is open and for the item maximum: give at least {least_bytes} bytes")
+                write!(f, "too small for what is open, the item maximum and quotas: give at least {least_bytes} bytes")
             }
             Self::TooLarge { most_bytes } => {
                 write!(f, "more than address space was reserved for at start: give at most {most_bytes} bytes")
@@ -114,7 +114,7 @@ impl Store {
     /// # Errors
     /// When it is less than the store can go on with, or more than address space was reserved for.
     pub fn resize(&self, memory_bytes: u64) -> Result<(), ResizeError> {
-        let least_bytes = self.geometry.least_resize_bytes();
+        let least_bytes = self.geometry.least_resize_bytes().max(self.least_for_quotas());
         if memory_bytes < least_bytes {
             return Err(ResizeError::TooSmall { least_bytes });
         }

@@ -1,8 +1,8 @@
 //! The open segments of one thread: where its new items go.
 //!
 //! One open segment for each (namespace, TTL class, queue) that the thread writes to, up to a stated maximum; beyond
-//! it, neighbouring classes share one. A segment is sealed when the next item does not fit, when it has been open for
-//! an eighth of its class, or when its namespace was flushed since.
+//! it, and beyond what its quota allows a namespace, neighbouring classes share one. A segment is sealed when the next
+//! item does not fit, when it has been open for an eighth of its class, or when its namespace was flushed since.
 //!
 //! The table is the sole owner of the write end of its segments: that is what makes a [`Reserved`] exclusive.
 
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::config::OPEN_MAX;
-use crate::header::Queue;
+use crate::header::{Queue, SegmentHeader};
 use crate::item::{FILLER, FILLER_BYTES};
 use crate::op::OpError;
 use crate::raw::Reserved;
@@ -125,7 +125,7 @@ impl OpenTable {
     /// used least lately of more than there may be.
     pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
         while self.open.len() > store.memory.open_max()
-            && let Some(idle) = self.idle()
+            && let Some(idle) = self.idle_of(None)
         {
             self.seal(store, idle);
         }
@@ -144,13 +144,24 @@ impl OpenTable {
         self.open.iter().position(|o| o.class == want.class && o.namespace == want.namespace && o.queue == want.queue)
     }
 
-    /// The segment that was used least lately.
-    fn idle(&self) -> Option<usize> {
-        (0..self.open.len()).min_by_key(|at| self.open[*at].used)
+    /// What is in such a segment can be copied without one being sealed for it that is not full.
+    pub(crate) fn has_place(&self, store: &Store, header: &SegmentHeader) -> bool {
+        let of_queue = |o: &&Open| o.namespace == header.namespace() && o.queue == header.queue();
+        let own = self.open.iter().filter(|open| open.namespace == header.namespace()).count();
+        let room = self.open.len() < store.memory.open_max() && own < store.open_max_of(header.namespace());
+        room || self.open.iter().filter(of_queue).any(|open| ttl::same_unit(open.class, header.class()))
+    }
+
+    /// The segment that was used least lately, of one namespace or of all.
+    fn idle_of(&self, namespace: Option<u8>) -> Option<usize> {
+        let of = |at: &usize| namespace.is_none_or(|namespace| self.open[*at].namespace == namespace);
+        (0..self.open.len()).filter(of).min_by_key(|at| self.open[*at].used)
     }
 
     fn open_or_share(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
-        if self.open.len() < store.memory.open_max() {
+        let own = self.open.iter().filter(|open| open.namespace == want.namespace).count();
+        let crowded = own >= store.open_max_of(want.namespace);
+        if self.open.len() < store.memory.open_max() && !crowded {
             return self.open_new(store, want, now);
         }
         let neighbour =
@@ -161,7 +172,7 @@ impl OpenTable {
                 self.find(Want { class, ..want }).ok_or(OpError::Parked)
             }
             None => {
-                let idle = self.idle().ok_or(OpError::OutOfMemory)?;
+                let idle = self.idle_of(crowded.then_some(want.namespace)).ok_or(OpError::OutOfMemory)?;
                 self.seal(store, idle);
                 self.open_new(store, want, now)
             }
@@ -169,8 +180,7 @@ impl OpenTable {
     }
 
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
-        let keep = if self.whose == Whose::Lane { store.memory.free_reserve() } else { 0 };
-        let id = store.segments.take_free(keep).ok_or_else(|| store.no_segment())?;
+        let id = store.take_segment(self.whose, want.namespace)?;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
         store.segments.header(id).open(sequence, created, want.class, want.namespace, want.queue);

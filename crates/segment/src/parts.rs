@@ -290,7 +290,7 @@ impl Turn<'_> {
             return Err(OpError::TooLarge);
         }
         if parts.bytes.len() > self.store.geometry.piece_bytes {
-            self.check_room(parts.bytes.len() as u64)?;
+            self.check_room(key, parts.bytes.len() as u64)?;
         }
         for (at, (part, place)) in parts.new.iter().enumerate() {
             let name = name(*part, key.hash);

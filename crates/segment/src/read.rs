@@ -20,7 +20,7 @@ use crate::index::{RANGE_SLOTS_MAX, bump};
 use crate::item::bare;
 use crate::item::{CAS_TAKEN, Layout, META, META_FETCHED, meta_secs, meta_word};
 use crate::item::{META_STALE, META_WON};
-use crate::key::{Key, KeyHash};
+use crate::key::{Key, KeyHash, Namespace};
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError, Value};
 use crate::raw::Word64;
@@ -216,10 +216,10 @@ impl<'l> Turn<'l> {
         OpError::Parked
     }
 
-    /// Visits a few live items, those that come next from `cursor` on (0 begins), and gives the next cursor; `None` at
-    /// the end. An item that stays from the first call to the last is visited at least once, whatever the index does
-    /// meanwhile; it may be visited twice.
-    pub fn scan(&self, cursor: u32, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u32> {
+    /// Visits a few live items of a namespace, those that come next from `cursor` on (0 begins), and gives the next
+    /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, whatever
+    /// the index does meanwhile; it may be visited twice.
+    pub fn scan(&self, namespace: Namespace, cursor: u32, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u32> {
         let store = self.store;
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
         let range = store.index.range(cursor, &mut slots);
@@ -228,6 +228,9 @@ impl<'l> Turn<'l> {
                 continue;
             }
             let address = slot.address();
+            if store.segments.header_of(address).namespace() != namespace.0 {
+                continue;
+            }
             let layout = Layout::read(&store.segments.heap, address);
             let seen = Seen { word: store.index.range_word(&range, at), slot, address, layout };
             if seen.layout.kind() != crate::item::Kind::Piece && store.ended(&seen, self.now).is_none() {
@@ -237,10 +240,10 @@ impl<'l> Turn<'l> {
         range.last.checked_add(1)
     }
 
-    /// Visits the live items of at most about `n` index slots from `cursor` (0 begins), and gives the next cursor;
-    /// `None` at the end. An item that stays is visited at least once unless the index grows meanwhile, and one that
-    /// is relocated may be visited twice.
-    pub fn crawl(&self, cursor: u64, n: usize, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
+    /// Visits the live items of a namespace in at most about `n` index slots from `cursor` (0 begins), and gives the
+    /// next cursor; `None` at the end. An item that stays is visited at least once unless the index grows meanwhile,
+    /// and one that is relocated may be visited twice.
+    pub fn crawl(&self, namespace: Namespace, cursor: u64, n: usize, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
         let store = self.store;
         let groups = store.index.groups().max(store.index.groups_next()) as u64;
         let each = crate::index::GROUP_SLOTS;
@@ -252,6 +255,9 @@ impl<'l> Turn<'l> {
                     continue;
                 }
                 let address = slot.address();
+                if store.segments.header_of(address).namespace() != namespace.0 {
+                    continue;
+                }
                 let seen = Seen { word, slot, address, layout: Layout::read(&store.segments.heap, address) };
                 let piece = seen.layout.kind() == crate::item::Kind::Piece;
                 if !piece && store.ended(&seen, self.now).is_none() {

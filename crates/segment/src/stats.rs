@@ -7,6 +7,7 @@ use base::clock::UnixMillis;
 use crate::background::shadow::Shadows;
 use crate::header::{STATES, State};
 use crate::index::{GROUP_BYTES, GROUP_SLOTS};
+use crate::key::Namespace;
 use crate::segments::SegmentId;
 use crate::store::Store;
 
@@ -96,6 +97,26 @@ pub struct StoreStats {
     pub huge_pages_asked: bool,
 }
 
+/// What a namespace has and does. Counts run since the start; sizes are bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NamespaceStats {
+    /// As [`StoreStats::items`].
+    pub items: u64,
+    /// As [`StoreStats::item_bytes`].
+    pub item_bytes: u64,
+    /// Segments that are its own, times their size.
+    pub heap_bytes: u64,
+    /// What its segments may take now: its quota without what its items take of the index; of one that shares, what no
+    /// quota has a right to.
+    pub heap_bytes_max: u64,
+    /// Items evicted to make room.
+    pub evicted: u64,
+    /// Items removed because their time had come.
+    pub expired: u64,
+    /// Items removed because of a flush.
+    pub flushed: u64,
+}
+
 /// The names of [`StoreStats::segments`], in order.
 pub const SEGMENT_STATES: [&str; 6] = ["free", "open", "sealed", "draining", "limbo", "withheld"];
 /// The names of [`StoreStats::segments_drained`], in order.
@@ -181,6 +202,22 @@ impl Store {
         }
     }
 
+    /// The figures of one namespace now.
+    pub fn namespace_stats(&self, namespace: Namespace) -> NamespaceStats {
+        let (totals, segment_bytes) = (self.space_totals(namespace.0), self.segments.segment_bytes() as u64);
+        let limits: usize = self.spaces.with_quota().filter_map(|other| self.spaces.limit(other)).sum();
+        let shared = self.segments.count().saturating_sub(limits);
+        NamespaceStats {
+            items: totals.items(),
+            item_bytes: totals.item_bytes(),
+            heap_bytes: self.spaces.used(namespace.0) as u64 * segment_bytes,
+            heap_bytes_max: self.spaces.limit(namespace.0).unwrap_or(shared) as u64 * segment_bytes,
+            evicted: totals.evicted,
+            expired: totals.expired,
+            flushed: totals.flushed,
+        }
+    }
+
     /// Bytes of the segments and the index that huge pages stand behind now, as the kernel says. Slow.
     ///
     /// # Errors
@@ -192,7 +229,7 @@ impl Store {
     /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
     /// background's queues and shadows, and a ring of samples and two pieces of scratch space for each lane.
     pub fn overhead_bytes_max(&self) -> u64 {
-        let queues = self.segments.end() as u64 * 80;
+        let queues = self.segments.end() as u64 * 208;
         let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
         queues + lanes + self.samples.bytes() + Shadows::BYTES_MAX + (64 << 10)
     }

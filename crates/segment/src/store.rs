@@ -10,7 +10,7 @@ use crate::ahead::Ahead;
 use crate::background::Background;
 use crate::claim::Claims;
 use crate::config::{Geometry, StartError, StoreConfig};
-use crate::counters::{Counters, Totals};
+use crate::counters::{Counters, SpaceTotals, Totals};
 use crate::epoch::Epochs;
 use crate::header::Queue;
 use crate::index::{Found, GROUP_SLOTS, Index};
@@ -23,6 +23,7 @@ use crate::raw::{Mutex, Word64};
 use crate::samples::Samples;
 use crate::segments::Segments;
 use crate::slot::Slot;
+use crate::spaces::Spaces;
 
 /// An in-memory store of items.
 #[derive(Debug)]
@@ -49,8 +50,10 @@ pub struct Store {
     pub(crate) objects: Word64,
     /// Free segments that a large value waits for, beyond those that are always kept; cleared when they are there.
     pub(crate) room_wanted: AtomicUsize,
-    /// Nothing is evicted.
-    keeps_all: AtomicBool,
+    /// What each namespace may take, and takes.
+    pub(crate) spaces: Spaces,
+    /// An item found only items in its index buckets that it may not take the place of; cleared when the index grows.
+    pub(crate) index_crowded: AtomicBool,
     /// Bytes of segments that are pinned or reserved by unfinished large values are bounded by the callers; this
     /// counts the pins, for the stats.
     pub(crate) pins: Word64,
@@ -119,7 +122,8 @@ impl Store {
             slice_gate: Mutex::new(()),
             objects: Word64::new(1),
             room_wanted: AtomicUsize::new(0),
-            keeps_all: AtomicBool::new(false),
+            spaces: Spaces::default(),
+            index_crowded: AtomicBool::new(false),
             pins: Word64::new(0),
             background: BackgroundGauges::default(),
             started: now,
@@ -143,7 +147,7 @@ impl Store {
     /// The background has urgent work: free segments are short or the index is full. Cheap.
     #[inline]
     pub fn needs_background(&self) -> bool {
-        (self.segments.free_count() < self.free_low() && !self.keeps_all()) || self.background_called.load(Relaxed)
+        (self.segments.free_count() < self.free_low() && !self.spaces.keeps(0)) || self.background_called.load(Relaxed)
     }
 
     /// How many segments the background is to keep free.
@@ -154,24 +158,25 @@ impl Store {
     /// From now on nothing is evicted: what does not fit ends in [`crate::OpError::OutOfMemory`]. Before each store ask
     /// [`Store::has_room`], or the last free segments, which compaction lives from, are used up.
     pub fn keep_all(&self) {
-        self.keeps_all.store(true, Relaxed);
+        self.spaces.keep_all();
     }
 
-    /// Nothing is evicted.
-    pub(crate) fn keeps_all(&self) -> bool {
-        self.keeps_all.load(Relaxed)
+    /// Nothing of the namespace is evicted.
+    #[inline(always)]
+    pub fn keeps(&self, namespace: Namespace) -> bool {
+        self.spaces.keeps(namespace.0)
     }
 
-    /// A value of so many bytes fits into what is free beyond the segments that are always kept free.
-    pub fn has_room(&self, value_bytes: u64) -> bool {
+    /// A value of so many bytes fits into what is free for the namespace beyond the segments that are always kept free.
+    pub fn has_room(&self, namespace: Namespace, value_bytes: u64) -> bool {
         let whole = value_bytes < self.geometry.item_whole_max as u64;
         let wanted = if whole { 0 } else { self.segments_for(value_bytes) };
-        self.segments.free_count() > self.memory.free_low() + wanted
+        self.free_of(namespace.0) > self.free_low_of(namespace.0) + wanted
     }
 
     /// What a thread is told that finds no free segment: to wait for one, or that none will come.
-    pub(crate) fn no_segment(&self) -> OpError {
-        if self.keeps_all() { OpError::OutOfMemory } else { OpError::Parked }
+    pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
+        if self.spaces.keeps(namespace) { OpError::OutOfMemory } else { OpError::Parked }
     }
 
     pub(crate) fn call_background(&self) {
@@ -187,6 +192,19 @@ impl Store {
             totals.add(block);
         }
         totals
+    }
+
+    /// All threads' counters of one namespace, summed.
+    pub(crate) fn space_totals(&self, namespace: u8) -> SpaceTotals {
+        let mut totals = SpaceTotals::default();
+        let add =
+            |totals: &mut SpaceTotals, namespace| self.counters.iter().for_each(|block| totals.add(block, namespace));
+        if namespace != Namespace::DEFAULT.0 {
+            add(&mut totals, namespace);
+            return totals;
+        }
+        (1..Namespace::MAX as u8).for_each(|namespace| add(&mut totals, namespace));
+        totals.left_of(&self.totals())
     }
 
     /// So many of the index's slots hold items that it has to grow: earlier while the memory is still filling, when
@@ -213,6 +231,12 @@ impl Store {
             let sequence = self.segments.next_sequence();
             self.flushed[namespace as usize].fetch_max(sequence, SeqCst);
         }
+    }
+
+    /// Ends every item of the namespace that is there now, for who has no turn: it waits for a slice of the background.
+    pub fn flush(&self, namespace: Namespace) {
+        let _gate = self.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.raise_flushed(namespace.0);
     }
 
     /// The slot names this very key.

@@ -255,7 +255,7 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
         let mut seen = HashSet::new();
         let mut cursor = Some(0);
         while let Some(from) = cursor {
-            cursor = lane.turn(NOW).scan(from, &mut |item| {
+            cursor = lane.turn(NOW).scan(Namespace::DEFAULT, from, &mut |item| {
                 seen.insert(item.key.to_vec());
             });
             // Items come while it walks, so that the index grows under it; then the memory goes, and it shrinks.

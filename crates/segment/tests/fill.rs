@@ -333,7 +333,7 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
     // What the gate leaves of the last segments is refused by the store itself.
     let (mut gated, mut refused) = (false, 0);
     while refused < 100 {
-        gated |= !store.has_room(value.len() as u64);
+        gated |= !store.has_room(Namespace::DEFAULT, value.len() as u64);
         let put = Put::set(&value);
         match put_as(&mut lane, &mut background, NOW, &stored.to_le_bytes(), &put) {
             Ok(_) => stored += 1,
@@ -361,10 +361,10 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
     }
     for _ in 0..SLICES_MAX {
         slice(&mut background, NOW);
-        if store.has_room(0) {
+        if store.has_room(Namespace::DEFAULT, 0) {
             break;
         }
     }
-    assert!(store.has_room(value.len() as u64), "what was deleted is had again");
+    assert!(store.has_room(Namespace::DEFAULT, value.len() as u64), "what was deleted is had again");
     assert_eq!(store.stats().evicted, 0);
 }

@@ -33,6 +33,8 @@ pub struct Card {
     pub speaks_3: bool,
     /// Its subscriptions to channels, patterns and shard channels.
     pub subscriptions: [u32; 3],
+    /// The namespace that it is in.
+    pub database: u8,
     /// It monitors.
     pub monitors: bool,
     /// The command that it called last, as it was when it was last looked at.

@@ -23,7 +23,7 @@ use crate::roster::Roster;
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
-use segment::{Key, Pinned, Turn};
+use segment::{Key, Namespace, Pinned, Turn};
 use std::sync::Arc;
 
 /// Operations that one session may execute before the others of its batch have had theirs.
@@ -84,6 +84,12 @@ pub struct WorkerContext {
     pub(crate) op_begun: Ticks,
     /// When the bytes of the session that is served were known to be there.
     pub(crate) ready: Ticks,
+    /// The namespace of the session that is served.
+    pub(crate) namespace: Namespace,
+    /// The namespaces whose operations a second are bounded, a bit each, in this batch.
+    pub(crate) rationed: u32,
+    /// That of the session that is served is one of them.
+    pub(crate) rationed_here: bool,
     /// Operations executed in this batch.
     pub(crate) batch_ops: usize,
     /// Values that are being received straight into the store.
@@ -135,7 +141,8 @@ impl WorkerContext {
         if self.slow_lines.is_slow(self.ready, ended) {
             self.slow_lines.keep(self.op_begun, line);
         }
-        out.push_op(OpTimes { command, count: count as u32, ready: self.ready, begun: self.op_begun, ended });
+        let (namespace, count_u32) = (self.namespace.0, count as u32);
+        out.push_op(OpTimes { command, namespace, count: count_u32, ready: self.ready, begun: self.op_begun, ended });
         self.op_begun = ended;
         self.batch_ops += count;
     }
@@ -166,10 +173,10 @@ impl WorkerContext {
 
     /// Tells those that are subscribed of a change of `key`.
     #[cold]
-    pub(crate) fn tell_change(&mut self, event: Event, key: &[u8]) {
+    pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
         let Self { shared, worker, to_wake, .. } = self;
         let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
-        notify::tell(&shared.channels, shared.key_events(), event, key, note);
+        notify::tell(&shared.channels, shared.key_events(), namespace, event, key, note);
     }
 
     /// Tells those that monitor.
@@ -182,9 +189,24 @@ impl WorkerContext {
     pub(crate) fn restrain(&mut self) {
         let shared = &self.shared;
         self.pause = shared.live.pause.now(self.now);
+        self.rationed = shared.namespaces.rationed();
         self.user_changes = shared.users.changes();
         self.asks = shared.asks_who();
         self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty() || self.user_changes != 0;
+    }
+
+    /// What is served from here on is a session of this namespace.
+    #[inline(always)]
+    pub(crate) fn turn_to(&mut self, namespace: Namespace) {
+        self.namespace = namespace;
+        self.rationed_here = self.rationed & 1 << namespace.0 != 0;
+    }
+
+    /// Nothing of the namespace is evicted, and `bytes` more do not fit.
+    #[inline]
+    pub(crate) fn is_full(&self, bytes: u64) -> bool {
+        let store = &self.shared.store;
+        store.keeps(self.namespace) && !store.has_room(self.namespace, bytes)
     }
 
     /// A connection of worker `to` has mail, or is to be closed.

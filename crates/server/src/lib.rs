@@ -29,6 +29,7 @@ mod listener;
 pub mod log;
 pub mod mail;
 pub mod metrics;
+pub mod namespaces;
 pub mod notify;
 pub mod out;
 pub mod prefixes;

@@ -3,7 +3,7 @@
 //! It alone counts who has how many: handed over by it, less those that the worker says have ended. So no worker gets
 //! more than its table holds, whatever the order in which connections end.
 
-use crate::command::Protocol;
+use crate::command::Door;
 use crate::shared::Shared;
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;
@@ -26,10 +26,10 @@ const NICENESS: i32 = 10;
 /// The acceptor's state.
 pub(crate) struct Acceptor {
     pub(crate) listeners: Vec<Listener>,
-    /// What the clients of each listener speak.
-    pub(crate) protocols: Vec<Protocol>,
+    /// What the clients of each listener speak, and where their keys are.
+    pub(crate) doors: Vec<Door>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) intakes: Vec<SyncSender<(Stream, Protocol)>>,
+    pub(crate) intakes: Vec<SyncSender<(Stream, Door)>>,
     pub(crate) sessions_max: usize,
     /// Connections handed to each worker since start.
     pub(crate) handed: Vec<u64>,
@@ -63,7 +63,7 @@ impl Acceptor {
             for index in &ready {
                 for _ in 0..ACCEPTS_A_VISIT {
                     match self.listeners[*index].accept() {
-                        Accepted::Stream(stream) => self.hand_over(stream, self.protocols[*index]),
+                        Accepted::Stream(stream) => self.hand_over(stream, self.doors[*index]),
                         Accepted::Empty => break,
                         Accepted::NoDescriptor => {
                             exhausted = true;
@@ -85,12 +85,13 @@ impl Acceptor {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
-    fn hand_over(&mut self, mut stream: Stream, protocol: Protocol) {
+    fn hand_over(&mut self, mut stream: Stream, mut door: Door) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
-        if open >= connections_max {
-            return self.refuse(stream, protocol);
+        if open >= connections_max || !self.shared.namespaces.enter(door.namespace) {
+            return self.refuse(stream, door);
         }
+        door.is_counted = true;
         loop {
             // The least loaded first; the next ones only if its intake is full.
             let mut tried = 0u128;
@@ -98,7 +99,7 @@ impl Acceptor {
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
                 .min_by_key(|worker| self.load(*worker))
             {
-                match self.intakes[worker].try_send((stream, protocol)) {
+                match self.intakes[worker].try_send((stream, door)) {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);
@@ -110,7 +111,8 @@ impl Acceptor {
                 tried |= 1 << worker;
             }
             if tried == 0 || self.shared.stop.is_off() {
-                return self.refuse(stream, protocol);
+                self.shared.namespaces.leave(door.namespace);
+                return self.refuse(stream, door);
             }
             // Every intake is full, no worker is: who comes next waits in the kernel.
             self.wake_workers();
@@ -126,9 +128,9 @@ impl Acceptor {
         }
     }
 
-    fn refuse(&self, stream: Stream, protocol: Protocol) {
+    fn refuse(&self, stream: Stream, door: Door) {
         self.shared.acceptor.rejected.add(1);
-        stream.refuse(protocol.refusal());
+        stream.refuse(door.protocol.refusal());
     }
 
     /// Gives the reserve up for a moment, so that the client at the head of the queue is told instead of left waiting.
@@ -136,7 +138,7 @@ impl Acceptor {
         self.shared.acceptor.descriptors_exhausted.add(1);
         drop(self.reserve.take());
         if let Accepted::Stream(stream) = self.listeners[listener].accept() {
-            self.refuse(stream, self.protocols[listener]);
+            self.refuse(stream, self.doors[listener]);
         }
         self.reserve = open_reserve();
     }

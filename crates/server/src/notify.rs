@@ -5,11 +5,12 @@
 //!                               ──> __keyevent@0__:set  "k"         if E is
 //! ```
 //!
-//! Off, which is the default, they cost a request nothing that watching does not cost: one bit of a word that a worker
-//! reads once a batch.
+//! The number is the namespace's. Off, which is the default, they cost a request nothing that watching does not cost:
+//! one bit of a word that a worker reads once a batch.
 
 use crate::config::value::{Shape, Value, Wrong};
 use crate::mail::{Channels, Kind};
+use segment::Namespace;
 
 /// Which changes are told, a bit each: one of `K` and `E` says where, the others what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,16 +125,24 @@ events! {
 
 /// Tells of `event` at `key` those that are subscribed, if it is among `events`. `note` is called with a worker and its
 /// connection that has mail now.
-pub(crate) fn tell(channels: &Channels, events: KeyEvents, event: Event, key: &[u8], mut note: impl FnMut(usize, u32)) {
+pub(crate) fn tell(
+    channels: &Channels,
+    events: KeyEvents,
+    namespace: Namespace,
+    event: Event,
+    key: &[u8],
+    mut note: impl FnMut(usize, u32),
+) {
     if !events.has(event.letter) || !channels.has_subscribers() {
         return;
     }
     if events.has(b'K') {
-        channels.publish(Kind::Channel, &[b"__keyspace@0__:", key].concat(), event.name.as_bytes(), &mut note);
+        let place = format!("__keyspace@{}__:", namespace.0);
+        channels.publish(Kind::Channel, &[place.as_bytes(), key].concat(), event.name.as_bytes(), &mut note);
     }
     if events.has(b'E') {
-        let name = [b"__keyevent@0__:", event.name.as_bytes()].concat();
-        channels.publish(Kind::Channel, &name, key, &mut note);
+        let name = format!("__keyevent@{}__:{}", namespace.0, event.name);
+        channels.publish(Kind::Channel, name.as_bytes(), key, &mut note);
     }
 }
 

@@ -37,6 +37,7 @@ pub const PARTS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpTimes {
     pub(crate) command: Command,
+    pub(crate) namespace: u8,
     /// How many.
     pub(crate) count: u32,
     /// When its bytes were known to be there.

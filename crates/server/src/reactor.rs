@@ -1,7 +1,7 @@
 //! Which back end the workers get, and where the choice between their types is made: once, in each worker's thread.
 
 use crate::clock::Clock;
-use crate::command::Protocol;
+use crate::command::Door;
 use crate::config::kinds::IoChoice;
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
@@ -64,7 +64,7 @@ impl Opened {
         number: usize,
         shared: Arc<Shared>,
         lane: Lane,
-        intake: Receiver<(Stream, Protocol)>,
+        intake: Receiver<(Stream, Door)>,
         clock: Clock,
         sessions_max: usize,
     ) {

@@ -2,7 +2,7 @@
 
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::clock::Ticks;
-use crate::command::{Protocol, SessionState};
+use crate::command::{Door, SessionState};
 use crate::out::OutBuffer;
 use io::Token;
 
@@ -90,13 +90,13 @@ pub(crate) struct Session<S> {
 }
 
 impl<S> Session<S> {
-    fn new(token: Token, stream: S, protocol: Protocol, now_ns: u64) -> Self {
+    fn new(token: Token, stream: S, door: Door, now_ns: u64) -> Self {
         Self {
             token,
             stream: Some(stream),
             input: None,
             out: None,
-            state: SessionState::new(protocol),
+            state: SessionState::new(door),
             place: Place::Idle,
             phase: Phase::Open,
             readable: false,
@@ -173,7 +173,7 @@ impl<S> Table<S> {
     }
 
     /// Takes the slot that [`Table::next_token`] named.
-    pub(crate) fn insert(&mut self, stream: S, protocol: Protocol, now_ns: u64) -> u32 {
+    pub(crate) fn insert(&mut self, stream: S, door: Door, now_ns: u64) -> u32 {
         let token = self.next_token().expect("the caller asked for a token");
         self.free.pop();
         let index = token.index();
@@ -181,7 +181,7 @@ impl<S> Table<S> {
             // Slots come off in order until they come back.
             self.slots.push(None);
         }
-        self.slots[index as usize] = Some(Session::new(token, stream, protocol, now_ns));
+        self.slots[index as usize] = Some(Session::new(token, stream, door, now_ns));
         index
     }
 
@@ -219,26 +219,27 @@ impl<S> Table<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Protocol;
 
     #[test]
     fn an_event_for_an_earlier_life_of_a_slot_finds_no_one() {
         let mut table: Table<()> = Table::new(2);
         let first = table.next_token().unwrap();
-        let index = table.insert((), Protocol::Memcache, 0);
+        let index = table.insert((), Protocol::Memcache.into(), 0);
         assert!(table.find(first).is_some());
         table.at(index).phase = Phase::Dead;
         assert!(table.find(first).is_none(), "a dead session is not found");
         table.remove(index);
         let second = table.next_token().unwrap();
         assert_eq!((second.index(), second.generation()), (first.index(), first.generation() + 1));
-        table.insert((), Protocol::Memcache, 0);
+        table.insert((), Protocol::Memcache.into(), 0);
         assert!(table.find(first).is_none() && table.find(second).is_some());
     }
 
     #[test]
     fn a_full_table_gives_no_token() {
         let mut table: Table<()> = Table::new(1);
-        table.insert((), Protocol::Memcache, 0);
+        table.insert((), Protocol::Memcache.into(), 0);
         assert_eq!((table.next_token(), table.len(), table.used_high()), (None, 1, 1));
     }
 }

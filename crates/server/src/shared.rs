@@ -8,6 +8,7 @@ use crate::counters::{Counter, WorkerCounters};
 use crate::heat::{Heat, Minutes, Told};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
+use crate::namespaces::Namespaces;
 use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
 use crate::roster::Roster;
@@ -16,7 +17,7 @@ use crate::survey::Survey;
 use crate::watch::Hub;
 use base::clock::UnixMillis;
 use io::waker::Waker;
-use segment::{ResizeError, Store, StoreStats};
+use segment::{Namespace, ResizeError, Store, StoreStats};
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -48,7 +49,9 @@ pub struct Shared {
     pub pins: PinBudget,
     /// Bytes of requests that transactions keep until they are executed.
     pub queued: QueueBudget,
-    /// A flush that has been asked for and is not due yet.
+    /// What namespaces are called, may have and have.
+    pub namespaces: Namespaces,
+    /// Flushes that have been asked for and are not due yet.
     pub delayed_flush: DelayedFlush,
     /// Who may use the server; without it, everyone.
     pub auth: Option<Auth>,
@@ -186,8 +189,8 @@ impl Shared {
 pub struct WorkerShared {
     /// What it has done.
     pub counters: WorkerCounters,
-    /// What its commands have done.
-    pub commands: CommandCounters,
+    /// What its commands have done, by namespace.
+    pub commands: [CommandCounters; Namespace::MAX],
     /// The latencies of its operations.
     pub recorder: Recorder,
     /// Who is connected to it.
@@ -395,41 +398,51 @@ impl QueueBudget {
     }
 }
 
-/// `flush_all` with a delay: one instant, the latest asked for, which the first worker turn past it executes.
+/// `flush_all` with a delay: one instant for each namespace, the latest asked for, which the first worker turn past it
+/// executes.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
-    at_ms: AtomicU64,
+    /// A bit for each namespace that has one.
+    scheduled: AtomicU32,
+    at_ms: [AtomicU64; Namespace::MAX],
     refused: AtomicBool,
 }
 
 impl DelayedFlush {
     /// Flushes at `at`; an earlier request that is not due yet is forgotten.
-    pub fn schedule(&self, at: UnixMillis) {
-        self.at_ms.store(at.0.max(1), Release);
+    pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
+        self.at_ms[usize::from(namespace.0)].store(at.0.max(1), Release);
+        self.scheduled.fetch_or(1 << namespace.0, Release);
     }
 
     /// Forgets what was scheduled.
-    pub fn cancel(&self) {
-        self.at_ms.store(0, Release);
+    pub fn cancel(&self, namespace: Namespace) {
+        self.at_ms[usize::from(namespace.0)].store(0, Release);
     }
 
-    /// Whether a flush is due at `now`.
+    /// Takes a flush that is due at `now`: each for one caller only.
     #[inline]
-    pub(crate) fn due(&self, now: UnixMillis) -> bool {
-        let at = self.at_ms.load(Acquire);
-        at != 0 && at <= now.0
+    pub(crate) fn take(&self, now: UnixMillis) -> Option<Namespace> {
+        if self.scheduled.load(Acquire) == 0 { None } else { self.take_scheduled(now) }
     }
 
-    /// Takes a due flush: true for one caller only.
-    pub(crate) fn take(&self, now: UnixMillis) -> bool {
-        let at = self.at_ms.load(Acquire);
-        at != 0 && at <= now.0 && self.at_ms.compare_exchange(at, 0, AcqRel, Relaxed).is_ok()
+    #[cold]
+    fn take_scheduled(&self, now: UnixMillis) -> Option<Namespace> {
+        let scheduled = self.scheduled.load(Acquire);
+        for number in (0..Namespace::MAX as u8).filter(|number| scheduled & 1 << number != 0) {
+            let at_ms = &self.at_ms[usize::from(number)];
+            let at = at_ms.load(Acquire);
+            if at != 0 && at <= now.0 && at_ms.compare_exchange(at, 0, AcqRel, Relaxed).is_ok() {
+                return Some(Namespace(number));
+            }
+        }
+        None
     }
 
     /// A due flush could not be done now: it is due again, unless another one was scheduled meanwhile.
-    pub(crate) fn put_back(&self, now: UnixMillis) {
+    pub(crate) fn put_back(&self, namespace: Namespace, now: UnixMillis) {
         self.note_refused();
-        let _ = self.at_ms.compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
+        let _ = self.at_ms[usize::from(namespace.0)].compare_exchange(0, now.0.max(1), AcqRel, Relaxed);
     }
 
     /// A flush, delayed or not, found the background at work and is tried again soon.
@@ -508,12 +521,15 @@ mod tests {
 
     #[test]
     fn a_delayed_flush_is_taken_once_and_not_before_its_time() {
-        let flush = DelayedFlush::default();
-        assert!(!flush.take(UnixMillis(u64::MAX)));
-        flush.schedule(UnixMillis(50));
-        assert!(!flush.due(UnixMillis(49)) && flush.due(UnixMillis(50)));
-        assert!(flush.take(UnixMillis(50)) && !flush.take(UnixMillis(50)));
-        flush.put_back(UnixMillis(50));
-        assert!(flush.take(UnixMillis(51)));
+        let (flush, shop) = (DelayedFlush::default(), Namespace(3));
+        assert_eq!(flush.take(UnixMillis(u64::MAX)), None);
+        flush.schedule(shop, UnixMillis(50));
+        flush.schedule(Namespace::DEFAULT, UnixMillis(60));
+        assert_eq!((flush.take(UnixMillis(49)), flush.take(UnixMillis(50))), (None, Some(shop)));
+        assert_eq!(flush.take(UnixMillis(50)), None);
+        flush.put_back(shop, UnixMillis(50));
+        assert_eq!(flush.take(UnixMillis(51)), Some(shop));
+        flush.cancel(Namespace::DEFAULT);
+        assert_eq!(flush.take(UnixMillis(61)), None);
     }
 }

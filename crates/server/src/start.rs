@@ -3,15 +3,16 @@
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::clock::Clock;
-use crate::command::Protocol;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
+use crate::command::{Door, Protocol};
 use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
 use crate::heat::{Heat, Minutes};
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
+use crate::namespaces::{NamespaceConfig, Namespaces};
 use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
 use crate::reactor;
@@ -45,6 +46,12 @@ pub struct ServerConfig {
     pub memcached: Vec<ListenAddr>,
     /// Where the protocol of Redis is served. At least one address in all.
     pub resp: Vec<ListenAddr>,
+    /// The file that the settings are from, for what is to be kept.
+    pub config_file: Option<std::path::PathBuf>,
+    /// More listeners, for the keys of other namespaces.
+    pub doors: Vec<(Door, ListenAddr)>,
+    /// The namespaces that have names and terms.
+    pub namespaces: Vec<NamespaceConfig>,
     /// Where the admin port listens, if anywhere.
     pub admin: Option<std::net::SocketAddr>,
     /// Heap and index of the store. The connections' buffers are on top of it: at most
@@ -123,6 +130,9 @@ impl Default for ServerConfig {
         Self {
             memcached: vec![ListenAddr::Tcp(([127, 0, 0, 1], 11211).into())],
             resp: Vec::new(),
+            config_file: None,
+            doors: Vec::new(),
+            namespaces: Vec::new(),
             admin: None,
             memory_bytes: 64 << 20,
             memory_bytes_max: 1 << 30,
@@ -194,6 +204,13 @@ pub enum StartError {
         /// Why not.
         error: FileError,
     },
+    /// A namespace cannot have what it is to have.
+    Namespace {
+        /// Which.
+        name: String,
+        /// Why not.
+        error: segment::TermsError,
+    },
     /// The store could not be made.
     Store(segment::StartError),
     /// A descriptor or a thread was not to be had.
@@ -207,6 +224,7 @@ impl std::fmt::Display for StartError {
             Self::Bind { addr, error } => write!(f, "cannot listen on {addr}: {error}"),
             Self::Auth { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
             Self::Rights { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
+            Self::Namespace { name, error } => write!(f, "cannot make the namespace {name}: {error}"),
             Self::Store(error) => write!(f, "cannot make the store: {error}"),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
         }
@@ -244,7 +262,7 @@ impl Server {
             Listener::bind_with(addr, config.backlog, config.ipv6_only)
                 .map_err(|error| StartError::Bind { addr: addr.clone(), error })
         };
-        let listeners = config.memcached.iter().chain(&config.resp).map(bind).collect::<Result<Vec<_>, _>>()?;
+        let listeners = doors(&config).iter().map(|(_, addr)| bind(addr)).collect::<Result<Vec<_>, _>>()?;
         let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
         let (shared, background) = assemble(config, UnixMillis::now())?;
         let mut running = Running {
@@ -264,14 +282,16 @@ impl Server {
     }
 }
 
-/// What each listener's clients speak.
-fn protocols(config: &ServerConfig) -> Vec<Protocol> {
-    let of = |addrs: &[ListenAddr], protocol| std::iter::repeat_n(protocol, addrs.len());
-    of(&config.memcached, Protocol::Memcache).chain(of(&config.resp, Protocol::Resp)).collect()
+/// Every listener, with what its clients speak and where their keys are.
+fn doors(config: &ServerConfig) -> Vec<(Door, ListenAddr)> {
+    let of = |addrs: &[ListenAddr], protocol: Protocol| {
+        addrs.iter().map(|addr| (Door::from(protocol), addr.clone())).collect::<Vec<_>>()
+    };
+    [of(&config.memcached, Protocol::Memcache), of(&config.resp, Protocol::Resp), config.doors.clone()].concat()
 }
 
 fn check(config: &ServerConfig) -> Result<(), StartError> {
-    if config.memcached.is_empty() && config.resp.is_empty() {
+    if doors(config).is_empty() {
         return Err(StartError::Config("no address to listen on"));
     }
     if config.workers == 0 || config.workers > WORKERS_MAX {
@@ -320,7 +340,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
     let worker = |_| {
         Ok(WorkerShared {
             counters: WorkerCounters::default(),
-            commands: CommandCounters::default(),
+            commands: std::array::from_fn(|_| CommandCounters::default()),
             recorder: Recorder::default(),
             roster: Roster::new(config.sessions_max()),
             heat: Heat::default(),
@@ -328,6 +348,12 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
             waker: Waker::new()?,
         })
     };
+    let namespaces = Namespaces::default();
+    for namespace in &config.namespaces {
+        namespaces
+            .set(&store, namespace)
+            .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
+    }
     let watch = Arc::new(Hub::default());
     let channels = Channels::new(&watch, config.memory_bytes, config.subscriber_backlog_bytes);
     let shared = Shared {
@@ -348,6 +374,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
         queued: QueueBudget::new(config.memory_bytes),
+        namespaces,
         delayed_flush: DelayedFlush::default(),
         users: load_rights(&config)?,
         auth: load_users(&config)?,
@@ -416,8 +443,8 @@ impl Running {
         let handed = vec![0; intakes.len()];
         let shared = Arc::clone(shared);
         let reserve = open_reserve();
-        let protocols = protocols(&shared.config);
-        let acceptor = Acceptor { listeners, protocols, shared, intakes, sessions_max, handed, to_wake: 0, reserve };
+        let doors = doors(&shared.config).into_iter().map(|(door, _)| door).collect();
+        let acceptor = Acceptor { listeners, doors, shared, intakes, sessions_max, handed, to_wake: 0, reserve };
         let builder = std::thread::Builder::new().name("acceptor".to_owned());
         self.acceptor = Some(builder.spawn(move || acceptor.run())?);
         Ok(())
@@ -436,7 +463,12 @@ impl Running {
 
     /// The same addresses, with what their clients speak.
     pub fn listeners(&self) -> impl Iterator<Item = (Protocol, &ListenAddr)> {
-        protocols(&self.shared.config).into_iter().zip(&self.addrs)
+        self.doors().map(|(door, addr)| (door.protocol, addr))
+    }
+
+    /// The same addresses, with the namespaces that their clients' keys are in too.
+    pub fn doors(&self) -> impl Iterator<Item = (Door, &ListenAddr)> {
+        doors(&self.shared.config).into_iter().map(|(door, _)| door).zip(&self.addrs)
     }
 
     /// What the server's threads share: counters, settings that can be changed, the stop switch.

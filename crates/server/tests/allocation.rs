@@ -132,7 +132,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
             }
             talk(&mut client);
             drop(watcher);
-            while shared.watch.watchers() > 0 {
+            while shared.watch.watchers() > 0 || shared.connections_open() > 1 {
                 std::thread::yield_now();
             }
             talk(&mut client);
@@ -148,7 +148,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
         let mut accepted = 0;
         while !warm.load(Acquire) {
             if let Accepted::Stream(stream) = listener.accept() {
-                intake.send((stream, protocol)).unwrap();
+                intake.send((stream, protocol.into())).unwrap();
                 accepted += 1;
             }
             waker.wake();

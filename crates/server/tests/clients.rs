@@ -160,7 +160,7 @@ fn what_can_change_while_the_server_runs_is_changed_and_the_rest_is_refused_whol
             "-ERR CONFIG SET failed (possibly related to argument 'maxc",
         ),
         (
-            &[b"timeout", b"5", b"databases", b"16"],
+            &[b"timeout", b"5", b"databases", b"8"],
             "-ERR CONFIG SET failed (possibly related to argument 'databases') - ",
         ),
         (&[b"nosuch", b"5"], "-ERR Unknown option"),

@@ -8,7 +8,7 @@ use base::prng::Prng;
 use common::redis::{Redis, Replies, request};
 use common::{Client, config, pattern, start, wait_until};
 use gannet_server::clock::Clock;
-use gannet_server::command::Protocol;
+use gannet_server::command::{Door, Protocol};
 use gannet_server::shared::Shared;
 use gannet_server::start::{Running, ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
@@ -241,7 +241,7 @@ struct World {
     background: Background,
     shared: Arc<Shared>,
     dialler: SimDialler,
-    intake: SyncSender<(SimStream, Protocol)>,
+    intake: SyncSender<(SimStream, Door)>,
     clock_ns: Arc<AtomicU64>,
 }
 
@@ -263,7 +263,7 @@ impl World {
 
     fn connect(&self) -> SimClient {
         let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, Protocol::Resp)).expect("room in the intake");
+        self.intake.send((stream, Protocol::Resp.into())).expect("room in the intake");
         client
     }
 

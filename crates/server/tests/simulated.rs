@@ -9,12 +9,13 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use common::{pattern, set, value};
 use gannet_server::clock::Clock;
-use gannet_server::command::Protocol;
+use gannet_server::command::{Door, Protocol};
+use gannet_server::namespaces::NamespaceConfig;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
-use segment::Background;
+use segment::{Background, Namespace};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,7 +30,7 @@ struct World {
     background: Background,
     shared: Arc<Shared>,
     dialler: SimDialler,
-    intake: SyncSender<(SimStream, Protocol)>,
+    intake: SyncSender<(SimStream, Door)>,
     clock_ns: Arc<AtomicU64>,
 }
 
@@ -49,7 +50,13 @@ impl World {
 
     fn connect(&self) -> SimClient {
         let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, Protocol::Memcache)).expect("room in the intake");
+        self.intake.send((stream, Protocol::Memcache.into())).expect("room in the intake");
+        client
+    }
+
+    fn connect_in(&self, namespace: Namespace) -> SimClient {
+        let (client, stream) = self.dialler.connect();
+        self.intake.send((stream, Door::new(Protocol::Memcache, namespace))).expect("room in the intake");
         client
     }
 
@@ -634,4 +641,52 @@ fn a_store_without_free_segments_delays_writes_and_loses_none() {
         listen(&mut got);
     }
     assert!(got.iter().all(|got| *got == b"STORED\r\n".repeat(1000)), "a reply is not STORED");
+}
+
+/// Turns that a request of the quiet namespace may wait for: its batch's, and the one behind a full one.
+const TURNS_WAITED_MAX: usize = 4;
+
+#[test]
+fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
+    const QUIET: Namespace = Namespace(1);
+    const NOISY: Namespace = Namespace(2);
+    let namespaces = [(QUIET, "quiet"), (NOISY, "noisy")].map(|(namespace, name)| NamespaceConfig {
+        name: name.to_owned(),
+        memory_bytes: Some(8 << 20),
+        ..NamespaceConfig::plain(namespace.0, true)
+    });
+    let config = ServerConfig { connections_max: 64, namespaces: namespaces.to_vec(), ..common::config() };
+    let mut world = World::new(7, Faults::NONE, config);
+    let quiet = world.connect_in(QUIET);
+    let flood: Vec<SimClient> = (0..8).map(|_| world.connect_in(NOISY)).collect();
+    let bytes = pattern(1000);
+    for number in 0..2000 {
+        quiet.send(&set(&format!("key-{number}"), &bytes));
+        world.turns(2);
+        assert_eq!(quiet.take(100), b"STORED\r\n");
+    }
+    let (mut waited_most, mut stored) = (0, 0usize);
+    for round in 0..3000usize {
+        for (who, client) in flood.iter().enumerate() {
+            // Always more than it is served in a turn.
+            for number in 0..16 {
+                client.send(&set(&format!("{who}-{round}-{number}"), &bytes));
+            }
+            stored += client.take(1 << 20).len() / b"STORED\r\n".len();
+        }
+        let key = format!("key-{}", round * 7 % 2000);
+        quiet.send(format!("get {key}\r\n").as_bytes());
+        let (expected, mut got, mut waited) = (value(&key, &bytes), Vec::new(), 0);
+        while got.len() < expected.len() && waited < 1000 {
+            world.turn();
+            waited += 1;
+            got.extend(quiet.take(1 << 20));
+        }
+        assert!(got == expected, "round {round}: {} bytes of {}", got.len(), expected.len());
+        waited_most = waited_most.max(waited);
+    }
+    let stats = |namespace| world.shared.store.namespace_stats(namespace);
+    assert_eq!((stats(QUIET).evicted, stats(QUIET).items), (0, 2000));
+    assert!(stats(NOISY).evicted > 10_000 && stored > 20_000, "{stored} {:?}", stats(NOISY));
+    assert!(waited_most <= TURNS_WAITED_MAX, "{waited_most} turns");
 }

@@ -79,11 +79,13 @@ pub enum Error {
     TooManyLarge,
     /// The server has as many connections as it may have.
     TooManyConnections,
+    /// As many operations were done within a second as the namespace may have.
+    TooManyOps,
 }
 
 impl Error {
     /// All of them, for tests and documents.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::UnknownCommand,
         Self::BadFormat,
         Self::DeleteUsage,
@@ -122,12 +124,14 @@ impl Error {
         Self::OutOfMemory,
         Self::TooManyLarge,
         Self::TooManyConnections,
+        Self::TooManyOps,
     ];
 
     /// The line a client reads, its end included.
     pub const fn wire(self) -> &'static [u8] {
         match self {
             Self::UnknownCommand => b"ERROR\r\n",
+            Self::TooManyOps => b"SERVER_ERROR too many operations a second for this namespace, try again later\r\n",
             Self::BadFormat => b"CLIENT_ERROR bad command line format\r\n",
             Self::DeleteUsage => b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
             Self::LineTooLong => b"CLIENT_ERROR line too long\r\n",

@@ -57,7 +57,7 @@ pub(super) struct Drain {
     pub(super) why: Why,
     at: usize,
     end: usize,
-    /// What an item takes on the mean, in bytes, of all that the store held when the walk began.
+    /// What an item takes on the mean, in bytes, of all that its namespace held when the walk began.
     mean_bytes: usize,
 }
 
@@ -170,7 +170,7 @@ impl Background {
         let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
         let Ok(draft) = store.draft(&mut self.open, key, &plan, now) else {
             // A store that keeps everything waits until there is room.
-            let keeps = store.keeps_all();
+            let keeps = store.keeps(Namespace(key.namespace));
             return if keeps { Step::Busy } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
         };
         let counters = Self::counters(store);
@@ -246,7 +246,7 @@ impl Background {
     /// Counts an item that went to make room, and tells who watches.
     pub(crate) fn note_evicted(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) {
         let (fetched, last_access) = store.access(seen.slot, seen.address, store.meta(seen));
-        Self::counters(store).note_evicted(&seen.layout, fetched);
+        Self::counters(store).note_evicted(key.namespace, &seen.layout, fetched);
         store.background.evicted_idle_ms.store(now.ms_since(last_access), Relaxed);
         if !key.piece
             && let Some(observer) = self.observer.as_deref_mut().filter(|observer| observer.wanted())

@@ -73,14 +73,17 @@ impl Background {
     /// the final number of items can be foreseen.
     fn plan_growth(&self, store: &Store) -> Option<Growing> {
         let totals = store.totals();
-        if self.shrinking.is_some() || !store.index_is_loaded(&totals) {
+        let (groups, groups_max) = (store.index.groups(), store.memory.groups_max());
+        let crowded = store.index_crowded.load(Relaxed) && groups < groups_max;
+        if self.shrinking.is_some() || !(crowded || store.index_is_loaded(&totals)) {
             return None;
         }
-        let (items, groups) = (totals.items() as usize, store.index.groups());
+        let items = totals.items() as usize;
         let used = store.segments.count() - store.segments.free_count() - self.limbo.len();
         let foreseen = items * store.segments.count() / used.max(1) * 100 / LOAD_AIM_PERCENT / GROUP_SLOTS;
         let eighth = (groups + groups / 8).max(groups + 1);
-        let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(store.memory.groups_max());
+        let to = foreseen.clamp(eighth, (groups * 2).max(eighth)).min(groups_max);
+        store.index_crowded.store(false, Relaxed);
         Some(Growing { to, begun: false })
     }
 }

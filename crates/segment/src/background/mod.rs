@@ -19,7 +19,11 @@
 //! and has expired. The main queue gives an item another round for each read that it counts, or one for all of them
 //! while the small queue is large. An item whose ghost is found begins as if it had been read.
 //!
-//! Bounds: both queues and the limbo list hold each segment at most once, plus entries of segments that left their
+//! Each namespace has queues of its own. One with a quota is evicted from when segments of its quota are short, and
+//! from nothing else; those without are one: what is oldest of all of them goes first ([`crate::spaces`]). Where
+//! several are short they take turns, a segment each.
+//!
+//! Bounds: the queues and the limbo list hold each segment at most once, plus entries of segments that left their
 //! queue early, which are swept when they outnumber the segments.
 
 mod compaction;
@@ -39,6 +43,7 @@ use crate::ahead::Populator;
 use crate::counters::Counters;
 use crate::header::{Queue, State};
 use crate::index::growth::SplitScratch;
+use crate::key::Namespace;
 use crate::open::{OpenTable, Whose};
 use crate::segments::SegmentId;
 use crate::store::Store;
@@ -92,9 +97,13 @@ pub struct Background {
     queues: Queues,
     /// Drained segments and the epoch in which their last slot was cleared.
     limbo: Vec<(SegmentId, u64)>,
-    /// How many of those pins alone held up when they were looked at last. Whoever waits for memory must not wait for
-    /// the reader who has them pinned, who may wait for him.
-    held_up: usize,
+    /// How many of those will be free soon, by namespace: all but those that pins alone held up when they were looked
+    /// at last. Whoever waits for memory must not wait for the reader who has them pinned, who may wait for him.
+    soon_free: [usize; Namespace::MAX],
+    /// Segments that were copied out one after another while free ones were short.
+    copied_in_a_row: usize,
+    /// Who was evicted from last: a namespace with a quota, or the default one for those without.
+    evicted_last: u8,
     drain: Option<Drain>,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
@@ -121,7 +130,9 @@ impl Background {
             open: OpenTable::new(Whose::Background),
             queues: Queues::new(count, store.geometry.segments_max),
             limbo: Vec::with_capacity(count),
-            held_up: 0,
+            soon_free: [0; Namespace::MAX],
+            copied_in_a_row: 0,
+            evicted_last: 0,
             drain: None,
             growing: None,
             shrinking: None,
@@ -181,8 +192,14 @@ impl Background {
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
         self.shadows.run(&store.samples, Self::items_when_full(&store));
-        if store.segments.free_count() >= store.free_low() {
+        if store.shared_free() >= store.free_low() {
             store.room_wanted.store(0, Relaxed);
+        }
+        for namespace in store.spaces.with_quota() {
+            store.follow_quota(namespace);
+            if !store.is_short(namespace, 0) {
+                store.spaces.stop_wanting(namespace);
+            }
         }
         if self.drain.is_none() {
             self.choose(&store, now);
@@ -207,29 +224,55 @@ impl Background {
         };
         self.reclaim(&store);
         self.publish_gauges(&store);
-        let evicts = self.free_wanted(&store) && !store.keeps_all();
-        let more = kind != SliceKind::Idle || evicts || self.scanned < store.segments.high_water();
+        let more =
+            kind != SliceKind::Idle || self.short(&store).is_some() || self.scanned < store.segments.high_water();
         SliceReport { kind, more }
     }
 
-    /// Free segments are short: less than the low mark, or less than are to be withheld.
+    /// Free segments that all share are short: less than the low mark, or less than are to be withheld.
     fn free_wanted(&self, store: &Store) -> bool {
         // A growth is in a hurry and takes what it gets; a smaller memory is not, and pays for each pause.
         let ahead = if self.growing.is_some() { FREE_AHEAD_OF_GROWTH } else { FREE_AHEAD_OF_RESIZE };
         let over = self.segments_over(store).min(ahead);
-        let soon_free = self.limbo.len() - self.held_up;
-        store.segments.free_count() + soon_free < store.free_low() + over
+        let soon: usize = shared(store).map(|namespace| self.soon_free[usize::from(namespace)]).sum();
+        store.shared_free() + soon < store.free_low() + over
+    }
+
+    /// Whose segments are short and may be evicted: a namespace with a quota, or the default one for those without. Who
+    /// was evicted from longest ago comes first.
+    fn short(&self, store: &Store) -> Option<u8> {
+        let wants = |namespace: &u8| {
+            let wants = match *namespace == Namespace::DEFAULT.0 {
+                true => self.free_wanted(store),
+                false => store.is_short(*namespace, self.soon_free[usize::from(*namespace)]),
+            };
+            wants && !store.keeps(Namespace(*namespace)) && self.has_queued(store, *namespace)
+        };
+        let after = |namespace: &u8| (*namespace + Namespace::MAX as u8 - 1 - self.evicted_last) % Namespace::MAX as u8;
+        [Namespace::DEFAULT.0].into_iter().chain(store.spaces.with_quota()).filter(wants).min_by_key(after)
+    }
+
+    /// There is a segment to evict.
+    fn has_queued(&self, store: &Store, namespace: u8) -> bool {
+        let of = |queue| self.queues.count(of_pool(store, namespace), queue);
+        of(Queue::Small) + of(Queue::Main) > 0
     }
 
     /// Picks the next segment to drain, if any.
     fn choose(&mut self, store: &Store, now: UnixMillis) {
+        let short = self.short(store);
         if let Some((id, why)) = self.scan_headers(store, now) {
+            self.copied_in_a_row = if why == Why::Compact && short.is_some() { self.copied_in_a_row + 1 } else { 0 };
             self.begin_drain(store, id, why);
-        } else if self.free_wanted(store) && !store.keeps_all() {
-            let small_full =
-                self.queues.small * 100 > (self.queues.small + self.queues.main) * usize::from(self.small_percent());
-            let queue = if small_full || self.queues.main == 0 { Queue::Small } else { Queue::Main };
-            if let Some(id) = self.queues.pop(store, queue).or_else(|| self.queues.pop(store, other(queue))) {
+        } else if let Some(namespace) = short {
+            self.copied_in_a_row = 0;
+            self.evicted_last = namespace;
+            let pool = || of_pool(store, namespace);
+            let (small, main) = (self.queues.count(pool(), Queue::Small), self.queues.count(pool(), Queue::Main));
+            let small_full = small * 100 > (small + main) * usize::from(self.small_percent());
+            let queue = if small_full || main == 0 { Queue::Small } else { Queue::Main };
+            let first = self.queues.pop(store, pool(), queue);
+            if let Some(id) = first.or_else(|| self.queues.pop(store, pool(), other(queue))) {
                 self.begin_drain(store, id, Why::Evict(store.segments.header(id).queue()));
             }
         }
@@ -238,8 +281,8 @@ impl Background {
     /// Looks at a few headers for a segment that is past, flushed or mostly dead.
     fn scan_headers(&mut self, store: &Store, now: UnixMillis) -> Option<(SegmentId, Why)> {
         let (count, free) = (store.segments.count(), store.segments.free_count());
-        let (taken, short) = (store.segments.high_water(), free * 2 < count);
-        let tight = store.keeps_all() && !store.has_room(0);
+        let taken = store.segments.high_water();
+        let mut last: Option<(u8, bool, bool)> = None;
         for _ in 0..SCAN_HEADERS.min(taken) {
             let id = SegmentId(self.scan as u32);
             self.scan = (self.scan + 1) % taken;
@@ -251,11 +294,25 @@ impl Background {
             if header.state() != State::Sealed {
                 continue;
             }
-            let why = if header.sequence() < store.flushed_before(header.namespace()) {
+            let namespace = header.namespace();
+            // Neighbours are of one namespace more often than not.
+            let (_, short, tight) = match last {
+                Some(same) if same.0 == namespace => same,
+                _ => {
+                    let all = store.spaces.limit(namespace).unwrap_or(count);
+                    let tight = store.keeps(Namespace(namespace)) && !store.has_room(Namespace(namespace), 0);
+                    (namespace, store.free_of(namespace) * 2 < all, tight)
+                }
+            };
+            last = Some((namespace, short, tight));
+            let why = if header.sequence() < store.flushed_before(namespace) {
                 Some(Why::Flush)
             } else if header.is_past(now) || header.live_items() == 0 {
                 Some(Why::Expire)
-            } else if self.deadness.pass(header.dead_bytes(), store.segments.segment_bytes(), short, tight) && free > 0
+            } else if self.deadness.pass(header.dead_bytes(), store.segments.segment_bytes(), short, tight)
+                && free > 0
+                && self.copied_in_a_row < COPIED_IN_A_ROW_MAX
+                && (tight || self.open.has_place(store, header))
             {
                 Some(Why::Compact)
             } else {
@@ -276,25 +333,27 @@ impl Background {
         let header = store.segments.header(id);
         header.go(State::Draining);
         store.background.drained[why.number()].fetch_add(1, Relaxed);
-        self.drain = Some(Drain::of(id, header, why, store.totals().item_bytes_mean()));
+        self.drain = Some(Drain::of(id, header, why, store.space_totals(header.namespace()).item_bytes_mean()));
     }
 
     /// Steps the epoch and frees what nobody can read any more.
     fn reclaim(&mut self, store: &Store) {
-        self.held_up = 0;
+        self.soon_free = [0; Namespace::MAX];
         if self.limbo.is_empty() {
             return;
         }
         store.epochs.try_advance();
         let epoch = store.epochs.now();
-        let held_up = &mut self.held_up;
+        let soon_free = &mut self.soon_free;
         self.limbo.retain(|(id, unlinked)| {
             let header = store.segments.header(*id);
             let pinned = header.pins.load(std::sync::atomic::Ordering::Acquire) != 0;
             let readable = unlinked + 2 > epoch || pinned;
-            *held_up += usize::from(pinned);
+            let namespace = header.namespace();
+            soon_free[usize::from(namespace)] += usize::from(readable && !pinned);
             if !readable {
                 header.free();
+                store.spaces.gives_back(namespace);
                 store.segments.push_free(*id);
                 Self::counters(store).segments_freed.add(1);
             }
@@ -306,17 +365,33 @@ impl Background {
         let gauges = &store.background;
         gauges.oldest_created.store(self.queues.oldest(store).map_or(0, |created| created.0), Relaxed);
         gauges.small_percent.store(self.small_percent().into(), Relaxed);
-        gauges.small_segments.store(self.queues.small as u64, Relaxed);
-        gauges.main_segments.store(self.queues.main as u64, Relaxed);
+        let all = || 0..Namespace::MAX as u8;
+        gauges.small_segments.store(self.queues.count(all(), Queue::Small) as u64, Relaxed);
+        gauges.main_segments.store(self.queues.count(all(), Queue::Main) as u64, Relaxed);
         gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);
         gauges.withheld_segments.store(store.segments.withheld_count() as u64, Relaxed);
     }
 }
 
+/// Copying segments out frees part of each. Where so many did not free enough, one is evicted before the next ones.
+const COPIED_IN_A_ROW_MAX: usize = 16;
 /// Segments that a growth of the index waits for are made free so many at a time.
 const FREE_AHEAD_OF_GROWTH: usize = 4;
 /// And those that a smaller memory gives back.
 const FREE_AHEAD_OF_RESIZE: usize = 64;
+
+/// The namespaces that share memory.
+fn shared(store: &Store) -> impl Iterator<Item = u8> + use<> {
+    let quotas = store.spaces.with_quota().fold(0u32, |bits, namespace| bits | 1 << namespace);
+    (0..Namespace::MAX as u8).filter(move |namespace| quotas & 1 << namespace == 0)
+}
+
+/// The namespaces that are evicted from together with this one: itself, if it has a quota.
+fn of_pool(store: &Store, namespace: u8) -> impl Iterator<Item = u8> + use<> {
+    let alone = store.spaces.has_quota(namespace);
+    let (own, shared) = (alone.then_some(namespace), (!alone).then(|| shared(store)));
+    own.into_iter().chain(shared.into_iter().flatten())
+}
 
 fn other(queue: Queue) -> Queue {
     match queue {

@@ -1,4 +1,4 @@
-//! The two eviction queues, first in first out.
+//! The two eviction queues of each namespace, first in first out.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Acquire;
@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use base::clock::UnixMillis;
 
 use crate::header::{Queue, State};
+use crate::key::Namespace;
 use crate::segments::SegmentId;
 use crate::store::Store;
 
@@ -13,32 +14,33 @@ use crate::store::Store;
 /// that left early (expired, flushed, compacted) leaves an entry that is skipped when its turn comes.
 #[derive(Debug)]
 pub(super) struct Queues {
-    entries: [VecDeque<(SegmentId, u64)>; 2],
-    /// Entries of one queue at most.
+    /// By namespace. Those of the default one have their room from the start, the others as they need it.
+    entries: [[VecDeque<(SegmentId, u64)>; 2]; Namespace::MAX],
+    /// Entries of one queue of the default namespace at most.
     entries_max: usize,
+    /// How many of each queue's entries are of segments that are in it.
+    counts: [[usize; 2]; Namespace::MAX],
     /// The sequence under which each segment is queued; 0: it is not.
     queued: Box<[u64]>,
     collected: Vec<SegmentId>,
     /// Sealed, and still written to.
     arriving: Vec<SegmentId>,
-    /// Segments in the small queue.
-    pub(super) small: usize,
-    /// Segments in the main queue.
-    pub(super) main: usize,
 }
+
+/// Entries of a queue beyond twice its segments, before those are swept whose segments left it early.
+const ENTRIES_SPARE: usize = 64;
 
 impl Queues {
     /// Room for `segments`, of which there may once be `segments_max`.
     pub(super) fn new(segments: usize, segments_max: usize) -> Self {
         let mut queues = Self {
-            entries: [const { VecDeque::new() }; 2],
+            entries: [const { [const { VecDeque::new() }; 2] }; Namespace::MAX],
             entries_max: 0,
             // Pages that are never written cost nothing.
             queued: vec![0; segments_max].into_boxed_slice(),
             collected: Vec::new(),
             arriving: Vec::new(),
-            small: 0,
-            main: 0,
+            counts: [[0; 2]; Namespace::MAX],
         };
         queues.make_room(segments);
         queues
@@ -47,7 +49,7 @@ impl Queues {
     /// Makes room for so many segments, if it is not there.
     pub(super) fn make_room(&mut self, segments: usize) {
         self.entries_max = self.entries_max.max(2 * segments);
-        for entries in &mut self.entries {
+        for entries in &mut self.entries[usize::from(Namespace::DEFAULT.0)] {
             entries.reserve((self.entries_max + 1).saturating_sub(entries.len()));
         }
         self.collected.reserve(segments.saturating_sub(self.collected.len()));
@@ -68,11 +70,11 @@ impl Queues {
                 self.arriving.push(id);
                 continue;
             }
-            let queue = header.queue();
+            let (namespace, queue) = (usize::from(header.namespace()), header.queue() as usize);
             self.queued[id.0 as usize] = header.sequence();
-            *self.count(queue) += 1;
-            let entries = &mut self.entries[queue as usize];
-            if entries.len() >= self.entries_max {
+            self.counts[namespace][queue] += 1;
+            let entries = &mut self.entries[namespace][queue];
+            if entries.len() >= self.entries_max.min(2 * self.counts[namespace][queue] + ENTRIES_SPARE) {
                 let queued = &self.queued;
                 entries.retain(|(id, sequence)| queued[id.0 as usize] == *sequence);
             }
@@ -80,11 +82,9 @@ impl Queues {
         }
     }
 
-    fn count(&mut self, queue: Queue) -> &mut usize {
-        match queue {
-            Queue::Small => &mut self.small,
-            Queue::Main => &mut self.main,
-        }
+    /// Segments in a queue of those namespaces.
+    pub(super) fn count(&self, namespaces: impl IntoIterator<Item = u8>, queue: Queue) -> usize {
+        namespaces.into_iter().map(|namespace| self.counts[usize::from(namespace)][queue as usize]).sum()
     }
 
     /// Takes a segment out of its queue; false if it is not in one.
@@ -94,7 +94,7 @@ impl Queues {
         if queued {
             debug_assert!(header.state() == State::Sealed);
             self.queued[id.0 as usize] = 0;
-            *self.count(header.queue()) -= 1;
+            self.counts[usize::from(header.namespace())][header.queue() as usize] -= 1;
         }
         queued
     }
@@ -103,7 +103,7 @@ impl Queues {
     pub(super) fn oldest(&mut self, store: &Store) -> Option<UnixMillis> {
         let queued = &self.queued;
         let mut oldest = None;
-        for entries in &mut self.entries {
+        for entries in self.entries.iter_mut().flatten() {
             while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != *sequence) {
                 entries.pop_front();
             }
@@ -113,13 +113,29 @@ impl Queues {
         oldest
     }
 
-    /// The oldest segment of a queue.
-    pub(super) fn pop(&mut self, store: &Store, queue: Queue) -> Option<SegmentId> {
-        while let Some((id, sequence)) = self.entries[queue as usize].pop_front() {
-            if self.queued[id.0 as usize] == sequence && self.leave(store, id) {
-                return Some(id);
+    /// The oldest segment of a queue of those namespaces.
+    pub(super) fn pop(
+        &mut self,
+        store: &Store,
+        namespaces: impl IntoIterator<Item = u8>,
+        queue: Queue,
+    ) -> Option<SegmentId> {
+        let queued = &self.queued;
+        let mut oldest: Option<(u64, SegmentId, u8)> = None;
+        for namespace in namespaces {
+            let entries = &mut self.entries[usize::from(namespace)][queue as usize];
+            while entries.front().is_some_and(|(id, sequence)| queued[id.0 as usize] != *sequence) {
+                entries.pop_front();
+            }
+            // Sequences are given out when segments are opened: near enough to when they were sealed.
+            if let Some((id, sequence)) = entries.front()
+                && oldest.is_none_or(|(before, ..)| *sequence < before)
+            {
+                oldest = Some((*sequence, *id, namespace));
             }
         }
-        None
+        let (_, id, namespace) = oldest?;
+        self.entries[usize::from(namespace)][queue as usize].pop_front();
+        self.leave(store, id).then_some(id)
     }
 }

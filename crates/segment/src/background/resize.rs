@@ -131,7 +131,7 @@ impl Background {
         }
         // An index that is full cannot wait; a smaller memory leaves the lanes what they need.
         let keep = if self.growing.is_some() { store.memory.free_reserve() } else { store.memory.free_low() };
-        let Some(id) = segments.take_free(keep) else { return false };
+        let Some(id) = segments.take_free(keep + store.spaces.reserved()) else { return false };
         // Refused only for locked memory, which then stays counted twice within the stated constant.
         let _ = segments.heap.map().release(segments.start(id), segments.segment_bytes());
         segments.withhold(id);

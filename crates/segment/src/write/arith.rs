@@ -41,7 +41,11 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<ArithOutcome, OpError> {
-        self.retry(|turn| turn.try_arith(key, arith))
+        // What is told of the new expiry has to be what it is.
+        let ruled = |expire| self.store.spaces.expire(key.namespace, expire, self.now);
+        let (expire, vivify) = (arith.expire.map(ruled), arith.vivify.map(|(number, expire)| (number, ruled(expire))));
+        let arith = Arith { expire, vivify, ..*arith };
+        self.retry(|turn| turn.try_arith(key, &arith))
     }
 
     fn try_arith(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {

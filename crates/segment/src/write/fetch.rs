@@ -119,7 +119,9 @@ impl Turn<'_> {
         } else {
             Lease::None
         };
-        (lease, fetch.touch.filter(|to| *to != expire))
+        let namespace = self.store.segments.header_of(seen.address).namespace();
+        let touch = fetch.touch.map(|to| self.store.spaces.expire(namespace, to, self.now));
+        (lease, touch.filter(|to| *to != expire))
     }
 
     fn fetch_in_place(

@@ -96,6 +96,8 @@ impl Turn<'_> {
         let most = self.store.geometry.item_bytes_max;
         let key_max = KEY_BYTES_MAX.min(self.store.geometry.item_whole_max / 2);
         let fits = key.bytes.len() as u64 + value_bytes <= most && key.bytes.len() <= key_max;
+        let fits =
+            fits && (value_bytes <= self.whole_max(key) || !self.store.exceeds_quota(key.namespace, value_bytes));
         if fits { Ok(()) } else { Err(OpError::TooLarge) }
     }
 
@@ -155,6 +157,12 @@ impl Turn<'_> {
         expect: Option<Expect>,
     ) -> Result<Option<u64>, OpError> {
         let (store, counters) = (self.store, self.counters());
+        let mut ruled = None;
+        // The pieces of a large value outlive its head, which the rule is for.
+        if store.spaces.rules_ttl(key.namespace) && !key.piece {
+            ruled = Some(Plan { expire: store.spaces.expire(key.namespace, plan.expire, self.now), ..*plan });
+        }
+        let plan = ruled.as_ref().unwrap_or(plan);
         let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
         let Ok(locked) = self.lock(key) else {
@@ -185,8 +193,7 @@ impl Turn<'_> {
             Ok(orphan) => orphan,
             Err(draft) => {
                 self.own.open.give_back(store, draft.reserved);
-                let full = store.keeps_all() && !store.index_can_grow();
-                return Err(if full { OpError::OutOfMemory } else { self.parked() });
+                return Err(if store.no_place(key.namespace) { OpError::OutOfMemory } else { self.parked() });
             }
         };
         self.bury(orphan, plan.object());

@@ -71,6 +71,7 @@ impl Turn<'_> {
         expire: Expire,
     ) -> Result<Option<()>, OpError> {
         let store = self.store;
+        let expire = store.spaces.expire(key.namespace, expire, self.now);
         self.touch_pieces(seen, Some(expire))?;
         if !store.can_touch_in_place(seen, expire, self.now) {
             let done = self.rewrite(key, seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;

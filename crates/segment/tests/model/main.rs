@@ -12,10 +12,26 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, Fetch, Lane, Lease, Namespace, Put, PutMode,
-    PutOutcome, Store, StoreConfig, Value,
+    Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, Fetch, Key, Lane, Lease, Namespace, Put, PutMode,
+    PutOutcome, Store, StoreConfig, Terms, Turn, Value,
 };
 use reference::{Model, Tried};
+
+/// Where keys are, by the first letter of what the model calls them.
+const NAMESPACES: [Namespace; 3] = [Namespace::DEFAULT, Namespace(1), Namespace(15)];
+
+/// The key that the model calls so.
+fn named<'k>(turn: &Turn<'_>, key: &'k [u8]) -> Key<'k> {
+    turn.key(NAMESPACES[usize::from(key[0] - b'0')], &key[1..])
+}
+
+/// Neighbours are the same name in different namespaces.
+fn key_of(number: u64) -> Vec<u8> {
+    let (namespace, name) = (number % NAMESPACES.len() as u64, number / NAMESPACES.len() as u64);
+    let mut key = format!("{namespace}key-{name}").into_bytes();
+    key.resize(key.len() + (name % 40) as usize, b'x');
+    key
+}
 
 struct Bench {
     store: Arc<Store>,
@@ -90,11 +106,10 @@ impl Bench {
         }
     }
 
+    /// The same names in every namespace.
     fn key(&mut self) -> Vec<u8> {
-        let i = self.prng.below(self.keys);
-        let mut key = format!("key-{i}").into_bytes();
-        key.resize(key.len() + (i % 40) as usize, b'x');
-        key
+        let number = self.prng.below(self.keys);
+        key_of(number)
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -122,7 +137,7 @@ impl Bench {
     /// Reads a key and compares it with the model; in a tight store, forgets what was evicted.
     fn check(&mut self, key: &[u8]) {
         let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, key);
+        let k = named(&turn, key);
         let hit = turn.read(&k, turn.look_ahead(k.key_hash())).map(|hit| (hit.value, hit.client_flags));
         // Without counting the access once more.
         let got = turn.peek(&k).map(|item| (item.value, item.client_flags, item.expire, item.stale));
@@ -170,7 +185,7 @@ impl Bench {
 
     fn try_put(&mut self, key: &[u8], put: &Put<'_>) -> Result<PutOutcome, gannet_segment::OpError> {
         let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, key);
+        let k = named(&turn, key);
         turn.put(&k, put)
     }
 
@@ -204,7 +219,13 @@ impl Bench {
             Tried::Put(expected) => {
                 let got = match got {
                     Ok(got) => got,
-                    Err(error) => panic!("{error} for {:?} of {} bytes", put.mode, put.value.len()),
+                    Err(error) => panic!(
+                        "{error} for {:?} of {} bytes: {:?} {:?}",
+                        put.mode,
+                        put.value.len(),
+                        NAMESPACES.map(|namespace| self.store.namespace_stats(namespace)),
+                        self.store.stats()
+                    ),
                 };
                 match (got, expected) {
                     (PutOutcome::Stored { token }, PutOutcome::Stored { .. }) => {
@@ -223,10 +244,30 @@ impl Bench {
         self.check(&key);
     }
 
+    /// A tight store makes an operation wait for the background, which may evict the key meanwhile.
+    fn until_done<T>(
+        &mut self,
+        key: &[u8],
+        mut op: impl FnMut(&mut Turn<'_>, &Key<'_>) -> Result<T, gannet_segment::OpError>,
+    ) -> T {
+        for _ in 0..50 {
+            let mut turn = self.lane.turn(self.now);
+            let k = named(&turn, key);
+            match op(&mut turn, &k) {
+                Err(gannet_segment::OpError::Parked) if self.tight => {}
+                done => return done.expect("nobody else locks"),
+            }
+            drop(turn);
+            self.slices(10);
+            self.check(key);
+        }
+        panic!("it waits for ever: {:?}", self.store.stats());
+    }
+
     fn gets(&mut self) {
         let key = self.key();
         let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, &key);
+        let k = named(&turn, &key);
         let token = turn.gets(&k).expect("nobody else locks").map(|item| item.token);
         drop(turn);
         if let Some(token) = token {
@@ -246,10 +287,7 @@ impl Bench {
             drop_value: self.prng.chance(1, 6),
             token: None,
         };
-        let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, &key);
-        let got: DeleteOutcome = turn.delete(&k, &delete).expect("nobody else locks");
-        drop(turn);
+        let got: DeleteOutcome = self.until_done(&key, |turn, key| turn.delete(key, &delete));
         assert_eq!(got, self.model.delete(&key, &delete, self.now), "{delete:?}");
         self.check(&key);
     }
@@ -266,10 +304,7 @@ impl Bench {
             token: None,
             want_token: self.prng.chance(1, 4),
         };
-        let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, &key);
-        let got = turn.arith(&k, &arith).expect("nobody else locks");
-        drop(turn);
+        let got = self.until_done(&key, |turn, key| turn.arith(key, &arith));
         let expected = self.model.arith(&key, &arith, self.now);
         match (got, expected) {
             (ArithOutcome::Number { value: a, token, expire: e }, ArithOutcome::Number { value: b, expire: f, .. }) => {
@@ -287,10 +322,7 @@ impl Bench {
     fn touch(&mut self) {
         let (key, expire) = (self.key(), self.expire());
         self.settle(&key);
-        let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, &key);
-        let found = turn.touch(&k, expire).expect("nobody else locks").is_some();
-        drop(turn);
+        let found = self.until_done(&key, |turn, key| Ok(turn.touch(key, expire)?.is_some()));
         let expected = self.model.touch(&key, expire, self.now);
         assert_eq!(found, expected, "touch to {expire:?}");
         self.check(&key);
@@ -308,10 +340,8 @@ impl Bench {
             want_access: self.prng.chance(1, 3),
             no_bump: self.prng.chance(1, 4),
         };
-        let mut turn = self.lane.turn(self.now);
-        let k = turn.key(Namespace::DEFAULT, &key);
-        let got = turn.fetch(&k, &fetch).expect("nobody else locks").map(|f| (f.lease, f.vivified, f.item.token));
-        drop(turn);
+        let got = self
+            .until_done(&key, |turn, key| Ok(turn.fetch(key, &fetch)?.map(|f| (f.lease, f.vivified, f.item.token))));
         let expected = self.model.fetch(&key, &fetch, self.now);
         assert_eq!(got.map(|(lease, vivified, _)| (lease, vivified)), expected, "{fetch:?}");
         if let Some((lease, _, token)) = got {
@@ -324,8 +354,9 @@ impl Bench {
     }
 
     fn flush(&mut self) {
-        self.lane.turn(self.now).flush(Namespace::DEFAULT).expect("no slice runs");
-        self.model.flush();
+        let namespace = self.prng.below(NAMESPACES.len() as u64) as usize;
+        self.lane.turn(self.now).flush(NAMESPACES[namespace]).expect("no slice runs");
+        self.model.flush(namespace as u8);
         self.steps.flushes += 1;
     }
 
@@ -351,9 +382,9 @@ impl Bench {
 
     /// A key that the model does not know and nobody reads: what is evicted unread leaves a ghost.
     fn noise(&mut self) {
-        let name = format!("noise-{}", self.prng.below(1000));
+        let name = format!("{}noise-{}", self.prng.below(NAMESPACES.len() as u64), self.prng.below(1000));
         let mut turn = self.lane.turn(self.now);
-        let key = turn.key(Namespace::DEFAULT, name.as_bytes());
+        let key = named(&turn, name.as_bytes());
         let _ = turn.put(&key, &Put::set(&[b'n'; 200]));
     }
 
@@ -376,10 +407,8 @@ impl Bench {
             let slices = self.prng.below(4) as usize + 8 * usize::from(self.store.needs_background());
             self.slices(slices);
         }
-        for i in 0..self.keys {
-            let mut key = format!("key-{i}").into_bytes();
-            key.resize(key.len() + (i % 40) as usize, b'x');
-            self.check(&key);
+        for number in 0..self.keys {
+            self.check(&key_of(number));
         }
         (self.steps, self.store)
     }
@@ -412,5 +441,24 @@ fn whatever_a_tight_store_still_has_is_the_models() {
         assert!(stats.evicted > 300 && stats.ghost_hits > 0 && stats.relocated > 100, "{stats:?}");
         assert!(stats.segments_drained[0] > 20 && stats.held_bytes <= stats.memory_bytes, "{stats:?}");
         assert!(steps.hits > 3000 && steps.large_hits > 10 && steps.cas_stored > 5 && steps.resizes > 5, "{steps:?}");
+    }
+}
+
+#[test]
+fn whatever_namespaces_with_quotas_still_have_is_the_models() {
+    for seed in seeds(200..208) {
+        println!("repeat: GANNET_SEED={seed} cargo test -p gannet-segment --test model");
+        let bench = Bench::new(seed, 800 << 10, 6000, true);
+        for namespace in &NAMESPACES[1..] {
+            let terms = Terms { memory_bytes: Some(200 << 10), ..Terms::default() };
+            bench.store.give_terms(*namespace, &terms).expect("there is room for both");
+        }
+        let (steps, store) = bench.run(40_000);
+        assert!(steps.hits > 3000 && steps.resizes > 5, "{steps:?}");
+        for namespace in NAMESPACES {
+            let stats = store.namespace_stats(namespace);
+            assert!(stats.evicted > 100 && stats.items > 10, "{namespace:?}: {stats:?}");
+            assert!(stats.heap_bytes <= stats.heap_bytes_max + (16 << 10), "{namespace:?}: {stats:?}");
+        }
     }
 }

@@ -63,8 +63,8 @@ impl Model {
         self.entries.remove(key);
     }
 
-    pub fn flush(&mut self) {
-        self.entries.clear();
+    pub fn flush(&mut self, namespace: u8) {
+        self.entries.retain(|key, _| key[0] != b'0' + namespace);
     }
 
     pub fn give_token(&mut self, key: &[u8], token: u64) {
@@ -112,8 +112,9 @@ impl Model {
         self.entries.insert(key.to_vec(), Entry { expire, ..entry });
     }
 
+    /// The first letter of a key says of which namespace it is.
     pub fn put(&mut self, key: &[u8], put: &Put<'_>, now: UnixMillis) -> Tried {
-        if key.len() + put.value.len() > ITEM_BYTES_MAX {
+        if key.len() - 1 + put.value.len() > ITEM_BYTES_MAX {
             return Tried::TooLarge;
         }
         let there = self.live(key, now).cloned();
@@ -146,7 +147,7 @@ impl Model {
             own_token: put.token,
         };
         if let (true, Some(old)) = (joins, &there) {
-            if key.len() + old.value.len() + put.value.len() > ITEM_BYTES_MAX {
+            if key.len() - 1 + old.value.len() + put.value.len() > ITEM_BYTES_MAX {
                 return Tried::TooLarge;
             }
             entry.value = match put.mode {

@@ -7,11 +7,12 @@ use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
-use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
+use segment::{DRAIN_REASONS, Namespace, NamespaceStats, SEGMENT_STATES, StoreStats};
 
 use crate::background::{BackgroundCounters, SliceTimes};
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
+use crate::namespaces::{Namespaces, RoomStats};
 use crate::shared::Shared;
 use crate::survey::resident_bytes;
 
@@ -145,7 +146,7 @@ pub fn read(shared: &Shared) -> Vec<Figure> {
     connections(&mut list, shared);
     workers(&mut list, shared);
     let mut commands = CommandTotals::default();
-    shared.workers.iter().for_each(|worker| commands.add(&worker.commands));
+    shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| commands.add(block));
     lookups(&mut list, &commands);
     stores(&mut list, &commands);
     let stats = shared.store.stats();
@@ -153,7 +154,86 @@ pub fn read(shared: &Shared) -> Vec<Figure> {
     segments(&mut list, &stats);
     endings(&mut list, &stats);
     background(&mut list, &shared.background);
+    namespaces(&mut list, shared);
     list.0
+}
+
+/// What a namespace is and does.
+struct Space {
+    name: String,
+    store: NamespaceStats,
+    room: RoomStats,
+    commands: CommandTotals,
+}
+
+/// A namespace's figure: how it moves, its name, what it is, and where.
+type OfSpace = (Kind, &'static str, &'static str, fn(&Space) -> u64);
+
+/// What is given namespace by namespace.
+const OF_SPACES: [OfSpace; 15] = [
+    (Kind::Gauge, "gannet_namespace_items", "Items that are there, by namespace.", |s| s.store.items),
+    (Kind::Gauge, "gannet_namespace_item_bytes", "Bytes of the items, by namespace.", |s| s.store.item_bytes),
+    (Kind::Gauge, "gannet_namespace_heap_bytes", "Segments that are its own, by namespace.", |s| s.store.heap_bytes),
+    (
+        Kind::Gauge,
+        "gannet_namespace_heap_bytes_max",
+        "What its segments may take now, by namespace: its quota, or what quotas leave to all without.",
+        |s| s.store.heap_bytes_max,
+    ),
+    (Kind::Counter, "gannet_namespace_evicted_total", "Items evicted to make room, by namespace.", |s| s.store.evicted),
+    (Kind::Counter, "gannet_namespace_expired_total", "Items removed since their time had come, by namespace.", |s| {
+        s.store.expired
+    }),
+    (Kind::Counter, "gannet_namespace_flushed_total", "Items removed since they were flushed, by namespace.", |s| {
+        s.store.flushed
+    }),
+    (Kind::Gauge, "gannet_namespace_connections", "Connections in it, by namespace.", |s| s.room.connections),
+    (Kind::Counter, "gannet_namespace_connections_refused_total", "Connections above its quota, by namespace.", |s| {
+        s.room.connections_refused
+    }),
+    (Kind::Counter, "gannet_namespace_ops_refused_total", "Requests above its quota, by namespace.", |s| {
+        s.room.ops_refused
+    }),
+    (Kind::Counter, "gannet_namespace_hits_total", "Keys looked up and found, by namespace.", |s| s.commands.get_hits),
+    (Kind::Counter, "gannet_namespace_misses_total", "Keys looked up and not found, by namespace.", |s| {
+        s.commands.get_misses
+    }),
+    (Kind::Counter, "gannet_namespace_stored_total", "Items stored by clients, by namespace.", |s| {
+        s.commands.items_stored
+    }),
+    (Kind::Counter, "gannet_namespace_stores_too_large_total", "Values longer than may be, by namespace.", |s| {
+        s.commands.store_too_large
+    }),
+    (Kind::Counter, "gannet_namespace_stores_no_memory_total", "Values that nothing went for, by namespace.", |s| {
+        s.commands.store_no_memory
+    }),
+];
+
+/// The default namespace, and those that have a name or are used: at most 16.
+pub fn spaces(shared: &Shared) -> Vec<(Namespace, String)> {
+    let named = shared.namespaces.named();
+    let shown = |namespace: &Namespace| {
+        let used = || {
+            let stats = shared.store.namespace_stats(*namespace);
+            stats.items + stats.evicted + stats.expired + stats.flushed > 0
+        };
+        let is_named = named.iter().any(|config| config.number == namespace.0);
+        *namespace == Namespace::DEFAULT || is_named || shared.namespaces.stats(*namespace).connections > 0 || used()
+    };
+    Namespaces::numbers().filter(shown).map(|namespace| (namespace, shared.namespaces.name(namespace))).collect()
+}
+
+fn namespaces(list: &mut List, shared: &Shared) {
+    let read = |(namespace, name): (Namespace, String)| {
+        let mut commands = CommandTotals::default();
+        shared.workers.iter().for_each(|worker| commands.add(&worker.commands[usize::from(namespace.0)]));
+        let (store, room) = (shared.store.namespace_stats(namespace), shared.namespaces.stats(namespace));
+        Space { name, store, room, commands }
+    };
+    let spaces: Vec<Space> = spaces(shared).into_iter().map(read).collect();
+    for (kind, name, help, of) in OF_SPACES {
+        list.by(kind, name, help, "namespace", spaces.iter().map(|space| (space.name.as_str(), of(space))));
+    }
 }
 
 fn process(list: &mut List, shared: &Shared) {

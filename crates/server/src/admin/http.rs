@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as the admin port needs: one GET, HEAD or PUT a connection.
+//! As much of HTTP/1.1 as the admin port needs: one GET, HEAD, PUT or DELETE a connection.
 
 /// The longest request head that is read, in bytes.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -20,6 +20,8 @@ pub enum Parsed {
         query: String,
         /// Only the head of the answer is wanted.
         head_only: bool,
+        /// The request is a DELETE.
+        delete: bool,
         /// What is to be put there, if the request is a PUT.
         body: Option<String>,
     },
@@ -49,7 +51,7 @@ impl Response {
 
     /// The bytes of the whole answer.
     pub fn bytes(&self, head_only: bool) -> Vec<u8> {
-        let allow = if self.status == 405 { "Allow: GET, HEAD, PUT\r\n" } else { "" };
+        let allow = if self.status == 405 { "Allow: GET, HEAD, PUT, DELETE\r\n" } else { "" };
         let mut bytes = format!(
             "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
              X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
@@ -78,6 +80,7 @@ fn reason(status: u16) -> &'static str {
         411 => "Length Required",
         413 => "Content Too Large",
         431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
         503 => "Service Unavailable",
         _ => "Other",
     }
@@ -95,8 +98,12 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         Ok(httparse::Status::Partial) => Parsed::Partial,
         Ok(httparse::Status::Complete(head_bytes)) => {
             let (method, target) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
-            if !matches!(method, "GET" | "HEAD" | "PUT") {
-                return refused(405, "only GET, HEAD and PUT are answered here\n");
+            if !matches!(method, "GET" | "HEAD" | "PUT" | "DELETE") {
+                return refused(405, "only GET, HEAD, PUT and DELETE are answered here\n");
+            }
+            let delete = method == "DELETE";
+            if delete && is_from_a_page(request.headers) {
+                return refused(403, FROM_A_PAGE);
             }
             let body = match (method == "PUT").then(|| body(request.headers, &bytes[head_bytes..])) {
                 None => None,
@@ -106,18 +113,25 @@ pub fn parse(bytes: &[u8]) -> Parsed {
             };
             let target = target.split('#').next().unwrap_or_default();
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
-            Parsed::Request { path: path.to_owned(), query: query.to_owned(), head_only: method == "HEAD", body }
+            let (path, query) = (path.to_owned(), query.to_owned());
+            Parsed::Request { path, query, head_only: method == "HEAD", delete, body }
         }
         Err(httparse::Error::TooManyHeaders) => refused(431, "the request has more than 64 header lines\n"),
         Err(_) => refused(400, "this is not an HTTP/1.1 request; try: curl http://HOST:PORT/\n"),
     }
 }
 
+const FROM_A_PAGE: &str = "web pages may not change anything here\n";
+
+fn is_from_a_page(headers: &[httparse::Header<'_>]) -> bool {
+    headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"))
+}
+
 /// The body behind a head, `None` if it has not arrived whole.
 fn body(headers: &[httparse::Header<'_>], arrived: &[u8]) -> Result<Option<String>, (u16, &'static str)> {
     let header = |name: &str| headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-    if header("Origin").is_some() {
-        return Err((403, "web pages may not change anything here\n"));
+    if is_from_a_page(headers) {
+        return Err((403, FROM_A_PAGE));
     }
     let length =
         header("Content-Length").and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok());
@@ -147,14 +161,18 @@ mod tests {
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
         }
-        let request = |path: &str, query: &str, head_only| Parsed::Request {
-            path: path.to_owned(),
-            query: query.to_owned(),
-            head_only,
+        let get = Parsed::Request {
+            path: "/metrics".to_owned(),
+            query: "x=1".to_owned(),
+            head_only: false,
+            delete: false,
             body: None,
         };
-        assert_eq!(parse(whole), request("/metrics", "x=1", false));
-        assert_eq!(parse(b"HEAD / HTTP/1.0\r\n\r\n"), request("/", "", true));
+        assert_eq!(parse(whole), get);
+        let head = parse(b"HEAD / HTTP/1.0\r\n\r\n");
+        assert!(matches!(head, Parsed::Request { path, head_only: true, delete: false, .. } if path == "/"));
+        let delete = parse(b"DELETE /namespaces/a?keep=true HTTP/1.1\r\n\r\n");
+        assert!(matches!(delete, Parsed::Request { query, delete: true, .. } if query == "keep=true"));
     }
 
     #[test]
@@ -164,7 +182,8 @@ mod tests {
             assert_eq!(parse(&whole[..end]), Parsed::Partial, "{end}");
         }
         let body = Some("hello".to_owned());
-        let request = Parsed::Request { path: "/config".to_owned(), query: String::new(), head_only: false, body };
+        let request =
+            Parsed::Request { path: "/config".to_owned(), query: String::new(), head_only: false, delete: false, body };
         assert_eq!(parse(whole), request);
         assert_eq!(parse(&[&whole[..], b" and more"].concat()), request);
     }
@@ -175,6 +194,7 @@ mod tests {
         assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: -1\r\n\r\nx"), Some(411));
         assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: 8193\r\n\r\n"), Some(413));
         assert_eq!(status(b"PUT /config HTTP/1.1\r\nOrigin: http://a\r\nContent-Length: 0\r\n\r\n"), Some(403));
+        assert_eq!(status(b"DELETE /namespaces/a HTTP/1.1\r\norigin: http://a\r\n\r\n"), Some(403));
         assert_eq!(status(b"PUT /config HTTP/1.1\r\nContent-Length: 1\r\n\r\n\xff"), Some(400));
     }
 

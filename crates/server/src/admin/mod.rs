@@ -12,6 +12,7 @@ mod figures;
 mod hot;
 mod http;
 mod json;
+mod namespaces;
 mod page;
 mod prometheus;
 mod put;

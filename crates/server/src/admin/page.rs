@@ -8,7 +8,7 @@ use base::units::ByteSize;
 
 use super::http::Response;
 use super::time::rfc3339;
-use super::{RunningSettings, figures, hot, json, prometheus, put};
+use super::{RunningSettings, figures, hot, json, namespaces, prometheus, put};
 use crate::config::value::Auto;
 use crate::config::{Origin, text};
 use crate::metrics::{SlowRequest, Totals, Window};
@@ -22,6 +22,7 @@ Gannet's admin port
 /slow        requests that took longer than log.slow_request, by their parts
 /hotkeys     hot, big and missed keys and prefixes of the last minutes (?minutes=60&count=20); .json for programs
 /config      the settings that the server runs with, and where each came from; PUT changes those that can change
+/namespaces  the namespaces that have names; PUT and DELETE below it create, change and drop one
 /healthz     200 while the server serves, 503 while it stops
 ";
 
@@ -76,7 +77,7 @@ impl Pages {
             "/" => Response::text(200, INDEX),
             "/metrics" => {
                 let figures = figures::read(&self.shared);
-                let body = prometheus::write(&figures, &self.latencies(now));
+                let body = prometheus::write(&figures, &self.latencies(now), &figures::spaces(&self.shared));
                 Response { status: 200, content_type: prometheus::CONTENT_TYPE, body }
             }
             "/stats.json" => {
@@ -94,17 +95,25 @@ impl Pages {
             },
             "/slow" => Response::text(200, self.slow_text()),
             "/config" => Response::text(200, self.config()),
+            "/namespaces" => namespaces::list(&self.settings),
             "/healthz" if self.shared.stop.is_off() => Response::text(503, "stopping\n"),
             "/healthz" => Response::text(200, "ok\n"),
             _ => Response::text(404, format!("there is no such page\n\n{INDEX}")),
         }
     }
 
-    /// Takes what a PUT of `body` to `path` wants.
-    pub fn put(&mut self, path: &str, body: &str) -> Response {
-        match path {
-            "/config" => put::config(body, &self.shared, &self.settings),
-            _ => Response::text(405, "only /config can be put\n"),
+    /// Does what a PUT of `body` to `path` wants, or a DELETE.
+    pub fn change(&mut self, path: &str, query: &str, body: Option<&str>) -> Response {
+        let keep = match query {
+            "" => false,
+            "keep=true" => true,
+            _ => return Response::text(400, "only keep=true may stand behind the question mark\n"),
+        };
+        match (path, path.strip_prefix("/namespaces/"), body) {
+            ("/config", _, Some(body)) if !keep => put::config(body, &self.shared, &self.settings),
+            (_, Some(name), Some(body)) => namespaces::put(name, body, keep, &self.shared, &self.settings),
+            (_, Some(name), None) => namespaces::delete(name, keep, &self.shared, &self.settings),
+            _ => Response::text(405, "only /config and /namespaces/NAME can be put, and the latter deleted\n"),
         }
     }
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::figures::{Figure, Kind, Sample};
 use super::page::Latencies;
 use crate::metrics::{Command, Part};
+use segment::Namespace;
 
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -40,7 +41,7 @@ const BOUNDS_NS: [u64; 22] = [
 pub const SHARES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
 
 /// All figures and latencies.
-pub fn write(figures: &[Figure], latencies: &Latencies) -> String {
+pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[(Namespace, String)]) -> String {
     let mut out = String::with_capacity(64 << 10);
     for figure in figures {
         header(&mut out, figure.name, figure.help, figure.kind.name());
@@ -51,6 +52,7 @@ pub fn write(figures: &[Figure], latencies: &Latencies) -> String {
     }
     histograms(&mut out, latencies);
     quantiles(&mut out, latencies);
+    namespaces(&mut out, latencies, spaces);
     out
 }
 
@@ -75,6 +77,24 @@ fn seconds(ns: u64) -> f64 {
 /// Each command that occurred, with each of its parts.
 fn series(latencies: &Latencies) -> impl Iterator<Item = (Command, Part)> + '_ {
     latencies.start.commands().flat_map(|command| Part::ALL.into_iter().map(move |part| (command, part)))
+}
+
+/// The latencies of each namespace that is named or used.
+fn namespaces(out: &mut String, latencies: &Latencies, spaces: &[(Namespace, String)]) {
+    let name = "gannet_namespace_request_quantile_seconds";
+    let help = "Quantiles of the time of requests since the start, within 1.6 %, by namespace.";
+    header(out, name, help, Kind::Gauge.name());
+    for (namespace, label) in spaces {
+        for part in Part::ALL {
+            let counts = latencies.start.of_namespace(*namespace, part);
+            for share in SHARES {
+                let ns = if share == 1.0 { counts.max_ns } else { counts.quantile_ns(share) };
+                let (label, part) = (escaped(label), part.name());
+                let labels = format!("namespace=\"{label}\",part=\"{part}\",quantile=\"{share}\"");
+                let _ = writeln!(out, "{name}{{{labels}}} {}", seconds(ns));
+            }
+        }
+    }
 }
 
 fn histograms(out: &mut String, latencies: &Latencies) {
@@ -129,7 +149,8 @@ mod tests {
             let _ = recorder.record(Command::MetaSet, 1, [5, 6, 7]);
         }
         let start = Totals::read([&recorder]);
-        write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 })
+        let spaces = [(Namespace::DEFAULT, "default".to_owned())];
+        write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 }, &spaces)
     }
 
     /// Name, labels and value of a sample line, by the format's grammar.

@@ -25,6 +25,9 @@ pub fn config(text: &str, shared: &Shared, settings: &RunningSettings) -> Respon
     if let Err(faults) = read_text(Path::new(SOURCE), text, &mut wanted, &mut origins) {
         return Response::text(400, lines(&faults));
     }
+    if wanted.namespaces != running.0.namespaces {
+        return Response::text(409, "namespaces are changed at /namespaces/NAME; nothing was changed\n");
+    }
     let changes = live::changes(&running.0, &wanted);
     let mut stay = String::new();
     for change in changes.iter().filter(|c| c.reload == Reload::Restart || FROM_FILE.contains(&c.path)) {

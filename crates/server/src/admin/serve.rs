@@ -149,15 +149,15 @@ impl Connection {
                     bytes.extend_from_slice(&chunk[..count.min(room)]);
                     match parse(bytes) {
                         Parsed::Partial => {}
-                        Parsed::Request { path, body: Some(body), .. } => {
+                        Parsed::Request { path, query, delete, body, .. } if delete || body.is_some() => {
                             let response = if self.local {
-                                pages.put(&path, &body)
+                                pages.change(&path, &query, body.as_deref())
                             } else {
                                 Response::text(403, "only this machine may change anything here\n")
                             };
                             self.answer(&response, false, now);
                         }
-                        Parsed::Request { path, query, head_only, body: None } => {
+                        Parsed::Request { path, query, head_only, .. } => {
                             self.answer(&pages.answer(&path, &query, now), head_only, now);
                         }
                         Parsed::Refused(response) => self.answer(&response, false, now),

@@ -7,7 +7,7 @@
 //!   for each session   serve  compare and copy
 //! ```
 
-use super::{NAMESPACE, SessionState, memcache, resp};
+use super::{SessionState, memcache, resp};
 use segment::{Ahead, KeyHash, Turn};
 
 /// What was found out about the first request of a session: a plain one, of one key.
@@ -25,11 +25,11 @@ impl<'l> Head<'l> {
     /// The head of what a session has received, if it begins with such a request; its index bucket is asked for.
     #[inline]
     pub(crate) fn of(turn: &Turn<'l>, buf: &[u8], state: &SessionState) -> Option<Self> {
-        let (bytes, consumed) = match state {
-            SessionState::Memcache(state) => memcache::head_key(buf, state)?,
-            SessionState::Resp(state) => resp::head_key(buf, state)?,
+        let ((bytes, consumed), namespace) = match state {
+            SessionState::Memcache(state) => (memcache::head_key(buf, state)?, state.namespace),
+            SessionState::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
         };
-        let key = turn.key(NAMESPACE, bytes);
+        let key = turn.key(namespace, bytes);
         turn.prefetch(&key);
         Some(Self { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() })
     }

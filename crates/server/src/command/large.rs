@@ -15,10 +15,9 @@
 //! long it takes (`worker/arrive.rs`). So a client that announces a value and sends nothing holds the space of one
 //! piece, for a second, and after that a receive buffer.
 
-use super::NAMESPACE;
 use crate::clock::Ticks;
 use crate::context::{ARRIVALS_MAX, WorkerContext};
-use segment::{Arriving, Key, LargeWriter, OpError, Put, PutOutcome, Store, Turn};
+use segment::{Arriving, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, Turn};
 
 /// Values and pieces from this length on are received into their place; shorter ones into a buffer, and copied.
 pub(super) const ARRIVING_BYTES_MIN: usize = 16 << 10;
@@ -39,6 +38,7 @@ pub(super) struct LargeSet {
     /// Of the line end, what has not been received with the value.
     line_end_left: usize,
     key: HeldKey,
+    namespace: Namespace,
 }
 
 enum Body {
@@ -126,7 +126,13 @@ impl LargeSet {
     /// A value that is written in pieces. The writer comes back if its key cannot be kept.
     pub(super) fn pieces(writer: LargeWriter, key: &[u8], ctx: &mut WorkerContext) -> Result<Self, LargeWriter> {
         match HeldKey::new(key, ctx) {
-            Some(key) => Ok(Self { body: Body::Pieces(writer), arrival: None, line_end_left: LINE_END.len(), key }),
+            Some(key) => Ok(Self {
+                body: Body::Pieces(writer),
+                arrival: None,
+                line_end_left: LINE_END.len(),
+                key,
+                namespace: ctx.namespace,
+            }),
             None => Err(writer),
         }
     }
@@ -134,7 +140,8 @@ impl LargeSet {
     /// A value of so many bytes that is stored whole. `None` if its key cannot be kept.
     pub(super) fn whole(bytes: usize, key: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         let key = HeldKey::new(key, ctx)?;
-        Some(Self { body: Body::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key })
+        let namespace = ctx.namespace;
+        Some(Self { body: Body::Whole(bytes), arrival: None, line_end_left: LINE_END.len(), key, namespace })
     }
 
     pub(super) fn key(&self) -> &[u8] {
@@ -247,7 +254,7 @@ impl LargeSet {
         }
         let arriving = match &self.body {
             Body::Pieces(writer) => turn.piece_arrives(writer, line_end),
-            Body::Whole(_) => turn.arrive(&turn.key(NAMESPACE, self.key.bytes()), put, part, line_end),
+            Body::Whole(_) => turn.arrive(&turn.key(self.namespace, self.key.bytes()), put, part, line_end),
             Body::Gone => unreachable!("it was stored"),
         };
         let Ok(mut arriving) = arriving else {
@@ -328,7 +335,7 @@ impl LargeSet {
         put: &Put<'_>,
     ) -> Result<PutOutcome, OpError> {
         if let Body::Whole(bytes) = self.body {
-            let key = turn.key(NAMESPACE, self.key.bytes());
+            let key = turn.key(self.namespace, self.key.bytes());
             let outcome = match self.arrival.take() {
                 None => turn.put(&key, &Put { value: &rest[..bytes], ..*put })?,
                 Some(Arrival { arriving, charge, since }) => match turn.arrived(arriving, &key, put) {
@@ -357,7 +364,7 @@ impl LargeSet {
         turn: &mut Turn<'_>,
         by: impl FnOnce(&mut Turn<'_>, &Key<'_>, LargeWriter) -> Result<T, (LargeWriter, OpError)>,
     ) -> Result<T, OpError> {
-        let key = turn.key(NAMESPACE, self.key.bytes());
+        let key = turn.key(self.namespace, self.key.bytes());
         let Body::Pieces(writer) = std::mem::replace(&mut self.body, Body::Gone) else {
             unreachable!("it was written in pieces, and is stored once")
         };

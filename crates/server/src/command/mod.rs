@@ -22,9 +22,6 @@ pub(crate) use ahead::Head;
 use large::LargeSet;
 use segment::{Namespace, Store, Turn};
 
-/// The keys of all listeners are in this namespace.
-const NAMESPACE: Namespace = Namespace::DEFAULT;
-
 /// What a listener's clients speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -52,6 +49,31 @@ impl Protocol {
     }
 }
 
+/// Where a connection came in: what its client speaks, and which namespace its keys are in, to begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// What its client speaks.
+    pub protocol: Protocol,
+    /// The namespace of its listener.
+    pub namespace: Namespace,
+    /// It was counted there when it came in.
+    pub(crate) is_counted: bool,
+}
+
+impl Door {
+    /// The door of a listener.
+    pub const fn new(protocol: Protocol, namespace: Namespace) -> Self {
+        Self { protocol, namespace, is_counted: false }
+    }
+}
+
+/// The door to the default namespace.
+impl From<Protocol> for Door {
+    fn from(protocol: Protocol) -> Self {
+        Self::new(protocol, Namespace::DEFAULT)
+    }
+}
+
 /// What a protocol keeps of a connection between calls.
 pub(crate) enum SessionState {
     Memcache(memcache::SessionState),
@@ -59,16 +81,26 @@ pub(crate) enum SessionState {
 }
 
 impl SessionState {
-    pub(crate) fn new(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Memcache => Self::Memcache(memcache::SessionState::default()),
-            Protocol::Resp => Self::Resp(resp::SessionState::default()),
+    pub(crate) fn new(door: Door) -> Self {
+        match door.protocol {
+            Protocol::Memcache => Self::Memcache(memcache::SessionState::of(door.namespace)),
+            Protocol::Resp => Self::Resp(resp::SessionState::of(door.namespace)),
+        }
+    }
+
+    /// The namespace that its keys are in.
+    #[inline]
+    pub(crate) fn namespace(&self) -> Namespace {
+        match self {
+            Self::Memcache(state) => state.namespace,
+            Self::Resp(state) => state.namespace,
         }
     }
 
     /// Gives back what the connection holds in the store and among the watchers. Call it when it ends, until it says
     /// true: false asks for another turn.
     pub(crate) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+        ctx.turn_to(self.namespace());
         match self {
             Self::Memcache(state) => {
                 state.release(turn, ctx);

@@ -50,7 +50,7 @@ pub fn read_file(path: &Path, settings: &mut Settings, origins: &mut Origins) ->
 /// # Errors
 /// As [`read_file`].
 pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut Origins) -> Result<(), Vec<Fault>> {
-    let mut reader = Reader { path: path.to_owned(), text, settings, origins, faults: Vec::new() };
+    let mut reader = Reader::new(path, text, settings, origins);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         reader.syntax(error);
@@ -69,12 +69,18 @@ pub fn read_text(path: &Path, text: &str, settings: &mut Settings, origins: &mut
 }
 
 /// The state of one pass over a document.
-struct Reader<'r> {
+pub(super) struct Reader<'r> {
     path: PathBuf,
     text: &'r str,
-    settings: &'r mut Settings,
+    pub(super) settings: &'r mut Settings,
     origins: &'r mut Origins,
-    faults: Vec<Fault>,
+    pub(super) faults: Vec<Fault>,
+}
+
+impl<'r> Reader<'r> {
+    pub(super) fn new(path: &Path, text: &'r str, settings: &'r mut Settings, origins: &'r mut Origins) -> Self {
+        Self { path: path.to_owned(), text, settings, origins, faults: Vec::new() }
+    }
 }
 
 impl Reader<'_> {
@@ -84,12 +90,12 @@ impl Reader<'_> {
         Origin::File { path: self.path.clone(), line }
     }
 
-    fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
+    pub(super) fn fault(&mut self, at: usize, name: &str, what: impl Into<String>, remedy: impl Into<String>) {
         let fault = Fault::new(self.origin(at), name, Wrong::new(what, remedy));
         self.faults.push(fault);
     }
 
-    fn syntax(&mut self, error: &toml::de::Error) {
+    pub(super) fn syntax(&mut self, error: &toml::de::Error) {
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         let remedy = if message.contains("duplicate key") {
             "keep one of them"
@@ -102,6 +108,9 @@ impl Reader<'_> {
     /// An entry outside all tables, or a table.
     fn root(&mut self, name: &Spanned<impl AsRef<str>>, value: &Spanned<DeValue<'_>>) {
         let (at, table) = (name.span().start, name.get_ref().as_ref());
+        if table == super::namespaces::TABLE {
+            return self.namespaces(at, value);
+        }
         let Some(entries) = value.get_ref().as_table() else {
             let remedy = match SETTINGS.iter().find(|setting| setting.key() == table) {
                 Some(setting) => format!("put it below [{}]", setting.table()),
@@ -147,26 +156,9 @@ impl Reader<'_> {
     fn entry(&mut self, setting: &'static Setting, value: &Spanned<DeValue<'_>>) {
         let at = value.span().start;
         let shape = setting.view(self.settings, |value| value.shape());
-        let texts = match (value.get_ref(), shape) {
-            (DeValue::Array(values), Shape::List) => {
-                let mut texts = Vec::new();
-                for value in values.iter() {
-                    match scalar(value.get_ref()) {
-                        Some((text, Shape::Text)) => texts.push(text),
-                        _ => self.fault(value.span().start, setting.path, "an entry is not text", "put it in quotes"),
-                    }
-                }
-                if texts.len() < values.len() {
-                    return;
-                }
-                texts
-            }
-            (value, _) => match scalar(value) {
-                Some((text, written)) if fits(setting, &text, written, shape) => vec![text],
-                Some((text, _)) => return self.misshapen(setting, at, &text, shape),
-                None => return self.misshapen(setting, at, value.type_str(), shape),
-            },
-        };
+        let example = setting.view(&Settings::default(), toml_text);
+        let kind = (shape, setting.default == ["auto"], setting.range.is_some());
+        let Some(texts) = self.texts(setting.path, kind, &example, value) else { return };
         let origin = self.origin(at);
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         match setting.set(self.settings, &texts) {
@@ -180,24 +172,53 @@ impl Reader<'_> {
         }
     }
 
-    fn misshapen(&mut self, setting: &Setting, at: usize, text: &str, shape: Shape) {
-        let default = setting.view(&Settings::default(), toml_text);
+    /// The texts of a value, if it is written as one of its kind is: its shape, whether it may be "auto" and whether it
+    /// has a range. `default` is how one is written.
+    pub(super) fn texts(
+        &mut self,
+        path: &str,
+        kind: (Shape, bool, bool),
+        default: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<Vec<String>> {
+        let (at, shape) = (value.span().start, kind.0);
+        match (value.get_ref(), shape) {
+            (DeValue::Array(values), Shape::List) => {
+                let mut texts = Vec::new();
+                for value in values.iter() {
+                    match scalar(value.get_ref()) {
+                        Some((text, Shape::Text)) => texts.push(text),
+                        _ => self.fault(value.span().start, path, "an entry is not text", "put it in quotes"),
+                    }
+                }
+                (texts.len() == values.len()).then_some(texts)
+            }
+            (value, _) => match scalar(value) {
+                Some((text, written)) if fits(kind, &text, written) => Some(vec![text]),
+                Some((text, _)) => self.misshapen(path, at, &text, shape, default),
+                None => self.misshapen(path, at, value.type_str(), shape, default),
+            },
+        }
+    }
+
+    fn misshapen<T>(&mut self, path: &str, at: usize, text: &str, shape: Shape, default: &str) -> Option<T> {
         let (what, remedy) = match shape {
             Shape::Integer => ("a whole number is wanted here", format!("write it without quotes, as in {default}")),
             Shape::Switch => ("true or false is wanted here", "write true or false, without quotes".to_owned()),
             Shape::Text => ("text is wanted here", format!("put it in quotes, as in {default}")),
             Shape::List => ("a list of texts is wanted here", format!("write it as in {default}")),
         };
-        self.fault(at, setting.path, format!("{what}, not {text}"), remedy);
+        self.fault(at, path, format!("{what}, not {text}"), remedy);
+        None
     }
 }
 
 /// Whether a value that was written as `written` can be read as a `shape`. A bare number for a text is let through:
 /// sizes and durations say themselves what is missing.
-fn fits(setting: &Setting, text: &str, written: Shape, shape: Shape) -> bool {
+fn fits((shape, auto, ranged): (Shape, bool, bool), text: &str, written: Shape) -> bool {
     match (written, shape) {
-        (Shape::Text, Shape::Integer) => text == "auto" && setting.default == ["auto"],
-        (Shape::Integer, Shape::Text) => setting.range.is_some(),
+        (Shape::Text, Shape::Integer) => text == "auto" && auto,
+        (Shape::Integer, Shape::Text) => ranged,
         (Shape::Text, Shape::List) => true,
         _ => written == shape,
     }

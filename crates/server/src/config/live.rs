@@ -6,6 +6,7 @@ use base::units::ByteSize;
 use segment::ResizeError;
 
 use super::file::Origins;
+use super::namespaces::NamespaceSettings;
 use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
 use super::value::Wrong;
@@ -63,6 +64,51 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
             format!("write at most {}, or restart", ByteSize::mib(most_bytes >> 20)),
         ),
     })
+}
+
+/// Gives a running server's namespaces what `wanted` has for them: those that are new are created, the others changed.
+/// Returns what was done, and what stays, a line each.
+pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
+    let mut lines = Vec::new();
+    for namespace in &wanted.namespaces {
+        let name = &namespace.name.0;
+        let place = running.namespaces.iter().position(|other| other.name == namespace.name);
+        let before = place.map(|place| &running.namespaces[place]);
+        let mut after = namespace.clone();
+        if let Some(before) = before {
+            if (&before.memcached, &before.resp) != (&after.memcached, &after.resp) || before.number != after.number {
+                lines.push(format!("the listeners and the number of namespace {name} stay; they need a restart"));
+            }
+            (after.number, after.memcached, after.resp) =
+                (before.number, before.memcached.clone(), before.resp.clone());
+        } else if !after.memcached.is_empty() || !after.resp.is_empty() {
+            lines.push(format!("the listeners of namespace {name} need a restart"));
+            (after.memcached, after.resp) = (Vec::new(), Vec::new());
+        }
+        if before == Some(&after) {
+            continue;
+        }
+        let taken = |other: &NamespaceSettings| other.number == after.number;
+        let number = after.number.said().unwrap_or_default() as u8;
+        if place.is_none() && running.namespaces.iter().any(taken) {
+            lines.push(format!("namespace {name} is not made: another has its number, {number}"));
+            continue;
+        }
+        match shared.namespaces.set(&shared.store, &after.config(number)) {
+            Ok(()) => {
+                lines.push(format!("namespace {name} is {}", after.lines().trim_end().replace('\n', ", ")));
+                match place {
+                    Some(place) => running.namespaces[place] = after,
+                    None => running.namespaces.push(after),
+                }
+            }
+            Err(error) => lines.push(format!("namespace {name} stays as it is: {error}")),
+        }
+    }
+    for gone in running.namespaces.iter().filter(|n| !wanted.namespaces.iter().any(|other| other.name == n.name)) {
+        lines.push(format!("namespace {} stays until it is dropped by the admin port", gone.name.0));
+    }
+    lines
 }
 
 /// Hands the live settings to the threads of a running server. The log level is the log's own.

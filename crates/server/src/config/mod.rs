@@ -12,6 +12,7 @@ pub mod file;
 pub mod host;
 pub mod kinds;
 pub mod live;
+pub mod namespaces;
 pub mod plan;
 pub mod remedy;
 pub mod settings;
@@ -20,5 +21,6 @@ pub mod text;
 pub mod value;
 
 pub use fault::{Fault, Origin};
+pub use namespaces::NamespaceSettings;
 pub use plan::Plan;
 pub use settings::Settings;

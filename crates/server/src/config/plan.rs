@@ -3,13 +3,17 @@
 
 use base::units::ByteSize;
 use io::listen::ListenAddr;
+use segment::Namespace;
 
 use super::fault::{Fault, Origin};
 use super::file::Origins;
 use super::host::Host;
 use super::kinds::{AdminAddress, Endpoint, Pin};
+use super::namespaces;
 use super::settings::Settings;
 use super::value::{Auto, Wrong};
+use crate::command::{Door, Protocol};
+use crate::namespaces::NamespaceConfig;
 use crate::start::ServerConfig;
 
 /// `auto` memory is this part of what the host gives.
@@ -52,6 +56,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     planner.huge_pages(settings);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
+    let namespaces = planner.namespaces(settings, memory);
     let (faults, notes) = (planner.faults, planner.notes);
     if !faults.is_empty() {
         return Err(faults);
@@ -60,9 +65,15 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     resolved.memory = Auto::Is(memory);
     resolved.workers = Auto::Is(workers);
     resolved.maxconns = Auto::Is(maxconns);
+    for (namespace, config) in resolved.namespaces.iter_mut().zip(&namespaces.0) {
+        namespace.number = Auto::Is(config.number.into());
+    }
     let server = ServerConfig {
         memcached: settings.memcached.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
         resp: settings.resp.iter().map(|endpoint| listen_addr(endpoint, settings)).collect(),
+        config_file: None,
+        doors: namespaces.1,
+        namespaces: namespaces.0,
         admin: admin_addr(settings),
         memory_bytes: memory.0,
         memory_bytes_max: memory_most(host).0,
@@ -128,11 +139,21 @@ impl Planner<'_> {
     }
 
     fn addresses(&mut self, settings: &Settings) {
-        if settings.memcached.is_empty() && settings.resp.is_empty() {
+        let others = settings.namespaces.iter().flat_map(|namespace| namespace.memcached.iter().chain(&namespace.resp));
+        let endpoints: Vec<&Endpoint> = settings.memcached.iter().chain(&settings.resp).chain(others).collect();
+        if endpoints.is_empty() {
             let remedy = "give at least one, as in [\"127.0.0.1:11211\"]";
             self.fault("listen.memcached", "there is no address to listen on".to_owned(), remedy.to_owned());
         }
-        for endpoint in settings.memcached.iter().chain(&settings.resp) {
+        for (place, endpoint) in endpoints.iter().enumerate() {
+            let any_port = matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0);
+            if place >= settings.memcached.len() + settings.resp.len()
+                && !any_port
+                && endpoints[..place].contains(endpoint)
+            {
+                let remedy = "give each namespace an address of its own".to_owned();
+                self.fault("namespace", format!("{endpoint} is there twice"), remedy);
+            }
             match endpoint {
                 Endpoint::Tcp(address) if admin_addr(settings) == Some(*address) && address.port() != 0 => {
                     let what = format!("{address} is an address for clients too");
@@ -182,6 +203,26 @@ impl Planner<'_> {
         memory
     }
 
+    /// The namespaces with their numbers, and their listeners.
+    fn namespaces(&mut self, settings: &Settings, memory: ByteSize) -> (Vec<NamespaceConfig>, Vec<(Door, ListenAddr)>) {
+        let numbers = namespaces::numbers(&settings.namespaces).unwrap_or_default();
+        let quotas: u64 = settings.namespaces.iter().filter_map(|namespace| namespace.memory.said()).map(|m| m.0).sum();
+        if quotas > memory.0 / 5 * 4 {
+            let what = format!("all namespaces together have {}, of a memory of {memory}", about(ByteSize(quotas)));
+            let remedy = format!("give them at most {}, or give more memory", about(ByteSize(memory.0 / 5 * 4)));
+            self.fault("namespace", what, remedy);
+        }
+        let (mut configs, mut doors) = (Vec::new(), Vec::new());
+        for (wanted, number) in settings.namespaces.iter().zip(numbers) {
+            configs.push(wanted.config(number));
+            for (protocol, endpoints) in [(Protocol::Memcache, &wanted.memcached), (Protocol::Resp, &wanted.resp)] {
+                let door = Door::new(protocol, Namespace(number));
+                doors.extend(endpoints.iter().map(|endpoint| (door, listen_addr(endpoint, settings))));
+            }
+        }
+        (configs, doors)
+    }
+
     fn segment(&mut self, settings: &Settings) {
         let Some(segment) = settings.segment.said().filter(|segment| !segment.0.is_power_of_two()) else { return };
         let lower = 1u64 << segment.0.ilog2();
@@ -220,7 +261,8 @@ impl Planner<'_> {
 
     /// The connections, and the descriptors for everything.
     fn maxconns(&mut self, settings: &Settings, workers: u64) -> (u64, u64) {
-        let listeners = (settings.memcached.len() + settings.resp.len()) as u64;
+        let others = settings.namespaces.iter().map(|namespace| namespace.memcached.len() + namespace.resp.len());
+        let listeners = (settings.memcached.len() + settings.resp.len() + others.sum::<usize>()) as u64;
         let fixed = files_fixed(workers, listeners);
         let room = connections_room(self.host, workers, listeners);
         let Some(maxconns) = settings.maxconns.said() else {

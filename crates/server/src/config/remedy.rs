@@ -16,6 +16,9 @@ pub fn start_error(error: &StartError) -> String {
         StartError::Rights { path, error } => {
             format!("cannot take the users of listen.acl_file, {}: {error}", path.display())
         }
+        StartError::Namespace { name, error } => {
+            format!("the namespace {name} can not be had: {error}; change its memory in the file")
+        }
         StartError::Auth { path, error } => {
             format!("the users in {} are not taken: {error}; write user:password lines", path.display())
         }

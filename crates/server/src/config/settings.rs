@@ -3,6 +3,7 @@
 use base::units::{ByteSize, TimeSpan};
 
 use super::kinds::{AdminAddress, CommandNames, Delimiter, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
+use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
 use super::value::Auto;
 use crate::notify::KeyEvents;
@@ -48,6 +49,7 @@ pub struct Settings {
     pub prefix_delimiter: Delimiter,
     pub log_level: LogLevel,
     pub slow_request: TimeSpan,
+    pub namespaces: Vec<NamespaceSettings>,
 }
 
 impl Settings {
@@ -91,6 +93,7 @@ impl Settings {
             prefix_delimiter: Delimiter(b':'),
             log_level: LogLevel::Off,
             slow_request: TimeSpan(0),
+            namespaces: Vec::new(),
         }
     }
 }

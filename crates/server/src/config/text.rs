@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::fault::Origin;
 use super::file::{Origins, toml_text};
+use super::namespaces::{KEYS, Name, NamespaceSettings};
 use super::settings::Settings;
 use super::table::{ABSENT, Reload, SETTINGS, Setting, TABLES};
 use super::value::Shape;
@@ -28,7 +29,23 @@ pub fn sample() -> String {
             let _ = writeln!(out, "{} = {}", setting.key(), setting.view(&defaults, toml_text));
         }
     }
+    out.push_str(
+        "\n# A namespace: keys of its own, with memory of its own if that is said. Repeat the lines for each.\n",
+    );
+    out.push_str("#[[namespace]]\n");
+    let example = example();
+    for key in &KEYS {
+        for line in wrapped(key.help, WIDTH) {
+            let _ = writeln!(out, "# {line}");
+        }
+        let _ = writeln!(out, "#{} = {}", key.key, key.text(&example));
+    }
     out
+}
+
+/// A namespace of which only the name is said.
+fn example() -> NamespaceSettings {
+    NamespaceSettings { name: Name("sessions".to_owned()), ..NamespaceSettings::default() }
 }
 
 /// The page of all settings, in Markdown.
@@ -67,6 +84,18 @@ pub fn docs() -> String {
         }
     }
     out.push_str(
+        "\n## [[namespace]]\n\nKeys of its own, and memory of its own: [namespaces.md](namespaces.md).\n\
+         One such table for each.\n\n| setting | default | range | reload | what it does |\n|---|---|---|---|---|\n",
+    );
+    for key in &KEYS {
+        let (mut plain, reload) = (NamespaceSettings::default(), if key.live { "live" } else { "restart" });
+        let default = key.text(&plain);
+        let value = (key.value)(&mut plain);
+        let shown = |(min, max)| format!("{} to {}", value.show_magnitude(min), value.show_magnitude(max));
+        let range = key.range.map_or(String::new(), shown);
+        let _ = writeln!(out, "| `{}` | `{default}` | {range} | {reload} | {} |", key.key, key.help);
+    }
+    out.push_str(
         "\n## Not in this build\n\nThese names are refused with a line that says so.\n\n| flag | setting | what |\n",
     );
     out.push_str("|---|---|---|\n");
@@ -86,6 +115,9 @@ pub fn running(settings: &Settings, origins: &Origins) -> String {
             let origin = origins.get(setting.path).unwrap_or(&Origin::Default);
             let _ = writeln!(out, "{} = {value}  # {origin}", setting.key());
         }
+    }
+    for namespace in &settings.namespaces {
+        let _ = write!(out, "[[namespace]]\n{}", namespace.lines());
     }
     out
 }

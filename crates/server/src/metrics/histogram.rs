@@ -111,6 +111,18 @@ impl Counts {
         self.max_ns = self.max_ns.max(histogram.max_ns.load(Relaxed));
     }
 
+    /// Adds what was counted elsewhere.
+    pub fn join(&mut self, other: &Self) {
+        if self.buckets.is_empty() {
+            self.buckets = other.buckets.clone();
+        } else {
+            self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, theirs)| *mine += theirs);
+        }
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
     /// What was counted after `earlier`, an earlier reading of the same histograms.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base::clock::UnixMillis;
+use segment::Namespace;
 
 use super::command::{Command, Part};
 use super::histogram::{Counts, Histogram};
@@ -10,15 +11,25 @@ use super::slow::{SlowLine, SlowRequest, SlowRing};
 
 const SERIES: usize = Command::ALL.len() * Part::ALL.len();
 
+/// Namespaces with histograms of their own.
+const SPACES: usize = Namespace::MAX - 1;
+
+fn space(namespace: Namespace, part: Part) -> usize {
+    (usize::from(namespace.0) - 1) * Part::ALL.len() + part as usize
+}
+
 const fn series(command: Command, part: Part) -> usize {
     command as usize * Part::ALL.len() + part as usize
 }
 
-/// What one worker writes: a histogram for each command and part (about 530 KiB, of which it touches what occurs), and
-/// the latest slow requests.
+/// What one worker writes: a histogram for each command and part, and for each namespace and part (about 900 KiB, of
+/// which it touches what occurs), and the latest slow requests.
 #[derive(Debug)]
 pub struct Recorder {
     histograms: Box<[Histogram]>,
+    /// The parts of each namespace's operations, whatever their command, but for the default one's: those are what the
+    /// others leave.
+    spaces: Box<[Histogram]>,
     slow_above_ns: AtomicU64,
     slow: SlowRing,
 }
@@ -33,7 +44,8 @@ impl Recorder {
     /// An empty recorder, all its memory allocated. It keeps no slow requests until a threshold is set.
     pub fn new() -> Self {
         let histograms = (0..SERIES).map(|_| Histogram::default()).collect();
-        Self { histograms, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
+        let spaces = (0..SPACES * Part::ALL.len()).map(|_| Histogram::default()).collect();
+        Self { histograms, spaces, slow_above_ns: AtomicU64::new(u64::MAX), slow: SlowRing::default() }
     }
 
     /// Requests whose parts together take longer than `ns` are kept from now on; `None` keeps none. Any thread may.
@@ -58,6 +70,16 @@ impl Recorder {
         wait_ns.saturating_add(execute_ns).saturating_add(send_ns) > self.slow_above_ns.load(Relaxed)
     }
 
+    /// So many requests of a namespace were answered, each after these times. Only the owner's thread may.
+    #[inline]
+    pub fn record_in(&self, namespace: u8, count: u32, parts_ns: [u64; 3]) {
+        if namespace != Namespace::DEFAULT.0 {
+            for (part, ns) in Part::ALL.into_iter().zip(parts_ns) {
+                self.spaces[space(Namespace(namespace), part)].record(ns, count);
+            }
+        }
+    }
+
     /// Keeps a slow request with its wait, execute and send times. Only the owner's thread may.
     #[cold]
     pub fn keep_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
@@ -75,11 +97,13 @@ impl Recorder {
 #[derive(Clone, Debug)]
 pub struct Totals {
     counts: Box<[Counts]>,
+    spaces: Box<[Counts]>,
 }
 
 impl Default for Totals {
     fn default() -> Self {
-        Self { counts: (0..SERIES).map(|_| Counts::default()).collect() }
+        let empty = |series| (0..series).map(|_| Counts::default()).collect();
+        Self { counts: empty(SERIES), spaces: empty(SPACES * Part::ALL.len()) }
     }
 }
 
@@ -91,6 +115,9 @@ impl Totals {
             for (counts, histogram) in totals.counts.iter_mut().zip(&recorder.histograms) {
                 counts.add(histogram);
             }
+            for (counts, histogram) in totals.spaces.iter_mut().zip(&recorder.spaces) {
+                counts.add(histogram);
+            }
         }
         totals
     }
@@ -100,9 +127,23 @@ impl Totals {
         &self.counts[series(command, part)]
     }
 
+    /// The counts of one part of all operations of a namespace. Of the default one, the greatest value is the upper end
+    /// of its highest bucket.
+    pub fn of_namespace(&self, namespace: Namespace, part: Part) -> Counts {
+        if namespace != Namespace::DEFAULT {
+            return self.spaces[space(namespace, part)].clone();
+        }
+        let mut all = Counts::default();
+        Command::ALL.into_iter().for_each(|command| all.join(self.of(command, part)));
+        let mut others = Counts::default();
+        (1..Namespace::MAX as u8).for_each(|other| others.join(&self.spaces[space(Namespace(other), part)]));
+        all.since(&others)
+    }
+
     /// What was counted after `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
-        Self { counts: self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.since(then)).collect() }
+        let since = |now: &[Counts], then: &[Counts]| now.iter().zip(then).map(|(now, then)| now.since(then)).collect();
+        Self { counts: since(&self.counts, &earlier.counts), spaces: since(&self.spaces, &earlier.spaces) }
     }
 
     /// Commands that occurred.

@@ -27,15 +27,15 @@ pub(crate) struct Evictions {
 #[derive(Debug, Default)]
 struct Ended {
     bytes: Vec<u8>,
-    keys: Vec<(Event, usize)>,
+    keys: Vec<(Event, Namespace, usize)>,
 }
 
 impl Ended {
-    fn add(&mut self, event: Event, key: &[u8]) {
-        let held = self.bytes.len() + self.keys.len() * size_of::<(Event, usize)>();
+    fn add(&mut self, event: Event, namespace: Namespace, key: &[u8]) {
+        let held = self.bytes.len() + self.keys.len() * size_of::<(Event, Namespace, usize)>();
         if held + key.len() < ENDED_BYTES_MAX {
             self.bytes.extend_from_slice(key);
-            self.keys.push((event, self.bytes.len()));
+            self.keys.push((event, namespace, self.bytes.len()));
         }
     }
 }
@@ -58,8 +58,9 @@ impl Evictions {
             let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
             let Ended { bytes, keys } = std::mem::take(&mut *ended);
             let mut from = 0;
-            for (event, to) in keys {
-                notify::tell(&shared.channels, shared.key_events(), event, &bytes[from..to], &mut note);
+            for (event, namespace, to) in keys {
+                let (events, key) = (shared.key_events(), &bytes[from..to]);
+                notify::tell(&shared.channels, events, namespace, event, key, &mut note);
                 from = to;
             }
         }
@@ -77,8 +78,9 @@ impl Evictions {
 }
 
 impl Evictions {
-    fn keep(&self, event: Event, key: &[u8]) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).add(event, key);
+    fn keep(&self, event: Event, ended: &Evicted<'_>) {
+        let mut keys = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.add(event, ended.namespace, ended.item.key);
     }
 }
 
@@ -93,17 +95,12 @@ impl EvictionObserver for Evictions {
     }
 
     fn expired(&mut self, expired: &Evicted<'_>) {
-        if expired.namespace == Namespace::DEFAULT {
-            self.keep(Event::EXPIRED, expired.item.key);
-        }
+        self.keep(Event::EXPIRED, expired);
     }
 
     fn evicted(&mut self, evicted: &Evicted<'_>) {
-        if evicted.namespace != Namespace::DEFAULT {
-            return;
-        }
         if self.hub.watched().tells_changes() {
-            self.keep(Event::EVICTED, evicted.item.key);
+            self.keep(Event::EVICTED, evicted);
         }
         if !self.hub.watched().has(Kind::Evictions) {
             return;

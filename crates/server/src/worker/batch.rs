@@ -7,7 +7,7 @@ use crate::context::{Progress, State};
 use crate::session::{Pause, Phase, Place, Session};
 use arrayvec::ArrayVec;
 use io::{Backend, Received};
-use segment::{Namespace, Turn};
+use segment::Turn;
 
 /// For each session of a batch what was found out ahead.
 type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
@@ -178,9 +178,11 @@ impl<B: Backend> Core<B> {
     /// background is at work: no operation may come before it.
     pub(super) fn flush_if_due(&mut self, turn: &mut Turn<'_>) -> bool {
         let (flush, now) = (&self.ctx.shared.delayed_flush, self.ctx.now);
-        if flush.due(now) && flush.take(now) && turn.flush(Namespace::DEFAULT).is_err() {
-            flush.put_back(now);
-            return false;
+        while let Some(namespace) = flush.take(now) {
+            if turn.flush(namespace).is_err() {
+                flush.put_back(namespace, now);
+                return false;
+            }
         }
         true
     }

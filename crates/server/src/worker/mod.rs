@@ -23,8 +23,8 @@ mod upkeep;
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::card::Card;
 use crate::clock::{Clock, Ticks};
-use crate::command::Protocol;
 use crate::command::resp::Spares;
+use crate::command::{Door, Protocol};
 use crate::context::WorkerContext;
 use crate::heat::Sampler;
 use crate::metrics::SlowLines;
@@ -34,7 +34,7 @@ use crate::watch::Watch;
 use arrive::Arrivals;
 use base::clock::UnixMillis;
 use io::{Backend, Event};
-use segment::Lane;
+use segment::{Lane, Namespace};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -71,8 +71,8 @@ pub struct WorkerParts<B: Backend> {
     pub shared: Arc<Shared>,
     /// Its number.
     pub number: usize,
-    /// New connections, and what their clients speak.
-    pub intake: Receiver<(B::Stream, Protocol)>,
+    /// New connections, and where they came in.
+    pub intake: Receiver<(B::Stream, Door)>,
     /// Its clock.
     pub clock: Clock,
     /// Connections that it has at once.
@@ -91,7 +91,7 @@ struct Core<B: Backend> {
     ctx: WorkerContext,
     sessions: Table<B::Stream>,
     buffers: Buffers,
-    intake: Receiver<(B::Stream, Protocol)>,
+    intake: Receiver<(B::Stream, Door)>,
     events: Vec<Event>,
     ready: VecDeque<u32>,
     parked: Vec<u32>,
@@ -138,6 +138,9 @@ impl<B: Backend> Worker<B> {
             request_bytes_max: sizes.big_bytes,
             op_begun: born,
             ready: born,
+            namespace: Namespace::DEFAULT,
+            rationed: 0,
+            rationed_here: false,
             batch_ops: 0,
             arrivals: 0,
             long_keys: 0,
@@ -308,7 +311,10 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes a new connection in.
-    fn admit(&mut self, stream: B::Stream, protocol: Protocol) {
+    fn admit(&mut self, stream: B::Stream, door: Door) {
+        if !door.is_counted {
+            self.ctx.shared.namespaces.count_in(door.namespace);
+        }
         let counters = self.ctx.counters();
         counters.connections_total.add(1);
         let attached = match self.sessions.next_token() {
@@ -318,10 +324,10 @@ impl<B: Backend> Core<B> {
         };
         if attached.is_ok() {
             let peer = B::peer(&stream);
-            let index = self.sessions.insert(stream, protocol, self.now_ns);
+            let index = self.sessions.insert(stream, door, self.now_ns);
             self.ctx.roster().open(index, peer, self.ctx.now.secs());
-            if protocol == Protocol::Resp {
-                self.introduce(index, peer);
+            if door.protocol == Protocol::Resp {
+                self.introduce(index, peer, door);
             }
             if self.stop_deadline_ns.is_some() {
                 self.sessions.at(index).readable = true;
@@ -329,17 +335,19 @@ impl<B: Backend> Core<B> {
             }
         } else {
             counters.connections_closed.add(1);
+            self.ctx.shared.namespaces.leave(door.namespace);
             self.io.close(stream);
         }
     }
 
     /// Writes a card for a client of Redis.
-    fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>) {
+    fn introduce(&mut self, index: u32, peer: Option<std::net::SocketAddr>, door: Door) {
         let (shared, session) = (&self.ctx.shared, self.sessions.at(index));
         let card = Card {
             id: shared.clients.next(),
             local: session.stream.as_ref().and_then(B::local),
             since_secs: self.ctx.now.secs(),
+            database: door.namespace.0,
             ..Card::default()
         };
         self.ctx.roster().introduce(index, card);

@@ -89,6 +89,7 @@ impl<B: Backend> Core<B> {
         for op in out.ops() {
             let parts = [(op.ready, op.begun), (op.begun, op.ended), (op.ended, now)];
             let parts_ns = parts.map(|(from, to)| clock.ns_between(from, to));
+            recorder.record_in(op.namespace, op.count, parts_ns);
             if recorder.record(op.command, op.count, parts_ns) {
                 recorder.keep_slow(op.command, self.ctx.slow_lines.of(op.begun), parts_ns);
             }

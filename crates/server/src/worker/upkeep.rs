@@ -177,7 +177,8 @@ impl<B: Backend> Core<B> {
                 continue;
             }
             self.graves.swap_remove(at);
-            self.sessions.remove(index);
+            let state = self.sessions.remove(index);
+            self.ctx.shared.namespaces.leave(state.namespace());
             self.ctx.roster().close(index);
             self.ctx.counters().connections_closed.add(1);
         }

@@ -54,7 +54,7 @@ impl Call<'_, '_> {
         let mut seen = 0;
         let mut full = false;
         let out = &mut *self.out;
-        let next = self.turn.crawl(dumping.cursor, 1, &mut |item| {
+        let next = self.turn.crawl(self.session.namespace, dumping.cursor, 1, &mut |item| {
             seen += 1;
             if full || seen <= dumping.told || matches!(format, Format::Cachedump(most) if dumping.told_all >= most) {
                 return;

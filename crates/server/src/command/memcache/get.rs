@@ -2,7 +2,7 @@
 
 use super::run::Retrieval;
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
+use super::{Call, LINE_ROOM, Step, exptime};
 use crate::command::values::pin_or_room;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
@@ -93,7 +93,7 @@ impl<'c> Call<'c, '_> {
             self.room(LINE_ROOM)?;
             let Some(bytes) = keys.next() else { break };
             self.sample(bytes, true);
-            let key = self.turn.key(NAMESPACE, bytes);
+            let key = self.turn.key(self.session.namespace, bytes);
             // A time that is past ends the item, but after it was told.
             let end_it = exptime::is_past(expire, self.ctx.now).then_some(expire);
             let touched = match end_it {

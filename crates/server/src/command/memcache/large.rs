@@ -1,7 +1,7 @@
 //! Storage commands whose value is longer than what a buffer is for: it goes into the store as it arrives.
 
 use super::store::Plan;
-use super::{Call, NAMESPACE, Step};
+use super::{Call, Step};
 use crate::command::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
 use crate::context::State;
 use protocol::memcache::{Error, KEY_BYTES_MAX};
@@ -19,7 +19,7 @@ const _: () = assert!(KEY_BYTES_MAX <= 250);
 impl Call<'_, '_> {
     /// The line of a large value has arrived.
     pub(super) fn large_begin(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
-        let name = self.turn.key(NAMESPACE, key);
+        let name = self.turn.key(self.session.namespace, key);
         match self.turn.large_begin(&name, value_len.into(), plan.pieces_end()) {
             Ok(writer) => {
                 self.at += consumed;
@@ -88,7 +88,7 @@ impl Call<'_, '_> {
     fn large_store(&mut self, mut storing: Storing, held: usize) -> Step {
         let Storing { large, plan } = &mut storing;
         let (rest, bytes) = (self.rest(), large.bytes());
-        let before = self.seen(&self.turn.key(NAMESPACE, large.key()));
+        let before = self.seen(&self.turn.key(self.session.namespace, large.key()));
         match large.store(self.turn, self.ctx, rest, &plan.put(b"")) {
             Ok(outcome) => {
                 self.stored(plan, large.key(), before, outcome, bytes);

@@ -3,7 +3,7 @@
 use super::exptime::{self, seconds_left};
 use super::get::Found;
 use super::watch::Seen;
-use super::{Call, NAMESPACE, Step};
+use super::{Call, Step};
 use crate::command::values::pin_or_room;
 use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
@@ -59,7 +59,7 @@ impl<'c> Call<'c, '_> {
     /// the item has a lease.
     fn meta_read(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let mark = self.out.mark();
         if self.turn.is_kept_away(&key) {
             self.ctx.hurries = true;
@@ -108,7 +108,7 @@ impl<'c> Call<'c, '_> {
             no_bump: meta.has(b'u'),
         };
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
         // Flags act in their order: `t` before `T` or `N` tells the time that was.
         let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
         let ended = asks_before.then(|| self.turn.peek(&key).map_or(Expire::Never, |item| item.expire));
@@ -170,7 +170,7 @@ impl<'c> Call<'c, '_> {
             token: meta.token(),
         };
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
         match self.turn.delete(&key, &delete) {
             Ok(outcome) => {
@@ -221,7 +221,7 @@ impl<'c> Call<'c, '_> {
             want_token: meta.has(b'c'),
         };
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(NAMESPACE, meta.key.bytes(&mut scratch));
+        let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let seen = self.seen(&key);
         match self.turn.arith(&key, &arith) {
             Ok(outcome) => {

@@ -37,7 +37,7 @@ use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, KeyScratch, Parsed, Request, lone_get, parse, reply};
 use run::Retrieval;
 pub(super) use run::head_key;
-use segment::Turn;
+use segment::{Namespace, Turn};
 
 use super::ahead::Head;
 use super::counters::CommandCounters;
@@ -49,8 +49,6 @@ pub use stats::command_totals;
 /// three numbers to decide which commands they may send and how strict a server is.
 pub const VERSION: &str = concat!("1.6.45-gannet-", env!("CARGO_PKG_VERSION"));
 
-use super::NAMESPACE;
-
 /// Room for the longest reply that is one line, and for the end of a retrieval behind it, in bytes.
 const LINE_ROOM: usize = super::values::LINE_ROOM;
 
@@ -61,6 +59,10 @@ const _: () = assert!(reply::VALUE_HEADER_BYTES_MAX + 32 <= LINE_ROOM);
 /// What the protocol keeps of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
+    /// Where its keys are.
+    pub(super) namespace: Namespace,
+    /// The request at hand counts among the operations of a second already.
+    is_paid: bool,
     /// Bytes of input that belong to a request that was refused; without end in a watcher.
     swallow: u64,
     /// A retrieval that was answered in part; its line is what the input begins with.
@@ -80,6 +82,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// That of a new connection.
+    pub(super) fn of(namespace: Namespace) -> Self {
+        Self { namespace, ..Self::default() }
+    }
+
     /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
     pub fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) {
         if let Some(storing) = self.large.take() {
@@ -137,11 +144,12 @@ pub(crate) fn serve(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
+    ctx.turn_to(session.namespace);
     let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops };
     let mut step = match head {
         _ if call.is_stranger() => call.admit(),
-        Some(head) => call.head_run(head),
-        None => Ok(()),
+        Some(head) if !call.ctx.rationed_here => call.head_run(head),
+        _ => Ok(()),
     };
     let state = loop {
         match step {
@@ -192,11 +200,12 @@ impl<'c> Call<'c, '_> {
         if self.at == self.buf.len() {
             return Err(State::NeedInput { want: 0 });
         }
-        if let Some((key, consumed)) = lone_get(self.rest()) {
+        if let Some((key, consumed)) = lone_get(self.rest()).filter(|_| !self.ctx.rationed_here) {
             return self.lone_run(key, consumed);
         }
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
+            Parsed::Request { request, consumed } if self.ctx.rationed_here => self.execute_rationed(request, consumed),
             Parsed::Request { request, consumed } => self.execute(request, consumed),
             Parsed::Bad { error, consumed, swallow, quiet } => {
                 self.at += consumed;
@@ -276,8 +285,27 @@ impl<'c> Call<'c, '_> {
     #[inline(never)]
     fn sample_key(&mut self, key: &[u8], is_read: bool) {
         if self.ctx.sampler.next(0, 1).is_some() {
-            self.ctx.sample(self.turn, &self.turn.key(NAMESPACE, key), is_read);
+            self.ctx.sample(self.turn, &self.turn.key(self.session.namespace, key), is_read);
         }
+    }
+
+    /// A request of a namespace that has a quota of operations a second.
+    #[cold]
+    fn execute_rationed(&mut self, request: Request<'c>, consumed: usize) -> Step {
+        let goes_on = self.session.is_paid || !self.session.is_between_requests();
+        if !goes_on && !self.ctx.shared.namespaces.take_op(self.session.namespace, self.ctx.now) {
+            let (value_bytes, quiet) = match request {
+                Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
+                Request::MetaStore(_, value_len) => (u64::from(value_len) + 2, false),
+                _ => (0, false),
+            };
+            self.session.swallow = value_bytes;
+            return self.refused(Error::TooManyOps, quiet, consumed);
+        }
+        let step = self.execute(request, consumed);
+        // Asked again, it is the same operation.
+        self.session.is_paid = step.is_err() && self.session.large.is_none();
+        step
     }
 
     /// What has not been consumed.
@@ -286,7 +314,7 @@ impl<'c> Call<'c, '_> {
     }
 
     fn counters(&self) -> &CommandCounters {
-        &self.ctx.shared.workers[self.ctx.worker].commands
+        &self.ctx.shared.workers[self.ctx.worker].commands[usize::from(self.session.namespace.0)]
     }
 
     /// Goes on only if `bytes` fit into the output.

@@ -14,7 +14,7 @@
 
 use super::get::{Found, write_value};
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, NAMESPACE, SessionState, Step};
+use super::{Call, LINE_ROOM, SessionState, Step};
 use crate::command::ahead::Head;
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
@@ -79,7 +79,7 @@ impl<'c> Call<'c, '_> {
     #[inline]
     pub(super) fn lone_run(&mut self, key: &'c [u8], consumed: usize) -> Step {
         let mut run = Run::new();
-        self.add_lone(&mut run, self.at, self.turn.key(NAMESPACE, key));
+        self.add_lone(&mut run, self.at, self.turn.key(self.session.namespace, key));
         self.follow(&mut run, self.at + consumed);
         self.answer_run(&run, Ahead::default())
     }
@@ -138,7 +138,7 @@ impl<'c> Call<'c, '_> {
             if run.len() == self.run_max() {
                 return false;
             }
-            let key = self.turn.key(NAMESPACE, bytes);
+            let key = self.turn.key(self.session.namespace, bytes);
             self.turn.prefetch(&key);
             let read_behind = keys_end - keys.rest().len();
             next = keys.next();
@@ -164,7 +164,7 @@ impl<'c> Call<'c, '_> {
         while run.len() < run_max {
             let rest = &self.buf[at..];
             if let Some((bytes, consumed)) = lone_get(rest) {
-                let key = self.turn.key(NAMESPACE, bytes);
+                let key = self.turn.key(self.session.namespace, bytes);
                 self.turn.prefetch(&key);
                 self.add_lone(run, at, key);
                 at += consumed;

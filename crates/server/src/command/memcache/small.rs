@@ -1,7 +1,7 @@
 //! Commands without a value and with a line for an answer: `delete`, `incr`, `decr`, `touch`, `flush_all`, `me`, and
 //! the administrative ones.
 
-use super::{Call, NAMESPACE, Step, VERSION, exptime};
+use super::{Call, Step, VERSION, exptime};
 use crate::context::State;
 use crate::metrics::Command;
 use crate::notify::Event;
@@ -14,7 +14,7 @@ use segment::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, ResizeError};
 impl<'c> Call<'c, '_> {
     pub(super) fn delete(&mut self, key: &[u8], noreply: bool, consumed: usize) -> Step {
         self.sample(key, false);
-        let key = self.turn.key(NAMESPACE, key);
+        let key = self.turn.key(self.session.namespace, key);
         let seen = self.seen(&key);
         match self.turn.delete(&key, &Delete::default()) {
             Ok(outcome) => {
@@ -44,7 +44,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn arith(&mut self, request: ArithRequest<'_>, consumed: usize) -> Step {
         let ArithRequest { key, delta, decrement, noreply } = request;
         self.sample(key, false);
-        let key = self.turn.key(NAMESPACE, key);
+        let key = self.turn.key(self.session.namespace, key);
         let arith =
             Arith { delta, decrement, vivify: None, expire: None, compare: None, token: None, want_token: false };
         let seen = self.seen(&key);
@@ -89,7 +89,7 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
         self.sample(key, false);
-        let key = self.turn.key(NAMESPACE, key);
+        let key = self.turn.key(self.session.namespace, key);
         let expire = exptime::expire(exptime, self.ctx.now);
         // An item that the touch itself ends was there all the same.
         let ends = exptime::is_past(expire, self.ctx.now) && self.turn.peek(&key).is_some();
@@ -123,13 +123,13 @@ impl<'c> Call<'c, '_> {
     pub(super) fn flush_all(&mut self, delay: i64, noreply: bool, consumed: usize) -> Step {
         let now = self.ctx.now;
         match exptime::expire(delay, now) {
-            Expire::At(at) if at > now => self.ctx.shared.delayed_flush.schedule(at),
+            Expire::At(at) if at > now => self.ctx.shared.delayed_flush.schedule(self.session.namespace, at),
             Expire::At(_) | Expire::Never => {
-                if self.turn.flush(NAMESPACE).is_err() {
+                if self.turn.flush(self.session.namespace).is_err() {
                     self.ctx.shared.delayed_flush.note_refused();
                     return Err(State::Parked);
                 }
-                self.ctx.shared.delayed_flush.cancel();
+                self.ctx.shared.delayed_flush.cancel(self.session.namespace);
             }
         }
         self.counters().cmd_flush.add(1);
@@ -143,7 +143,7 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
         let mut scratch = KeyScratch::default();
-        let key = self.turn.key(NAMESPACE, token.bytes(&mut scratch));
+        let key = self.turn.key(self.session.namespace, token.bytes(&mut scratch));
         let seen = self.seen(&key);
         match self.turn.peek(&key) {
             None => self.out.push(reply::META_END),

@@ -161,7 +161,7 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
 /// What the commands of all workers have counted since start.
 pub fn command_totals(shared: &Shared) -> CommandTotals {
     let mut totals = CommandTotals::default();
-    shared.workers.iter().for_each(|worker| totals.add(&worker.commands));
+    shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| totals.add(block));
     totals
 }
 

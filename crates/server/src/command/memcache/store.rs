@@ -1,7 +1,7 @@
 //! Storage commands whose value lies whole in the input: `set`, `add`, `replace`, `append`, `prepend`, `cas`, `ms`.
 
 use super::watch::Seen;
-use super::{Call, LINE_ROOM, NAMESPACE, Step, exptime};
+use super::{Call, LINE_ROOM, Step, exptime};
 use crate::context::State;
 use crate::metrics::Command;
 use crate::prefixes::Count;
@@ -205,7 +205,7 @@ impl<'c> Call<'c, '_> {
     }
 
     fn store_planned(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
-        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value_len.into()) {
+        if self.ctx.is_full(value_len.into()) {
             return self.store_full(&plan, key, value_len, consumed);
         }
         if u64::from(value_len) > self.turn.large_threshold() {
@@ -224,7 +224,7 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
         };
-        let key = self.turn.key(NAMESPACE, key);
+        let key = self.turn.key(self.session.namespace, key);
         let before = self.seen(&key);
         match self.turn.put(&key, &plan.put(value)) {
             Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
@@ -250,7 +250,7 @@ impl<'c> Call<'c, '_> {
         if error != OpError::Parked {
             let mut before = None;
             if plan.replaces() {
-                let key = self.turn.key(NAMESPACE, key);
+                let key = self.turn.key(self.session.namespace, key);
                 before = self.seen(&key);
                 if self.turn.delete(&key, &Delete::default()) == Err(OpError::Parked) {
                     return Err(State::Parked);

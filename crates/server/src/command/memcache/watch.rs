@@ -6,7 +6,7 @@
 
 use super::exptime;
 use super::store::Plan;
-use super::{Call, NAMESPACE, Step};
+use super::{Call, Step};
 use crate::context::State;
 use crate::notify::Event;
 use crate::prefixes::Count;
@@ -113,7 +113,7 @@ impl Call<'_, '_> {
     #[inline]
     pub(super) fn changed(&mut self, event: Event, key: &[u8]) {
         if self.ctx.watch.watched.tells_changes() {
-            self.ctx.tell_change(event, key);
+            self.ctx.tell_change(self.session.namespace, event, key);
         }
     }
 
@@ -179,7 +179,7 @@ impl Call<'_, '_> {
 
     /// The item that has just been stored; if it is gone already, what was asked for.
     fn see_stored(&self, key: &[u8], value_len: u64, expire: Expire) -> (Seen, Expire) {
-        let item = self.turn.peek(&self.turn.key(NAMESPACE, key));
+        let item = self.turn.peek(&self.turn.key(self.session.namespace, key));
         item.map_or((Seen { found: false, class: 0, value_len }, expire), |item| (Seen::of(Some(&item)), item.expire))
     }
 

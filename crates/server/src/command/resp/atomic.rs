@@ -100,7 +100,7 @@ impl<'c> Call<'c, '_> {
     /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
     pub(super) fn run_as_one(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let mut one = self.spare_transaction();
-        entry.keys_of(args).for_each(|key| one.claim.add(&self.turn.key(super::NAMESPACE, key)));
+        entry.keys_of(args).for_each(|key| one.claim.add(&self.turn.key(self.session.namespace, key)));
         let mark = self.out.mark();
         let ran = match self.turn.obtain(&mut one.claim) {
             Ok(()) => {

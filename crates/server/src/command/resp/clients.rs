@@ -88,7 +88,7 @@ fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut String) 
     let [channels, patterns, shards] = card.subscriptions;
     let written = writeln!(
         text,
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub={channels} psub={patterns} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub={channels} psub={patterns} \
          ssub={shards} multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 \
          events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         card.id,
@@ -98,6 +98,7 @@ fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut String) 
         word(&card.name),
         now_secs.saturating_sub(card.since_secs),
         now_secs.saturating_sub(connection.received_secs),
+        card.database,
         if card.command.is_empty() { "NULL" } else { card.command },
         word(name_of(card)),
         if card.speaks_3 { 3 } else { 2 },

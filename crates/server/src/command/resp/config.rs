@@ -27,7 +27,7 @@ const KNOWN: [Known; 19] = [
         let bytes = shared.channels.backlog_bytes_max.load(Relaxed);
         format!("normal 0 0 0 slave 0 0 0 pubsub {bytes} 0 0")
     }),
-    ("databases", |_| "1".to_owned()),
+    ("databases", |_| segment::Namespace::MAX.to_string()),
     ("io-threads", |shared| shared.workers.len().to_string()),
     ("latency-monitor-threshold", |shared| slow_us(shared).map_or(0, |us| us / 1000).to_string()),
     ("maxclients", |shared| shared.live.connections_max.load(Relaxed).to_string()),

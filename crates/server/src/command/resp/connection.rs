@@ -5,6 +5,7 @@ use super::table::lower;
 use super::{Call, REDIS_VERSION, Run, Stop};
 use crate::card::Card;
 use protocol::resp::{Args, Version, reply};
+use segment::Namespace;
 
 pub(super) fn ping<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if call.is_subscribed_in_2() && args.len() <= 1 {
@@ -40,13 +41,17 @@ pub(super) fn quit<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
 }
 
 pub(super) fn select<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    match super::number::integer(args.next().unwrap_or_default())? {
-        0 => {
-            call.out.push(reply::OK);
-            Ok(())
+    let (from, to) = (call.session.namespace, call.database(args.next().unwrap_or_default())?);
+    let namespaces = &call.ctx.shared.namespaces;
+    if to != from {
+        if !namespaces.enter(to) {
+            return Err(Fault::DatabaseFull.into());
         }
-        _ => Err(Fault::Database.into()),
+        namespaces.leave(from);
+        call.move_to(to);
     }
+    call.out.push(reply::OK);
+    Ok(())
 }
 
 pub(super) fn auth<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
@@ -114,11 +119,40 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     call.discard_all();
-    let held_off = call.session.held_off;
-    *call.session = super::SessionState { held_off, ..super::SessionState::default() };
+    let (held_off, home, from) = (call.session.held_off, call.session.home, call.session.namespace);
+    if from != home {
+        // It came in there, whoever else has meanwhile.
+        call.ctx.shared.namespaces.count_in(home);
+        call.ctx.shared.namespaces.leave(from);
+        call.move_to(home);
+    }
+    *call.session = super::SessionState { held_off, ..super::SessionState::of(home) };
     call.card(|card| {
-        *card = Card { id: card.id, local: card.local, since_secs: card.since_secs, ..Card::default() };
+        *card = Card {
+            id: card.id,
+            local: card.local,
+            since_secs: card.since_secs,
+            database: card.database,
+            ..Card::default()
+        };
     });
     reply::simple(call.out, b"RESET");
     Ok(())
+}
+
+impl Call<'_, '_> {
+    /// The namespace that a client names.
+    pub(super) fn database(&self, text: &[u8]) -> Result<Namespace, Fault> {
+        self.ctx.shared.namespaces.find(text).ok_or_else(|| match super::number::integer(text) {
+            Ok(_) => Fault::Database,
+            Err(fault) => fault,
+        })
+    }
+
+    /// From here on the connection's keys are in another namespace.
+    fn move_to(&mut self, namespace: Namespace) {
+        self.session.namespace = namespace;
+        self.ctx.turn_to(namespace);
+        self.card(|card| card.database = namespace.0);
+    }
 }

@@ -48,6 +48,12 @@ pub(super) enum Fault {
     OutOfMemory,
     /// There is no such database.
     Database,
+    /// An item is copied within its database.
+    AcrossDatabases,
+    /// The database has as many connections as it may have.
+    DatabaseFull,
+    /// As many operations were done within a second as the namespace may have.
+    TooManyOps,
     /// There is no such version of the protocol.
     Version,
     /// An offset below 0.
@@ -184,6 +190,9 @@ impl Fault {
             Self::LongKeys => "ERR too many long values with keys of more than 250 bytes are arriving",
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::Database => "ERR DB index is out of range",
+            Self::AcrossDatabases => "ERR items are not copied to other databases",
+            Self::DatabaseFull => "ERR max number of clients of this database reached",
+            Self::TooManyOps => "ERR too many operations a second for this database, try again later",
             Self::Version => "NOPROTO unsupported protocol version",
             Self::Offset => "ERR offset is out of range",
             Self::Cursor => "ERR invalid cursor",

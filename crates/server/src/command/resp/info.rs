@@ -5,6 +5,7 @@ use super::table::{COMMANDS, Entry, find, lower};
 use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
 use crate::context::State;
 use crate::mail::Kind;
+use crate::namespaces::Namespaces;
 use crate::shared::Shared;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Fixed;
@@ -142,10 +143,13 @@ fn replication(text: &mut Text, _: &Shared, _: u64) -> std::fmt::Result {
 }
 
 fn keyspace(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
-    match shared.store_stats().items {
-        0 => Ok(()),
-        items => write!(text, "db0:keys={items},expires=0,avg_ttl=0\r\n"),
+    for namespace in Namespaces::numbers() {
+        let items = shared.store.namespace_stats(namespace).items;
+        if items > 0 {
+            write!(text, "db{}:keys={items},expires=0,avg_ttl=0\r\n", namespace.0)?;
+        }
     }
+    Ok(())
 }
 
 pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {

@@ -3,11 +3,12 @@
 use super::error::Fault;
 use super::table::lower;
 use super::typed::{live, type_name};
-use super::{Call, NAMESPACE, Run};
+use super::{Call, Run};
+use crate::namespaces::Namespaces;
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::Kind;
-use segment::{Delete, DeleteOutcome, Value};
+use segment::{Delete, DeleteOutcome, Namespace, Value};
 
 pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
@@ -88,24 +89,40 @@ fn encoding(value: Value<'_>) -> &'static [u8] {
     }
 }
 
-/// `FLUSHDB` and `FLUSHALL`, at once whatever the option says: it takes one store of a number.
-pub(super) fn flush<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+pub(super) fn flushall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    flush(call, "FLUSHALL", args, Namespaces::numbers())
+}
+
+pub(super) fn flushdb<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    let namespace = call.session.namespace;
+    flush(call, "FLUSHDB", args, std::iter::once(namespace))
+}
+
+/// Ends all keys of namespaces, at once whatever the option says: it takes one store of a number for each.
+fn flush<'c>(
+    call: &mut Call<'c, '_>,
+    name: &'static str,
+    mut args: Args<'c>,
+    which: impl Iterator<Item = Namespace>,
+) -> Run {
     if !call.ctx.shared.config.flush_command {
-        return Err(Fault::Disabled("FLUSHALL").into());
+        return Err(Fault::Disabled(name).into());
     }
     match args.next().map(lower) {
         None => {}
         Some(word) if args.len() == 0 && matches!(&word[..], b"async" | b"sync") => {}
         Some(_) => return Err(Fault::Syntax.into()),
     }
-    call.turn.flush(NAMESPACE)?;
+    for namespace in which {
+        call.turn.flush(namespace)?;
+    }
     call.counters().cmd_flush.add(1);
     call.out.push(reply::OK);
     Ok(())
 }
 
 pub(super) fn dbsize<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let items = call.ctx.shared.store_stats().items;
+    let items = call.ctx.shared.store.namespace_stats(call.session.namespace).items;
     call.int(items as i64);
     Ok(())
 }

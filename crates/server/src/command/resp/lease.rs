@@ -27,7 +27,7 @@ const LEASE_MS: u64 = 10_000;
 /// `CAS.GET key`: the value and its token.
 pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let Some(token) = call.turn.gets(&call.turn.key(super::NAMESPACE, bytes))?.map(|item| item.token) else {
+    let Some(token) = call.turn.gets(&call.key(bytes))?.map(|item| item.token) else {
         call.note_read(false);
         reply::null_array(call.out, call.session.version);
         return Ok(());

@@ -18,7 +18,7 @@ use super::expire::{Deadline, Unit};
 use super::string::SetOptions;
 use super::table::{self, Entry};
 use super::typed::string;
-use super::{Answers, Call, NAMESPACE, Run, SessionState, Step, Stop};
+use super::{Answers, Call, Run, SessionState, Step, Stop};
 use crate::command::large::{ARRIVING_BYTES_MIN, Advance, LargeSet};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::notify::Event;
@@ -204,7 +204,7 @@ impl<'c> Call<'c, '_> {
         if offset.saturating_add(value_len.into()) > self.ctx.shared.config.item_bytes_max {
             return Err(Fault::TooLong.into());
         }
-        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(value_len.into()) {
+        if self.ctx.is_full(value_len.into()) {
             return Err(Fault::OutOfMemory.into());
         }
         Ok(())
@@ -236,7 +236,7 @@ impl<'c> Call<'c, '_> {
     ) -> Step {
         // The words behind it may say when it ends; pieces go with their head, however long they could have stayed.
         let expire = if let Rule::Until(expire) = rule { expire } else { Expire::Never };
-        let begun = self.turn.large_begin(&self.turn.key(NAMESPACE, key), value_len.into(), expire);
+        let begun = self.turn.large_begin(&self.turn.key(self.session.namespace, key), value_len.into(), expire);
         let fault = match begun.map(|writer| LargeSet::pieces(writer, key, self.ctx)) {
             Ok(Ok(large)) => {
                 self.at += consumed;
@@ -430,7 +430,7 @@ impl<'c> Call<'c, '_> {
                 if self.put_large(large, &rule.put())? == PutOutcome::WrongType {
                     return Err(Fault::WrongType.into());
                 }
-                let key = self.turn.key(NAMESPACE, large.key());
+                let key = self.turn.key(self.session.namespace, large.key());
                 let len = self.turn.peek(&key).map_or(0, |item| item.value_len());
                 self.int(len as i64);
             }

@@ -48,7 +48,6 @@ mod transaction;
 mod typed;
 mod walk;
 
-use super::NAMESPACE;
 use super::ahead::Head;
 use super::counters::CommandCounters;
 use super::large::ARRIVING_BYTES_MIN;
@@ -65,7 +64,7 @@ use error::Fault;
 use long::Long;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
 pub(super) use run::head_key;
-use segment::{Key, OpError, Turn};
+use segment::{Key, Namespace, OpError, Turn};
 use told::{Identity, Told};
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.
@@ -87,6 +86,12 @@ enum Answers {
 /// What the protocol keeps of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
+    /// Where its keys are.
+    pub(super) namespace: Namespace,
+    /// Where its listener's are.
+    home: Namespace,
+    /// The request at hand counts among the operations of a second already.
+    is_paid: bool,
     parser: Parser,
     version: Version,
     answers: Answers,
@@ -123,6 +128,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// That of a new connection.
+    pub(super) fn of(namespace: Namespace) -> Self {
+        Self { namespace, home: namespace, ..Self::default() }
+    }
+
     /// Gives back what the connection holds; false if it has to be asked again in a later turn.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         self.end_long(turn, ctx);
@@ -148,6 +158,7 @@ pub(crate) fn serve(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
+    ctx.turn_to(session.namespace);
     let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
     let mut step = match (call.go_on(), head) {
         (Ok(()), Some(head)) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
@@ -283,7 +294,8 @@ impl<'c> Call<'c, '_> {
     #[inline(always)]
     fn runs_plain(&self) -> bool {
         let restrained = self.ctx.restrained || self.session.held_off;
-        (!restrained || self.is_free()) && !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
+        let free = (!restrained || self.is_free()) && !self.ctx.rationed_here;
+        free && !self.is_stranger() && !self.ctx.watch.watched.tells_commands()
     }
 
     /// Nothing restrains this client but that there are users with fewer rights than its own.
@@ -371,6 +383,7 @@ impl<'c> Call<'c, '_> {
         match ran {
             Ok(()) | Err(Stop::Quit) => {}
             Err(Stop::UnderWay) => {
+                self.session.is_paid = false;
                 self.at += consumed;
                 return Ok(());
             }
@@ -396,6 +409,7 @@ impl<'c> Call<'c, '_> {
         }
         self.session.done = 0;
         self.session.sum = 0;
+        self.session.is_paid = false;
         self.hush(mark, answers);
         if self.ctx.watch.watched.tells_commands() && entry.is_some() {
             self.tell_monitors(name, args);
@@ -456,7 +470,8 @@ impl<'c> Call<'c, '_> {
             return Err(self.refused(entry, Fault::Arity(entry.name)));
         }
         let session = &*self.session;
-        if self.ctx.restrained || session.held_off || session.aside.is_some() || self.is_stranger() {
+        let restrained = self.ctx.restrained || self.ctx.rationed_here;
+        if restrained || session.held_off || session.aside.is_some() || self.is_stranger() {
             self.may(entry, asked).map_err(|stop| match stop {
                 Stop::Fault(fault) => self.refused(entry, fault),
                 other => other,
@@ -487,7 +502,17 @@ impl<'c> Call<'c, '_> {
             // Who ends the pause must come through.
             Pause::All => entry.name != "client",
         };
-        if waits { Err(State::Parked.into()) } else { Ok(()) }
+        if waits {
+            return Err(State::Parked.into());
+        }
+        // Who finds out where it is, or leaves, does nothing to the keys.
+        if self.ctx.rationed_here && !self.session.is_paid && self.session.done == 0 && entry.group != "connection" {
+            if !self.ctx.shared.namespaces.take_op(self.session.namespace, self.ctx.now) {
+                return Err(Fault::TooManyOps.into());
+            }
+            self.session.is_paid = true;
+        }
+        Ok(())
     }
 
     /// What the connection's card says.
@@ -542,7 +567,7 @@ impl<'c> Call<'c, '_> {
     }
 
     fn counters(&self) -> &CommandCounters {
-        &self.ctx.shared.workers[self.ctx.worker].commands
+        &self.ctx.shared.workers[self.ctx.worker].commands[usize::from(self.session.namespace.0)]
     }
 
     fn done(&mut self, command: Command, line: &[u8]) {
@@ -557,7 +582,7 @@ impl<'c> Call<'c, '_> {
     }
 
     fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.turn.key(NAMESPACE, bytes)
+        self.turn.key(self.session.namespace, bytes)
     }
 
     fn null(&mut self) {
@@ -572,7 +597,7 @@ impl<'c> Call<'c, '_> {
     #[inline]
     fn changed(&mut self, event: Event, key: &[u8]) {
         if self.ctx.watch.watched.tells_changes() {
-            self.ctx.tell_change(event, key);
+            self.ctx.tell_change(self.session.namespace, event, key);
         }
     }
 

@@ -4,7 +4,6 @@
 //! noted in [`super::SessionState::done`], so that what parks in between goes on behind it.
 
 use super::error::Fault;
-use super::number::integer;
 use super::table::lower;
 use super::typed::{KeyParts, View, live, record};
 use super::{Call, Run, Stop};
@@ -50,10 +49,11 @@ pub(super) fn copy<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     while let Some(word) = args.next() {
         match &lower(word)[..] {
             b"replace" => target = Target::Replaced,
-            b"db" => match integer(args.next().ok_or(Fault::Syntax)?)? {
-                0 => {}
-                _ => return Err(Fault::Database.into()),
-            },
+            b"db" => {
+                if call.database(args.next().ok_or(Fault::Syntax)?)? != call.session.namespace {
+                    return Err(Fault::AcrossDatabases.into());
+                }
+            }
             _ => return Err(Fault::Syntax.into()),
         }
     }
@@ -122,7 +122,7 @@ impl<'c> Call<'c, '_> {
                 self.turn.check_fits(&self.key(key), value.len() as u64)?;
                 bytes += value.len() as u64;
             }
-            if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(bytes) {
+            if self.ctx.is_full(bytes) {
                 return Err(OpError::OutOfMemory.into());
             }
         }

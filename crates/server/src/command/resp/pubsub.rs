@@ -274,7 +274,8 @@ impl<'c> Call<'c, '_> {
         let now = self.ctx.now;
         let peer = self.ctx.roster().peer(self.ctx.watch.connection);
         let peer = peer.map_or_else(|| "unix:".to_owned(), |peer| peer.to_string());
-        let mut line = format!("+{}.{:03}000 [0 {peer}]", now.secs(), now.0 % 1000).into_bytes();
+        let mut line =
+            format!("+{}.{:03}000 [{} {peer}]", now.secs(), now.0 % 1000, self.session.namespace.0).into_bytes();
         for word in std::iter::once(name).chain(words) {
             line.extend_from_slice(b" \"");
             for &byte in word.iter().take(MONITORED_BYTES_MAX.saturating_sub(line.len())) {

@@ -55,7 +55,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         let before = (told, filled);
         let mut want = filled;
         let spare = call.out.spare();
-        next = call.turn.scan(cursor, &mut |item| {
+        next = call.turn.scan(call.session.namespace, cursor, &mut |item| {
             looked += 1;
             if filter.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
                 return;
@@ -117,14 +117,28 @@ fn put_bulk(to: &mut [u8], key: &[u8]) {
     rest[key.len()..][..2].copy_from_slice(b"\r\n");
 }
 
+/// `RANDOMKEY`. Where few keys are among many of others, the walk takes several visits: it goes round once.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    // Where the walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
-    let mut from = base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64) as u32;
+    let namespace = call.session.namespace;
+    if call.ctx.shared.store.namespace_stats(namespace).items == 0 {
+        call.null();
+        return Ok(());
+    }
+    let (start, mut from) = match call.session.done {
+        0 => {
+            // Where the walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has
+            // too.
+            let start = base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64) as u32;
+            (start, start)
+        }
+        _ => ((call.session.sum >> 32) as u32, call.session.sum as u32),
+    };
+    let mut round = call.session.done > 1;
     let view = call.ctx.view();
     for _ in 0..STEPS_MAX {
         let mut found = false;
         let out = &mut *call.out;
-        let next = call.turn.scan(from, &mut |item| {
+        let next = call.turn.scan(namespace, from, &mut |item| {
             if !found && type_name(item, view).is_some() && out.room() >= LINE_ROOM + item.key.len() {
                 reply::bulk(out, item.key);
                 found = true;
@@ -133,8 +147,15 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         if found {
             return Ok(());
         }
+        round |= next.is_none();
         from = next.unwrap_or(0);
+        if round && from >= start {
+            call.null();
+            return Ok(());
+        }
     }
-    call.null();
-    Ok(())
+    call.session.sum = i64::from(start) << 32 | i64::from(from);
+    call.session.done = 1 + u32::from(round);
+    call.ops = OPS_A_BATCH;
+    Err(State::Yield.into())
 }

@@ -4,7 +4,7 @@ use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
 use super::typed::string;
-use super::{Answers, Call, Identity, LINE_ROOM, NAMESPACE, Run, Stop};
+use super::{Answers, Call, Identity, LINE_ROOM, Run, Stop};
 use crate::command::large::LargeSet;
 use crate::context::State;
 use crate::notify::Event;
@@ -484,7 +484,7 @@ impl<'c> Call<'c, '_> {
             }
             return Ok(());
         }
-        let (key, mark) = (self.turn.key(NAMESPACE, large.key()), self.out.mark());
+        let (key, mark) = (self.turn.key(self.session.namespace, large.key()), self.out.mark());
         let told = self.tell(&key)?;
         let identity = told.as_ref().map(|told| told.identity);
         // What was told is what is replaced, or all is asked for again.

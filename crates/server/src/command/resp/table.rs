@@ -257,10 +257,10 @@ pub const COMMANDS: &[Entry] = &[
            "7.0.0" "generic" "O(1)" Other expire::expiretime,
            "Tells when a key ends, in Unix seconds"),
     entry!("flushall" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Flush keys::flush,
-           "Ends all keys"),
+           "1.0.0" "server" "O(1)" Flush keys::flushall,
+           "Ends all keys of all databases"),
     entry!("flushdb" -1 [Write] (0 0 0) ["keyspace" "write" "slow" "dangerous"]
-           "1.0.0" "server" "O(1)" Flush keys::flush,
+           "1.0.0" "server" "O(1)" Flush keys::flushdb,
            "Ends all keys of the database"),
     entry!("get" 2 [ReadOnly Fast] (1 1 1) ["read" "string" "fast"]
            "1.0.0" "string" "O(1)" Get string::get,
@@ -516,7 +516,7 @@ pub const COMMANDS: &[Entry] = &[
            "Walks over the keys"),
     entry!("select" 2 [Loading Stale Fast] (0 0 0) ["fast" "connection"]
            "1.0.0" "connection" "O(1)" Other connection::select,
-           "Chooses a database"),
+           "Chooses a database, by number or name"),
     entry!("set" -3 [Write DenyOom] (1 1 1) ["write" "string" "slow"]
            "1.0.0" "string" "O(1)" Set string::set,
            "Stores a value"),

@@ -10,12 +10,13 @@
 
 use super::error::Fault;
 use super::table::Entry;
-use super::{Answers, Call, NAMESPACE, Run, SessionState, Stop, atomic};
+use super::{Answers, Call, Run, SessionState, Stop, atomic};
 use crate::context::WorkerContext;
 use crate::metrics::Command;
+use crate::namespaces::Namespaces;
 use crate::out::OutBuffer;
 use protocol::resp::{Args, reply};
-use segment::{Claim, OpError, Turn, Version};
+use segment::{Claim, Namespace, OpError, Turn, Version};
 
 /// Keys that one connection watches.
 pub const WATCHED_MAX: usize = 4096;
@@ -39,6 +40,7 @@ pub(super) enum Stage {
 struct Watched {
     /// Where its bytes end among those of all; they begin where the ones before end.
     end: usize,
+    namespace: Namespace,
     version: Version,
 }
 
@@ -60,6 +62,8 @@ pub(super) struct Transaction {
     pub(super) charged: u64,
     /// Of the bytes of the queue, those that are done.
     pub(super) at: usize,
+    /// Namespaces that its requests may be in, a bit each: those of the keys that are queued.
+    namespaces: u32,
     watched: Vec<Watched>,
     watched_bytes: Vec<u8>,
     pub(super) claim: Claim,
@@ -82,6 +86,7 @@ impl Transaction {
             commands: 0,
             charged: 0,
             at: 0,
+            namespaces: 0,
             watched: Vec::new(),
             watched_bytes: Vec::new(),
             claim,
@@ -96,7 +101,7 @@ impl Transaction {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut) = (false, false, false);
         (self.commands, self.charged, self.at, self.told) = (0, 0, 0, 0);
-        (self.kind, self.answers) = (atomic::KIND, Answers::All);
+        (self.kind, self.answers, self.namespaces) = (atomic::KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);
         self.unwatch();
@@ -122,11 +127,11 @@ impl Transaction {
     }
 
     /// Each watched key with what it was.
-    fn watched(&self) -> impl Iterator<Item = (&[u8], Version)> {
+    fn watched(&self) -> impl Iterator<Item = (&[u8], &Watched)> {
         let mut from = 0;
         self.watched.iter().map(move |watched| {
             let bytes = &self.watched_bytes[std::mem::replace(&mut from, watched.end)..watched.end];
-            (bytes, watched.version)
+            (bytes, watched)
         })
     }
 
@@ -135,8 +140,8 @@ impl Transaction {
     /// # Errors
     /// [`OpError::Parked`]: again in a later turn.
     pub(super) fn is_watched_changed(&self, turn: &mut Turn<'_>) -> Result<bool, OpError> {
-        for (bytes, version) in self.watched() {
-            if turn.version(&turn.key(NAMESPACE, bytes))? != version {
+        for (bytes, watched) in self.watched() {
+            if turn.version(&turn.key(watched.namespace, bytes))? != watched.version {
                 return Ok(true);
             }
         }
@@ -177,8 +182,17 @@ impl<'c> Call<'c, '_> {
         if entry.kind == Command::Flush {
             transaction.claim.add_all();
         }
+        transaction.namespaces |= 1 << self.session.namespace.0;
+        if entry.name == "select" {
+            // Whether it will get there is not known yet, so what follows is kept from others in both.
+            let to = args.into_iter().next().and_then(|text| self.ctx.shared.namespaces.find(text));
+            transaction.namespaces |= to.map_or(0, |to| 1 << to.0);
+        }
         for key in entry.keys_of(args) {
-            transaction.claim.add(&self.turn.key(NAMESPACE, key));
+            let queued = transaction.namespaces;
+            for namespace in Namespaces::numbers().filter(|namespace| queued & 1 << namespace.0 != 0) {
+                transaction.claim.add(&self.turn.key(namespace, key));
+            }
         }
         self.out.push(reply::QUEUED);
         Ok(true)
@@ -227,7 +241,7 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let Transaction { watched, watched_bytes, claim, stage, .. } = &mut *transaction;
     let mut from = 0;
     for watched in watched {
-        claim.add(&call.turn.key(NAMESPACE, &watched_bytes[from..watched.end]));
+        claim.add(&call.turn.key(watched.namespace, &watched_bytes[from..watched.end]));
         from = watched.end;
     }
     *stage = Stage::Obtaining;
@@ -252,7 +266,8 @@ pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 fn watch_each(call: &mut Call<'_, '_>, transaction: &mut Transaction, args: Args<'_>) -> Run {
     for bytes in args {
-        if transaction.watched().any(|(watched, _)| watched == bytes) {
+        let namespace = call.session.namespace;
+        if transaction.watched().any(|(watched, what)| watched == bytes && what.namespace == namespace) {
             continue;
         }
         let room = atomic::QUEUE_BYTES_MAX / 64;
@@ -262,7 +277,7 @@ fn watch_each(call: &mut Call<'_, '_>, transaction: &mut Transaction, args: Args
         let key = call.key(bytes);
         let version = call.turn.version(&key)?;
         transaction.watched_bytes.extend_from_slice(bytes);
-        transaction.watched.push(Watched { end: transaction.watched_bytes.len(), version });
+        transaction.watched.push(Watched { end: transaction.watched_bytes.len(), namespace, version });
     }
     Ok(())
 }

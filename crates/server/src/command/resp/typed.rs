@@ -194,7 +194,7 @@ impl<'c> Call<'c, '_> {
 
     /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
     pub(super) fn room_to_store(&self, bytes: u64) -> Run {
-        if !self.ctx.shared.config.evict && !self.ctx.shared.store.has_room(bytes) {
+        if self.ctx.is_full(bytes) {
             return Err(OpError::OutOfMemory.into());
         }
         Ok(())

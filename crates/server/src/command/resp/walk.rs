@@ -62,9 +62,9 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// One step; false at the end, `Err` with the room that it needs, in which case nothing of it is told.
 fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, usize> {
     let (mut looked, mut want) = (0, 2 * NUMBER_LINE_BYTES_MAX);
-    let (turn, out, cursor) = (&*call.turn, &mut *call.out, walk.cursor);
+    let (turn, out, cursor, namespace) = (&*call.turn, &mut *call.out, walk.cursor, call.session.namespace);
     let bulk_bytes = |key: &[u8]| NUMBER_LINE_BYTES_MAX + key.len() + 2;
-    turn.scan(cursor, &mut |item| {
+    turn.scan(namespace, cursor, &mut |item| {
         want += if matches(pattern, item.key) { bulk_bytes(item.key) } else { 0 };
     });
     if out.room() < want {
@@ -72,11 +72,11 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
     }
     let room = out.room();
     let mark = out.mark();
-    let next = turn.scan(cursor, &mut |item| {
+    let next = turn.scan(namespace, cursor, &mut |item| {
         looked += 1;
         // Between two looks there may be more.
         let fits = out.mark() - mark + bulk_bytes(item.key) + NUMBER_LINE_BYTES_MAX <= room;
-        if fits && matches(pattern, item.key) && walk.told.insert(turn.key(super::NAMESPACE, item.key).hash()) {
+        if fits && matches(pattern, item.key) && walk.told.insert(turn.key(namespace, item.key).hash()) {
             reply::bulk(out, item.key);
         }
     });

@@ -4,7 +4,7 @@ use super::ops::{Op, Stopped};
 use super::{Bad, Options, Presence, Refusal};
 use crate::command::resp::error::Fault;
 use crate::command::resp::typed::Edited;
-use crate::command::resp::{Call, LINE_ROOM, NAMESPACE, Run, Stop};
+use crate::command::resp::{Call, LINE_ROOM, Run, Stop};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
 use record::{Edit, Record};
@@ -84,7 +84,7 @@ impl<'c> Call<'c, '_> {
     /// The number of the set that the options name, which is made if it is not there.
     fn make_set(&self, options: &Options<'_>) -> Result<Option<u16>, Fault> {
         let Some(name) = options.set else { return Ok(None) };
-        let made = self.ctx.shared.sets.make(NAMESPACE.0, name).map_err(|_| Fault::TooManySets)?;
+        let made = self.ctx.shared.sets.make(self.session.namespace.0, name).map_err(|_| Fault::TooManySets)?;
         Ok(Some(made.number()))
     }
 

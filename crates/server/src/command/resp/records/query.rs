@@ -8,13 +8,13 @@ use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{self, KeyParts, View};
 use crate::command::resp::walk::Walk;
-use crate::command::resp::{Call, NAMESPACE, Run, Stop};
+use crate::command::resp::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record, Value};
-use segment::{Item, Turn};
+use segment::{Item, Namespace, Turn};
 use std::sync::Arc;
 
 /// Records that a call tells if no limit is given.
@@ -65,7 +65,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         bytes =
             parse_u64(args.next().unwrap_or_default()).filter(|bytes| *bytes >= MEMORY_MIN).ok_or(Fault::OutOfRange)?;
     }
-    let set = shared.sets.make(NAMESPACE.0, name).map_err(|_| Fault::TooManySets)?.number();
+    let set = shared.sets.make(call.session.namespace.0, name).map_err(|_| Fault::TooManySets)?.number();
     let walk = call.session.walk.take();
     let index = match &walk {
         Some(_) => shared.indexes.find(set, bin),
@@ -102,7 +102,7 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
     loop {
         let (mut keys, mut looked) = (Vec::new(), 0);
         let view = call.ctx.view();
-        let next = call.turn.scan(walk.cursor, &mut |item| {
+        let next = call.turn.scan(call.session.namespace, walk.cursor, &mut |item| {
             looked += 1;
             if record_of_set(item, view) == Some(index.set) {
                 keys.push(item.key.to_vec());
@@ -130,7 +130,7 @@ fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
     let shared = Arc::clone(&call.ctx.shared);
     let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-    let dropped = shared.sets.find(NAMESPACE.0, name).is_some_and(|set| {
+    let dropped = shared.sets.find(call.session.namespace.0, name).is_some_and(|set| {
         // More memory than it had before the index the store can always have.
         shared.indexes.drop_index(set.number(), bin, |bytes| {
             let _ = shared.resize_store(whole - bytes);
@@ -279,7 +279,7 @@ impl<'c> Query<'c> {
             }
             (looked, last) = (looked + 1, Some(entry));
             let begun = told.len();
-            let Some(item) = call.turn.by_hash(NAMESPACE, entry.key) else { continue };
+            let Some(item) = call.turn.by_hash(call.session.namespace, entry.key) else { continue };
             match self.tell(&item, call, told) {
                 Ok(is_told) => count += usize::from(is_told),
                 Err(Fault::Damaged) if call.turn.takes_lost() => {
@@ -299,7 +299,7 @@ impl<'c> Query<'c> {
 pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
     let shared = Arc::clone(&call.ctx.shared);
-    let set = shared.sets.find(NAMESPACE.0, name).map(record::Set::number);
+    let set = shared.sets.find(call.session.namespace.0, name).map(record::Set::number);
     let Some((set, index)) = set.and_then(|set| Some((set, shared.indexes.find(set, bin)?))) else {
         reply::error(call.out, b"NOINDEX there is no such index: make it with REC.INDEX CREATE");
         return Ok(());
@@ -352,11 +352,12 @@ pub(in super::super) fn places_of(
 
 /// Where the record that an entry is of has its value now. What cannot be read now is where the entry says.
 fn place_now(index: &SetIndex, turn: &Turn<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
-    let item = turn.by_hash(NAMESPACE, entry.key)?;
+    let namespace = Namespace(view.sets.of(index.set)?.namespace());
+    let item = turn.by_hash(namespace, entry.key)?;
     if record_of_set(&item, view) != Some(index.set) {
         return None;
     }
-    let parts = KeyParts::new(turn, turn.key(NAMESPACE, item.key));
+    let parts = KeyParts::new(turn, turn.key(namespace, item.key));
     let found = typed::record(Some(&item), view, &parts).and_then(|record| {
         let bin = record.map(|record| record.find(&Name::new(&index.bin), view.now_ms)).transpose()?;
         Ok(bin.flatten().and_then(|bin| index.kind.place(&bin.value)))

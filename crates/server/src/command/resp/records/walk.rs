@@ -8,7 +8,7 @@ use super::set_name;
 use crate::command::resp::error::Fault;
 use crate::command::resp::number::integer;
 use crate::command::resp::typed::{self, KeyParts, View};
-use crate::command::resp::{Call, NAMESPACE, Run};
+use crate::command::resp::{Call, Run};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
@@ -108,7 +108,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     let (version, view) = (call.session.version, call.ctx.view());
     let mut told = Found::default();
     let mut next = None;
-    if let Some(set) = view.sets.find(NAMESPACE.0, name) {
+    if let Some(set) = view.sets.find(call.session.namespace.0, name) {
         let scan = Scan { set: set.number(), telling, count: count as usize };
         (told, next) = walk(call, &scan, &mut cursor, version)?;
     }
@@ -145,7 +145,7 @@ fn walk(
     let (mut found, mut next) = (Found::default(), None);
     for _ in 0..STEPS_MAX {
         let before = found.records.len();
-        next = call.turn.scan(*cursor, &mut |item| {
+        next = call.turn.scan(call.session.namespace, *cursor, &mut |item| {
             let parts = KeyParts::new(call.turn, call.key(item.key));
             scan.look(item, &parts, view, version, &mut found);
         });
@@ -189,7 +189,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     let name = set_name(args.into_iter().next())?;
     let walk = call.session.walk.take();
     let shared = std::sync::Arc::clone(&call.ctx.shared);
-    let Some(set) = shared.sets.find(NAMESPACE.0, name) else {
+    let Some(set) = shared.sets.find(call.session.namespace.0, name) else {
         call.int(0);
         return Ok(());
     };
@@ -206,7 +206,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
             }
             _ => false,
         };
-        let next = call.turn.scan(walk.cursor, &mut |item| {
+        let next = call.turn.scan(call.session.namespace, walk.cursor, &mut |item| {
             looked += 1;
             if is_gone(item) {
                 gone.push(item.key.to_vec());
@@ -242,9 +242,8 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
 
 /// `REC.SETS`: each set with the bins that any of its records had.
 pub(in super::super) fn sets<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let mut told = Vec::new();
-    let mut count = 0;
-    for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == NAMESPACE.0) {
+    let (mut told, mut count, namespace) = (Vec::new(), 0, call.session.namespace);
+    for set in call.ctx.shared.sets.all().filter(|set| set.namespace() == namespace.0) {
         count += 1;
         reply::array(&mut told, 2);
         reply::bulk(&mut told, set.name());

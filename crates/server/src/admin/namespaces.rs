@@ -1,0 +1,174 @@
+//! `/namespaces`: what there are, and creating, changing and dropping one while the server runs.
+//!
+//! ```text
+//!   PUT    /namespaces/NAME          keys of a [[namespace]] table: those that are not named stay as they are
+//!   DELETE /namespaces/NAME          its items, its name and its terms go
+//!          ...?keep=true             and the file that the server was started with is written anew
+//! ```
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use segment::Namespace;
+
+use super::RunningSettings;
+use super::http::Response;
+use crate::config::file::{Origins, read_file, read_text};
+use crate::config::namespaces::{KEYS, Name, NamespaceSettings, numbers, read_one, rewritten};
+use crate::config::value::{Auto, Value};
+use crate::config::{Fault, Settings};
+use crate::namespaces::DEFAULT_NAME;
+use crate::shared::Shared;
+
+/// The namespaces that have a name, as the file has them, with their numbers.
+pub fn list(settings: &RunningSettings) -> Response {
+    let running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    let tables = running.0.namespaces.iter().map(|namespace| format!("[[namespace]]\n{}", namespace.lines()));
+    Response::text(200, tables.collect::<Vec<_>>().join("\n"))
+}
+
+/// What a request was refused with.
+type Refused = Response;
+
+/// Creates the namespace `name`, or changes it, by the keys that `text` names.
+pub fn put(name: &str, text: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
+    let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    match change(name, text, keep, shared, &mut running.0) {
+        Ok(done) | Err(done) => done,
+    }
+}
+
+fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Settings) -> Result<Response, Refused> {
+    check_kept(keep, shared)?;
+    let mut checked = Name::default();
+    checked.read(name).map_err(|wrong| Response::text(400, format!("{}; {}\n", wrong.what, wrong.remedy)))?;
+    let place = running.namespaces.iter().position(|namespace| namespace.name == checked);
+    let plain = NamespaceSettings { name: checked, ..NamespaceSettings::default() };
+    let before = place.map_or(plain, |place| running.namespaces[place].clone());
+    let source = format!("PUT /namespaces/{name}");
+    let mut wanted = read_one(Path::new(&source), text, before.clone()).map_err(|faults| refuse(&faults))?;
+    if wanted.name != before.name {
+        return Err(Response::text(400, "the name stands in the path, and is not changed\n"));
+    }
+    if wanted.memcached != before.memcached || wanted.resp != before.resp {
+        return Err(Response::text(409, "listeners stand in the file, and need a restart; nothing was changed\n"));
+    }
+    if place.is_some() && wanted.number != before.number {
+        return Err(Response::text(409, "the number of a namespace is not changed; nothing was changed\n"));
+    }
+    let mut all = running.namespaces.clone();
+    let place = place.unwrap_or(all.len());
+    all.truncate(all.len().max(place));
+    match all.get_mut(place) {
+        Some(there) => *there = wanted.clone(),
+        None => all.push(wanted.clone()),
+    }
+    let numbers =
+        numbers(&all).map_err(|(_, wrong)| Response::text(409, format!("{}; {}\n", wrong.what, wrong.remedy)))?;
+    wanted.number = Auto::Is(numbers[place].into());
+    all[place].number = wanted.number;
+    let config = wanted.config(numbers[place]);
+    shared
+        .namespaces
+        .set(&shared.store, &config)
+        .map_err(|error| Response::text(409, format!("{name} can not have that: {error}; nothing was changed\n")))?;
+    shared.wake_background();
+    running.namespaces = all;
+    let mut done = String::new();
+    for key in &KEYS {
+        let (was, is) = (key.text(&before), key.text(&wanted));
+        if was != is {
+            let _ = writeln!(done, "{name}: {} was {was} and is {is}", key.key);
+        }
+    }
+    tracing::info!("{source}: {}", done.trim_end().replace('\n', "; "));
+    kept(keep, done, shared, running)
+}
+
+/// Drops the namespace `name`: its items end, and its number is a database without terms again, in which its clients
+/// go on.
+pub fn delete(name: &str, keep: bool, shared: &Shared, settings: &RunningSettings) -> Response {
+    let mut running = settings.lock().unwrap_or_else(PoisonError::into_inner);
+    match take_away(name, keep, shared, &mut running.0) {
+        Ok(done) | Err(done) => done,
+    }
+}
+
+fn take_away(name: &str, keep: bool, shared: &Shared, running: &mut Settings) -> Result<Response, Refused> {
+    check_kept(keep, shared)?;
+    if name == DEFAULT_NAME {
+        return Err(Response::text(409, "the default namespace stays; FLUSHDB ends its items\n"));
+    }
+    let Some(place) = running.namespaces.iter().position(|namespace| namespace.name.0 == name) else {
+        return Err(Response::text(404, "there is no such namespace; /namespaces lists those that there are\n"));
+    };
+    let namespace = &running.namespaces[place];
+    if !namespace.memcached.is_empty() || !namespace.resp.is_empty() {
+        let line = "it has listeners: take them out of the file and restart the server first; nothing was changed\n";
+        return Err(Response::text(409, line));
+    }
+    let number = Namespace(namespace.number.said().unwrap_or_default() as u8);
+    running.namespaces.remove(place);
+    shared.namespaces.unset(&shared.store, number, shared.config.evict);
+    shared.store.flush(number);
+    shared.wake_background();
+    tracing::info!("DELETE /namespaces/{name}: it is gone");
+    let connections = shared.namespaces.stats(number).connections;
+    kept(keep, format!("{name} is gone; {connections} connections are in database {}\n", number.0), shared, running)
+}
+
+/// Whether it can be kept, if that is asked for.
+fn check_kept(keep: bool, shared: &Shared) -> Result<(), Refused> {
+    if keep && shared.config.config_file.is_none() {
+        let line = "the server was started without a file: name one, or leave keep out; nothing was changed\n";
+        return Err(Response::text(409, line));
+    }
+    Ok(())
+}
+
+/// Writes the file anew if that is asked for, and answers.
+fn kept(keep: bool, mut done: String, shared: &Shared, running: &Settings) -> Result<Response, Refused> {
+    let Some(path) = shared.config.config_file.as_deref().filter(|_| keep) else {
+        return Ok(Response::text(200, done));
+    };
+    match write(path, &running.namespaces) {
+        Ok(()) => {
+            let _ = writeln!(done, "{} was written", path.display());
+            Ok(Response::text(200, done))
+        }
+        Err(error) => {
+            tracing::error!("{} was not written: {error}", path.display());
+            Err(Response::text(500, format!("{done}{} was not written: {error}\n", path.display())))
+        }
+    }
+}
+
+/// Puts the namespaces in the place of those of the file, whole or not at all.
+fn write(path: &Path, namespaces: &[NamespaceSettings]) -> Result<(), String> {
+    let (mut before, mut after) = (Settings::default(), Settings::default());
+    let faulty = |faults: Vec<Fault>| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    read_file(path, &mut before, &mut Origins::new()).map_err(faulty)?;
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = rewritten(&text, namespaces);
+    read_text(path, &text, &mut after, &mut Origins::new()).map_err(faulty)?;
+    before.namespaces = namespaces.to_vec();
+    if before != after {
+        return Err("it could not be changed without changing other settings; change it by hand".to_owned());
+    }
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let put = || -> std::io::Result<()> {
+        let mut file = std::fs::File::create(&new)?;
+        file.set_permissions(std::fs::metadata(path)?.permissions())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    put().map_err(|error| error.to_string())
+}
+
+fn refuse(faults: &[Fault]) -> Refused {
+    Response::text(400, faults.iter().map(|fault| format!("{fault}\n")).collect::<String>())
+}

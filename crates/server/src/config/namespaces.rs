@@ -1,0 +1,466 @@
+//! The namespaces of the file: `[[namespace]]` tables, one each, by a table of settings of their own.
+//!
+//! ```text
+//! [[namespace]]
+//! name = "sessions"              ──> number 1, 256 MiB of the store's memory, a listener of its own
+//! memory = "256MiB"
+//! memcached = ["127.0.0.1:11212"]
+//! ```
+
+use base::units::{ByteSize, TimeSpan};
+use segment::Namespace;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::file::{Reader, toml_text};
+use super::kinds::Endpoint;
+use super::value::{Auto, Shape, Value, Wrong};
+use crate::namespaces::{DEFAULT_NAME, NAME_BYTES_MAX, NamespaceConfig};
+
+/// What the tables are called.
+pub const TABLE: &str = "namespace";
+
+/// A namespace's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Name(pub String);
+
+impl Value for Name {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let number = text.parse::<i64>().is_ok();
+        if text.is_empty() || text.len() > NAME_BYTES_MAX || number || !text.bytes().all(letter) {
+            let remedy = "write 1 to 63 letters, digits, '-', '_' and '.', and not a number alone, as in \"sessions\"";
+            return Err(Wrong::new(format!("{text:?} is no name for a namespace"), remedy));
+        }
+        self.0 = text.to_owned();
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "NAME"
+    }
+}
+
+/// What the user wants of a namespace. The table ([`KEYS`]) says what each field does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table documents each field")]
+pub struct NamespaceSettings {
+    pub name: Name,
+    pub number: Auto<u64>,
+    pub memory: Auto<ByteSize>,
+    pub evict: bool,
+    pub ttl_default: TimeSpan,
+    pub ttl_max: TimeSpan,
+    pub maxconns: u64,
+    pub ops_max: u64,
+    pub memcached: Vec<Endpoint>,
+    pub resp: Vec<Endpoint>,
+}
+
+impl Default for NamespaceSettings {
+    fn default() -> Self {
+        Self {
+            name: Name::default(),
+            number: Auto::Auto,
+            memory: Auto::Auto,
+            evict: true,
+            ttl_default: TimeSpan(0),
+            ttl_max: TimeSpan(0),
+            maxconns: 0,
+            ops_max: 0,
+            memcached: Vec::new(),
+            resp: Vec::new(),
+        }
+    }
+}
+
+/// One key of a `[[namespace]]` table.
+pub struct Key {
+    /// Its name in the table.
+    pub key: &'static str,
+    /// The least and the greatest value: bytes, nanoseconds or things.
+    pub range: Option<(u64, u64)>,
+    /// A running server takes a changed value, by its admin port or SIGHUP.
+    pub live: bool,
+    /// What it does, in whole sentences.
+    pub help: &'static str,
+    /// Its place in the settings.
+    pub value: fn(&mut NamespaceSettings) -> &mut dyn Value,
+}
+
+const DAY_NS: u64 = TimeSpan::secs(86_400).0;
+
+/// Every key, in the order in which they are shown.
+pub static KEYS: [Key; 10] = [
+    Key {
+        key: "name",
+        range: None,
+        live: false,
+        help: "What SELECT, the admin port and figures call it. \"default\" is number 0, where every client is that \
+               nobody sent elsewhere. It has to be given.",
+        value: |n| &mut n.name,
+    },
+    Key {
+        key: "number",
+        range: Some((0, Namespace::MAX as u64 - 1)),
+        live: false,
+        help: "Its number among the databases that SELECT takes. auto: the lowest that is free.",
+        value: |n| &mut n.number,
+    },
+    Key {
+        key: "memory",
+        range: Some((1 << 20, 1 << 44)),
+        live: true,
+        help: "Memory that is its own, and all that it has: nobody else's items are evicted for its, nor its for \
+               theirs. All of them together may have four fifths of store.memory. auto: it shares what is left with \
+               the default one.",
+        value: |n| &mut n.memory,
+    },
+    Key {
+        key: "evict",
+        range: None,
+        live: true,
+        help: "Evict items to make room for new ones; false refuses what does not fit. Without memory of its own, \
+               store.evict says it.",
+        value: |n| &mut n.evict,
+    },
+    Key {
+        key: "ttl_default",
+        range: Some((0, 36_500 * DAY_NS)),
+        live: true,
+        help: "When an item ends that is stored without an end, or whose end is taken away. 0s: never, or at ttl_max.",
+        value: |n| &mut n.ttl_default,
+    },
+    Key {
+        key: "ttl_max",
+        range: Some((0, 36_500 * DAY_NS)),
+        live: true,
+        help: "The longest time to live; a longer one is made this. 0s: any.",
+        value: |n| &mut n.ttl_max,
+    },
+    Key {
+        key: "maxconns",
+        range: Some((0, 1_000_000)),
+        live: true,
+        help: "Connections in it at once; a listener refuses the next one, and SELECT does. 0: as many as \
+               limits.maxconns.",
+        value: |n| &mut n.maxconns,
+    },
+    Key {
+        key: "ops_max",
+        range: Some((0, 1_000_000_000)),
+        live: true,
+        help: "Requests a second; more within a tenth of a second than a tenth of them are answered with an error. \
+               0: any.",
+        value: |n| &mut n.ops_max,
+    },
+    Key {
+        key: "memcached",
+        range: None,
+        live: false,
+        help: "Where memcached clients connect whose keys are in it.",
+        value: |n| &mut n.memcached,
+    },
+    Key {
+        key: "resp",
+        range: None,
+        live: false,
+        help: "Where clients of Redis connect that are in it from the start.",
+        value: |n| &mut n.resp,
+    },
+];
+
+impl Key {
+    /// Takes `texts` into `settings` if all of them are right and in range; changes nothing otherwise.
+    ///
+    /// # Errors
+    /// One for each thing that is wrong.
+    pub fn set(&self, settings: &mut NamespaceSettings, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        let mut changed = settings.clone();
+        let value = (self.value)(&mut changed);
+        value.read_all(texts)?;
+        if let (Some((min, max)), Some(magnitude)) = (self.range, value.magnitude())
+            && !(min..=max).contains(&magnitude)
+        {
+            let side = if magnitude < min { "below the least" } else { "above the greatest" };
+            return Err(vec![Wrong::new(
+                format!("{} is {side} value", value.show()),
+                format!("write a value from {} to {}", value.show_magnitude(min), value.show_magnitude(max)),
+            )]);
+        }
+        *settings = changed;
+        Ok(())
+    }
+
+    /// How the value that `settings` has is written in the file.
+    pub fn text(&self, settings: &NamespaceSettings) -> String {
+        toml_text((self.value)(&mut settings.clone()))
+    }
+}
+
+impl NamespaceSettings {
+    /// The keys that are not at their defaults, and the name, as lines of the file.
+    pub fn lines(&self) -> String {
+        let plain = Self { name: Name(String::new()), ..Self::default() };
+        let said = KEYS.iter().filter(|key| key.text(self) != key.text(&plain));
+        said.map(|key| format!("{} = {}\n", key.key, key.text(self))).collect()
+    }
+
+    /// What a server keeps of it.
+    pub fn config(&self, number: u8) -> NamespaceConfig {
+        NamespaceConfig {
+            name: self.name.0.clone(),
+            number,
+            memory_bytes: self.memory.said().map(|size| size.0),
+            evict: self.evict,
+            ttl_default_ms: self.ttl_default.as_ms_ceil(),
+            ttl_max_ms: self.ttl_max.as_ms_ceil(),
+            connections_max: self.maxconns,
+            ops_max: self.ops_max,
+        }
+    }
+
+    /// What of it cannot be, whatever the host and the other namespaces.
+    pub fn fault(&self) -> Option<Wrong> {
+        let is_default = self.name.0 == DEFAULT_NAME;
+        let number = self.number.said();
+        if self.name.0.is_empty() {
+            return Some(Wrong::new("this namespace has no name", "add one, as in name = \"sessions\""));
+        }
+        if is_default && number.is_some_and(|number| number != 0) || !is_default && number == Some(0) {
+            return Some(Wrong::new("number 0 is the namespace \"default\" and no other", "write another number"));
+        }
+        if is_default && self.memory != Auto::Auto {
+            let remedy = "remove the line, and give memory to the others";
+            return Some(Wrong::new("the default namespace has the memory that the others leave", remedy));
+        }
+        if !self.evict && self.memory == Auto::Auto && !is_default {
+            let remedy = "give it memory of its own, or set store.evict for all";
+            return Some(Wrong::new("items that share memory with others are evicted with them", remedy));
+        }
+        if self.ttl_max.0 > 0 && self.ttl_default > self.ttl_max {
+            let what = format!("ttl_default, {}, is longer than ttl_max, {}", self.ttl_default, self.ttl_max);
+            return Some(Wrong::new(what, "write a shorter one"));
+        }
+        None
+    }
+}
+
+/// The numbers of namespaces, in their order: what each says, or the lowest that is free.
+///
+/// # Errors
+/// The place of one whose name or number another has, or that finds none free, with what is wrong.
+pub fn numbers(namespaces: &[NamespaceSettings]) -> Result<Vec<u8>, (usize, Wrong)> {
+    let mut numbers: Vec<Option<u8>> = Vec::new();
+    for (place, namespace) in namespaces.iter().enumerate() {
+        let earlier = &namespaces[..place];
+        if earlier.iter().any(|other| other.name == namespace.name) {
+            let what = format!("there are two namespaces {:?}", namespace.name.0);
+            return Err((place, Wrong::new(what, "give one of them another name")));
+        }
+        let number = match namespace.number {
+            _ if namespace.name.0 == DEFAULT_NAME => Some(0),
+            Auto::Is(number) => Some(number as u8),
+            Auto::Auto => None,
+        };
+        if number.is_some() && numbers.contains(&number) {
+            let what = format!("another namespace has the number of {:?}", namespace.name.0);
+            return Err((place, Wrong::new(what, "write another one, or none: then the lowest that is free is taken")));
+        }
+        numbers.push(number);
+    }
+    for place in 0..numbers.len() {
+        if numbers[place].is_none() {
+            let free = (1..Namespace::MAX as u8).find(|number| !numbers.contains(&Some(*number)));
+            let most = Namespace::MAX;
+            let full = || (place, Wrong::new(format!("there are more than {most} namespaces"), "remove some"));
+            numbers[place] = Some(free.ok_or_else(full)?);
+        }
+    }
+    Ok(numbers.into_iter().flatten().collect())
+}
+
+impl Reader<'_> {
+    /// The `[[namespace]]` tables.
+    pub(super) fn namespaces(&mut self, at: usize, value: &Spanned<DeValue<'_>>) {
+        let remedy = "write each as a table of its own, below a line [[namespace]]";
+        let Some(tables) = value.get_ref().as_array() else {
+            return self.fault(at, TABLE, "there may be several namespaces", remedy);
+        };
+        let (mut namespaces, mut places) = (Vec::new(), Vec::new());
+        for table in tables.iter() {
+            let at = table.span().start;
+            let Some(entries) = table.get_ref().as_table() else {
+                return self.fault(at, TABLE, "a namespace is a table", remedy);
+            };
+            let before = self.faults.len();
+            let namespace = self.namespace(entries, NamespaceSettings::default());
+            match namespace.fault() {
+                Some(wrong) if self.faults.len() == before => self.fault(at, TABLE, wrong.what, wrong.remedy),
+                _ => {}
+            }
+            namespaces.push(namespace);
+            places.push(at);
+        }
+        if let Err((place, wrong)) = numbers(&namespaces) {
+            self.fault(places[place], TABLE, wrong.what, wrong.remedy);
+        }
+        self.settings.namespaces = namespaces;
+    }
+
+    /// The keys of one namespace, over what it is without them.
+    pub(super) fn namespace(&mut self, entries: &DeTable<'_>, mut namespace: NamespaceSettings) -> NamespaceSettings {
+        for (name, value) in entries {
+            let (at, path) = (name.span().start, format!("{TABLE}.{}", name.get_ref()));
+            let Some(key) = KEYS.iter().find(|key| key.key == &**name.get_ref()) else {
+                let remedy = match base::nearest::nearest(name.get_ref(), KEYS.iter().map(|key| key.key)) {
+                    Some(known) => format!("did you mean {known}?"),
+                    None => "remove the line; `gannet config --default` shows every setting".to_owned(),
+                };
+                self.fault(at, &path, "there is no such setting of a namespace", remedy);
+                continue;
+            };
+            let example = key.text(&NamespaceSettings::default());
+            let shape = (key.value)(&mut namespace.clone()).shape();
+            let auto = example == "\"auto\"";
+            let Some(texts) = self.texts(&path, (shape, auto, key.range.is_some()), &example, value) else { continue };
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            if let Err(wrongs) = key.set(&mut namespace, &texts) {
+                for wrong in wrongs {
+                    self.fault(value.span().start, &path, wrong.what, wrong.remedy);
+                }
+            }
+        }
+        namespace
+    }
+}
+
+/// Reads the keys of one namespace, as they stand below a `[[namespace]]` line, over what it is without them.
+///
+/// # Errors
+/// Every fault, with its line.
+pub fn read_one(
+    source: &std::path::Path,
+    text: &str,
+    namespace: NamespaceSettings,
+) -> Result<NamespaceSettings, Vec<super::Fault>> {
+    let (mut settings, mut origins) = (super::Settings::default(), super::file::Origins::new());
+    let mut reader = Reader::new(source, text, &mut settings, &mut origins);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        reader.syntax(error);
+    }
+    let namespace = reader.namespace(document.get_ref(), namespace);
+    match namespace.fault() {
+        Some(wrong) if reader.faults.is_empty() => reader.fault(0, TABLE, wrong.what, wrong.remedy),
+        _ => {}
+    }
+    if reader.faults.is_empty() { Ok(namespace) } else { Err(reader.faults) }
+}
+
+/// The whole of a file's text with these namespaces in the place of those that it has. What else it holds stays as it
+/// is, comments too; those between the lines of a namespace go with it.
+pub fn rewritten(text: &str, namespaces: &[NamespaceSettings]) -> String {
+    let mut out = String::new();
+    let mut within = false;
+    for line in text.lines() {
+        let line_trimmed = line.trim_start();
+        if line_trimmed.starts_with('[') {
+            let header: String = line_trimmed.chars().filter(|c| !c.is_whitespace()).collect();
+            within = header.starts_with("[[namespace]]");
+        }
+        if !within {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    out.truncate(out.trim_end().len());
+    for namespace in namespaces {
+        out.push_str(if out.is_empty() { "" } else { "\n\n" });
+        out.push_str("[[namespace]]\n");
+        out.push_str(namespace.lines().trim_end());
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::config::file::{Origins, read_text};
+    use std::path::Path;
+
+    fn read(text: &str) -> Result<Settings, Vec<String>> {
+        let mut settings = Settings::default();
+        match read_text(Path::new("g.toml"), text, &mut settings, &mut Origins::new()) {
+            Ok(()) => Ok(settings),
+            Err(faults) => Err(faults.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    const TWO: &str = "# Ours.\n[store]\nmemory = \"1GiB\" # much\n\n[[namespace]]\nname = \"sessions\"\n\
+                       memory = \"256MiB\"\n\
+                       evict = false\nttl_default = \"1h\"\nttl_max = \"1d\"\nmaxconns = 100\nops_max = 5000\n\
+                       memcached = [\"127.0.0.1:11212\"]\nresp = [\"unix:/run/s\"]\n\n[[namespace]]\nname = \"shop\"\n\
+                       number = 9\n\n[log]\nlevel = \"warn\"\n";
+
+    #[test]
+    fn namespaces_are_read_and_written_back_and_what_is_beside_them_stays() {
+        let settings = read(TWO).expect("it is right");
+        let sessions = &settings.namespaces[0];
+        assert_eq!((sessions.memory, sessions.evict), (Auto::Is(ByteSize::mib(256)), false));
+        assert_eq!((sessions.maxconns, sessions.ops_max, sessions.memcached.len()), (100, 5000, 1));
+        assert_eq!(numbers(&settings.namespaces), Ok(vec![1, 9]));
+        let config = sessions.config(1);
+        assert_eq!((config.ttl_default_ms, config.ttl_max_ms), (3_600_000, 86_400_000));
+        let text = rewritten(TWO, &settings.namespaces[1..]);
+        assert!(text.contains("# Ours.") && text.contains("# much") && text.contains("level = \"warn\""), "{text}");
+        let again = read(&text).expect("what is written is right");
+        assert_eq!(again, Settings { namespaces: settings.namespaces[1..].to_vec(), ..settings.clone() });
+        assert_eq!(read(&rewritten(TWO, &settings.namespaces)), Ok(settings));
+        assert_eq!(rewritten("", &[]), "\n");
+    }
+
+    #[test]
+    fn every_fault_has_its_line_and_a_remedy() {
+        for (text, line, what, remedy) in [
+            ("[namespace]\nname = \"a\"\n", 1, "may be several", "[[namespace]]"),
+            ("[[namespace]]\nmemory = \"1GiB\"\n", 1, "no name", "name = "),
+            ("[[namespace]]\nname = \"7\"\n", 2, "no name for", "letters"),
+            ("[[namespace]]\nname = \"a b\"\n", 2, "no name for", "letters"),
+            ("[[namespace]]\nname = \"a\"\nmemroy = 1\n", 3, "no such setting of a namespace", "memory?"),
+            ("[[namespace]]\nname = \"a\"\nmemory = 512\n", 3, "bare number", "\"512MiB\""),
+            ("[[namespace]]\nname = \"a\"\nmemory = \"1KiB\"\n", 3, "below the least", "1MiB to"),
+            ("[[namespace]]\nname = \"a\"\nnumber = 16\n", 3, "above the greatest", "0 to 15"),
+            ("[[namespace]]\nname = \"a\"\nnumber = 0\n", 1, "number 0 is", "another number"),
+            ("[[namespace]]\nname = \"default\"\nmemory = \"1GiB\"\n", 1, "leave", "the others"),
+            ("[[namespace]]\nname = \"a\"\nevict = false\n", 1, "share", "memory of its own"),
+            ("[[namespace]]\nname = \"a\"\nevict = \"no\"\n", 3, "true or false", "without quotes"),
+            ("[[namespace]]\nname = \"a\"\nttl_default = \"2s\"\nttl_max = \"1s\"\n", 1, "longer", "shorter"),
+            ("[[namespace]]\nname = \"a\"\n[[namespace]]\nname = \"a\"\n", 3, "two namespaces", "another name"),
+            (
+                "[[namespace]]\nname = \"a\"\nnumber = 1\n[[namespace]]\nname = \"b\"\nnumber = 1\n",
+                4,
+                "number",
+                "lowest",
+            ),
+            ("[[namespace]]\nname = \"a\"\nresp = [\"10.0.0.1\"]\n", 3, "not an address", "10.0.0.1:11211"),
+        ] {
+            let faults = read(text).expect_err(text);
+            assert_eq!(faults.len(), 1, "{text}: {faults:?}");
+            assert!(faults[0].starts_with(&format!("g.toml:{line}: ")), "{text}: {faults:?}");
+            assert!(faults[0].contains(what) && faults[0].contains(remedy), "{text}: {faults:?}");
+        }
+        let many: String = (0..17).map(|number| format!("[[namespace]]\nname = \"n{number}\"\n")).collect();
+        assert!(read(&many).expect_err("too many")[0].contains("more than 16"));
+    }
+}

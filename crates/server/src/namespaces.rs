@@ -1,0 +1,291 @@
+//! The namespaces of a server: their names, what they are given, and who is in them.
+//!
+//! ```text
+//!   memcached  ── the listener says which ──┐
+//!   RESP       ── the listener, or SELECT ──┴─> connection: a number ──> keys, counters, notifications
+//! ```
+//!
+//! There are always [`Namespace::MAX`] of them, numbered, as Redis has 16 databases: one that nobody named has no terms
+//! of its own, and shares the memory of the default one, number 0. To create one is to name one and give it terms; to
+//! drop one is to end its items and take both away. So a connection is always in a namespace that is there.
+//!
+//! Memory and times to live are kept by the store ([`segment::Terms`]); connections and operations a second here.
+//!
+//! Invariants: a connection counts in exactly one namespace from its begin to its end; who is refused changes nothing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::clock::UnixMillis;
+use segment::{Namespace, Store, Terms, TermsError};
+
+/// What number 0 is called.
+pub const DEFAULT_NAME: &str = "default";
+/// Bytes of a name at most.
+pub const NAME_BYTES_MAX: usize = 63;
+/// Operations a second are counted over this part of a second: as many may come at once.
+const BURST_NS: u64 = 100_000_000;
+
+/// What a namespace is set up with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// 1 to [`NAME_BYTES_MAX`] bytes, not a number.
+    pub name: String,
+    /// Less than [`Namespace::MAX`].
+    pub number: u8,
+    /// Memory of its own, in bytes; `None`: it shares that of the default one.
+    pub memory_bytes: Option<u64>,
+    /// Items are evicted to make room; else what does not fit is refused.
+    pub evict: bool,
+    /// When an item ends that is stored without an end, in ms from then on; 0: never.
+    pub ttl_default_ms: u64,
+    /// The longest time to live, in ms; 0: any.
+    pub ttl_max_ms: u64,
+    /// Connections at once; 0: as many as the server has.
+    pub connections_max: u64,
+    /// Operations a second; 0: any.
+    pub ops_max: u64,
+}
+
+impl NamespaceConfig {
+    /// What the store keeps of it.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            memory_bytes: self.memory_bytes,
+            keeps: !self.evict,
+            ttl_default_ms: self.ttl_default_ms,
+            ttl_max_ms: self.ttl_max_ms,
+        }
+    }
+}
+
+/// One namespace.
+#[derive(Debug, Default)]
+struct Room {
+    connections: AtomicU64,
+    connections_max: AtomicU64,
+    connections_refused: AtomicU64,
+    /// Between two operations, on the mean; 0: any.
+    interval_ns: AtomicU64,
+    /// The instant at which what was done is within the quota again, in ns of Unix time.
+    even_at_ns: AtomicU64,
+    ops_refused: AtomicU64,
+}
+
+/// What a namespace's room has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomStats {
+    /// Connections in it.
+    pub connections: u64,
+    /// Connections that were refused since there were as many as may be.
+    pub connections_refused: u64,
+    /// Operations refused since there were too many within a second.
+    pub ops_refused: u64,
+}
+
+/// All namespaces.
+#[derive(Debug, Default)]
+pub struct Namespaces {
+    rooms: [Room; Namespace::MAX],
+    named: Mutex<Vec<NamespaceConfig>>,
+    /// A bit for each whose operations a second are bounded.
+    rationed: AtomicU32,
+}
+
+/// The number behind every room.
+const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
+
+impl Namespaces {
+    fn room(&self, namespace: Namespace) -> &Room {
+        &self.rooms[usize::from(namespace.0)]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<NamespaceConfig>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every namespace's number.
+    pub fn numbers() -> impl Iterator<Item = Namespace> {
+        NUMBERS.map(Namespace)
+    }
+
+    /// Names a namespace and gives it what it is set up with, or changes that.
+    ///
+    /// # Errors
+    /// The store's; nothing is changed then.
+    pub fn set(&self, store: &Store, config: &NamespaceConfig) -> Result<(), TermsError> {
+        let namespace = Namespace(config.number);
+        let mut named = self.lock();
+        store.give_terms(namespace, &config.terms())?;
+        let room = self.room(namespace);
+        room.connections_max.store(config.connections_max, Relaxed);
+        room.interval_ns.store(1_000_000_000u64.checked_div(config.ops_max).unwrap_or(0), Relaxed);
+        let bit = 1 << config.number;
+        if config.ops_max > 0 {
+            self.rationed.fetch_or(bit, Relaxed);
+        } else {
+            self.rationed.fetch_and(!bit, Relaxed);
+        }
+        named.retain(|other| other.number != config.number);
+        named.push(config.clone());
+        named.sort_by_key(|config| config.number);
+        Ok(())
+    }
+
+    /// Takes name and terms away from a namespace. Its items are ended by [`segment::Turn::flush`].
+    pub fn unset(&self, store: &Store, namespace: Namespace, evict: bool) {
+        let plain = NamespaceConfig::plain(namespace.0, evict);
+        self.set(store, &plain).expect("who gives everything back is refused nothing");
+        self.lock().retain(|config| config.number != namespace.0);
+    }
+
+    /// Those that have a name, by their numbers.
+    pub fn named(&self) -> Vec<NamespaceConfig> {
+        self.lock().clone()
+    }
+
+    /// What a namespace is called: its number, if it has no name.
+    pub fn name(&self, namespace: Namespace) -> String {
+        let name = self.lock().iter().find(|config| config.number == namespace.0).map(|config| config.name.clone());
+        match name {
+            Some(name) => name,
+            None if namespace == Namespace::DEFAULT => DEFAULT_NAME.to_owned(),
+            None => namespace.0.to_string(),
+        }
+    }
+
+    /// The namespace of a name or a number.
+    pub fn find(&self, text: &[u8]) -> Option<Namespace> {
+        let number = std::str::from_utf8(text).ok()?;
+        if let Ok(number) = number.parse::<u8>() {
+            return NUMBERS.contains(&number).then_some(Namespace(number));
+        }
+        let named = self.lock().iter().find(|config| config.name.as_bytes() == text).map(|c| Namespace(c.number));
+        named.or_else(|| (text == DEFAULT_NAME.as_bytes()).then_some(Namespace::DEFAULT))
+    }
+
+    /// A connection comes in; false, and nothing is counted but that, if there are as many as may be.
+    pub fn enter(&self, namespace: Namespace) -> bool {
+        let room = self.room(namespace);
+        let most = room.connections_max.load(Relaxed);
+        let one_more = |open: u64| (most == 0 || open < most).then_some(open + 1);
+        let entered = room.connections.fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        if !entered {
+            room.connections_refused.fetch_add(1, Relaxed);
+        }
+        entered
+    }
+
+    /// A connection comes in that was admitted already.
+    pub fn count_in(&self, namespace: Namespace) {
+        self.room(namespace).connections.fetch_add(1, Relaxed);
+    }
+
+    /// A connection leaves, or ends.
+    pub fn leave(&self, namespace: Namespace) {
+        let before = self.room(namespace).connections.fetch_sub(1, Relaxed);
+        assert!(before > 0, "who leaves has come in");
+    }
+
+    /// A bit for each namespace whose operations a second are bounded.
+    #[inline]
+    pub(crate) fn rationed(&self) -> u32 {
+        self.rationed.load(Relaxed)
+    }
+
+    /// One more operation of a bounded namespace may be done; if not, it is counted.
+    pub(crate) fn take_op(&self, namespace: Namespace, now: UnixMillis) -> bool {
+        let room = self.room(namespace);
+        let (interval_ns, now_ns) = (room.interval_ns.load(Relaxed), now.0 * 1_000_000);
+        let taken = room.even_at_ns.fetch_update(Relaxed, Relaxed, |even_at_ns| {
+            let next = even_at_ns.max(now_ns) + interval_ns;
+            (next <= now_ns + BURST_NS.max(interval_ns)).then_some(next)
+        });
+        if taken.is_err() {
+            room.ops_refused.fetch_add(1, Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// Spends a bounded namespace's operations of the time to come: until then each is refused. For who has to be kept
+    /// out for a while, and for tests.
+    pub fn spend(&self, namespace: Namespace, ms: u64) {
+        let until_ns = (UnixMillis::now().0 + ms) * 1_000_000;
+        self.room(namespace).even_at_ns.fetch_max(until_ns, Relaxed);
+    }
+
+    /// What a namespace's room has come to.
+    pub fn stats(&self, namespace: Namespace) -> RoomStats {
+        let room = self.room(namespace);
+        RoomStats {
+            connections: room.connections.load(Relaxed),
+            connections_refused: room.connections_refused.load(Relaxed),
+            ops_refused: room.ops_refused.load(Relaxed),
+        }
+    }
+}
+
+impl NamespaceConfig {
+    /// Of one without a name: nothing is bounded.
+    pub fn plain(number: u8, evict: bool) -> Self {
+        Self {
+            name: number.to_string(),
+            number,
+            memory_bytes: None,
+            evict,
+            ttl_default_ms: 0,
+            ttl_max_ms: 0,
+            connections_max: 0,
+            ops_max: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use segment::StoreConfig;
+
+    fn store() -> std::sync::Arc<Store> {
+        let config = StoreConfig {
+            memory_bytes: 32 << 20,
+            memory_bytes_max: 0,
+            segment_bytes: None,
+            item_bytes_max: 1 << 20,
+            lanes_max: 1,
+            hash_seed: 1,
+            huge_pages: false,
+        };
+        Store::new(&config, UnixMillis(1)).expect("store").0
+    }
+
+    #[test]
+    fn a_namespace_is_found_by_name_and_number_until_it_is_dropped() {
+        let (namespaces, store) = (Namespaces::default(), store());
+        assert_eq!(namespaces.find(b"15"), Some(Namespace(15)));
+        assert_eq!((namespaces.find(b"16"), namespaces.find(b"-1"), namespaces.find(b"shop")), (None, None, None));
+        assert_eq!(namespaces.find(b"default"), Some(Namespace::DEFAULT));
+        let shop = NamespaceConfig { name: "shop".to_owned(), ..NamespaceConfig::plain(3, true) };
+        namespaces.set(&store, &shop).expect("it may be");
+        assert_eq!((namespaces.find(b"shop"), namespaces.name(Namespace(3))), (Some(Namespace(3)), "shop".to_owned()));
+        namespaces.unset(&store, Namespace(3), true);
+        assert_eq!((namespaces.find(b"shop"), namespaces.name(Namespace(3))), (None, "3".to_owned()));
+        assert_eq!(namespaces.named(), []);
+    }
+
+    #[test]
+    fn connections_and_operations_are_refused_above_their_quota_and_counted() {
+        let (namespaces, store) = (Namespaces::default(), store());
+        let config = NamespaceConfig { connections_max: 2, ops_max: 100, ..NamespaceConfig::plain(3, true) };
+        namespaces.set(&store, &config).expect("it may be");
+        let shop = Namespace(3);
+        assert!(namespaces.enter(shop) && namespaces.enter(shop) && !namespaces.enter(shop));
+        namespaces.leave(shop);
+        assert!(namespaces.enter(shop) && namespaces.rationed() == 8);
+        // A tenth of a second's worth at once, and then one every ten milliseconds.
+        let taken = |ms: u64| (0..50).filter(|_| namespaces.take_op(shop, UnixMillis(1_000_000 + ms))).count();
+        assert_eq!([taken(0), taken(0), taken(10), taken(1000), taken(2000)], [10, 0, 1, 10, 10]);
+        let stats = namespaces.stats(shop);
+        assert_eq!((stats.connections, stats.connections_refused, stats.ops_refused), (2, 1, 250 - 31));
+    }
+}
