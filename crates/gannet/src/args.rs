@@ -10,7 +10,7 @@ use server::config::value::{Shape, Wrong};
 use server::config::{Fault, Origin, Settings};
 
 /// Subcommands whose names are taken and that this build does not have.
-const ABSENT_COMMANDS: [&str; 2] = ["doctor", "file"];
+const ABSENT_COMMANDS: [&str; 1] = ["file"];
 
 /// memcached's own short flags, and what says the same here.
 const MEMCACHED_FLAGS: [(&str, &str); 14] = [
@@ -42,6 +42,7 @@ pub fn program() -> Command {
         .subcommand(Command::new("memcached").about("Run the server by memcached's own flags; -h lists them"))
         .subcommand(crate::load::command())
         .subcommand(crate::top::command())
+        .subcommand(crate::doctor::command())
         .subcommand(crate::config::command());
     for name in ABSENT_COMMANDS {
         let rest = Arg::new("rest").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
@@ -52,7 +53,7 @@ pub fn program() -> Command {
 
 /// The line for a subcommand that this build does not have.
 pub fn absent_command(name: &str) -> String {
-    let there = "`gannet serve`, `gannet memcached`, `gannet load`, `gannet top` and `gannet config`";
+    let there = "`gannet serve`, `gannet memcached`, `gannet load`, `gannet top`, `gannet doctor` and `gannet config`";
     format!("this build does not have `gannet {name}`; it has {there}")
 }
 

@@ -1,11 +1,13 @@
 //! `gannet`: reads its arguments, joins the crates, and says what went wrong.
 //!
 //! One file or folder a subcommand, and nothing here but arguments and wiring. Exit codes: 0 done, 1 it could not be
-//! done, 2 the arguments are wrong; `gannet load` has more, and `gannet memcached` has memcached's.
+//! done, 2 the arguments are wrong; `gannet load` and `gannet doctor` have more, and `gannet memcached` has
+//! memcached's.
 #![forbid(unsafe_code)]
 
 mod args;
 mod config;
+mod doctor;
 mod load;
 mod memcached;
 mod serve;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Some(("load", matches)) => load::run(matches),
         Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
+        Some(("doctor", matches)) => doctor::run(matches),
         Some((name, _)) => Err(Failure::Usage(vec![args::absent_command(name)])),
         None => unreachable!("a subcommand is required"),
     })

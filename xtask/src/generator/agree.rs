@@ -4,8 +4,8 @@
 //! and values as ours, pinned alike: the server on one CPU, the generator on the other. The figure is the ratio of the
 //! two rates inside a round. A generator that saw its answers late, or counted what was not answered, would differ.
 //!
-//! It says something where the server is what limits both, which its CPU tells. Where one keeps the server less busy than
-//! it could be, the ratio is that of the generators' own speeds: it is printed and not judged.
+//! It says something where the server is what limits both, which its CPU tells. Where one keeps the server less busy
+//! than it could be, the ratio is that of the generators' own speeds: it is printed and not judged.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -147,8 +147,8 @@ pub fn measure(options: &Options) -> Result<bool, String> {
         options.rounds, options.seconds
     );
     println!(
-        "| server | verb | keys | in flight | other generator | its requests/s | ours | server busy, its / ours | ours / \
-         its, median (min-max) | agree |"
+        "| server | verb | keys | in flight | other generator | its requests/s | ours | server busy, its / ours | \
+         ours / its, median (min-max) | agree |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     let folder = Folder::new()?;

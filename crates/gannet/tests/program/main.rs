@@ -2,6 +2,7 @@
 
 mod arguments;
 mod common;
+mod doctor;
 mod load;
 mod load_cluster;
 mod load_counts;

@@ -1,0 +1,196 @@
+//! A check, what its probe has seen, and the finding that the two make.
+
+use base::nearest::nearest;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::host::{Host, Unread};
+
+/// What its remedy needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Needs {
+    /// No privilege.
+    Nothing,
+    /// The administrator.
+    Root,
+    /// The administrator and a restart of the host or the server.
+    Restart,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It costs tails now, or will under load.
+    Bad,
+    /// It may cost tails.
+    Warn,
+    /// It could not be found out here.
+    Unknown,
+    /// Nothing to do.
+    Ok,
+}
+
+impl Verdict {
+    /// As it is printed.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Bad => "BAD",
+            Self::Warn => "WARN",
+            Self::Unknown => "cannot tell",
+            Self::Ok => "ok",
+        }
+    }
+}
+
+/// What a probe has seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Never [`Verdict::Unknown`]: that is [`Unread`].
+    pub verdict: Verdict,
+    /// What was read, in words.
+    pub value: String,
+    /// Among findings of the same verdict the heavier comes first: the part of a request's time or of a machine that it
+    /// may cost, or 0 where only the setting is known.
+    pub weight: f64,
+}
+
+impl Seen {
+    /// Nothing to do.
+    pub fn ok(value: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ok, value: value.into(), weight: 0.0 }
+    }
+
+    /// It may cost tails.
+    pub fn warn(value: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Warn, ..Self::ok(value) }
+    }
+
+    /// It costs tails.
+    pub fn bad(value: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Bad, ..Self::ok(value) }
+    }
+
+    /// How heavy it is.
+    pub fn weighing(self, weight: f64) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// `bad` if the condition holds, else fine.
+    pub fn bad_if(is_bad: bool, value: impl Into<String>) -> Self {
+        if is_bad { Self::bad(value) } else { Self::ok(value) }
+    }
+
+    /// `warn` if the condition holds, else fine.
+    pub fn warn_if(is_bad: bool, value: impl Into<String>) -> Self {
+        if is_bad { Self::warn(value) } else { Self::ok(value) }
+    }
+}
+
+/// What a probe comes to.
+pub type Probed = Result<Seen, Unread>;
+
+/// One thing that is looked at.
+#[derive(Debug)]
+pub struct Check {
+    /// `group.name`.
+    pub id: &'static str,
+    /// Where it reads.
+    pub reads: &'static str,
+    /// How it costs tails.
+    pub mechanism: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+    /// What that needs.
+    pub needs: Needs,
+    /// How it is taken back.
+    pub undo: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    /// Looks.
+    pub probe: fn(&Host) -> Probed,
+}
+
+/// What a check has found on a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The check.
+    pub id: String,
+    /// What was found.
+    pub verdict: Verdict,
+    /// What was read, or why nothing was.
+    pub value: String,
+    /// How it costs tails.
+    pub mechanism: String,
+    /// What to do.
+    pub remedy: String,
+    /// What that needs.
+    pub needs: Needs,
+    /// How it is taken back.
+    pub undo: String,
+    /// Where it was read.
+    pub reads: String,
+    /// Who says so.
+    pub source: String,
+    #[serde(skip)]
+    weight: f64,
+}
+
+impl Check {
+    fn find(&self, host: &Host) -> Finding {
+        let (verdict, value, weight) = match (self.probe)(host) {
+            Ok(seen) => (seen.verdict, seen.value, seen.weight),
+            Err(unread) => (Verdict::Unknown, unread.to_string(), 0.0),
+        };
+        Finding {
+            id: self.id.to_owned(),
+            verdict,
+            value,
+            mechanism: self.mechanism.to_owned(),
+            remedy: self.remedy.to_owned(),
+            needs: self.needs,
+            undo: self.undo.to_owned(),
+            reads: self.reads.to_owned(),
+            source: self.source.to_owned(),
+            weight,
+        }
+    }
+}
+
+/// What a check's id begins with.
+fn group(check: &Check) -> &'static str {
+    check.id.split('.').next().unwrap_or_default()
+}
+
+/// For an error's line: the check or group that is named nearly so, if there is one.
+pub fn nearest_of(name: &str) -> String {
+    let names = crate::checks::all().flat_map(|check| [check.id, group(check)]);
+    nearest(name, names).map_or_else(String::new, |near| format!("; the nearest is {near}"))
+}
+
+/// The checks that are asked for, by their ids or groups; all of them if none is named.
+///
+/// # Errors
+/// A line for each name that is neither, with the nearest one.
+pub fn select(only: &[String]) -> Result<Vec<&'static Check>, Vec<String>> {
+    let all: Vec<&Check> = crate::checks::all().collect();
+    let mut faults = Vec::new();
+    for name in only {
+        if !all.iter().any(|check| check.id == name || group(check) == name) {
+            faults.push(format!("{name:?} is no check and no group of checks{}", nearest_of(name)));
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let wanted = |check: &&Check| only.is_empty() || only.iter().any(|name| check.id == name || group(check) == name);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// Looks at a host. The worst finding comes first, among equals the heavier one.
+pub fn run(host: &Host, checks: &[&Check]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = checks.iter().map(|check| check.find(host)).collect();
+    findings.sort_by(|a, b| a.verdict.cmp(&b.verdict).then(b.weight.total_cmp(&a.weight)));
+    findings
+}

@@ -1,0 +1,71 @@
+//! Clocks and the ticks that go with them.
+
+use crate::check::{Check, Needs, Probed, Seen};
+use crate::host::{Host, Unread};
+use std::time::Instant;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "clock.source",
+        reads: "/sys/devices/system/clocksource/clocksource0/current_clocksource; a timed loop",
+        mechanism: "With tsc or kvm-clock the time is read without a system call. With the others each reading is \
+                    one, and a server reads it several times a request.",
+        remedy: "write tsc (or kvm-clock) into current_clocksource if available_clocksource has it",
+        needs: Needs::Root,
+        undo: "write the old clock back",
+        source: "kernel: timers/timekeeping; Valkey's --check-system",
+        probe: source,
+    },
+    Check {
+        id: "clock.ticks",
+        reads: "/proc/sys/kernel/{timer_migration,nmi_watchdog}, /proc/sys/vm/stat_interval",
+        mechanism: "The watchdog and the counting of memory wake every CPU each second, and timers of idle CPUs \
+                    are moved to busy ones. On CPUs that are set apart for workers that is what is left to disturb \
+                    them.",
+        remedy: "sysctl kernel.timer_migration=0 kernel.nmi_watchdog=0 vm.stat_interval=10",
+        needs: Needs::Root,
+        undo: "write the old values back",
+        source: "tuned: network-latency",
+        probe: ticks,
+    },
+];
+
+/// A reading of the clock takes at most so long if it is no system call.
+const CLOCK_NS_MAX: f64 = 60.0;
+const CLOCK_READINGS: u32 = 100_000;
+
+/// Nanoseconds that one reading takes.
+fn clock_cost_ns() -> f64 {
+    let begun = Instant::now();
+    for _ in 0..CLOCK_READINGS {
+        std::hint::black_box(Instant::now());
+    }
+    begun.elapsed().as_nanos() as f64 / f64::from(CLOCK_READINGS)
+}
+
+fn source(host: &Host) -> Probed {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let name = host.read(path)?;
+    if name.is_empty() {
+        return Err(Unread::Garbage(path.to_owned(), "name of a clock"));
+    }
+    let is_slow = !matches!(name.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page");
+    if !host.is_live() {
+        return Ok(Seen::bad_if(is_slow, name));
+    }
+    let ns = clock_cost_ns();
+    Ok(Seen::bad_if(is_slow && ns > CLOCK_NS_MAX, format!("{name}: {ns:.0} ns a reading")))
+}
+
+fn ticks(host: &Host) -> Probed {
+    let isolated = host.read("/sys/devices/system/cpu/isolated")?;
+    let timers = host.sysctl("kernel.timer_migration")?;
+    // Not every kernel has a watchdog.
+    let watchdog = host.sysctl("kernel.nmi_watchdog").unwrap_or(0);
+    let interval = host.sysctl("vm.stat_interval")?;
+    let value = format!("timer_migration {timers}, nmi_watchdog {watchdog}, stat_interval {interval}");
+    if isolated.is_empty() {
+        return Ok(Seen::ok(format!("{value}; no CPU is set apart")));
+    }
+    Ok(Seen::warn_if(timers == 1 || watchdog == 1 || interval < 10, value))
+}

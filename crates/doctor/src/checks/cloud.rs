@@ -1,0 +1,92 @@
+//! What the machine below takes, and what it is.
+
+use super::irq::most_of_a_cpu;
+use crate::check::{Check, Needs, Probed, Seen};
+use crate::host::{Host, Unread};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "cloud.steal",
+        reads: "/proc/stat (steal of each CPU), twice",
+        mechanism: "Steal is the time in which a virtual CPU had work and the host ran another's. No setting \
+                    within the guest gives it back.",
+        remedy: "another host, or a type of machine whose CPUs are not shared",
+        needs: Needs::Restart,
+        undo: "nothing was changed",
+        source: "Aerospike on EC2: 0.2 to 0.7 % was fine",
+        probe: steal,
+    },
+    Check {
+        id: "cloud.nic-driver",
+        reads: "/sys/class/net/*/device/uevent (DRIVER)",
+        mechanism: "A paravirtual interface of an old kind sends each packet through the host's software. It ends \
+                    at some ten thousand packets a second, whatever the CPUs could do.",
+        remedy: "a type of machine with enhanced networking (ena, gve, mana)",
+        needs: Needs::Restart,
+        undo: "nothing was changed",
+        source: "Aerospike on EC2: 85 k packets a second",
+        probe: nic_driver,
+    },
+    Check {
+        id: "cloud.burstable",
+        reads: "/sys/class/dmi/id/{sys_vendor,product_name}",
+        mechanism: "Machines of burstable types have credits, and a part of a CPU once those are used up. The tail \
+                    comes hours after the test.",
+        remedy: "a type of machine whose CPUs are its own",
+        needs: Needs::Restart,
+        undo: "nothing was changed",
+        source: "Amazon EC2: burstable performance instances",
+        probe: burstable,
+    },
+    Check {
+        id: "sys.kernel",
+        reads: "/proc/sys/kernel/osrelease",
+        mechanism: "Which remedies there are, and which faults are mended, depends on the kernel. It is told so \
+                    that hosts can be compared.",
+        remedy: "none by itself",
+        needs: Needs::Nothing,
+        undo: "nothing was changed",
+        source: "man 5 proc",
+        probe: kernel,
+    },
+];
+
+/// Column of a CPU's line in /proc/stat.
+const STEAL: usize = 7;
+const STEAL_MAX: f64 = 0.02;
+/// From here on a CPU is not there when it is needed.
+const STEAL_BAD: f64 = 0.1;
+
+fn steal(host: &Host) -> Probed {
+    let path = "/proc/stat";
+    let (cpu, share) =
+        most_of_a_cpu(&host.twice(path)?, STEAL).ok_or(Unread::Garbage(path.to_owned(), "lines of CPUs"))?;
+    let value = format!("{:.1} % of {cpu} was given to others", share * 100.0);
+    let seen = if share > STEAL_BAD { Seen::bad(value) } else { Seen::warn_if(share > STEAL_MAX, value) };
+    Ok(seen.weighing(share))
+}
+
+fn nic_driver(host: &Host) -> Probed {
+    let (mut old, mut told) = (false, Vec::new());
+    for nic in host.nics()? {
+        let folder = format!("/sys/class/net/{nic}/device");
+        let text = host.read(&format!("{folder}/uevent"))?;
+        let driver = text.lines().find_map(|line| line.strip_prefix("DRIVER="));
+        let driver = driver.ok_or_else(|| Unread::Garbage(format!("{folder}/uevent"), "DRIVER="))?;
+        old |= matches!(driver, "vif" | "xen-netfront" | "ixgbevf" | "8139cp" | "e1000");
+        told.push(format!("{nic}: {driver}"));
+    }
+    Ok(Seen::warn_if(old, told.join(", ")))
+}
+
+fn burstable(host: &Host) -> Probed {
+    let vendor = host.read("/sys/class/dmi/id/sys_vendor")?;
+    let product = host.read("/sys/class/dmi/id/product_name")?;
+    let is_amazon = vendor.starts_with("Amazon");
+    let burstable = is_amazon && ["t2.", "t3.", "t3a.", "t4g."].iter().any(|kind| product.starts_with(kind));
+    Ok(Seen::warn_if(burstable, format!("{vendor} {product}")))
+}
+
+fn kernel(host: &Host) -> Probed {
+    Ok(Seen::ok(host.read("/proc/sys/kernel/osrelease")?))
+}

@@ -1,0 +1,210 @@
+//! Processors: how fast they answer, and who else has them.
+
+use crate::check::{Check, Needs, Probed, Seen};
+use crate::host::{Host, Unread, field};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "cpu.governor",
+        reads: "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        mechanism: "A governor that follows the load runs an idle CPU slowly. The first requests after a pause are \
+                    served at that speed until it has noticed.",
+        remedy: "write performance into every cpufreq/scaling_governor",
+        needs: Needs::Root,
+        undo: "write the old governor back",
+        source: "kernel: admin-guide/pm/cpufreq",
+        probe: governor,
+    },
+    Check {
+        id: "cpu.cstates",
+        reads: "/sys/devices/system/cpu/cpu0/cpuidle/state*/{latency,disable}",
+        mechanism: "An idle CPU sleeps deeper the longer it is idle, and needs the time that the state is named \
+                    for to wake. A request that arrives at a sleeping CPU waits for it.",
+        remedy: "hold /dev/cpu_dma_latency open with 1 us written into it while the server runs",
+        needs: Needs::Root,
+        undo: "close it: it ends with the process that holds it",
+        source: "kernel: admin-guide/pm/cpuidle, power/pm_qos_interface",
+        probe: cstates,
+    },
+    Check {
+        id: "cpu.boost",
+        reads: "/sys/devices/system/cpu/cpufreq/boost or intel_pstate/no_turbo",
+        mechanism: "With boost off every core stays at its base clock. What one busy worker can serve falls with \
+                    it.",
+        remedy: "write 1 into cpufreq/boost, or 0 into intel_pstate/no_turbo",
+        needs: Needs::Root,
+        undo: "write the old value back",
+        source: "kernel: admin-guide/pm/cpufreq, intel_pstate",
+        probe: boost,
+    },
+    Check {
+        id: "cpu.isolated",
+        reads: "/sys/devices/system/cpu/{isolated,nohz_full}",
+        mechanism: "The kernel's tick and its own threads run on every CPU that is not set apart. On a host with \
+                    many cores a few can be kept free of both.",
+        remedy: "isolcpus=, nohz_full= and rcu_nocbs= on the kernel's command line, for the workers' CPUs; only \
+                 worth it where all else is done",
+        needs: Needs::Restart,
+        undo: "take the words out again",
+        source: "kernel: admin-guide/kernel-parameters",
+        probe: isolated,
+    },
+    Check {
+        id: "cpu.involuntary-switch",
+        reads: "/proc/PID/task/*/status, twice",
+        mechanism: "A thread that is taken off its CPU while it has work serves nobody until it is back. Every \
+                    request that it holds waits for as long: milliseconds, on a busy host.",
+        remedy: "pin the server's hot threads each to a CPU that nothing else uses",
+        needs: Needs::Nothing,
+        undo: "give the old affinity back",
+        source: "Pelikan on T2A: pinned, p999 fell by half at 320 k requests/s",
+        probe: involuntary,
+    },
+    Check {
+        id: "cpu.migrations",
+        reads: "/proc/PID/task/*/sched (nr_migrations), twice",
+        mechanism: "A thread that is moved to another CPU finds none of its data in the caches there. The requests \
+                    after it are each served more slowly.",
+        remedy: "pin the server's hot threads",
+        needs: Needs::Nothing,
+        undo: "give the old affinity back",
+        source: "kernel: scheduler/sched-debug",
+        probe: migrations,
+    },
+    Check {
+        id: "cpu.autogroup",
+        reads: "/proc/sys/kernel/sched_autogroup_enabled",
+        mechanism: "Autogroup shares the CPUs out among terminal sessions, not threads. A shell's build then \
+                    weighs as much as the whole server.",
+        remedy: "sysctl kernel.sched_autogroup_enabled=0",
+        needs: Needs::Root,
+        undo: "write the old value back",
+        source: "man 7 sched",
+        probe: autogroup,
+    },
+    Check {
+        id: "cpu.mitigations",
+        reads: "/sys/devices/system/cpu/vulnerabilities/*",
+        mechanism: "What protects against speculative attacks makes each system call dearer. It is told so that \
+                    hosts can be compared, and should stay on.",
+        remedy: "none: fewer system calls a request are the remedy, not fewer mitigations",
+        needs: Needs::Nothing,
+        undo: "nothing was changed",
+        source: "kernel: admin-guide/hw-vuln",
+        probe: mitigations,
+    },
+];
+
+fn governor(host: &Host) -> Probed {
+    let (mut slow, mut all, mut last) = (0, 0, String::new());
+    for cpu in host.cpus()? {
+        let path = format!("/sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor");
+        last = match host.read(&path) {
+            // A virtual machine's CPUs have none: its host decides.
+            Err(Unread::Absent(_)) if all > 0 => continue,
+            read => read?,
+        };
+        all += 1;
+        slow += u32::from(last != "performance");
+    }
+    Ok(Seen::warn_if(slow > 0, format!("{slow} of {all} CPUs are not at performance (the last: {last})")))
+}
+
+/// Longest time to wake that is let pass, in microseconds.
+const WAKE_US_MAX: i64 = 10;
+
+fn cstates(host: &Host) -> Probed {
+    let folder = "/sys/devices/system/cpu/cpu0/cpuidle";
+    let mut deepest = 0;
+    for state in host.list(folder)?.iter().filter(|name| name.starts_with("state")) {
+        if host.number(&format!("{folder}/{state}/disable"))? == 0 {
+            deepest = deepest.max(host.number(&format!("{folder}/{state}/latency"))?);
+        }
+    }
+    Ok(Seen::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake")))
+}
+
+fn boost(host: &Host) -> Probed {
+    let folder = "/sys/devices/system/cpu";
+    let is_off = match host.number(&format!("{folder}/intel_pstate/no_turbo")) {
+        Ok(off) => off == 1,
+        Err(_) => host.number(&format!("{folder}/cpufreq/boost"))? == 0,
+    };
+    Ok(Seen::warn_if(is_off, if is_off { "off" } else { "on" }))
+}
+
+/// With fewer CPUs none is to spare.
+const ISOLATION_CPUS_MIN: usize = 8;
+
+fn isolated(host: &Host) -> Probed {
+    let cpus = host.cpus()?.len();
+    let isolated = host.read("/sys/devices/system/cpu/isolated")?;
+    if cpus < ISOLATION_CPUS_MIN {
+        return Ok(Seen::ok(format!("{cpus} CPUs: none to set apart")));
+    }
+    Ok(Seen::warn_if(isolated.is_empty(), format!("of {cpus} CPUs set apart: {}", told(&isolated))))
+}
+
+fn told(list: &str) -> &str {
+    if list.is_empty() { "none" } else { list }
+}
+
+/// What each thread's counter grew by in a second, the fastest first: its name, and how much.
+fn grown(host: &Host, file: &str, key: &'static str) -> Result<(String, f64), Unread> {
+    let mut worst: Option<(String, f64)> = None;
+    let mut unread = None;
+    for thread in host.threads()? {
+        let path = format!("{thread}/{file}");
+        let twice = match host.twice(&path) {
+            Ok(twice) => twice,
+            // It began within the window, or has ended.
+            Err(why) => {
+                unread = Some(why);
+                continue;
+            }
+        };
+        let garbage = || Unread::Garbage(path.clone(), key);
+        let before = field(&twice.before, key).ok_or_else(garbage)?;
+        let after = field(&twice.after, key).ok_or_else(garbage)?;
+        let rate = (after - before) as f64 / twice.seconds;
+        if worst.as_ref().is_none_or(|(_, most)| rate > *most) {
+            let name = host.read(&format!("{thread}/comm")).unwrap_or_else(|_| thread.clone());
+            worst = Some((name, rate));
+        }
+    }
+    worst.ok_or_else(|| unread.unwrap_or(Unread::Beside("the process has no thread any more")))
+}
+
+/// Switches a second of one thread that are let pass.
+const SWITCHES_A_SECOND_MAX: f64 = 10.0;
+
+fn involuntary(host: &Host) -> Probed {
+    let (thread, rate) = grown(host, "status", "nonvoluntary_ctxt_switches")?;
+    let value = format!("thread {thread}: taken off its CPU {rate:.0} times a second");
+    // A switch costs the thread a few milliseconds of waiting.
+    Ok(Seen::bad_if(rate > SWITCHES_A_SECOND_MAX, value).weighing((rate * 0.003).min(1.0)))
+}
+
+/// Moves a second of one thread that are let pass.
+const MOVES_A_SECOND_MAX: f64 = 1.0;
+
+fn migrations(host: &Host) -> Probed {
+    let (thread, rate) = grown(host, "sched", "se.nr_migrations")?;
+    Ok(Seen::warn_if(rate > MOVES_A_SECOND_MAX, format!("thread {thread}: moved {rate:.1} times a second")))
+}
+
+fn autogroup(host: &Host) -> Probed {
+    let on = host.sysctl("kernel.sched_autogroup_enabled")?;
+    Ok(Seen::warn_if(on == 1, format!("kernel.sched_autogroup_enabled = {on}")))
+}
+
+fn mitigations(host: &Host) -> Probed {
+    let folder = "/sys/devices/system/cpu/vulnerabilities";
+    let (mut mitigated, mut open) = (0, 0);
+    for name in host.list(folder)? {
+        let text = host.read(&format!("{folder}/{name}"))?;
+        mitigated += u32::from(text.starts_with("Mitigation"));
+        open += u32::from(text.starts_with("Vulnerable"));
+    }
+    Ok(Seen::ok(format!("{mitigated} mitigated, {open} open")))
+}

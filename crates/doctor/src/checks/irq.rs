@@ -1,0 +1,170 @@
+//! Interrupts: whose CPU they take.
+
+use crate::check::{Check, Needs, Probed, Seen};
+use crate::host::{Host, Twice, Unread};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "irq.irqbalance",
+        reads: "/proc/*/comm, /etc/default/irqbalance",
+        mechanism: "irqbalance moves interrupts to the CPUs that look idle, every ten seconds. What was pinned by \
+                    hand is moved again, onto the workers' CPUs too.",
+        remedy: "keep the workers' CPUs from it with IRQBALANCE_BANNED_CPULIST, or stop it where interrupts are \
+                 pinned",
+        needs: Needs::Root,
+        undo: "take the list out, start it again",
+        source: "man 1 irqbalance",
+        probe: irqbalance,
+    },
+    Check {
+        id: "irq.concentration",
+        reads: "/proc/interrupts, twice",
+        mechanism: "When one CPU takes nearly all of the devices' interrupts, it is full while others idle. All of \
+                    the host's packets wait for that one.",
+        remedy: "more queues, each with a CPU of its own; with one queue, receive packet steering (net.rps)",
+        needs: Needs::Root,
+        undo: "write the old affinity and number of queues back",
+        source: "Aerospike on EC2: 250 k transactions/s of one network interface's CPU",
+        probe: concentration,
+    },
+    Check {
+        id: "irq.softirq-time",
+        reads: "/proc/stat (softirq of each CPU), twice",
+        mechanism: "Packets are taken in by soft interrupts, which come before any thread on their CPU. A worker \
+                    that shares it runs in what they leave.",
+        remedy: "put the network's queues on CPUs where no worker is pinned",
+        needs: Needs::Root,
+        undo: "write the old affinity back",
+        source: "kernel: networking/scaling",
+        probe: softirq_time,
+    },
+    Check {
+        id: "irq.net-drops",
+        reads: "/proc/net/softnet_stat (dropped, squeezed), twice",
+        mechanism: "A CPU takes only so many packets in one go; squeezed ones wait for the next, and what finds \
+                    the backlog full is dropped. A dropped packet is sent again after 200 ms at the least.",
+        remedy: "sysctl net.core.netdev_max_backlog and net.core.netdev_budget, doubled until neither grows",
+        needs: Needs::Root,
+        undo: "write the old values back",
+        source: "kernel: admin-guide/sysctl/net",
+        probe: net_drops,
+    },
+];
+
+fn irqbalance(host: &Host) -> Probed {
+    let mut running = false;
+    for name in host.list("/proc")?.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+        running |= host.read(&format!("/proc/{name}/comm")).is_ok_and(|comm| comm == "irqbalance");
+    }
+    // An empty tree has no process at all, not even the first.
+    host.read("/proc/1/comm")?;
+    let banned = host.read("/etc/default/irqbalance").is_ok_and(|text| {
+        text.lines().any(|line| {
+            line.trim_start().strip_prefix("IRQBALANCE_BANNED_CPULIST=").is_some_and(|list| !list.trim().is_empty())
+        })
+    });
+    Ok(match (running, banned) {
+        (false, _) => Seen::ok("it does not run"),
+        (true, true) => Seen::ok("it runs, and is kept from some CPUs"),
+        (true, false) => Seen::warn("it runs, and may use every CPU"),
+    })
+}
+
+/// With fewer CPUs one of them has most of it in any case.
+const SPREAD_CPUS_MIN: usize = 4;
+/// Below this there is nothing to spread.
+const INTERRUPTS_A_SECOND_MIN: f64 = 1000.0;
+const SHARE_MAX: f64 = 0.7;
+
+/// Interrupts of devices on each CPU.
+fn device_interrupts(text: &str) -> Option<Vec<u64>> {
+    let mut lines = text.lines();
+    let head = lines.next()?;
+    if !head.split_whitespace().all(|word| word.starts_with("CPU")) {
+        return None;
+    }
+    let cpus = head.split_whitespace().count();
+    let mut sums = vec![0; cpus];
+    for line in lines {
+        let (name, counts) = line.split_once(':')?;
+        if name.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+            for (sum, count) in sums.iter_mut().zip(counts.split_whitespace()) {
+                *sum += count.parse::<u64>().unwrap_or(0);
+            }
+        }
+    }
+    Some(sums)
+}
+
+fn concentration(host: &Host) -> Probed {
+    let path = "/proc/interrupts";
+    let twice = host.twice(path)?;
+    let garbage = || Unread::Garbage(path.to_owned(), "table of CPUs");
+    let before = device_interrupts(&twice.before).ok_or_else(garbage)?;
+    let after = device_interrupts(&twice.after).ok_or_else(garbage)?;
+    let grown: Vec<f64> = after.iter().zip(&before).map(|(a, b)| a.saturating_sub(*b) as f64 / twice.seconds).collect();
+    let (sum, most) = (grown.iter().sum::<f64>(), grown.iter().copied().fold(0.0, f64::max));
+    let share = if sum > 0.0 { most / sum } else { 0.0 };
+    let value = format!(
+        "{sum:.0} interrupts a second of devices, {:.0} % of them on one of {} CPUs",
+        share * 100.0,
+        grown.len()
+    );
+    let is_bad = grown.len() >= SPREAD_CPUS_MIN && sum >= INTERRUPTS_A_SECOND_MIN && share > SHARE_MAX;
+    Ok(Seen::bad_if(is_bad, value).weighing(share))
+}
+
+/// Columns of a CPU's line in /proc/stat.
+const SOFTIRQ: usize = 6;
+const SOFTIRQ_MAX: f64 = 0.2;
+
+/// The part of its time that the CPU with the most of it spent on what a column of /proc/stat counts.
+pub(super) fn most_of_a_cpu(twice: &Twice, column: usize) -> Option<(String, f64)> {
+    let mut worst: Option<(String, f64)> = None;
+    for (before, after) in twice.before.lines().zip(twice.after.lines()) {
+        let (mut before, mut after) = (before.split_whitespace(), after.split_whitespace());
+        let name = after.next()?;
+        if !name.starts_with("cpu") || name == "cpu" || before.next() != Some(name) {
+            continue;
+        }
+        let ticks =
+            |words: std::str::SplitWhitespace<'_>| words.take(8).map(|n| n.parse().ok()).collect::<Option<Vec<u64>>>();
+        let (before, after) = (ticks(before)?, ticks(after)?);
+        let grown: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a.saturating_sub(*b)).collect();
+        let share = *grown.get(column)? as f64 / grown.iter().sum::<u64>().max(1) as f64;
+        if worst.as_ref().is_none_or(|(_, most)| share > *most) {
+            worst = Some((name.to_owned(), share));
+        }
+    }
+    worst
+}
+
+fn softirq_time(host: &Host) -> Probed {
+    let path = "/proc/stat";
+    let (cpu, share) =
+        most_of_a_cpu(&host.twice(path)?, SOFTIRQ).ok_or(Unread::Garbage(path.to_owned(), "lines of CPUs"))?;
+    let value = format!("{cpu} spends {:.0} % of its time in soft interrupts", share * 100.0);
+    Ok(Seen::warn_if(share > SOFTIRQ_MAX, value).weighing(share))
+}
+
+/// Packets dropped, and times that a CPU ran out of budget.
+fn softnet(text: &str) -> Option<(u64, u64)> {
+    let (mut dropped, mut squeezed) = (0, 0);
+    for line in text.lines() {
+        let mut words = line.split_whitespace().skip(1).map(|word| u64::from_str_radix(word, 16).ok());
+        dropped += words.next()??;
+        squeezed += words.next()??;
+    }
+    Some((dropped, squeezed))
+}
+
+fn net_drops(host: &Host) -> Probed {
+    let path = "/proc/net/softnet_stat";
+    let twice = host.twice(path)?;
+    let garbage = || Unread::Garbage(path.to_owned(), "hexadecimal columns");
+    let before = softnet(&twice.before).ok_or_else(garbage)?;
+    let after = softnet(&twice.after).ok_or_else(garbage)?;
+    let (dropped, squeezed) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    let value = format!("{dropped} packets dropped, {squeezed} times out of budget in {:.0} s", twice.seconds);
+    Ok(if dropped > 0 { Seen::bad(value).weighing(1.0) } else { Seen::warn_if(squeezed > 0, value) })
+}

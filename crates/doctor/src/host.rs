@@ -1,0 +1,313 @@
+//! The files of a host: below `/`, or below another root.
+//!
+//! ```text
+//!   the machine    begin() keeps the files that are measured ── a window ──> twice() reads them again
+//!   a tree         DIR/proc/stat is the first reading, DIR/later/proc/stat the second, one second after it
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes of one file that are read at most.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Entries of one folder that are looked at.
+pub const ENTRIES_MAX: usize = 4096;
+/// Threads of one process that are measured.
+pub const THREADS_MAX: usize = 1024;
+
+/// Counters of the whole machine that are read twice.
+const COUNTERS: [&str; 6] =
+    ["/proc/stat", "/proc/vmstat", "/proc/interrupts", "/proc/net/netstat", "/proc/net/snmp", "/proc/net/softnet_stat"];
+
+/// Why a check cannot tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// A file is not there.
+    Absent(String),
+    /// A file may not be read, or cannot be.
+    Refused(String, String),
+    /// A file says something else than it should: what was looked for.
+    Garbage(String, &'static str),
+    /// It has only been read once.
+    Once(String),
+    /// It is about a process, and none was named.
+    NoProcess,
+    /// It does not apply here: why.
+    Beside(&'static str),
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Absent(path) => write!(f, "{path} is not there"),
+            Self::Refused(path, why) => write!(f, "{path} cannot be read ({why})"),
+            Self::Garbage(path, wanted) => write!(f, "{path} has no {wanted}"),
+            Self::Once(path) => write!(f, "{path} was read once, and its growth is what counts"),
+            Self::NoProcess => write!(f, "it is about a process: name one with --pid"),
+            Self::Beside(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where the host's files are: `/`, or a tree.
+    pub root: PathBuf,
+    /// The server's process.
+    pub pid: Option<u32>,
+    /// How long counters are watched.
+    pub window: Duration,
+}
+
+/// A host, with what was read of it.
+#[derive(Debug)]
+pub struct Host {
+    target: Target,
+    /// Counters as they were at the beginning of the window.
+    before: BTreeMap<String, String>,
+    begun: Instant,
+}
+
+/// What a file held at two instants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Twice {
+    /// At the first.
+    pub before: String,
+    /// At the second.
+    pub after: String,
+    /// Between them.
+    pub seconds: f64,
+}
+
+impl Host {
+    /// Looks at a host, and watches its counters for the window. A tree has its second reading already.
+    pub fn watch(target: Target) -> Self {
+        let mut host = Self { target, before: BTreeMap::new(), begun: Instant::now() };
+        if host.is_live() {
+            let mut paths: Vec<String> = COUNTERS.map(str::to_owned).to_vec();
+            paths.extend(host.process("stat"));
+            paths.extend(
+                host.threads()
+                    .unwrap_or_default()
+                    .into_iter()
+                    .flat_map(|thread| [format!("{thread}/status"), format!("{thread}/sched")]),
+            );
+            paths.extend(host.cgroup("cpu", "cpu.stat").ok());
+            for path in paths {
+                if let Ok(text) = host.read(&path) {
+                    host.before.insert(path, text);
+                }
+            }
+            std::thread::sleep(host.target.window);
+        }
+        host
+    }
+
+    /// It is the machine that this runs on, not a tree.
+    pub fn is_live(&self) -> bool {
+        self.target.root == Path::new("/")
+    }
+
+    fn place(&self, path: &str) -> PathBuf {
+        self.target.root.join(path.trim_start_matches('/'))
+    }
+
+    /// What a file holds, without the white space around it.
+    ///
+    /// # Errors
+    /// [`Unread`]: it is not there, or cannot be read.
+    pub fn read(&self, path: &str) -> Result<String, Unread> {
+        read_at(&self.place(path), path)
+    }
+
+    /// What a counter's file held at the beginning of the window, and holds now.
+    ///
+    /// # Errors
+    /// [`Unread`], [`Unread::Once`] if there is one reading only.
+    pub fn twice(&self, path: &str) -> Result<Twice, Unread> {
+        let now = self.read(path)?;
+        let once = || Unread::Once(path.to_owned());
+        if self.is_live() {
+            let before = self.before.get(path).cloned().ok_or_else(once)?;
+            return Ok(Twice { before, after: now, seconds: self.begun.elapsed().as_secs_f64() });
+        }
+        let later = self.place(&format!("/later{path}"));
+        let after = read_at(&later, path).map_err(|_| once())?;
+        Ok(Twice { before: now, after, seconds: 1.0 })
+    }
+
+    /// The whole number that a file holds.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn number(&self, path: &str) -> Result<i64, Unread> {
+        self.read(path)?.parse().map_err(|_| Unread::Garbage(path.to_owned(), "number"))
+    }
+
+    /// A kernel's setting: `vm.swappiness`.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn sysctl(&self, name: &str) -> Result<i64, Unread> {
+        self.number(&format!("/proc/sys/{}", name.replace('.', "/")))
+    }
+
+    /// The names in a folder, sorted: numbers in them by their value.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn list(&self, path: &str) -> Result<Vec<String>, Unread> {
+        let entries = fs::read_dir(self.place(path)).map_err(|error| unread(path, &error))?;
+        let mut names: Vec<String> =
+            entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort_by_key(|name| (name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(), digits(name)));
+        Ok(names)
+    }
+
+    /// The CPUs that are there: `cpu0`, `cpu1` ...
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn cpus(&self) -> Result<Vec<String>, Unread> {
+        const CPUS: &str = "/sys/devices/system/cpu";
+        let cpus: Vec<String> = self.list(CPUS)?.into_iter().filter(|name| is_numbered(name, "cpu")).collect();
+        if cpus.is_empty() { Err(Unread::Absent(format!("{CPUS}/cpu0"))) } else { Ok(cpus) }
+    }
+
+    /// The memory nodes that are there: one where the kernel tells of none.
+    ///
+    /// # Errors
+    /// [`Unread`]: where not even the CPUs are told.
+    pub fn nodes(&self) -> Result<usize, Unread> {
+        match self.list("/sys/devices/system/node") {
+            Ok(names) => Ok(names.iter().filter(|name| is_numbered(name, "node")).count().max(1)),
+            Err(_) => self.cpus().map(|_| 1),
+        }
+    }
+
+    /// Network devices with hardware behind them.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn nics(&self) -> Result<Vec<String>, Unread> {
+        const NET: &str = "/sys/class/net";
+        let nics: Vec<String> =
+            self.list(NET)?.into_iter().filter(|name| self.place(&format!("{NET}/{name}/device")).exists()).collect();
+        if nics.is_empty() { Err(Unread::Absent(format!("{NET}/*/device"))) } else { Ok(nics) }
+    }
+
+    /// Disks: neither loops nor memory.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn disks(&self) -> Result<Vec<String>, Unread> {
+        let made_up = ["loop", "ram", "zram", "dm-", "md", "sr", "nbd"];
+        let disks: Vec<String> = self
+            .list("/sys/block")?
+            .into_iter()
+            .filter(|name| !made_up.iter().any(|prefix| name.starts_with(prefix)))
+            .collect();
+        if disks.is_empty() { Err(Unread::Absent("/sys/block/*".to_owned())) } else { Ok(disks) }
+    }
+
+    /// A file of the process that is looked at.
+    ///
+    /// # Errors
+    /// [`Unread::NoProcess`].
+    pub fn process(&self, file: &str) -> Result<String, Unread> {
+        self.target.pid.map(|pid| format!("/proc/{pid}/{file}")).ok_or(Unread::NoProcess)
+    }
+
+    /// The folders of the process's threads.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn threads(&self) -> Result<Vec<String>, Unread> {
+        let path = self.process("task")?;
+        Ok(self.list(&path)?.into_iter().take(THREADS_MAX).map(|thread| format!("{path}/{thread}")).collect())
+    }
+
+    /// The path of a file of the control group that the process is in, or this one if none was named.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn cgroup(&self, controller: &str, file: &str) -> Result<String, Unread> {
+        const GROUPS: &str = "/sys/fs/cgroup";
+        let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
+        let text = self.read(&own)?;
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+            let group = group.trim_end_matches('/');
+            let is_first = controllers.split(',').any(|name| name == controller);
+            if !is_first && !controllers.is_empty() {
+                continue;
+            }
+            let base = if is_first { format!("{GROUPS}/{controller}") } else { GROUPS.to_owned() };
+            // Inside a container the group's own folder is the root of what is seen.
+            for path in [format!("{base}{group}/{file}"), format!("{base}/{file}")] {
+                if self.place(&path).exists() {
+                    return Ok(path);
+                }
+            }
+        }
+        Err(Unread::Absent(format!("{GROUPS}/.../{file}")))
+    }
+}
+
+fn unread(path: &str, error: &std::io::Error) -> Unread {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Unread::Absent(path.to_owned()),
+        _ => Unread::Refused(path.to_owned(), error.to_string()),
+    }
+}
+
+fn read_at(place: &Path, path: &str) -> Result<String, Unread> {
+    let file = fs::File::open(place).map_err(|error| unread(path, &error))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unread(path, &error))?;
+    String::from_utf8(bytes).map(|text| text.trim().to_owned()).map_err(|_| Unread::Garbage(path.to_owned(), "text"))
+}
+
+fn digits(name: &str) -> u64 {
+    let head = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    name[head.len()..].parse().unwrap_or(0)
+}
+
+fn is_numbered(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The value of `key` in lines of a key, a colon or white space, and a number.
+pub fn field(text: &str, key: &str) -> Option<i64> {
+    text.lines().find_map(|line| {
+        let rest = line.trim_start().strip_prefix(key)?;
+        let rest = rest.trim_start_matches([' ', '\t']).trim_start_matches(':');
+        let is_key = rest.len() < line.trim_start().len() - key.len();
+        is_key.then(|| rest.split_whitespace().next()?.parse().ok()).flatten()
+    })
+}
+
+/// The word in brackets: `always [madvise] never`.
+pub fn chosen(text: &str) -> Option<&str> {
+    text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "MemTotal:  100 kB\nMemTotalX: 3 kB\npgscan_direct 7\nnr_switches     :     12";
+        assert_eq!((field(text, "MemTotal"), field(text, "Mem")), (Some(100), None));
+        assert_eq!((field(text, "pgscan_direct"), field(text, "nr_switches")), (Some(7), Some(12)));
+        assert_eq!(chosen("always [madvise] never"), Some("madvise"));
+        assert_eq!(chosen("none"), None);
+        assert!(is_numbered("cpu12", "cpu") && !is_numbered("cpufreq", "cpu") && !is_numbered("cpu", "cpu"));
+    }
+}

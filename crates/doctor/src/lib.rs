@@ -1,0 +1,30 @@
+//! What on a Linux host causes tails: found, explained, with what to do about it. For any server's process.
+//!
+//! ```text
+//!   Host      files below a root: the machine's own, or a tree that was captured or written for a test
+//!     │          read once, twice some time apart (what is measured), or not there
+//!     v
+//!   Check     data: what it reads, the mechanism, the remedy, its undo; and a probe: Host -> Seen
+//!     v
+//!   Finding   ok, warn, bad, or cannot tell (and why); worst first
+//!     v
+//!   Report    text of a minute's reading, or JSON with a schema; two reports of two hosts side by side
+//! ```
+//!
+//! Invariants:
+//! - What was not read is never fine: a file that is absent, refused or garbage makes its check "cannot tell", with the
+//!   file's name, and the other checks go on. A test runs every check on an empty tree.
+//! - Nothing is changed, and nothing that was read is run. At most [`host::FILE_BYTES_MAX`] of a file are read, and
+//!   [`host::ENTRIES_MAX`] entries of a folder.
+//! - Every check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod checks;
+pub mod diff;
+pub mod host;
+pub mod report;
+
+pub use check::{Check, Finding, Verdict, run};
+pub use host::{Host, Target};
+pub use report::Report;

@@ -1,0 +1,201 @@
+//! What was found, as text and as JSON.
+//!
+//! `docs/doctor/report.schema.json` describes the JSON; it is made from these types, and a test holds it to them.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::check::{Check, Finding, Needs, Verdict};
+use crate::host::Host;
+
+/// Raised when the JSON's meaning changes.
+pub const VERSION: u32 = 1;
+
+/// All that was found on a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The host's name, if it was told.
+    pub host: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Its CPUs.
+    pub cpus: usize,
+    /// The process that was named.
+    pub pid: Option<u32>,
+    /// Its name.
+    pub process: Option<String>,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// Columns of a line of text.
+const WIDTH: usize = 100;
+const INDENT: &str = "      ";
+
+impl Report {
+    /// The report of findings on a host.
+    pub fn new(host: &Host, pid: Option<u32>, findings: Vec<Finding>) -> Self {
+        let told = |path: &str| host.read(path).unwrap_or_else(|_| "unknown".to_owned());
+        Self {
+            version: VERSION,
+            host: told("/proc/sys/kernel/hostname"),
+            kernel: told("/proc/sys/kernel/osrelease"),
+            cpus: host.cpus().map_or(0, |cpus| cpus.len()),
+            pid,
+            process: pid.and_then(|pid| host.read(&format!("/proc/{pid}/comm")).ok()),
+            findings,
+        }
+    }
+
+    /// How many findings there are of a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.findings.iter().filter(|finding| finding.verdict == verdict).count()
+    }
+
+    /// For scripts: 0 nothing to do, 1 warnings, 2 something is bad.
+    pub fn exit_code(&self) -> u8 {
+        match self.findings.iter().map(|finding| finding.verdict).min() {
+            Some(Verdict::Bad) => 2,
+            Some(Verdict::Warn) => 1,
+            _ => 0,
+        }
+    }
+
+    /// For a person: the worst first, and of what is fine only how much it is, unless all is asked for.
+    pub fn text(&self, all: bool) -> String {
+        let mut text = format!("{}: {} CPUs, Linux {}", printable(&self.host), self.cpus, printable(&self.kernel));
+        if let Some(pid) = self.pid {
+            let name = self.process.as_deref().unwrap_or("gone");
+            let _ = write!(text, ", process {pid} ({})", printable(name));
+        }
+        text.push('\n');
+        let mut is_list = false;
+        for finding in &self.findings {
+            let value = printable(&finding.value);
+            let head = format!("{:<5} {:<23}{value}\n", finding.verdict.text(), finding.id);
+            match finding.verdict {
+                Verdict::Bad | Verdict::Warn => {
+                    text.push('\n');
+                    text.push_str(&head);
+                    wrap(&mut text, &finding.mechanism);
+                    wrap(&mut text, &format!("-> {} [{}]", finding.remedy, needs(finding.needs)));
+                }
+                Verdict::Unknown | Verdict::Ok if all => {
+                    text.push_str(if is_list { "" } else { "\n" });
+                    text.push_str(&head);
+                    is_list = true;
+                }
+                Verdict::Unknown | Verdict::Ok => {}
+            }
+        }
+        let (bad, warn) = (self.count(Verdict::Bad), self.count(Verdict::Warn));
+        if bad + warn == 0 {
+            text.push_str("Nothing was found that causes tails.\n");
+        }
+        let _ = writeln!(
+            text,
+            "\n{bad} bad, {warn} to look at, {} fine, {} cannot be told here{}.",
+            self.count(Verdict::Ok),
+            self.count(Verdict::Unknown),
+            if all { "" } else { " (--all lists them)" }
+        );
+        text
+    }
+
+    /// As JSON, with a line end.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report is plain JSON") + "\n"
+    }
+
+    /// The report that a JSON text holds.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let report: Self =
+            serde_json::from_str(text).map_err(|error| format!("it is no report of the doctor: {error}"))?;
+        if report.version != VERSION {
+            return Err(format!("it is a report of version {}; this program reads version {VERSION}", report.version));
+        }
+        Ok(report)
+    }
+}
+
+/// The JSON schema of a report.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Report);
+    serde_json::to_string_pretty(&schema).expect("a schema is plain JSON") + "\n"
+}
+
+/// All that is known of a check.
+pub fn explain(check: &Check) -> String {
+    let mut text = format!("{}\n\n", check.id);
+    wrap(&mut text, check.mechanism);
+    for (name, what) in
+        [("reads", check.reads), ("remedy", check.remedy), ("undo", check.undo), ("source", check.source)]
+    {
+        text.push('\n');
+        wrap(&mut text, &format!("{name}: {what}"));
+    }
+    text.push('\n');
+    wrap(&mut text, &format!("needs: {}", needs(check.needs)));
+    text
+}
+
+fn needs(needs: Needs) -> &'static str {
+    match needs {
+        Needs::Nothing => "no privilege",
+        Needs::Root => "root",
+        Needs::Restart => "root and a restart",
+    }
+}
+
+/// Text of a host on a terminal: nothing in it moves the cursor.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn wrap(to: &mut String, text: &str) {
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        if column == 0 {
+            to.push_str(INDENT);
+            column = INDENT.len();
+        } else if column + 1 + word.len() > WIDTH {
+            to.push('\n');
+            to.push_str(INDENT);
+            column = INDENT.len();
+        } else {
+            to.push(' ');
+            column += 1;
+        }
+        to.push_str(word);
+        column += word.len();
+    }
+    to.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_between_words() {
+        let mut text = String::new();
+        wrap(&mut text, &"word ".repeat(60));
+        assert!(text.lines().count() > 2 && text.lines().all(|line| line.len() <= WIDTH && line.starts_with(INDENT)));
+        assert_eq!(text.split_whitespace().count(), 60);
+        assert_eq!(printable("a\x1b[2J"), "a?[2J");
+    }
+
+    #[test]
+    fn the_published_schema_is_that_of_the_types() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/doctor/report.schema.json");
+        let published = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(published == schema(), "run: cargo run -p gannet -- doctor schema > docs/doctor/report.schema.json");
+    }
+}

@@ -1,0 +1,139 @@
+//! `gannet doctor`: looks at this host, explains a check, puts two reports side by side.
+//!
+//! Exit codes of a look: 0 nothing to do, 1 warnings, 2 something is bad; 3 it could not look.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use doctor::check::{nearest_of, select};
+use doctor::{Host, Report, Target, checks, diff::diff, report, run as look};
+
+use crate::{Failure, print};
+
+/// Seconds that counters are watched at most.
+const SECONDS_MAX: u64 = 3600;
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let report =
+        |name: &'static str, help: &'static str| Arg::new(name).required(true).help(help).value_name("REPORT.json");
+    Command::new("doctor")
+        .about("Find what causes tails on this host, for any server's process; nothing is changed")
+        .after_help(
+            "Exit codes: 0 nothing to do, 1 warnings, 2 something is bad, 3 it could not look.\n\nExamples:\n  \
+             gannet doctor --pid $(pidof redis-server)\n  gannet doctor --only mem,net.somaxconn --json > here.json\n  \
+             gannet doctor explain mem.thp-defrag\n  gannet doctor diff fast-host.json slow-host.json",
+        )
+        .args_conflicts_with_subcommands(true)
+        .arg(
+            Arg::new("pid")
+                .long("pid")
+                .value_parser(value_parser!(u32).range(1..))
+                .value_name("PID")
+                .help("The server's process: its threads, limits, memory and control group are looked at too"),
+        )
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_delimiter(',')
+                .value_name("ID,...")
+                .help("Only these checks or groups of checks, as in cpu,mem.thp"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .default_value("1")
+                .value_name("SECONDS")
+                .help("How long counters are watched")
+                .value_parser(value_parser!(u64).range(1..=SECONDS_MAX)),
+        )
+        .arg(
+            Arg::new("root")
+                .long("root")
+                .default_value("/")
+                .value_parser(value_parser!(PathBuf))
+                .value_name("DIR")
+                .help(
+                    "Look at a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a \
+                 second reading, a second after",
+                ),
+        )
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the whole report as JSON"))
+        .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("List also what is fine or cannot be told"))
+        .subcommand(
+            Command::new("explain")
+                .about("All that is known of a check")
+                .arg(Arg::new("id").required(true).value_name("ID").help("The check, as mem.thp")),
+        )
+        .subcommand(Command::new("list").about("The ids of all checks, and where each reads"))
+        .subcommand(
+            Command::new("diff")
+                .about("What differs between two reports that --json wrote")
+                .arg(report("a", "The first"))
+                .arg(report("b", "The second")),
+        )
+        .subcommand(Command::new("schema").about("The JSON schema of a report").hide(true))
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    match matches.subcommand() {
+        Some(("explain", matches)) => explain(matches.get_one::<String>("id").expect("it is required")),
+        Some(("list", _)) => {
+            let lines: Vec<String> = checks::all().map(|check| format!("{:<24} {}\n", check.id, check.reads)).collect();
+            print(&lines.concat())
+        }
+        Some(("diff", matches)) => compare(matches),
+        Some(("schema", _)) => print(&report::schema()),
+        _ => check(matches),
+    }
+}
+
+fn failed(lines: Vec<String>) -> Failure {
+    Failure::Code(3, lines)
+}
+
+fn check(matches: &ArgMatches) -> Result<(), Failure> {
+    let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
+    let checks = select(&only).map_err(failed)?;
+    let target = Target {
+        root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
+        pid: matches.get_one::<u32>("pid").copied(),
+        window: Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default")),
+    };
+    if !target.root.is_dir() {
+        return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));
+    }
+    let pid = target.pid;
+    if let Some(pid) = pid
+        && !target.root.join(format!("proc/{pid}")).is_dir()
+    {
+        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` tells a server's")]));
+    }
+    let host = Host::watch(target);
+    let report = Report::new(&host, pid, look(&host, &checks));
+    print(&if matches.get_flag("json") { report.json() } else { report.text(matches.get_flag("all")) })?;
+    match report.exit_code() {
+        0 => Ok(()),
+        code => Err(Failure::Code(code, Vec::new())),
+    }
+}
+
+fn explain(id: &str) -> Result<(), Failure> {
+    let Some(check) = checks::all().find(|check| check.id == id) else {
+        return Err(failed(vec![format!("{id:?} is no check{}; `gannet doctor list` names all", nearest_of(id))]));
+    };
+    print(&report::explain(check))
+}
+
+fn compare(matches: &ArgMatches) -> Result<(), Failure> {
+    let read = |name: &str| {
+        let path = matches.get_one::<String>(name).expect("it is required");
+        let text = std::fs::read_to_string(path).map_err(|error| failed(vec![format!("{path}: {error}")]))?;
+        Report::from_json(&text).map_err(|wrong| failed(vec![format!("{path}: {wrong}")]))
+    };
+    let (a, b) = (read("a")?, read("b")?);
+    let text = diff(&a, &b);
+    print(if text.is_empty() { "the two are alike\n" } else { &text })
+}
