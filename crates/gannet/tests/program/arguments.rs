@@ -53,7 +53,6 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
     assert_eq!((code, err.lines().count()), (2, 1), "{err}");
     assert!(err.contains("this build does not have `gannet file`"), "{err}");
 }
-}
 
 #[test]
 fn what_the_machine_can_not_give_is_refused_before_anything_starts() {
