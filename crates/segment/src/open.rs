@@ -68,6 +68,7 @@ impl OpenTable {
     }
 
     /// Space for one item. `Parked`: no segment is free.
+    #[inline]
     pub(crate) fn reserve(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<Reserved, OpError> {
         debug_assert!(want.size.is_multiple_of(4) && want.size <= store.segments.segment_bytes() - FILLER_BYTES);
         self.reservations += 1;
@@ -158,6 +159,8 @@ impl OpenTable {
         (0..self.open.len()).filter(of).min_by_key(|at| self.open[*at].used)
     }
 
+    #[cold]
+    #[inline(never)]
     fn open_or_share(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
         let own = self.open.iter().filter(|open| open.namespace == want.namespace).count();
         let crowded = own >= store.open_max_of(want.namespace);
@@ -179,6 +182,8 @@ impl OpenTable {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn open_new(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<usize, OpError> {
         let id = store.take_segment(self.whose, want.namespace)?;
         let sequence = store.segments.next_sequence();

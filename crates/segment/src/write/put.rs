@@ -75,6 +75,7 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::TooLarge`],
     /// [`OpError::OutOfMemory`].
+    #[inline]
     pub fn put(&mut self, key: &Key<'_>, put: &Put<'_>) -> Result<PutOutcome, OpError> {
         self.check_size(key, put.value.len() as u64)?;
         let joins = matches!(put.mode, PutMode::Append | PutMode::Prepend);
@@ -196,7 +197,9 @@ impl Turn<'_> {
                 return Err(if store.no_place(key.namespace) { OpError::OutOfMemory } else { self.parked() });
             }
         };
-        self.bury(orphan, plan.object());
+        if orphan.is_some() {
+            self.bury(orphan, plan.object());
+        }
         Ok(Some(token))
     }
 

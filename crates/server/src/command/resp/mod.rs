@@ -581,6 +581,7 @@ impl<'c> Call<'c, '_> {
         if self.out.room() < want { Err(State::OutputFull { want }) } else { Ok(()) }
     }
 
+    #[inline(always)]
     fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         self.turn.key(self.session.namespace, bytes)
     }
