@@ -11,10 +11,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes of one file that are read at most.
-pub const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Entries of one folder that are looked at.
-pub const ENTRIES_MAX: usize = 4096;
+/// Bytes of one file at most: a longer one is not read, since half of it would tell half of the truth. The mappings of
+/// a process that has 262,144 of them take some 30 MB.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Entries of one folder that are looked at; one with more is not.
+pub const ENTRIES_MAX: usize = 1 << 17;
 /// Threads of one process that are measured.
 pub const THREADS_MAX: usize = 1024;
 
@@ -163,9 +164,21 @@ impl Host {
     pub fn list(&self, path: &str) -> Result<Vec<String>, Unread> {
         let entries = fs::read_dir(self.place(path)).map_err(|error| unread(path, &error))?;
         let mut names: Vec<String> =
-            entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+            entries.take(ENTRIES_MAX + 1).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        if names.len() > ENTRIES_MAX {
+            return Err(Unread::Refused(path.to_owned(), format!("it has more than {ENTRIES_MAX} entries")));
+        }
         names.sort_by_key(|name| (name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(), digits(name)));
         Ok(names)
+    }
+
+    /// How many entries a folder has, whatever their number.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn count(&self, path: &str) -> Result<u64, Unread> {
+        let entries = fs::read_dir(self.place(path)).map_err(|error| unread(path, &error))?;
+        Ok(entries.filter(Result::is_ok).count() as u64)
     }
 
     /// The CPUs that are there: `cpu0`, `cpu1` ...
@@ -222,7 +235,7 @@ impl Host {
         self.target.pid.map(|pid| format!("/proc/{pid}/{file}")).ok_or(Unread::NoProcess)
     }
 
-    /// The folders of the process's threads.
+    /// The folders of the process's threads, the first [`THREADS_MAX`] of them.
     ///
     /// # Errors
     /// [`Unread`].
@@ -267,9 +280,17 @@ fn unread(path: &str, error: &std::io::Error) -> Unread {
 }
 
 fn read_at(place: &Path, path: &str) -> Result<String, Unread> {
+    let refused = |why: &str| Unread::Refused(path.to_owned(), why.to_owned());
+    // A pipe or a device in a tree would be waited for.
+    if !fs::metadata(place).map_err(|error| unread(path, &error))?.is_file() {
+        return Err(refused("it is no plain file"));
+    }
     let file = fs::File::open(place).map_err(|error| unread(path, &error))?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unread(path, &error))?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| unread(path, &error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(refused("it is longer than 64 MiB"));
+    }
     String::from_utf8(bytes).map(|text| text.trim().to_owned()).map_err(|_| Unread::Garbage(path.to_owned(), "text"))
 }
 

@@ -14,8 +14,8 @@
 //! Invariants:
 //! - What was not read is never fine: a file that is absent, refused or garbage makes its check "cannot tell", with the
 //!   file's name, and the other checks go on. A test runs every check on an empty tree.
-//! - Nothing is changed, and nothing that was read is run. At most [`host::FILE_BYTES_MAX`] of a file are read, and
-//!   [`host::ENTRIES_MAX`] entries of a folder.
+//! - Nothing is changed, and nothing that was read is run. What is longer than [`host::FILE_BYTES_MAX`] or has
+//!   more than [`host::ENTRIES_MAX`] entries is not read in part, but told as not read.
 //! - Every check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
 #![forbid(unsafe_code)]
 

@@ -56,11 +56,12 @@ impl Report {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 
-    /// For scripts: 0 nothing to do, 1 warnings, 2 something is bad.
+    /// For scripts: 0 nothing to do, 1 warnings, 2 something is bad, 3 nothing could be told.
     pub fn exit_code(&self) -> u8 {
         match self.findings.iter().map(|finding| finding.verdict).min() {
             Some(Verdict::Bad) => 2,
             Some(Verdict::Warn) => 1,
+            Some(Verdict::Unknown) if self.count(Verdict::Ok) == 0 => 3,
             _ => 0,
         }
     }
@@ -93,7 +94,9 @@ impl Report {
             }
         }
         let (bad, warn) = (self.count(Verdict::Bad), self.count(Verdict::Warn));
-        if bad + warn == 0 {
+        if self.exit_code() == 3 {
+            text.push_str("Nothing could be told: none of what the checks read is there.\n");
+        } else if bad + warn == 0 {
             text.push_str("Nothing was found that causes tails.\n");
         }
         let _ = writeln!(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gannet_doctor::check::select;
-use gannet_doctor::{Check, Host, Target, Verdict, checks, run};
+use gannet_doctor::{Check, Host, Report, Target, Verdict, checks, run};
 use trees::{CASES, Case, Files, PID};
 
 /// A folder that is gone in the end.
@@ -75,6 +75,32 @@ fn what_is_absent_is_never_fine() {
             assert_eq!(finding.verdict, Verdict::Unknown, "{}: {}", finding.id, finding.value);
             assert!(!finding.value.is_empty(), "{}", finding.id);
         }
+    }
+    let host = tree.host(None);
+    let report = Report::new(&host, None, run(&host, &select(&[]).unwrap()));
+    assert_eq!(report.exit_code(), 3);
+    assert!(report.text(false).contains("Nothing could be told") && !report.text(false).contains("Nothing was found"));
+}
+
+#[test]
+fn what_would_be_read_in_part_or_waited_for_is_not_read() {
+    let limits = "Max open files            6000                 6000                 files";
+    let tree = Tree::new("many", &[&[("/proc/7/limits", limits), ("/proc/7/task/7/comm", "a")]]);
+    let fds = tree.0.join("proc/7/fd");
+    std::fs::create_dir_all(&fds).unwrap();
+    (0..5500).for_each(|fd| drop(std::fs::File::create(fds.join(fd.to_string())).unwrap()));
+    let finding = run(&tree.host(Some(PID)), &one("lim.nofile")).remove(0);
+    assert_eq!((finding.verdict, finding.value.as_str()), (Verdict::Bad, "5500 open, 6000 allowed"));
+
+    let long = tree.0.join("proc/7/maps");
+    std::fs::File::create(&long).unwrap().set_len(gannet_doctor::host::FILE_BYTES_MAX + 1).unwrap();
+    std::fs::create_dir_all(tree.0.join("proc/sys/vm")).unwrap();
+    std::fs::write(tree.0.join("proc/sys/vm/max_map_count"), "1048576").unwrap();
+    std::os::unix::fs::symlink("/dev/zero", tree.0.join("proc/sys/vm/overcommit_memory")).unwrap();
+    for (id, why) in [("mem.map-count", "longer than"), ("mem.overcommit", "no plain file")] {
+        let finding = run(&tree.host(Some(PID)), &one(id)).remove(0);
+        assert_eq!(finding.verdict, Verdict::Unknown, "{id}: {}", finding.value);
+        assert!(finding.value.contains(why), "{id}: {}", finding.value);
     }
 }
 

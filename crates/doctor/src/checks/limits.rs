@@ -55,7 +55,7 @@ const NOFILE_MIN: u64 = 4096;
 
 fn nofile(host: &Host) -> Probed {
     let Some(most) = limit(host, "Max open files")? else { return Ok(Seen::ok("no limit")) };
-    let open = host.list(&host.process("fd")?)?.len() as u64;
+    let open = host.count(&host.process("fd")?)?;
     let value = format!("{open} open, {most} allowed");
     Ok(if open * 10 > most * 8 { Seen::bad(value) } else { Seen::warn_if(most < NOFILE_MIN, value) })
 }
@@ -72,6 +72,6 @@ fn memlock(host: &Host) -> Probed {
 
 fn nproc(host: &Host) -> Probed {
     let Some(most) = limit(host, "Max processes")? else { return Ok(Seen::ok("no limit")) };
-    let threads = host.threads()?.len() as u64;
+    let threads = host.count(&host.process("task")?)?;
     Ok(Seen::bad_if(threads * 10 > most * 8, format!("{threads} threads, {most} processes allowed to its user")))
 }
