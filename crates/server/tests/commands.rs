@@ -346,9 +346,12 @@ fn statistics_count_what_was_done_under_the_names_that_tools_read() {
         b"STORED\r\n2\r\nNOT_FOUND\r\n1\r\nNOT_FOUND\r\n",
     );
     client.ask(b"cas n 0 0 1 1\r\nx\r\ncas m 0 0 1 1\r\nx\r\n", b"EXISTS\r\nNOT_FOUND\r\n");
-    client
-        .ask(b"touch n 0\r\ntouch m 0\r\nmg n\r\nmg m\r\nflush_all\r\n", b"TOUCHED\r\nNOT_FOUND\r\nHD\r\nEN\r\nOK\r\n");
-    client.ask(b"get n\r\n", b"END\r\n");
+    // The get leaves with the flush: a worker seals the flushed segment between batches, and the background may have
+    // drained it, and the key with it, before a get that came later.
+    client.ask(
+        b"touch n 0\r\ntouch m 0\r\nmg n\r\nmg m\r\nflush_all\r\nget n\r\n",
+        b"TOUCHED\r\nNOT_FOUND\r\nHD\r\nEN\r\nOK\r\nEND\r\n",
+    );
     let told = stat(&mut client, "");
     for name in READ_BY_TOOLS.split_whitespace() {
         assert!(told.contains_key(name), "{name} is not told");
