@@ -62,6 +62,19 @@ pub struct Target {
     pub pid: Option<u32>,
     /// How long counters are watched.
     pub window: Duration,
+    /// What is done beyond reading.
+    pub asked: Asked,
+}
+
+/// What is done only when somebody asks for it.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Measure what takes a CPU or a disk from what runs on them.
+    pub measure: bool,
+    /// The folder of the server's log or data.
+    pub data: Option<PathBuf>,
+    /// Ask the cloud's metadata service, by its address on this host's link.
+    pub metadata: bool,
 }
 
 /// A host, with what was read of it.
@@ -71,6 +84,8 @@ pub struct Host {
     /// Counters as they were at the beginning of the window.
     before: BTreeMap<String, String>,
     begun: Instant,
+    /// The clocks at the beginning of the window, if this is the machine.
+    clocks: Option<Clocks>,
 }
 
 /// What a file held at two instants.
@@ -87,16 +102,24 @@ pub struct Twice {
 impl Host {
     /// Looks at a host, and watches its counters for the window. A tree has its second reading already.
     pub fn watch(target: Target) -> Self {
-        let mut host = Self { target, before: BTreeMap::new(), begun: Instant::now() };
+        let mut host = Self { target, before: BTreeMap::new(), begun: Instant::now(), clocks: None };
         if host.is_live() {
+            host.clocks = Some(Clocks::now());
             let mut paths: Vec<String> = COUNTERS.map(str::to_owned).to_vec();
             paths.extend(host.process("stat"));
             paths.extend(
                 host.threads()
                     .unwrap_or_default()
                     .into_iter()
-                    .flat_map(|thread| [format!("{thread}/status"), format!("{thread}/sched")]),
+                    .flat_map(|thread| ["status", "sched", "stat"].map(|file| format!("{thread}/{file}"))),
             );
+            for nic in host.nics().unwrap_or_default() {
+                let folder = format!("/sys/class/net/{nic}/statistics");
+                paths.extend(["rx_missed_errors", "rx_fifo_errors"].map(|name| format!("{folder}/{name}")));
+                if let Ok(text) = host.ethtool(&nic, "S") {
+                    host.before.insert(format!("/ethtool/{nic}/S"), text);
+                }
+            }
             paths.extend(host.cgroup("cpu", "cpu.stat").ok());
             for path in paths {
                 if let Ok(text) = host.read(&path) {
@@ -147,6 +170,58 @@ impl Host {
     /// [`Unread`].
     pub fn number(&self, path: &str) -> Result<i64, Unread> {
         self.read(path)?.parse().map_err(|_| Unread::Garbage(path.to_owned(), "number"))
+    }
+
+    /// What `ethtool -OPTION` prints of an interface.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn ethtool(&self, nic: &str, option: &str) -> Result<String, Unread> {
+        if self.is_live() { crate::ethtool::ask(nic, option) } else { self.read(&format!("/ethtool/{nic}/{option}")) }
+    }
+
+    /// The same at the beginning of the window, and now.
+    ///
+    /// # Errors
+    /// [`Unread`], [`Unread::Once`] if there is one reading only.
+    pub fn ethtool_twice(&self, nic: &str, option: &str) -> Result<Twice, Unread> {
+        let path = format!("/ethtool/{nic}/{option}");
+        if !self.is_live() {
+            return self.twice(&path);
+        }
+        let before = self.before.get(&path).cloned().ok_or(Unread::Once(path))?;
+        Ok(Twice { before, after: self.ethtool(nic, option)?, seconds: self.begun.elapsed().as_secs_f64() })
+    }
+
+    /// What is asked for beyond reading.
+    pub fn asked(&self) -> &Asked {
+        &self.target.asked
+    }
+
+    /// The clocks at the beginning of the window; none of a tree.
+    pub fn clocks(&self) -> Option<&Clocks> {
+        self.clocks.as_ref()
+    }
+
+    /// What was measured of a tree's host: names and numbers of `DIR/measured/ID`.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn measured(&self, id: &str) -> Result<Vec<(String, f64)>, Unread> {
+        let path = format!("/measured/{id}");
+        let garbage = || Unread::Garbage(path.clone(), "names and numbers");
+        let mut told = Vec::new();
+        for line in self.read(&path)?.lines() {
+            let (name, number) = line.split_once(' ').ok_or_else(garbage)?;
+            let number = number.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+            told.push((name.to_owned(), number.ok_or_else(garbage)?));
+        }
+        Ok(told)
+    }
+
+    /// The last part of what a link points to.
+    pub fn link_name(&self, path: &str) -> Option<String> {
+        fs::read_link(self.place(path)).ok()?.file_name()?.to_str().map(str::to_owned)
     }
 
     /// A kernel's setting: `vm.swappiness`.
@@ -272,6 +347,34 @@ impl Host {
     }
 }
 
+/// Two clocks at one instant, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// The time of day, which is set and slewed.
+    pub wall_ns: i128,
+    /// What the hardware counts.
+    pub raw_ns: i128,
+}
+
+impl Clocks {
+    /// Reads both.
+    pub fn now() -> Self {
+        let ns = |id| {
+            let time = rustix::time::clock_gettime(id);
+            i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+        };
+        // The nearest of a few readings: between the two this thread may have been away.
+        let pair = |_| {
+            let before = ns(rustix::time::ClockId::MonotonicRaw);
+            let wall_ns = ns(rustix::time::ClockId::Realtime);
+            let after = ns(rustix::time::ClockId::MonotonicRaw);
+            (after - before, Self { wall_ns, raw_ns: before + (after - before) / 2 })
+        };
+        let nearest = (0..5).map(pair).min_by_key(|(apart, _)| *apart);
+        nearest.expect("there are five").1
+    }
+}
+
 fn unread(path: &str, error: &std::io::Error) -> Unread {
     match error.kind() {
         std::io::ErrorKind::NotFound => Unread::Absent(path.to_owned()),
@@ -279,7 +382,7 @@ fn unread(path: &str, error: &std::io::Error) -> Unread {
     }
 }
 
-fn read_at(place: &Path, path: &str) -> Result<String, Unread> {
+pub(crate) fn read_at(place: &Path, path: &str) -> Result<String, Unread> {
     let refused = |why: &str| Unread::Refused(path.to_owned(), why.to_owned());
     // A pipe or a device in a tree would be waited for.
     if !fs::metadata(place).map_err(|error| unread(path, &error))?.is_file() {

@@ -14,17 +14,25 @@
 //! Invariants:
 //! - What was not read is never fine: a file that is absent, refused or garbage makes its check "cannot tell", with the
 //!   file's name, and the other checks go on. A test runs every check on an empty tree.
-//! - Nothing is changed, and nothing that was read is run. What is longer than [`host::FILE_BYTES_MAX`] or has
-//!   more than [`host::ENTRIES_MAX`] entries is not read in part, but told as not read.
+//! - Only [`tune`] changes anything, and nothing that was read is run. What is longer than [`host::FILE_BYTES_MAX`] or
+//!   has more than [`host::ENTRIES_MAX`] entries is not read in part, but told as not read.
 //! - Every check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod checks;
 pub mod diff;
+mod ethtool;
 pub mod host;
+mod metadata;
+pub mod plan;
 pub mod report;
+mod shell;
+pub mod topology;
+pub mod tune;
 
 pub use check::{Check, Finding, Verdict, run};
-pub use host::{Host, Target};
+pub use host::{Asked, Host, Target};
+pub use plan::{Plan, Wanted};
 pub use report::Report;
+pub use topology::Topology;

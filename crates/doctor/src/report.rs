@@ -146,6 +146,13 @@ pub fn explain(check: &Check) -> String {
     }
     text.push('\n');
     wrap(&mut text, &format!("needs: {}", needs(check.needs)));
+    if crate::tune::is_written(check.id) {
+        text.push('\n');
+        wrap(
+            &mut text,
+            &format!("`gannet doctor apply --only {}` writes it, `gannet doctor undo` takes it back", check.id),
+        );
+    }
     text
 }
 

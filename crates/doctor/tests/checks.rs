@@ -1,39 +1,20 @@
 //! Every check on a tree on which it is fine, on one on which it is not, and on one without its files.
 
+mod tree;
 mod trees;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use gannet_doctor::check::select;
-use gannet_doctor::{Check, Host, Report, Target, Verdict, checks, run};
+use gannet_doctor::{Asked, Check, Host, Report, Target, Verdict, checks, run};
+use tree::Tree;
 use trees::{CASES, Case, Files, PID};
 
-/// A folder that is gone in the end.
-struct Tree(PathBuf);
-
-impl Tree {
-    fn new(name: &str, files: &[&Files]) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-doctor-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        for (file, text) in files.iter().copied().flatten() {
-            let place = path.join(file.trim_start_matches('/'));
-            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-            std::fs::write(place, text).unwrap();
-        }
-        Self(path)
-    }
-
-    fn host(&self, pid: Option<u32>) -> Host {
-        Host::watch(Target { root: self.0.clone(), pid, window: Duration::ZERO })
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A tree of these files.
+fn tree_of(name: &str, files: &[&Files]) -> Tree {
+    let tree = Tree::new(name);
+    files.iter().copied().flatten().for_each(|(file, text)| tree.write(file, text));
+    tree
 }
 
 fn one(id: &str) -> Vec<&'static Check> {
@@ -41,7 +22,7 @@ fn one(id: &str) -> Vec<&'static Check> {
 }
 
 fn found(name: &str, case: &Case, files: &[&Files]) -> (Verdict, String) {
-    let tree = Tree::new(&format!("{}-{name}", case.id), files);
+    let tree = tree_of(&format!("{}-{name}", case.id), files);
     let finding = run(&tree.host(Some(PID)), &one(case.id)).remove(0);
     (finding.verdict, finding.value)
 }
@@ -69,7 +50,7 @@ fn no_check_is_without_its_trees() {
 
 #[test]
 fn what_is_absent_is_never_fine() {
-    let tree = Tree::new("empty", &[]);
+    let tree = tree_of("empty", &[]);
     for pid in [None, Some(PID)] {
         for finding in run(&tree.host(pid), &select(&[]).unwrap()) {
             assert_eq!(finding.verdict, Verdict::Unknown, "{}: {}", finding.id, finding.value);
@@ -85,7 +66,7 @@ fn what_is_absent_is_never_fine() {
 #[test]
 fn what_would_be_read_in_part_or_waited_for_is_not_read() {
     let limits = "Max open files            6000                 6000                 files";
-    let tree = Tree::new("many", &[&[("/proc/7/limits", limits), ("/proc/7/task/7/comm", "a")]]);
+    let tree = tree_of("many", &[&[("/proc/7/limits", limits), ("/proc/7/task/7/comm", "a")]]);
     let fds = tree.0.join("proc/7/fd");
     std::fs::create_dir_all(&fds).unwrap();
     (0..5500).for_each(|fd| drop(std::fs::File::create(fds.join(fd.to_string())).unwrap()));
@@ -132,7 +113,7 @@ fn garbage_is_named_and_the_rest_goes_on() {
             assert_eq!(verdict, Verdict::Unknown, "{}: {value}", case.id);
         }
     }
-    let tree = Tree::new("binary", &[]);
+    let tree = tree_of("binary", &[]);
     std::fs::create_dir_all(tree.0.join("proc/sys/vm")).unwrap();
     std::fs::write(tree.0.join("proc/sys/vm/zone_reclaim_mode"), [0xff, 0xfe, b'1']).unwrap();
     let finding = run(&tree.host(None), &one("numa.zone-reclaim")).remove(0);
@@ -143,7 +124,7 @@ fn garbage_is_named_and_the_rest_goes_on() {
 #[test]
 fn the_worst_comes_first() {
     let files: Vec<&Files> = CASES.iter().flat_map(|case| [case.common, case.bad]).collect();
-    let tree = Tree::new("worst", &files);
+    let tree = tree_of("worst", &files);
     let findings = run(&tree.host(Some(PID)), &select(&[]).unwrap());
     assert!(findings.is_sorted_by_key(|finding| finding.verdict));
     assert!(findings.iter().filter(|finding| finding.verdict == Verdict::Bad).count() > 5);
@@ -158,8 +139,12 @@ fn a_name_that_is_no_check_has_the_nearest_named() {
 
 #[test]
 fn a_host_is_looked_at_without_privileges() {
-    let host =
-        Host::watch(Target { root: "/".into(), pid: Some(std::process::id()), window: Duration::from_millis(20) });
+    let host = Host::watch(Target {
+        root: "/".into(),
+        pid: Some(std::process::id()),
+        window: Duration::from_millis(20),
+        asked: Asked::default(),
+    });
     let findings = run(&host, &select(&[]).unwrap());
     let told = findings.iter().filter(|finding| finding.verdict != Verdict::Unknown).count();
     assert!(told > 20, "{told} of {} could be told", findings.len());

@@ -53,7 +53,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// The quota and the period in microseconds, if there is a quota.
-fn quota(host: &Host) -> Result<Option<(i64, i64)>, Unread> {
+pub(crate) fn quota(host: &Host) -> Result<Option<(i64, i64)>, Unread> {
     let Ok(path) = host.cgroup("cpu", "cpu.max") else {
         let path = host.cgroup("cpu", "cpu.cfs_quota_us")?;
         let quota = host.number(&path)?;

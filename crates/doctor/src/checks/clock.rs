@@ -1,7 +1,7 @@
 //! Clocks and the ticks that go with them.
 
 use crate::check::{Check, Needs, Probed, Seen};
-use crate::host::{Host, Unread};
+use crate::host::{Clocks, Host, Unread};
 use std::time::Instant;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -15,6 +15,18 @@ pub(super) const CHECKS: &[Check] = &[
         undo: "write the old clock back",
         source: "kernel: timers/timekeeping; Valkey's --check-system",
         probe: source,
+    },
+    Check {
+        id: "clock.slew",
+        reads: "the time of day beside the hardware's count, twice; /proc/*/comm (chronyd, ntpd, systemd-timesyn)",
+        mechanism: "A clock that nobody sets drifts away from other hosts' clocks, and times compared between \
+                    hosts (leases, expiry) are wrong by as much. One that is being pulled back runs fast or slow \
+                    meanwhile.",
+        remedy: "run chrony; where it runs and the clock is still pulled, look at `chronyc tracking`",
+        needs: Needs::Root,
+        undo: "stop it again",
+        source: "man 2 adjtimex; chrony's documentation",
+        probe: slew,
     },
     Check {
         id: "clock.ticks",
@@ -55,6 +67,43 @@ fn source(host: &Host) -> Probed {
     }
     let ns = clock_cost_ns();
     Ok(Seen::bad_if(is_slow && ns > CLOCK_NS_MAX, format!("{name}: {ns:.0} ns a reading")))
+}
+
+/// A clock that is right needs a correction of some ten parts in a million; the kernel pulls by 500 at most.
+const SLEW_PPM_MAX: f64 = 200.0;
+/// What reads less of the time of day would be told by the noise of the readings.
+const SLEW_WINDOW_NS_MIN: i128 = 10_000_000;
+/// Programs that set the clock, as /proc has their names: of fifteen letters at most.
+const SETTERS: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyn", "ptp4l", "phc2sys"];
+
+/// Parts in a million by which the time of day runs faster than the hardware counts.
+fn slew_ppm(host: &Host) -> Result<f64, Unread> {
+    let Some(before) = host.clocks() else {
+        let told = host.measured("clock.slew")?;
+        let found = told.iter().find(|(name, _)| name == "ppm").map(|(_, ppm)| *ppm);
+        return found.ok_or_else(|| Unread::Garbage("/measured/clock.slew".to_owned(), "ppm"));
+    };
+    let now = Clocks::now();
+    let (wall, raw) = (now.wall_ns - before.wall_ns, now.raw_ns - before.raw_ns);
+    if raw < SLEW_WINDOW_NS_MIN {
+        return Err(Unread::Once("the clock".to_owned()));
+    }
+    Ok((wall - raw) as f64 / raw as f64 * 1e6)
+}
+
+fn slew(host: &Host) -> Probed {
+    let ppm = slew_ppm(host)?;
+    let mut setter = None;
+    for name in host.list("/proc")?.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+        let comm = host.read(&format!("/proc/{name}/comm")).unwrap_or_default();
+        setter = setter.or_else(|| SETTERS.into_iter().find(|known| *known == comm));
+    }
+    let value = format!(
+        "corrected by {} parts in a million; set by {}",
+        ppm.round() as i64,
+        setter.unwrap_or("nobody that is known")
+    );
+    Ok(if ppm.abs() > SLEW_PPM_MAX { Seen::bad(value) } else { Seen::warn_if(setter.is_none(), value) })
 }
 
 fn ticks(host: &Host) -> Probed {

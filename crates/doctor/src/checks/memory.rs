@@ -176,10 +176,17 @@ fn thp_defrag(host: &Host) -> Probed {
 /// Hosts with less have the smaller floor.
 const SMALL_KB: i64 = 8 << 20;
 
+/// What should be free at least, in KiB: of the smallest hosts no more than a twentieth.
+pub(crate) fn min_free_floor_kb(host: &Host) -> Result<i64, Unread> {
+    let total = meminfo(host, "MemTotal")?;
+    let floor = if total < SMALL_KB { 64 << 10 } else { (100 << 10).max(total / 100) };
+    Ok(floor.min(total / 20))
+}
+
 fn min_free(host: &Host) -> Probed {
     let kb = host.sysctl("vm.min_free_kbytes")?;
     let total = meminfo(host, "MemTotal")?;
-    let floor = if total < SMALL_KB { 64 << 10 } else { (100 << 10).max(total / 100) };
+    let floor = min_free_floor_kb(host)?;
     let value = format!("{} MiB of {} MiB", kb >> 10, total >> 10);
     Ok(Seen::warn_if(kb < floor || kb > total / 20, value))
 }

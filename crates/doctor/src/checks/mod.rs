@@ -1,15 +1,18 @@
 //! The checks, a file for each group.
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod clock;
 mod cloud;
 mod cpu;
 mod irq;
 mod limits;
-mod memory;
+mod measured;
+pub(crate) mod memory;
 mod net;
+mod nic;
 mod numa;
-mod storage;
+pub(crate) mod placed;
+pub(crate) mod storage;
 
 use crate::check::Check;
 
@@ -17,11 +20,14 @@ use crate::check::Check;
 pub fn all() -> impl Iterator<Item = &'static Check> {
     [
         cpu::CHECKS,
+        placed::CHECKS,
         irq::CHECKS,
         net::CHECKS,
+        nic::CHECKS,
         memory::CHECKS,
         numa::CHECKS,
         storage::CHECKS,
+        measured::CHECKS,
         clock::CHECKS,
         limits::CHECKS,
         cgroup::CHECKS,

@@ -37,7 +37,58 @@ pub(super) const CHECKS: &[Check] = &[
         source: "kernel: ABI/stable/sysfs-block",
         probe: write_throttle,
     },
+    Check {
+        id: "disk.mount",
+        reads: "/proc/mounts; the mount that the folder of --data is on",
+        mechanism: "A file system that notes the time of each read writes for every one of them. One over a network, \
+                    or one that stacks others, adds its own waiting to each fdatasync.",
+        remedy: "mount with relatime or noatime; the log and data in a folder on a disk of this machine",
+        needs: Needs::Restart,
+        undo: "mount it as before",
+        source: "man 8 mount; kernel: filesystems/overlayfs",
+        probe: mount,
+    },
 ];
+
+/// File systems whose waiting is not a disk's of this machine.
+const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "overlay", "9p", "ceph", "glusterfs", "virtiofs"];
+
+fn mount(host: &Host) -> Probed {
+    let path = "/proc/mounts";
+    let text = host.read(path)?;
+    let data = host.asked().data.as_deref();
+    let (mut noting, mut disks) = (Vec::new(), 0);
+    let mut on: Option<(String, &str, &str)> = None;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [device, place, kind, options, ..] = words[..] else {
+            return Err(Unread::Garbage(path.to_owned(), "device, place, kind and options"));
+        };
+        // Blanks in a name stand there as octal numbers.
+        let place = place.replace("\\040", " ");
+        let has = |name: &str| options.split(',').any(|option| option == name);
+        if device.starts_with("/dev/") && has("rw") {
+            disks += 1;
+            if !has("relatime") && !has("noatime") && !has("lazytime") {
+                noting.push(place.clone());
+            }
+        }
+        // The last mount on the longest part of the folder's path is what is seen.
+        let longest = on.as_ref().map_or(0, |(known, _, _)| known.len());
+        if data.is_some_and(|data| data.starts_with(&place)) && place.len() >= longest {
+            on = Some((place, kind, device));
+        }
+    }
+    let mut value = format!("{disks} disks are mounted for writing, {} note the time of each read", noting.len());
+    if !noting.is_empty() {
+        value = format!("{value} ({})", noting.join(", "));
+    }
+    if let (Some(data), Some((place, kind, _))) = (data, &on) {
+        value = format!("{} is on {place}, {kind}; {value}", data.display());
+    }
+    let is_far = on.is_some_and(|(_, kind, _)| FAR.contains(&kind) || kind.starts_with("fuse"));
+    Ok(if is_far { Seen::bad(value) } else { Seen::warn_if(!noting.is_empty(), value) })
+}
 
 fn scheduler(host: &Host) -> Probed {
     let (mut others, mut told) = (0, Vec::new());
@@ -52,7 +103,7 @@ fn scheduler(host: &Host) -> Probed {
     Ok(Seen::warn_if(others > 0, told.join(", ")))
 }
 
-const READAHEAD_KB_MAX: i64 = 128;
+pub(crate) const READAHEAD_KB_MAX: i64 = 128;
 /// From here on one fault fills megabytes.
 const READAHEAD_KB_BAD: i64 = 4096;
 

@@ -146,6 +146,13 @@ pub const CASES: &[Case] = &[
         bad: &[("/later/proc/net/netstat", "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 9 9")],
         verdict: Bad,
     },
+    Case {
+        id: "cloud.queues-default",
+        common: EIGHT_CPUS,
+        good: &[("/ethtool/eth0/l", "Pre-set maximums:\nCombined: 8\nCurrent hardware settings:\nCombined: 1")],
+        bad: &[("/ethtool/eth0/l", "Pre-set maximums:\nCombined: 8\nCurrent hardware settings:\nCombined: 8")],
+        verdict: Warn,
+    },
     case(
         "net.syn-backlog",
         &[("/proc/sys/net/ipv4/tcp_max_syn_backlog", "8192")],

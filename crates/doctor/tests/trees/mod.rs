@@ -1,5 +1,6 @@
 //! Trees of the files that checks read, composed from the kernel's documents and from what such hosts show.
 
+mod devices;
 mod machine;
 mod process;
 
@@ -29,11 +30,19 @@ const fn case(id: &'static str, good: &'static Files, bad: &'static Files, verdi
 }
 
 pub static CASES: &[Case] = &{
-    let (a, b) = (machine::CASES, process::CASES);
-    let mut all = [const { case("", &[], &[], Verdict::Ok) }; machine::CASES.len() + process::CASES.len()];
+    const COUNT: usize = machine::CASES.len() + process::CASES.len() + devices::CASES.len();
+    let (a, b, c) = (machine::CASES, process::CASES, devices::CASES);
+    let mut all = [const { case("", &[], &[], Verdict::Ok) }; COUNT];
     let mut at = 0;
     while at < all.len() {
-        all[at] = if at < a.len() { copy(&a[at]) } else { copy(&b[at - a.len()]) };
+        let (in_b, in_c) = (at.saturating_sub(a.len()), at.saturating_sub(a.len() + b.len()));
+        all[at] = copy(if at < a.len() {
+            &a[at]
+        } else if in_b < b.len() {
+            &b[in_b]
+        } else {
+            &c[in_c]
+        });
         at += 1;
     }
     all

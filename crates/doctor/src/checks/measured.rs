@@ -1,0 +1,209 @@
+//! What is measured by working: it takes a CPU, or a disk, from what runs there, and is done only when it is asked for.
+//!
+//! A tree holds what was measured in `DIR/measured/ID`: a name and a number a line.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::check::{Check, Needs, Probed, Seen};
+use crate::host::{Host, Unread};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "cpu.noise",
+        reads: "a loop that reads the clock, on each CPU in turn (--measure)",
+        mechanism: "Whatever takes a CPU from a thread that only reads the clock (other threads, interrupts, the \
+                    firmware, the host below) shows as a gap between two readings. A request meets such a gap as \
+                    often as gaps take time.",
+        remedy: "put hot threads on the CPUs that are quiet; see cpu.isolated, irq.affinity and cloud.steal for what \
+                 the gaps are",
+        needs: Needs::Nothing,
+        undo: "nothing was changed",
+        source: "kernel: trace/osnoise-tracer",
+        probe: noise,
+    },
+    Check {
+        id: "disk.fsync-probe",
+        reads: "writes of 4 KB with fdatasync in the folder of --data (--measure)",
+        mechanism: "A log is on the disk when fdatasync returns, and whoever waits for that waits as long. Its slowest \
+                    one in a hundred is the slowest write of one client in a hundred.",
+        remedy: "a disk of its own for the log, or fewer and larger commits; see disk.scheduler and \
+                 disk.write-throttle",
+        needs: Needs::Nothing,
+        undo: "the probe's file is removed",
+        source: "man 2 fdatasync",
+        probe: fsync,
+    },
+];
+
+/// Of all time so much may be in gaps that are longer than the limit: one request in so many meets one.
+const SHARE: f64 = 0.001;
+const GAP_US_MAX: f64 = 50.0;
+/// Shorter gaps are the readings themselves.
+const GAP_NS_MIN: u64 = 1_000;
+/// Gaps of one CPU that are kept.
+const GAPS_MAX: usize = 1 << 16;
+/// All CPUs together, and one of them at most and at least.
+const ALL_CPUS: Duration = Duration::from_secs(2);
+const ONE_CPU_MAX: Duration = Duration::from_millis(100);
+const ONE_CPU_MIN: Duration = Duration::from_millis(10);
+
+fn not_asked(id: &'static str, with: &'static str) -> Unread {
+    Unread::Refused(
+        format!("what {id} measures"),
+        format!("it takes from what runs here, so it is done only with {with}"),
+    )
+}
+
+/// The length that gaps have or exceed for [`SHARE`] of the time, in microseconds: 0 if there are too few.
+fn typical_long_gap_us(mut gaps_ns: Vec<u64>, total: Duration) -> f64 {
+    gaps_ns.sort_unstable_by(|a, b| b.cmp(a));
+    let enough = total.as_nanos() as f64 * SHARE;
+    let mut sum = 0.0;
+    for gap in gaps_ns {
+        sum += gap as f64;
+        if sum >= enough {
+            return gap as f64 / 1e3;
+        }
+    }
+    0.0
+}
+
+/// Watches one CPU for a while.
+fn watch_cpu(cpu: usize, time: Duration) -> std::io::Result<f64> {
+    // A thread of its own: that of the caller keeps its affinity.
+    let watcher = std::thread::Builder::new().spawn(move || {
+        io::affinity::pin_this_thread(cpu)?;
+        let mut gaps = Vec::with_capacity(GAPS_MAX);
+        let begun = Instant::now();
+        let mut last = begun;
+        while last.duration_since(begun) < time && gaps.len() < GAPS_MAX {
+            let now = Instant::now();
+            let gap = now.duration_since(last).as_nanos() as u64;
+            if gap >= GAP_NS_MIN {
+                gaps.push(gap);
+            }
+            last = now;
+        }
+        Ok(typical_long_gap_us(gaps, last.duration_since(begun)))
+    })?;
+    watcher.join().unwrap_or_else(|_| Err(std::io::Error::other("the watching thread ended early")))
+}
+
+fn measured_cpus(host: &Host) -> Result<Vec<(String, f64)>, Unread> {
+    if !host.is_live() {
+        return host.measured("cpu.noise");
+    }
+    if !host.asked().measure {
+        return Err(not_asked("cpu.noise", "--measure"));
+    }
+    let refused = |error: std::io::Error| Unread::Refused("a CPU".to_owned(), error.to_string());
+    let cpus = io::affinity::usable_cpus().map_err(refused)?;
+    let time = (ALL_CPUS / cpus.len().max(1) as u32).clamp(ONE_CPU_MIN, ONE_CPU_MAX);
+    cpus.into_iter().map(|cpu| Ok((format!("cpu{cpu}"), watch_cpu(cpu, time).map_err(refused)?))).collect()
+}
+
+fn noise(host: &Host) -> Probed {
+    let cpus = measured_cpus(host)?;
+    let (name, worst) = cpus.iter().max_by(|a, b| a.1.total_cmp(&b.1)).ok_or(Unread::Beside("no CPU was measured"))?;
+    let noisy = cpus.iter().filter(|(_, us)| *us > GAP_US_MAX).count();
+    let value = format!(
+        "{noisy} of {} CPUs are noisy; {name} is away for {worst:.0} us or longer, 0.1 % of the time",
+        cpus.len()
+    );
+    Ok(Seen::warn_if(noisy > 0, value).weighing((worst / 1e6).min(1.0)))
+}
+
+const SYNC_P99_US_MAX: f64 = 5_000.0;
+const WRITES: usize = 1000;
+const WRITE_BYTES: usize = 4096;
+const WRITES_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// The probe's file, which is gone in the end.
+struct Probe {
+    path: PathBuf,
+    file: File,
+}
+
+impl Probe {
+    fn new(folder: &Path) -> std::io::Result<Self> {
+        let path = folder.join(format!(".gannet-doctor-{}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        Ok(Self { path, file })
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Microseconds of the middle and of the slowest in a hundred.
+fn sync_times_us(folder: &Path) -> std::io::Result<[f64; 2]> {
+    let mut probe = Probe::new(folder)?;
+    let (begun, block) = (Instant::now(), [0x67_u8; WRITE_BYTES]);
+    let mut times = Vec::with_capacity(WRITES);
+    while times.len() < WRITES && begun.elapsed() < WRITES_TIME_MAX {
+        let start = Instant::now();
+        probe.file.write_all(&block)?;
+        probe.file.sync_data()?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    Ok([times[times.len() / 2], times[times.len() * 99 / 100]])
+}
+
+fn fsync(host: &Host) -> Probed {
+    let [middle, slow] = if host.is_live() {
+        if !host.asked().measure {
+            return Err(not_asked("disk.fsync-probe", "--measure"));
+        }
+        let folder = host.asked().data.as_ref().ok_or(Unread::Beside("name the log's folder with --data"))?;
+        let refused = |error: std::io::Error| Unread::Refused(folder.display().to_string(), error.to_string());
+        sync_times_us(folder).map_err(refused)?
+    } else {
+        let told = host.measured("disk.fsync-probe")?;
+        let one = |name: &'static str| {
+            let found = told.iter().find(|(known, _)| known == name).map(|(_, number)| *number);
+            found.ok_or_else(|| Unread::Garbage("/measured/disk.fsync-probe".to_owned(), name))
+        };
+        [one("p50_us")?, one("p99_us")?]
+    };
+    let value = format!("fdatasync after 4 KB: {middle:.0} us in the middle, one in a hundred {slow:.0} us");
+    Ok(Seen::bad_if(slow > SYNC_P99_US_MAX, value).weighing((slow / 1e6).min(1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_counts_by_the_time_that_it_takes() {
+        let second = Duration::from_secs(1);
+        // Nine long gaps of 100 us are 0.9 ms of a second: not yet one request in a thousand; with a tenth they are.
+        let mut gaps = vec![100_000; 9];
+        gaps.extend([2_000; 20]);
+        assert_eq!(typical_long_gap_us(gaps.clone(), second), 0.0);
+        gaps.push(100_000);
+        assert_eq!(typical_long_gap_us(gaps, second), 100.0);
+        assert_eq!(typical_long_gap_us(vec![2_000; 600], second), 2.0);
+        assert_eq!(typical_long_gap_us(Vec::new(), second), 0.0);
+    }
+
+    #[test]
+    fn both_measure_here_and_leave_nothing() {
+        let cpu = io::affinity::usable_cpus().unwrap()[0];
+        assert!(watch_cpu(cpu, ONE_CPU_MIN).unwrap() >= 0.0);
+        assert!(watch_cpu(usize::MAX, ONE_CPU_MIN).is_err());
+        let folder = std::env::temp_dir().join(format!("gannet-doctor-fsync-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [middle, slow] = sync_times_us(&folder).unwrap();
+        assert!(middle > 0.0 && slow >= middle, "{middle} {slow}");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(sync_times_us(&folder).is_err());
+    }
+}

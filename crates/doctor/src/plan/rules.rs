@@ -1,0 +1,444 @@
+//! The rules.
+
+use std::collections::BTreeMap;
+
+use super::{NETWORK_CPUS_MAX, PROCESSES_MAX, Plan, Purpose, Role, Row, VERSION, Wanted};
+use crate::topology::{Cpu, Topology};
+
+/// Up to so many CPUs nothing is set apart.
+const SHARED_CPUS_MAX: usize = 2;
+/// Up to so many cores one CPU takes in the whole network.
+const ONE_NETWORK_CPU_CORES_MAX: usize = 8;
+/// Of more cores one in so many is the network's.
+const CORES_A_NETWORK_CPU: usize = 4;
+
+/// A core with its usable CPUs, of which the first may have a hot thread.
+#[derive(Clone, Debug)]
+struct Core {
+    cpus: Vec<usize>,
+    l3: usize,
+    node: usize,
+    /// That cache is told, and not only taken for the package.
+    is_l3_told: bool,
+    /// Its other CPU is another core here.
+    is_half: bool,
+}
+
+/// A thread that gets a core: whose it is, and what it is.
+type Thread = (Option<usize>, Role);
+
+struct Planner<'t> {
+    topology: &'t Topology,
+    wanted: &'t Wanted,
+    rows: BTreeMap<usize, Row>,
+    notes: Vec<String>,
+}
+
+/// Makes a plan.
+///
+/// # Errors
+/// What is wished for and does not fit, a line each with what would.
+pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<Plan, Vec<String>> {
+    let usable: Vec<&Cpu> = topology.cpus.iter().filter(|cpu| cpu.is_allowed).collect();
+    if usable.is_empty() {
+        return Err(vec!["no CPU may be used: the affinity and the control group leave none that is on".to_owned()]);
+    }
+    let faults = wrong_wishes(wanted, usable.len());
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let mut planner = Planner { topology, wanted, rows: BTreeMap::new(), notes: Vec::new() };
+    planner.outside();
+    planner.quota();
+    let pinned = usable.len() > SHARED_CPUS_MAX;
+    if pinned {
+        planner.apart(&usable)?
+    } else {
+        planner.shared(&usable)
+    };
+    Ok(planner.finish(pinned))
+}
+
+/// Wishes that no topology fulfils, or not this one.
+fn wrong_wishes(wanted: &Wanted, usable: usize) -> Vec<String> {
+    let mut faults = Vec::new();
+    let processes = wanted.processes.unwrap_or(1);
+    if processes == 0 || processes > PROCESSES_MAX {
+        faults.push(format!("{processes} processes: 1 to {PROCESSES_MAX} can be planned"));
+    }
+    if wanted.workers.is_some_and(|workers| workers < processes) {
+        faults.push(format!("fewer workers than processes ({processes}): each needs one at least"));
+    }
+    if wanted.queues == Some(0) {
+        faults.push("0 queues: an interface has one at least".to_owned());
+    }
+    let (workers, others) = (wanted.workers.unwrap_or(processes), others(wanted));
+    let hot = workers.saturating_add(others);
+    if hot > usable {
+        let room = usable.saturating_sub(others);
+        let what = if others > 0 {
+            format!("{workers} workers and {others} other threads")
+        } else {
+            format!("{workers} workers")
+        };
+        faults.push(format!("{what} are wished for, and {usable} CPUs may be used; name {room} workers or fewer"));
+    }
+    faults
+}
+
+/// Hot threads beside the workers.
+fn others(wanted: &Wanted) -> usize {
+    wanted.storage.saturating_mul(wanted.processes.unwrap_or(1)).saturating_add(usize::from(wanted.sampler))
+}
+
+impl Planner<'_> {
+    fn row(&mut self, cpu: usize, roles: &[Role], why: impl Into<String>) -> &mut Row {
+        let row = Row { cpu, roles: roles.to_vec(), process: None, queue: None, why: why.into() };
+        self.rows.insert(cpu, row);
+        self.rows.get_mut(&cpu).expect("it was just inserted")
+    }
+
+    fn outside(&mut self) {
+        let outside: Vec<usize> =
+            self.topology.cpus.iter().filter(|cpu| !cpu.is_allowed).map(|cpu| cpu.number).collect();
+        for cpu in outside {
+            self.row(cpu, &[Role::Outside], "the affinity or the control group excludes it");
+        }
+    }
+
+    fn quota(&mut self) {
+        if let Some(quota) = self.topology.quota_cpus {
+            self.notes.push(format!(
+                "The control group pays for {quota:.2} CPUs: threads that use more are stopped for the rest of each \
+                 period, however they are pinned."
+            ));
+        }
+    }
+
+    /// One or two CPUs: every one does everything.
+    fn shared(&mut self, usable: &[&Cpu]) {
+        let room = usable.len() - others(self.wanted);
+        let workers = self.wanted.workers.unwrap_or(room).min(room);
+        for (at, cpu) in usable.iter().enumerate() {
+            let mut roles = vec![Role::Network, Role::Housekeeping];
+            let is_hot = at < workers + others(self.wanted);
+            if is_hot {
+                let role = if at < workers { Role::Worker } else { self.other_role() };
+                roles.insert(0, role);
+            }
+            let why = "too few CPUs to set one apart for the network";
+            self.row(cpu.number, &roles, why).process = is_hot.then_some(at % self.wanted.processes.unwrap_or(1));
+        }
+        self.notes.push(
+            "On one or two CPUs the scheduler places threads as well as a plan does: pin them only where it was \
+             measured to help."
+                .to_owned(),
+        );
+    }
+
+    fn other_role(&self) -> Role {
+        if self.wanted.sampler { Role::Sampler } else { Role::Storage }
+    }
+
+    /// The network and the hot threads each have CPUs of their own.
+    fn apart(&mut self, usable: &[&Cpu]) -> Result<(), Vec<String>> {
+        let mut cores = cores(usable);
+        let network = self.network_cores(cores.len(), usable.len())?;
+        let home = self.home(&cores);
+        let networks = take_for_network(&mut cores, network, home);
+        // Those nearest to the interface first; a generator from the other end, away from a server on the same host.
+        cores.sort_by_key(|core| (home.is_some_and(|home| core.node != home), core.l3, core.cpus[0]));
+        if self.wanted.purpose == Purpose::Generator {
+            cores.reverse();
+        }
+        let seconds = self.split_if_short(&mut cores);
+        let left = self.hot_threads(cores);
+        self.rest(&networks, left, seconds);
+        let processes = self.wanted.processes.unwrap_or(1);
+        let has_worker = |process| self.rows.values().any(|row| row.process == process && row.roles[0] == Role::Worker);
+        match (0..processes).find(|process| !has_worker(Some(*process))) {
+            None => Ok(()),
+            Some(idle) => Err(vec![format!(
+                "process {idle} of {processes} would have no CPU for a worker; name fewer processes or storage threads"
+            )]),
+        }
+    }
+
+    /// How many cores are the network's.
+    fn network_cores(&mut self, cores: usize, usable: usize) -> Result<usize, Vec<String>> {
+        let hot = self.wanted.workers.map(|workers| workers + others(self.wanted));
+        let least = hot.unwrap_or(self.wanted.processes.unwrap_or(1) + others(self.wanted));
+        if let Some(queues) = self.wanted.queues {
+            if queues.saturating_add(least) > cores {
+                let room = cores.saturating_sub(least);
+                return Err(vec![format!(
+                    "{queues} queues and {least} threads need {} cores, and {cores} may be used; name {room} queues or \
+                     fewer, or none to have them share",
+                    queues.saturating_add(least)
+                )]);
+            }
+            return Ok(queues);
+        }
+        let rule = match cores {
+            0..=SHARED_CPUS_MAX => 0,
+            3..=ONE_NETWORK_CPU_CORES_MAX => 1,
+            _ => cores.div_ceil(CORES_A_NETWORK_CPU).min(NETWORK_CPUS_MAX),
+        };
+        let network = rule.min(cores.saturating_sub(least));
+        if network < rule && cores > SHARED_CPUS_MAX {
+            self.notes.push(format!(
+                "{least} threads leave {network} of {usable} CPUs to the network, which by the rule has {rule}: the \
+                 threads wait for packets to be taken in."
+            ));
+        }
+        Ok(network)
+    }
+
+    /// The node of the interface, if it is told and has usable cores.
+    fn home(&self, cores: &[Core]) -> Option<usize> {
+        let node = self.topology.nic()?.node?;
+        cores.iter().any(|core| core.node == node).then_some(node)
+    }
+
+    /// If there are fewer cores than hot threads, second CPUs of cores become cores. Says whether that was so.
+    fn split_if_short(&mut self, cores: &mut Vec<Core>) -> bool {
+        let processes = self.wanted.processes.unwrap_or(1);
+        let hot = self.wanted.workers.unwrap_or(processes) + others(self.wanted);
+        if hot <= cores.len() {
+            return false;
+        }
+        let mut seconds = Vec::new();
+        for core in cores.iter_mut() {
+            core.is_half = core.cpus.len() > 1;
+            for cpu in core.cpus.split_off(1) {
+                seconds.push(Core { cpus: vec![cpu], ..core.clone() });
+            }
+        }
+        cores.extend(seconds);
+        self.notes.push(format!(
+            "{hot} threads are more than there are cores: some share one, and each of those has about half of it."
+        ));
+        true
+    }
+
+    /// Gives every hot thread a core, a process's together. What is left is returned.
+    fn hot_threads(&mut self, mut cores: Vec<Core>) -> Vec<Core> {
+        let processes = self.wanted.processes.unwrap_or(1);
+        if self.wanted.sampler && !cores.is_empty() {
+            let core = cores.remove(cores.len() - 1);
+            self.row(core.cpus[0], &[Role::Sampler], "apart from the load, so that it sees what the load does");
+            self.siblings(&core);
+        }
+        let nodes: Vec<usize> = cores.iter().fold(Vec::new(), |mut nodes, core| {
+            if !nodes.contains(&core.node) {
+                nodes.push(core.node);
+            }
+            nodes
+        });
+        for process in 0..processes {
+            let node = nodes[process % nodes.len()];
+            let (mates, before) = if self.wanted.workers.is_some() {
+                (processes, process)
+            } else {
+                // Without a wish each takes its share of its node.
+                let mates = (0..processes).filter(|other| nodes[other % nodes.len()] == node);
+                (mates.clone().count(), mates.filter(|other| *other < process).count())
+            };
+            let share = match self.wanted.workers {
+                Some(workers) => workers / mates + usize::from(before < workers % mates) + self.wanted.storage,
+                None if processes == 1 => cores.len(),
+                None => cores.iter().filter(|core| core.node == node).count() / (mates - before),
+            };
+            let mine = take_together(&mut cores, share, node);
+            let spread = mine.iter().any(|core| core.l3 != mine[0].l3 || !core.is_l3_told);
+            let storage_from = mine.len().saturating_sub(self.wanted.storage);
+            for (at, core) in mine.iter().enumerate() {
+                let role = if at < storage_from { Role::Worker } else { Role::Storage };
+                self.hot(core, (Some(process), role), spread);
+            }
+        }
+        cores
+    }
+
+    fn hot(&mut self, core: &Core, (process, role): Thread, spread: bool) {
+        let alone = match core.cpus.len() {
+            1 if core.is_half => "it shares a core with another thread",
+            1 => "a core of its own",
+            _ => "the first CPU of a core of its own",
+        };
+        let why = if spread { alone.to_owned() } else { format!("{alone}, in one cache with the others") };
+        self.row(core.cpus[0], &[role], why).process = process;
+        self.siblings(core);
+    }
+
+    fn siblings(&mut self, core: &Core) {
+        for cpu in &core.cpus[1..] {
+            self.row(*cpu, &[Role::Free], format!("it shares a core with CPU {}, which is hot", core.cpus[0]));
+        }
+    }
+
+    /// The network's CPUs, housekeeping, and what is left over.
+    fn rest(&mut self, networks: &[Core], left: Vec<Core>, has_split: bool) {
+        let spare: Vec<usize> = left.iter().flat_map(|core| core.cpus.clone()).collect();
+        let has_siblings = networks.iter().any(|core| core.cpus.len() > 1);
+        for (queue, core) in networks.iter().enumerate() {
+            let (roles, why): (&[Role], _) = if spare.is_empty() && !has_siblings {
+                (&[Role::Network, Role::Housekeeping], "packets are taken in here, and what may wait runs beside it")
+            } else {
+                (&[Role::Network], "packets are taken in here and nowhere else")
+            };
+            self.row(core.cpus[0], roles, why).queue = Some(queue);
+            for cpu in &core.cpus[1..] {
+                self.row(
+                    *cpu,
+                    &[Role::Housekeeping],
+                    format!("it shares a core with CPU {} of the network", core.cpus[0]),
+                );
+            }
+        }
+        for (at, cpu) in spare.iter().enumerate() {
+            let roles: &[Role] = match (at, networks.is_empty(), has_siblings) {
+                (0, true, _) => &[Role::Network, Role::Housekeeping],
+                (0, false, false) => &[Role::Housekeeping],
+                _ => &[Role::Free],
+            };
+            self.row(*cpu, roles, "no thread was wished for on it");
+        }
+        if networks.is_empty() && spare.is_empty() {
+            self.beside_the_threads(has_split);
+        }
+    }
+
+    /// No core is left for the network: it shares.
+    fn beside_the_threads(&mut self, has_split: bool) {
+        let free: Vec<usize> = self.rows.values().filter(|row| row.roles == [Role::Free]).map(|row| row.cpu).collect();
+        let hot: Vec<usize> =
+            self.rows.values().filter(|row| row.roles.iter().any(|role| role.is_hot())).map(|row| row.cpu).collect();
+        let is_free = !free.is_empty();
+        for cpu in if is_free && !has_split { free } else { hot } {
+            let row = self.rows.get_mut(&cpu).expect("it was just listed");
+            row.roles.retain(|role| *role != Role::Free);
+            row.roles.extend([Role::Network, Role::Housekeeping]);
+            row.why = if is_free && !has_split {
+                format!("{}, but there is no other CPU for the network", row.why)
+            } else {
+                "every CPU has a thread, so the network shares them".to_owned()
+            };
+        }
+    }
+
+    fn finish(mut self, pinned: bool) -> Plan {
+        let networks: Vec<usize> = self.rows.values().filter(|row| row.queue.is_some()).map(|row| row.cpu).collect();
+        let nic = self.topology.nic();
+        let most = nic.and_then(|nic| nic.queues_max);
+        let queues = (!networks.is_empty()).then(|| networks.len().min(most.unwrap_or(usize::MAX)).max(1));
+        let mut steering = Vec::new();
+        if let (Some(queues), Some(nic)) = (queues, nic)
+            && queues < networks.len()
+        {
+            steering = networks.clone();
+            self.notes.push(format!(
+                "{} has {queues} queues at most: the kernel hands packets on from there to all {} CPUs of the network.",
+                nic.name,
+                networks.len()
+            ));
+            self.rows.values_mut().filter(|row| row.queue.is_some_and(|queue| queue >= queues)).for_each(|row| {
+                row.queue = None;
+                row.why = "packets are handed on to it, since the interface has no more queues".to_owned();
+            });
+        }
+        if queues.is_some() && nic.is_none() {
+            self.notes
+                .push("No network interface with hardware behind it is told: its queues are not planned.".to_owned());
+        } else if queues.is_some() && most.is_none() {
+            self.notes
+                .push("How many queues the interface may have is not told: compare with `ethtool -l`.".to_owned());
+        }
+        let nodes: Vec<usize> = self.topology.cpus.iter().filter(|cpu| cpu.is_allowed).map(|cpu| cpu.node).collect();
+        if pinned && self.wanted.processes.is_none() && nodes.iter().any(|node| *node != nodes[0]) {
+            self.notes.push(
+                "The CPUs are of several memory nodes: a process for each of them (--processes) keeps memory near."
+                    .to_owned(),
+            );
+        }
+        Plan {
+            version: VERSION,
+            purpose: self.wanted.purpose,
+            pinned,
+            nic: nic.map(|nic| nic.name.clone()),
+            queues: queues.filter(|_| nic.is_some()),
+            steering,
+            cpus: self.rows.into_values().collect(),
+            notes: self.notes,
+        }
+    }
+}
+
+/// The cores of usable CPUs, in the order of their first CPU.
+fn cores(usable: &[&Cpu]) -> Vec<Core> {
+    let mut cores: BTreeMap<usize, Core> = BTreeMap::new();
+    for cpu in usable {
+        // Where no shared cache is told, the package is what comes next.
+        let l3 = cpu.l3.unwrap_or(cpu.package);
+        let core = cores.entry(cpu.core).or_insert_with(|| Core {
+            cpus: Vec::new(),
+            l3,
+            node: cpu.node,
+            is_l3_told: cpu.l3.is_some(),
+            is_half: false,
+        });
+        core.cpus.push(cpu.number);
+    }
+    let mut cores: Vec<Core> = cores.into_values().collect();
+    cores.sort_by_key(|core| core.cpus[0]);
+    cores
+}
+
+/// Takes the network's cores: of the interface's node, else of every node in turn, from the lowest CPUs, on which the
+/// kernel does its own work in any case.
+fn take_for_network(cores: &mut Vec<Core>, count: usize, home: Option<usize>) -> Vec<Core> {
+    let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut order: Vec<(bool, usize, usize, usize)> = Vec::new();
+    cores.sort_by_key(|core| (core.l3, core.cpus[0]));
+    for (at, core) in cores.iter().enumerate() {
+        let turn = of_node.entry(core.node).or_default();
+        let away = home.is_some_and(|home| core.node != home);
+        order.push((away, if home.is_some() { 0 } else { *turn }, core.node, at));
+        *turn += 1;
+    }
+    order.sort_unstable();
+    let mut chosen: Vec<usize> = order.into_iter().take(count).map(|(_, _, _, at)| at).collect();
+    chosen.sort_unstable();
+    let mut taken: Vec<Core> = chosen.into_iter().rev().map(|at| cores.remove(at)).collect();
+    taken.sort_by_key(|core| core.cpus[0]);
+    taken
+}
+
+/// Takes cores for one process: of one cache if one has enough of them, the one with the least to spare; else of as few
+/// caches as serve, of its own node first.
+fn take_together(cores: &mut Vec<Core>, count: usize, node: usize) -> Vec<Core> {
+    let mut groups: Vec<(usize, bool, usize)> = Vec::new();
+    for core in cores.iter() {
+        match groups.iter_mut().find(|(l3, _, _)| *l3 == core.l3) {
+            Some((_, _, size)) => *size += 1,
+            None => groups.push((core.l3, core.node != node, 1)),
+        }
+    }
+    let fits = groups.iter().filter(|(_, away, size)| !away && *size >= count).min_by_key(|(_, _, size)| *size);
+    let order: Vec<usize> = match fits {
+        Some((l3, _, _)) => vec![*l3],
+        None => {
+            groups.sort_by_key(|(_, away, size)| (*away, std::cmp::Reverse(*size)));
+            groups.iter().map(|(l3, _, _)| *l3).collect()
+        }
+    };
+    let mut taken = Vec::new();
+    for l3 in order {
+        while taken.len() < count
+            && let Some(at) = cores.iter().position(|core| core.l3 == l3)
+        {
+            taken.push(cores.remove(at));
+        }
+    }
+    taken
+}

@@ -1,0 +1,25 @@
+//! Words for a shell.
+
+/// The word in quotes if a shell would take it apart: nothing in it is run or expanded.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:,=@+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn what_a_shell_would_run_is_quoted() {
+        for word in ["$(touch gone)", "a'b", "a;b", "`id`", "", "two words", "a\nb", "$HOME", "*"] {
+            let line = format!("printf '%s' {}", quoted(word));
+            let output = std::process::Command::new("sh").arg("-c").arg(line).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+        assert_eq!(quoted("/sys/class/net/eth0"), "/sys/class/net/eth0");
+    }
+}

@@ -1,0 +1,266 @@
+//! The journal of a run: a file that only grows, a line a record, each on the disk before what it tells of is done.
+//!
+//! ```text
+//!   {"begin":{...}}                        whose run it is, and of which start of the host
+//!   {"change":{"at":0,"step":{...}}}       about to be written
+//!   {"done":{"at":0,"now":"0"}}            written, and read back
+//!   {"refused":{"at":1,"why":"..."}}       the kernel did not take it
+//!   {"confirmed":{}}                       the timer is not to undo it
+//!   {"undone":{"at":0,"how":"..."}}        taken back, or nothing was to be
+//! ```
+//! A line that was being written when the host went down is torn: what it tells of was not begun.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::Step;
+
+/// Raised when the journal's meaning changes.
+const VERSION: u32 = 1;
+/// Bytes of a journal at most.
+const BYTES_MAX: u64 = 16 << 20;
+/// Runs of one second at most.
+const RUNS_A_SECOND_MAX: usize = 100;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Record {
+    Begin { version: u32, boot: String },
+    Change { at: usize, step: Step },
+    Done { at: usize, now: String },
+    Refused { at: usize, why: String },
+    Confirmed {},
+    Undone { at: usize, how: String },
+}
+
+/// What is known of one step of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub step: Step,
+    /// What the file held after it was written, if that was reached.
+    pub now: Option<String>,
+    pub is_undone: bool,
+}
+
+/// A run, as its journal tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Which start of the host it was.
+    pub boot: String,
+    /// The timer does not undo it.
+    pub is_confirmed: bool,
+    pub(super) steps: Vec<Known>,
+    /// Bytes of whole lines.
+    whole_bytes: u64,
+}
+
+impl Log {
+    /// Steps that were not undone.
+    pub fn open_steps(&self) -> usize {
+        self.steps.iter().filter(|known| !known.is_undone).count()
+    }
+
+    /// The steps that were written, took, and were not undone.
+    pub fn effective(&self) -> impl Iterator<Item = &Step> {
+        let took = |known: &&Known| !known.is_undone && known.now.as_ref().is_some_and(|now| *now != known.step.old);
+        self.steps.iter().filter(took).map(|known| &known.step)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut log = Self::default();
+        let mut lines = text.split_inclusive('\n').enumerate().peekable();
+        while let Some((number, line)) = lines.next() {
+            let is_last = lines.peek().is_none();
+            let record = match serde_json::from_str::<Record>(line) {
+                Ok(record) if line.ends_with('\n') => record,
+                // Torn: it was not synced, so what it tells of was not begun.
+                _ if is_last => break,
+                _ => return Err(format!("line {} is no record of a run", number + 1)),
+            };
+            log.whole_bytes += line.len() as u64;
+            log.take(record).map_err(|why| format!("line {}: {why}", number + 1))?;
+        }
+        Ok(log)
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), String> {
+        let absent = |at: usize| format!("there is no step {at} before it");
+        match record {
+            Record::Begin { version, boot } if version == VERSION => self.boot = boot,
+            Record::Begin { version, .. } => {
+                return Err(format!("the journal is of version {version}; this program reads version {VERSION}"));
+            }
+            Record::Change { at, step } if at == self.steps.len() => {
+                self.steps.push(Known { step, now: None, is_undone: false });
+            }
+            Record::Change { at, .. } => return Err(format!("step {at} does not follow the last one")),
+            Record::Done { at, now } => self.steps.get_mut(at).ok_or_else(|| absent(at))?.now = Some(now),
+            Record::Refused { at, .. } => drop(self.steps.get(at).ok_or_else(|| absent(at))?),
+            Record::Confirmed {} => self.is_confirmed = true,
+            Record::Undone { at, .. } => self.steps.get_mut(at).ok_or_else(|| absent(at))?.is_undone = true,
+        }
+        Ok(())
+    }
+}
+
+/// A journal that is open, and alone at work in its folder.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    /// The run's name.
+    pub run: String,
+    /// Held as long as this is: one at a time changes settings.
+    _lock: File,
+}
+
+fn told(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
+    move |error| {
+        let remedy = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => "; run it as root",
+            _ => "",
+        };
+        format!("{}: {error}{remedy}", path.display())
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, String> {
+    let path = folder.join("lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(told(&path))?;
+    file.try_lock().map_err(|_| format!("{}: another apply or undo is at work; wait for it", path.display()))?;
+    Ok(file)
+}
+
+fn path_of(folder: &Path, run: &str) -> Result<PathBuf, String> {
+    let is_name = !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    if !is_name {
+        return Err(format!("{run:?} is no name of a run; `gannet doctor undo --list` tells them"));
+    }
+    Ok(folder.join(format!("{run}.jsonl")))
+}
+
+impl Journal {
+    /// Begins a run: a journal on the disk, and nothing in it yet.
+    ///
+    /// # Errors
+    /// In words: the folder can not be written, or another run is at work.
+    pub fn begin(folder: &Path, boot: &str) -> Result<Self, String> {
+        fs::create_dir_all(folder).map_err(told(folder))?;
+        let lock = lock(folder)?;
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        for count in 0..RUNS_A_SECOND_MAX {
+            let run = format!("{now_s}-{count}");
+            let path = path_of(folder, &run)?;
+            match OpenOptions::new().create_new(true).append(true).open(&path) {
+                Ok(file) => {
+                    let mut journal = Self { file, run, _lock: lock };
+                    journal.append(&Record::Begin { version: VERSION, boot: boot.to_owned() })?;
+                    // The name too has to be there after a crash.
+                    File::open(folder).and_then(|folder| folder.sync_all()).map_err(told(folder))?;
+                    return Ok(journal);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(told(&path)(error)),
+            }
+        }
+        Err(format!("{}: {RUNS_A_SECOND_MAX} runs of one second are there already", folder.display()))
+    }
+
+    /// Opens a run's journal to write on, and tells what it holds. A torn line is cut off.
+    ///
+    /// # Errors
+    /// In words: there is no such run, its journal is damaged, or another run is at work.
+    pub fn open(folder: &Path, run: &str) -> Result<(Self, Log), String> {
+        let path = path_of(folder, run)?;
+        if !path.exists() {
+            return Err(format!("there is no run {run} in {}", folder.display()));
+        }
+        let lock = lock(folder)?;
+        let log = Log::read(folder, run)?;
+        let mut file = OpenOptions::new().write(true).open(&path).map_err(told(&path))?;
+        file.set_len(log.whole_bytes).map_err(told(&path))?;
+        file.seek(SeekFrom::End(0)).map_err(told(&path))?;
+        Ok((Self { file, run: run.to_owned(), _lock: lock }, log))
+    }
+
+    /// Notes that the timer is not to undo the run.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn confirm(&mut self) -> Result<(), String> {
+        self.append(&Record::Confirmed {})
+    }
+
+    /// Writes a record, and returns when it is on the disk.
+    pub(super) fn append(&mut self, record: &Record) -> Result<(), String> {
+        let line = serde_json::to_string(record).expect("a record is plain JSON") + "\n";
+        let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|error| format!("the journal of run {} can not be written ({error})", self.run))
+    }
+}
+
+impl Log {
+    /// Reads a run's journal.
+    ///
+    /// # Errors
+    /// In words: it is not there, or damaged.
+    pub fn read(folder: &Path, run: &str) -> Result<Self, String> {
+        let path = path_of(folder, run)?;
+        let long = fs::metadata(&path).map_err(told(&path))?.len() > BYTES_MAX;
+        if long {
+            return Err(format!("{} is longer than a journal can be", path.display()));
+        }
+        let text = fs::read(&path).map_err(told(&path))?;
+        Self::parse(&String::from_utf8_lossy(&text)).map_err(|why| format!("{}: {why}", path.display()))
+    }
+}
+
+/// The runs that have a journal, the oldest first.
+pub fn runs(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(".jsonl")?.to_owned());
+    let mut runs: Vec<String> = entries.filter_map(|entry| name(entry.ok()?)).collect();
+    let key = |run: &String| {
+        let (second, count) = run.split_once('-').unwrap_or((run, "0"));
+        (second.parse::<u64>().unwrap_or(0), count.parse::<u64>().unwrap_or(0))
+    };
+    runs.sort_by_key(key);
+    runs
+}
+
+/// The latest run that has a step which was not undone.
+///
+/// # Errors
+/// In words: a journal that is newer is damaged.
+pub fn latest(folder: &Path) -> Result<Option<String>, String> {
+    for run in runs(folder).into_iter().rev() {
+        if Log::read(folder, &run)?.open_steps() > 0 {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_is_not_begun_and_a_damaged_one_is_told() {
+        let begin = "{\"begin\":{\"version\":1,\"boot\":\"b\"}}\n";
+        for torn in ["{\"change\":{\"at\":0,\"st", "{\"confirmed\":{}}", "\u{fffd}"] {
+            let log = Log::parse(&format!("{begin}{torn}")).unwrap();
+            assert_eq!((log.whole_bytes, log.steps.len(), log.is_confirmed), (begin.len() as u64, 0, false));
+        }
+        let damaged = format!("{begin}garbage\n{{\"confirmed\":{{}}}}\n");
+        assert_eq!(Log::parse(&damaged).unwrap_err(), "line 2 is no record of a run");
+        let wrong = format!("{begin}{{\"done\":{{\"at\":3,\"now\":\"\"}}}}\n{{\"confirmed\":{{}}}}\n");
+        assert!(Log::parse(&wrong).unwrap_err().contains("no step 3"));
+        assert!(Log::parse(&begin.replace('1', "9")).unwrap_err().contains("version 9"));
+        assert!(path_of(Path::new("/x"), "../../etc/passwd").is_err());
+    }
+}

@@ -1,0 +1,336 @@
+//! Settings applied to trees and taken back: every remedy, and a process that is killed at every instant.
+
+mod tree;
+mod trees;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gannet_doctor::check::select;
+use gannet_doctor::tune::{Draft, Journal, Log, Moment, Outcome, apply, draft, is_written, latest, runs, script, undo};
+use tree::Tree;
+use trees::{CASES, PID};
+
+const BOOT: &str = "this start";
+
+fn journals(tree: &Tree) -> PathBuf {
+    tree.0.join("var/lib/gannet/doctor")
+}
+
+fn drafted(tree: &Tree, only: &[&str]) -> Draft {
+    let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
+    draft(&tree.host(Some(PID)), &select(&only).unwrap())
+}
+
+/// What all files of the tree hold, but for the journals.
+fn files(tree: &Tree) -> BTreeMap<PathBuf, String> {
+    fn walk(folder: &Path, all: &mut BTreeMap<PathBuf, String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, all);
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                // A choice is written as its word, of which the kernel makes brackets.
+                let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+                all.insert(path.clone(), chosen.unwrap_or(text.trim()).to_owned());
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk(&tree.0, &mut all);
+    all.retain(|path, _| !path.starts_with(journals(tree)));
+    all
+}
+
+fn take_back(tree: &Tree, run: &str, force: bool) -> Vec<Outcome> {
+    let (mut journal, log) = Journal::open(&journals(tree), run).unwrap();
+    let settled = undo(&tree.0, &mut journal, &log, BOOT, force, &mut |_| {}).unwrap();
+    settled.into_iter().map(|step| step.outcome).collect()
+}
+
+fn applied(tree: &Tree, draft: &Draft) -> (String, Vec<Outcome>) {
+    let mut journal = Journal::begin(&journals(tree), BOOT).unwrap();
+    let settled = apply(&tree.0, &mut journal, draft, &mut |_| {}).unwrap();
+    (journal.run.clone(), settled.into_iter().map(|step| step.outcome).collect())
+}
+
+/// Files that a remedy writes and its check does not read, and a host that is large enough for a plan.
+fn complete(tree: &Tree) {
+    (0..16).for_each(|cpu| tree.write(&format!("/sys/devices/system/cpu/cpu{cpu}/online"), "1"));
+    for (path, text) in [
+        ("/proc/sys/net/core/netdev_max_backlog", "1000"),
+        ("/proc/sys/net/core/netdev_budget", "300"),
+        ("/proc/sys/vm/dirty_background_bytes", "0"),
+        ("/proc/sys/vm/dirty_background_ratio", "10"),
+        ("/sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc hpet"),
+        ("/sys/class/net/eth0/queues/rx-0/rps_flow_cnt", "0"),
+        ("/sys/devices/virtual/workqueue/cpumask", "ffff"),
+    ] {
+        tree.write(path, text);
+    }
+}
+
+#[test]
+fn every_remedy_is_written_and_taken_back() {
+    let mut written = Vec::new();
+    for case in CASES.iter().filter(|case| !case.bad.is_empty()) {
+        let tree = Tree::new(case.id);
+        complete(&tree);
+        for (path, text) in case.common.iter().chain(case.bad) {
+            tree.write(path, text);
+        }
+        let before = files(&tree);
+        let draft = drafted(&tree, &[case.id]);
+        if draft.steps.is_empty() {
+            assert!(!draft.beside.is_empty(), "{}: neither written nor said why not", case.id);
+            continue;
+        }
+        written.push(case.id);
+        let (run, outcomes) = applied(&tree, &draft);
+        assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Done), "{}: {outcomes:?}", case.id);
+        assert!(files(&tree) != before, "{}", case.id);
+        let again = drafted(&tree, &[case.id]);
+        // Budgets are doubled as long as they are exceeded.
+        let is_settled = again.steps.is_empty() || case.id == "irq.net-drops";
+        assert!(is_settled, "{}: what is written is not what is wanted: {again:?}", case.id);
+
+        // A script that a shell runs writes the same.
+        let after = files(&tree);
+        assert_eq!(latest(&journals(&tree)).unwrap().as_ref(), Some(&run));
+        take_back(&tree, &run, false);
+        if case.id != "mem.dirty" {
+            assert_eq!(files(&tree), before, "{}", case.id);
+        }
+        assert_eq!(latest(&journals(&tree)).unwrap(), None);
+        assert!(take_back(&tree, &run, false).is_empty(), "{}: what was undone is not undone again", case.id);
+        complete(&tree);
+        case.common.iter().chain(case.bad).for_each(|(path, text)| tree.write(path, text));
+        let text = script(&drafted(&tree, &[case.id]), &tree.0);
+        let output = Command::new("sh").arg("-c").arg(&text).output().unwrap();
+        assert!(output.status.success() && files(&tree) == after, "{}: {text}", case.id);
+    }
+    let known: Vec<&str> = CASES.iter().map(|case| case.id).filter(|id| is_written(id)).collect();
+    let missing: Vec<&&str> = known.iter().filter(|id| !written.contains(id)).collect();
+    // Its tree has more than enough room for what waits, and is bad all the same.
+    assert!(known.len() >= 29 && missing == [&"net.somaxconn"], "{known:?}, never written: {missing:?}");
+}
+
+#[test]
+fn a_limit_of_bytes_is_taken_back_by_its_share() {
+    let tree = Tree::new("dirty");
+    complete(&tree);
+    tree.write("/proc/meminfo", "MemTotal: 64000000 kB");
+    tree.write("/proc/sys/vm/dirty_bytes", "0");
+    tree.write("/proc/sys/vm/dirty_ratio", "20");
+    let (run, _) = applied(&tree, &drafted(&tree, &["mem.dirty"]));
+    assert_eq!(tree.read("/proc/sys/vm/dirty_bytes").trim(), "268435456");
+    // The kernel sets the share to nothing when bytes are written, and the other way round.
+    tree.write("/proc/sys/vm/dirty_ratio", "0");
+    tree.write("/proc/sys/vm/dirty_background_ratio", "0");
+    assert_eq!(take_back(&tree, &run, false), [Outcome::Done, Outcome::Done]);
+    assert_eq!(tree.read("/proc/sys/vm/dirty_ratio").trim(), "20");
+    assert_eq!(tree.read("/proc/sys/vm/dirty_background_ratio").trim(), "10");
+}
+
+const SETTINGS: [(&str, &str); 4] = [
+    ("/proc/sys/vm/zone_reclaim_mode", "3"),
+    ("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "1"),
+    ("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+    ("/proc/sys/kernel/sched_autogroup_enabled", "1"),
+];
+const IDS: [&str; 4] = ["numa.zone-reclaim", "net.slow-start-idle", "mem.thp", "cpu.autogroup"];
+
+fn four(name: &str) -> Tree {
+    let tree = Tree::new(name);
+    SETTINGS.iter().for_each(|(path, text)| tree.write(path, text));
+    tree
+}
+
+/// The settings as they were: a choice in brackets is written as its word, as into the kernel.
+fn is_as_before(tree: &Tree) -> bool {
+    SETTINGS.iter().all(|(path, text)| {
+        let held = tree.read(path);
+        held.trim() == *text || (text.contains('[') && held.trim() == "always")
+    })
+}
+
+/// The instants of a run over the four settings.
+fn moments() -> Vec<Moment> {
+    (0..4)
+        .flat_map(|at| [Moment::Begun(at), Moment::Journaled(at), Moment::Written(at), Moment::Recorded(at)])
+        .collect()
+}
+
+/// What the test below starts this program for: to be killed. It runs nothing unless it is told where.
+#[test]
+fn killed() {
+    let (Ok(root), Ok(what)) = (std::env::var("GANNET_KILLED_ROOT"), std::env::var("GANNET_KILLED_AT")) else { return };
+    let (verb, at) = what.split_once(' ').unwrap();
+    let mut kill = |moment: Moment| {
+        if format!("{moment:?}") == at {
+            let me = rustix::process::getpid();
+            rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+        }
+    };
+    let root = PathBuf::from(root);
+    let tree = std::mem::ManuallyDrop::new(Tree(root));
+    if verb == "apply" {
+        let draft = drafted(&tree, &IDS);
+        let mut journal = Journal::begin(&journals(&tree), BOOT).unwrap();
+        apply(&tree.0, &mut journal, &draft, &mut kill).unwrap();
+    } else {
+        let run = latest(&journals(&tree)).unwrap().unwrap();
+        let (mut journal, log) = Journal::open(&journals(&tree), &run).unwrap();
+        undo(&tree.0, &mut journal, &log, BOOT, false, &mut kill).unwrap();
+    }
+}
+
+fn run_killed(tree: &Tree, verb: &str, moment: Moment) -> bool {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "killed", "--nocapture", "--test-threads", "1"])
+        .env("GANNET_KILLED_ROOT", &tree.0)
+        .env("GANNET_KILLED_AT", format!("{verb} {moment:?}"))
+        .output()
+        .unwrap()
+        .status;
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
+}
+
+#[test]
+fn whoever_is_killed_at_any_instant_leaves_what_undo_takes_back() {
+    let (mut kills, mut changed) = (0, 0);
+    for moment in moments() {
+        let tree = four("killed");
+        kills += u32::from(run_killed(&tree, "apply", moment));
+        changed += u32::from(!is_as_before(&tree));
+        for run in runs(&journals(&tree)) {
+            let outcomes = take_back(&tree, &run, false);
+            let fine = |outcome: &Outcome| matches!(outcome, Outcome::Done | Outcome::Untouched);
+            assert!(outcomes.iter().all(fine), "{moment:?}: {outcomes:?}");
+        }
+        assert!(is_as_before(&tree), "{moment:?}: {:?}", files(&tree));
+        assert_eq!(latest(&journals(&tree)).unwrap(), None, "{moment:?}");
+    }
+    // Every instant was reached, and at most of them something was changed.
+    assert_eq!((kills, changed), (16, 14));
+}
+
+#[test]
+fn an_undo_that_is_killed_at_any_instant_is_ended_by_the_next() {
+    let mut kills = 0;
+    for moment in moments().into_iter().filter(|moment| !matches!(moment, Moment::Journaled(_))) {
+        let tree = four("undo-killed");
+        let (run, _) = applied(&tree, &drafted(&tree, &IDS));
+        assert!(!is_as_before(&tree));
+        kills += u32::from(run_killed(&tree, "undo", moment));
+        let outcomes = take_back(&tree, &run, false);
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Done | Outcome::Untouched)), "{outcomes:?}");
+        assert!(is_as_before(&tree) && latest(&journals(&tree)).unwrap().is_none(), "{moment:?}");
+    }
+    assert_eq!(kills, 12);
+}
+
+#[test]
+fn a_torn_journal_is_undone_as_far_as_it_tells() {
+    let tree = four("torn");
+    let (run, _) = applied(&tree, &drafted(&tree, &IDS));
+    let path = journals(&tree).join(format!("{run}.jsonl"));
+    let whole = std::fs::read(&path).unwrap();
+    let text = String::from_utf8(whole.clone()).unwrap();
+    // Whatever length of it reached the disk, the settings are those of a run that ended there.
+    let second_change = text.match_indices("{\"change\"").nth(1).unwrap().0;
+    for length in [second_change + 5, second_change + 40] {
+        let tree = four("torn-at");
+        let path = journals(&tree).join(format!("{run}.jsonl"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &whole[..length]).unwrap();
+        // The first step, in the order of the checks.
+        tree.write(SETTINGS[3].0, "0");
+        assert_eq!(take_back(&tree, &run, false), [Outcome::Done]);
+        assert!(is_as_before(&tree));
+        let log = Log::read(&journals(&tree), &run).unwrap();
+        assert_eq!(log.open_steps(), 0, "what is appended follows the last whole line");
+    }
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_unless_forced() {
+    let tree = four("foreign");
+    let (run, _) = applied(&tree, &drafted(&tree, &IDS));
+    tree.write(SETTINGS[0].0, "7");
+    let outcomes = take_back(&tree, &run, false);
+    assert_eq!(
+        outcomes.iter().filter(|outcome| **outcome == Outcome::Foreign("7".to_owned())).count(),
+        1,
+        "{outcomes:?}"
+    );
+    assert_eq!(tree.read(SETTINGS[0].0).trim(), "7");
+    assert_eq!(latest(&journals(&tree)).unwrap(), Some(run.clone()));
+    assert_eq!(take_back(&tree, &run, true), [Outcome::Done]);
+    assert!(is_as_before(&tree));
+}
+
+#[test]
+fn after_a_new_start_nothing_is_written() {
+    let tree = four("restart");
+    let (run, _) = applied(&tree, &drafted(&tree, &IDS));
+    tree.write(SETTINGS[0].0, "7");
+    let (mut journal, log) = Journal::open(&journals(&tree), &run).unwrap();
+    let settled = undo(&tree.0, &mut journal, &log, "another start", false, &mut |_| {}).unwrap();
+    assert!(settled.iter().all(|step| step.outcome == Outcome::Restarted), "{settled:?}");
+    assert_eq!(tree.read(SETTINGS[0].0).trim(), "7");
+}
+
+#[test]
+fn a_link_out_of_the_tree_and_a_journal_that_names_other_files_write_nothing() {
+    let tree = four("links");
+    let outside = Tree::new("outside");
+    outside.write("/mode", "3");
+    let place = tree.0.join(SETTINGS[0].0.trim_start_matches('/'));
+    std::fs::remove_file(&place).unwrap();
+    std::os::unix::fs::symlink(outside.0.join("mode"), &place).unwrap();
+    let (run, outcomes) = applied(&tree, &drafted(&tree, &["numa.zone-reclaim"]));
+    assert_eq!(outcomes, [Outcome::Refused("it leads out of the tree".to_owned())]);
+    assert_eq!(outside.read("/mode"), "3");
+    assert_eq!(take_back(&tree, &run, false), [Outcome::Untouched]);
+
+    outside.write("/etc/passwd", "root");
+    let path = journals(&tree).join("5-0.jsonl");
+    let (file, old) = ("/etc/passwd", "nobody");
+    let step = format!(
+        "{{\"check\":\"x\",\"new\":{{\"path\":\"{file}\",\"value\":\"root\"}},\"old\":\"{old}\",\"back\":{{\"path\":\
+         \"{file}\",\"value\":\"{old}\"}}}}"
+    );
+    let begin = format!("{{\"begin\":{{\"version\":1,\"boot\":\"{BOOT}\"}}}}");
+    std::fs::write(path, format!("{begin}\n{{\"change\":{{\"at\":0,\"step\":{step}}}}}\n")).unwrap();
+    tree.write(file, "root");
+    let outcomes = take_back(&tree, "5-0", true);
+    assert_eq!(outcomes, [Outcome::Refused("it is no setting of the kernel's".to_owned())]);
+    assert_eq!(tree.read(file), "root");
+}
+
+#[test]
+fn one_at_a_time_changes_settings() {
+    let tree = four("lock");
+    let first = Journal::begin(&journals(&tree), BOOT).unwrap();
+    assert!(Journal::begin(&journals(&tree), BOOT).unwrap_err().contains("another apply or undo"));
+    assert!(Journal::open(&journals(&tree), &first.run).unwrap_err().contains("another apply or undo"));
+    let run = first.run.clone();
+    drop(first);
+    assert!(Journal::open(&journals(&tree), &run).is_ok());
+    assert!(Journal::open(&journals(&tree), "1-1").unwrap_err().contains("there is no run 1-1"));
+}
+
+#[test]
+fn what_is_in_a_tree_is_never_run() {
+    let tree = four("run");
+    let (gone, name) = (tree.0.join("ran"), "$(touch ran)';touch ran;'");
+    tree.write(&format!("/sys/block/{name}/queue/read_ahead_kb"), "8192\n'; touch ran; $(touch ran)");
+    tree.write(&format!("/sys/block/{name}/queue/scheduler"), "[bfq] none");
+    let text = script(&drafted(&tree, &["disk"]), &tree.0);
+    let output = Command::new("sh").arg("-c").arg(&text).current_dir(&tree.0).output().unwrap();
+    assert!(output.status.success(), "{text}\n{output:?}");
+    assert!(!gone.exists() && tree.read(&format!("/sys/block/{name}/queue/scheduler")) == "none\n", "{text}");
+}
