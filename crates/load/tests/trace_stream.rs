@@ -1,48 +1,28 @@
 //! Traces of any bytes: every seed of the fuzz target is walked, and random changes of each.
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod trace_walk;
 
-use std::path::Path;
-
-use base::prng::Prng;
 use gannet_load::trace::Format;
-
-fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the seed corpus is in the repository")
-        .map(|entry| entry.expect("a readable folder").path())
-        .collect();
-    files.sort();
-    files.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
-}
 
 #[test]
 fn every_seed_and_random_changes_of_it_keep_what_is_promised() {
-    let seed = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    println!("repeat: GANNET_SEED={seed} cargo test -p gannet-load --test trace_stream");
-    let mut prng = Prng::new(seed);
-    let corpus = corpus();
+    let mut prng = corpus::prng("gannet-load", "trace_stream");
+    let seeds = corpus::bytes("trace");
     let mut entries = [0; 3];
-    for bytes in &corpus {
+    for bytes in &seeds {
         trace_walk::assert_all_forms(bytes);
         for (count, form) in entries.iter_mut().zip([Format::Recorded, Format::Twitter, Format::OracleGeneral]) {
             *count += trace_walk::read(bytes, Some(form)).0.len();
         }
         for _ in 0..60 {
             let mut changed = bytes.clone();
-            for _ in 0..1 + prng.below(4) {
-                let at = prng.below(changed.len() as u64) as usize;
-                match prng.below(3) {
-                    0 => changed[at] ^= 1 << prng.below(8),
-                    1 => changed.truncate(at.max(1)),
-                    _ => changed.insert(at, prng.next_u64() as u8),
-                }
-            }
+            corpus::change(&mut prng, &mut changed);
             trace_walk::assert_all_forms(&changed);
         }
     }
-    assert!(corpus.len() >= 6 && entries.iter().all(|count| *count >= 3), "{} seeds, {entries:?}", corpus.len());
+    assert!(seeds.len() >= 6 && entries.iter().all(|count| *count >= 3), "{} seeds, {entries:?}", seeds.len());
 }
 
 #[test]

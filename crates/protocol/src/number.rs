@@ -98,6 +98,12 @@ impl Decimal {
     }
 }
 
+/// The two digits of a number below 100.
+#[inline]
+pub const fn pair(number: u8) -> [u8; 2] {
+    [PAIRS[2 * number as usize], PAIRS[2 * number as usize + 1]]
+}
+
 /// How many digits `value` has.
 #[inline]
 pub const fn digits_in(value: u64) -> usize {

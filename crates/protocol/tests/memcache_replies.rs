@@ -1,24 +1,14 @@
 //! Answers do not depend on how they were cut; what the crate's own server side writes is read back as it was meant.
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod reply_walk;
-
-use std::path::Path;
 
 use base::prng::Prng;
 use gannet_protocol::memcache::client::Expect;
 use gannet_protocol::memcache::reply::{self, ItemFacts, MetaLine};
 use gannet_protocol::memcache::{Error, Parsed, Request, parse};
 use reply_walk::{assert_cut, whole};
-
-fn corpus() -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/memcache_reply");
-    let mut files: Vec<_> = std::fs::read_dir(root)
-        .expect("the seed corpus is in the repository")
-        .map(|entry| entry.expect("a readable folder").path())
-        .collect();
-    files.sort();
-    files.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
-}
 
 /// What the first byte of a corpus file says is expected, and the stream behind it.
 fn split(file: &[u8]) -> (Expect, &[u8]) {
@@ -30,7 +20,7 @@ fn split(file: &[u8]) -> (Expect, &[u8]) {
 #[test]
 fn an_answer_cut_at_any_one_byte_is_the_same_answer() {
     let (mut cuts, mut events) = (0, 0);
-    for file in corpus() {
+    for file in corpus::bytes("memcache_reply") {
         let (expect, stream) = split(&file);
         events += whole(expect, stream).len();
         for cut in 0..=stream.len() {
@@ -47,7 +37,7 @@ fn damaged_answers_cut_at_random_bytes_are_the_same_answers() {
     let seed = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("repeat: GANNET_SEED={seed} cargo test -p gannet-protocol --test memcache_replies");
     let mut prng = Prng::new(seed);
-    let corpus = corpus();
+    let corpus = corpus::bytes("memcache_reply");
     let mut garbage = 0;
     for _ in 0..3000 {
         let file = &corpus[prng.below(corpus.len() as u64) as usize];

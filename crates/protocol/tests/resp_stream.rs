@@ -1,8 +1,8 @@
 //! Neither requests nor replies depend on how they were cut; what one side writes the other reads.
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod resp_walk;
-
-use std::path::Path;
 
 use base::prng::Prng;
 use gannet_protocol::resp::client::{ParsedValue, Value, command, value};
@@ -15,20 +15,10 @@ fn seed(test: &str) -> u64 {
     seed
 }
 
-fn corpus() -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/resp");
-    let mut files: Vec<_> = std::fs::read_dir(root)
-        .expect("the seed corpus is in the repository")
-        .map(|entry| entry.expect("a readable folder").path())
-        .collect();
-    files.sort();
-    files.iter().map(|path| std::fs::read(path).expect("a readable file")).collect()
-}
-
 #[test]
 fn a_stream_cut_at_any_one_byte_is_the_same_stream() {
     let (mut cuts, mut events) = (0, 0);
-    for file in corpus() {
+    for file in corpus::bytes("resp") {
         events += requests(&file, &[]).len() + replies(&file, &[]).len();
         for cut in 0..=file.len() {
             assert_cut(&file, &[cut]);
@@ -42,17 +32,14 @@ fn a_stream_cut_at_any_one_byte_is_the_same_stream() {
 #[test]
 fn damaged_streams_cut_at_random_bytes_are_the_same_streams() {
     let mut prng = Prng::new(seed("damaged"));
-    let corpus = corpus();
+    let seeds = corpus::bytes("resp");
     let mut garbage = 0;
     for _ in 0..5000 {
         let mut stream = Vec::new();
         for _ in 0..1 + prng.below(3) {
-            stream.extend_from_slice(&corpus[prng.below(corpus.len() as u64) as usize]);
+            stream.extend_from_slice(&seeds[prng.below(seeds.len() as u64) as usize]);
         }
-        for _ in 0..prng.below(3) {
-            let at = prng.below(stream.len() as u64) as usize;
-            stream[at] = prng.next_u64() as u8;
-        }
+        corpus::damage(&mut prng, 2, &mut stream);
         let mut cuts: Vec<usize> = (0..prng.below(8)).map(|_| prng.below(stream.len() as u64 + 1) as usize).collect();
         cuts.sort_unstable();
         assert_cut(&stream, &cuts);

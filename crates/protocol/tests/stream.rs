@@ -1,30 +1,21 @@
 //! The requests in a byte stream do not depend on how it was cut, and every corpus file of the fuzz targets is walked.
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod walk;
-
-use std::path::Path;
 
 use base::prng::Prng;
 use walk::{assert_cut, whole};
 
-fn corpus() -> Vec<(String, Vec<u8>)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    let mut files = Vec::new();
-    for target in ["memcache_text", "memcache_meta"] {
-        for entry in std::fs::read_dir(root.join(target)).expect("the seed corpus is in the repository") {
-            let path = entry.expect("a readable folder").path();
-            files.push((path.display().to_string(), std::fs::read(&path).expect("a readable file")));
-        }
-    }
-    files.sort();
-    files
+fn seeds() -> Vec<corpus::Seed> {
+    [corpus::seeds("memcache_text"), corpus::seeds("memcache_meta")].concat()
 }
 
 #[test]
 fn a_stream_cut_at_any_one_byte_gives_the_same_requests() {
     let mut cuts = 0;
     let mut events = 0;
-    for (_, bytes) in corpus() {
+    for (_, bytes) in seeds() {
         events += whole(&bytes).len();
         if bytes.len() <= 4096 {
             for cut in 0..=bytes.len() {
@@ -41,7 +32,7 @@ fn a_stream_cut_at_random_bytes_gives_the_same_requests() {
     let seed = std::env::var("GANNET_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("repeat: GANNET_SEED={seed} cargo test -p gannet-protocol --test stream");
     let mut prng = Prng::new(seed);
-    let corpus = corpus();
+    let corpus = seeds();
     for _ in 0..300 {
         let mut bytes = Vec::new();
         for _ in 0..1 + prng.below(5) {
@@ -62,7 +53,7 @@ fn a_stream_cut_at_random_bytes_gives_the_same_requests() {
 
 #[test]
 fn one_byte_at_a_time_gives_the_same_requests() {
-    for (_, bytes) in corpus() {
+    for (_, bytes) in seeds() {
         if bytes.len() <= 4096 {
             assert_cut(&bytes, &(1..bytes.len()).collect::<Vec<_>>());
         }

@@ -113,7 +113,9 @@ impl<'v> Coded<'v> {
     /// Whether `bytes` begin with this value.
     #[inline]
     pub(crate) fn begins(&self, bytes: &[u8]) -> bool {
-        bytes.strip_prefix(self.head()).is_some_and(|rest| rest.starts_with(self.tail))
+        // The first byte differs mostly, and texts differ in their tails.
+        bytes.first() == self.head.first()
+            && bytes.strip_prefix(self.head()).is_some_and(|rest| rest.starts_with(self.tail))
     }
 
     /// Writes it to the beginning of `to`.
@@ -129,24 +131,58 @@ impl<'v> Coded<'v> {
     }
 }
 
+/// How many bytes a value has by its first one; 0 where that one does not say it, or begins no value.
+const LENS: [u8; 256] = {
+    let mut lens = [0; 256];
+    let mut first = 0;
+    while first < 256 {
+        lens[first] = match first as u8 {
+            0..TEXT | FALSE | TRUE => 1,
+            text @ TEXT..NUMBER_13 => 1 + (text & 0x3f),
+            NUMBER_13..TEXT_12 => 2,
+            number @ NUMBER..TEXT_32 => 3 + (number - NUMBER),
+            FLOAT => 9,
+            TEXT_12..NUMBER | TEXT_32 | BYTES..=END => 0,
+        };
+        first += 1;
+    }
+    lens
+};
+
 /// How many bytes the value has that `bytes` begin with; it may be that so many are not there.
 #[inline]
 pub(crate) fn len(bytes: &[u8]) -> Result<usize, Damaged> {
-    let long = || {
-        let len = bytes.get(1..5).ok_or(Damaged)?;
-        Ok(5 + u32::from_le_bytes(len.try_into().expect("four bytes")) as usize)
-    };
-    Ok(match *bytes.first().ok_or(Damaged)? {
-        0..TEXT => 1,
-        first @ TEXT..NUMBER_13 => 1 + usize::from(first & 0x3f),
-        NUMBER_13..TEXT_12 => 2,
-        first @ TEXT_12..NUMBER => 2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?)),
-        first @ NUMBER..TEXT_32 => 3 + usize::from(first - NUMBER),
-        TEXT_32 | BYTES | LIST | MAP => return long(),
-        FLOAT => 9,
-        FALSE | TRUE => 1,
-        _ => return Err(Damaged),
-    })
+    len_at(bytes, 0)
+}
+
+/// The same, of the value that begins at `at`.
+#[inline]
+pub(crate) fn len_at(bytes: &[u8], at: usize) -> Result<usize, Damaged> {
+    match LENS[usize::from(*bytes.get(at).ok_or(Damaged)?)] {
+        0 => len_behind(&bytes[at..]),
+        len => Ok(len.into()),
+    }
+}
+
+/// The same, where more than the first byte says it.
+fn len_behind(bytes: &[u8]) -> Result<usize, Damaged> {
+    match bytes[0] {
+        first @ TEXT_12..NUMBER => Ok(2 + (usize::from(first & 0xf) << 8 | usize::from(*bytes.get(1).ok_or(Damaged)?))),
+        TEXT_32 | BYTES | LIST | MAP => {
+            let len = bytes.get(1..5).ok_or(Damaged)?;
+            Ok(5 + u32::from_le_bytes(len.try_into().expect("four bytes")) as usize)
+        }
+        _ => Err(Damaged),
+    }
+}
+
+/// The text that begins at `at`, if it is one of up to 63 bytes, and where it ends.
+#[inline]
+pub(crate) fn short_text(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let first = *bytes.get(at)?;
+    let end = at + 1 + usize::from(first & 0x3f);
+    let is_short = first & 0xc0 == TEXT;
+    bytes.get(at + 1..end).filter(|_| is_short).map(|text| (text, end))
 }
 
 /// The value that `bytes` begin with, and how many of them it has. Of a list or a map all parts are looked at.

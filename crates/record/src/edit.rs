@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::coding::Coded;
 use crate::read::{END_BYTES, ENDS, MORE, Place, find, name_of, push_number};
 use crate::sets::{self, InSet};
-use crate::tree::{self, LARGE_BYTES, NO_END, Parts, Source, TreeEdit};
+use crate::tree::{self, Finished, LARGE_BYTES, NO_END, Parts, Source, TreeEdit};
 use crate::{Bin, Damaged, Kind, Name, Record, Value, coding};
 
 /// From so many bins at once on they are looked up in a table.
@@ -124,16 +124,15 @@ impl<'e> Edit<'e> {
         Ok(edit)
     }
 
-    /// A copy of a record, of the same revision, that has no part in common with it.
+    /// A large record of the same revision without what has ended of it, in up to `leaves_max` of its leaves.
     ///
     /// # Errors
-    /// [`Damaged`].
-    pub fn copy_of(old: &Record<'e>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+    /// [`Damaged`], also if it is not large.
+    pub fn swept(old: &Record<'e>, now_ms: u64, leaves_max: usize, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+        let mut tree = TreeEdit::of(old.tree.ok_or(Damaged)?);
+        tree.sweep(now_ms, leaves_max)?;
         let mut edit = Self::begin(old.revision(), old.set(), now_ms, to);
-        edit.copy_live(old.body)?;
-        for leaf in old.tree.into_iter().flat_map(|tree| tree.leaves(0, crate::HASHES)) {
-            edit.copy_live(leaf?)?;
-        }
+        edit.tree = Some(tree);
         Ok(edit)
     }
 
@@ -297,10 +296,8 @@ impl<'e> Edit<'e> {
         let coded = self.coded(name, false);
         let is_there = self.body_of(name)?.set_end(&coded, end_ms)?;
         if let Some(end) = end_ms.filter(|_| is_there) {
+            debug_assert!(end <= crate::END_MS_MAX);
             self.has_ends = true;
-            if let Some(tree) = &mut self.tree {
-                tree.first_end = tree.first_end.min(end);
-            }
         }
         Ok(is_there)
     }
@@ -332,17 +329,20 @@ impl<'e> Edit<'e> {
                 tally
             }
             Some(tree) => {
-                let (count, first_end) = (tree.count, tree.first_end);
                 let front = self.to.split_off(self.start);
-                if let Some(bins) = tree.finish(self.set, self.now_ms, parts, self.to)? {
-                    parts.clear();
-                    self.to.extend_from_slice(&front);
-                    self.has_ends = tally(&bins)?.1 != NO_END;
-                    self.to.extend_from_slice(&bins);
-                    return Ok(self.finish().then_some(small));
+                match tree.finish(self.set, self.now_ms, parts, self.to)? {
+                    Finished::Flat(bins) => {
+                        parts.clear();
+                        self.to.extend_from_slice(&front);
+                        self.has_ends = tally(&bins)?.1 != NO_END;
+                        self.to.extend_from_slice(&bins);
+                        return Ok(self.finish().then_some(small));
+                    }
+                    Finished::Tree { count, first_end } => {
+                        self.put_front(&front, first_end);
+                        (count, first_end)
+                    }
                 }
-                self.put_front(&front, first_end);
-                (count, first_end)
             }
         };
         push_number(count as u32, self.to);
@@ -363,7 +363,7 @@ impl<'e> Edit<'e> {
 }
 
 /// How many bins there are, and when the first one ends.
-fn tally(bins: &[u8]) -> Result<(u64, u64), Damaged> {
+pub(crate) fn tally(bins: &[u8]) -> Result<(u64, u64), Damaged> {
     let (mut at, mut count, mut first_end) = (0, 0, NO_END);
     while at < bins.len() {
         let place = Place::at(bins, at)?;

@@ -27,9 +27,11 @@ pub use edit::Edit;
 pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
 pub use index::{Entry, Index, IndexFull, IndexType};
 pub use kind::Kind;
-pub use read::{Bin, Bins, Record};
-pub use sets::{BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, SET_NAME_BYTES_MAX, SETS_MAX, Set, Sets, TooManySets};
-pub use tree::{LARGE_BYTES, NoParts, Parts, Source};
+pub use read::{ANSWER_BYTES_A_BYTE, Bin, Bins, Record};
+pub use sets::{
+    Added, BIN_NAMES_ALL_MAX, BIN_NAMES_MAX, InSet, Keeper, SET_NAME_BYTES_MAX, SETS_MAX, Set, Sets, TooManySets,
+};
+pub use tree::{ENTRY_BYTES, LARGE_BYTES, NoParts, Parts, Source};
 pub use value::{Digits, Name, Value, ValueType};
 
 /// Bytes that are no record.

@@ -27,6 +27,10 @@ pub(crate) const END_BYTES: usize = 7;
 /// The bytes of a head at most: 6 and 4 times 7 bits hold 32.
 pub(crate) const HEAD_BYTES_MAX: usize = 5;
 
+/// What a client is told of one byte of a bin, at most, in bytes: a byte in a set stands for a name of 63 with the
+/// lines around it, a value of one for a number, or a truth with its type's name.
+pub const ANSWER_BYTES_A_BYTE: usize = 80;
+
 /// A record in its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'r> {
@@ -77,8 +81,8 @@ impl Place {
             end_ms = Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)));
             name += END_BYTES;
         }
-        let value = name + coding::len(body.get(name..).ok_or(Damaged)?)?;
-        let end = value + coding::len(body.get(value..).ok_or(Damaged)?)?;
+        let value = name + coding::len_at(body, name)?;
+        let end = value + coding::len_at(body, value)?;
         if end > body.len() {
             return Err(Damaged);
         }
@@ -137,8 +141,14 @@ pub(crate) fn push_number(mut number: u32, to: &mut Vec<u8>) {
 /// Finds a bin of this name that is there at `now_ms`.
 #[inline]
 pub(crate) fn find(body: &[u8], name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
-    let mut at = 0;
-    while at < body.len() {
+    find_between(body, 0..body.len(), name, now_ms)
+}
+
+/// The same, among those that begin within `bounds`, at whose start one does.
+#[inline]
+fn find_between(body: &[u8], bounds: Range<usize>, name: &Coded<'_>, now_ms: u64) -> Result<Option<Place>, Damaged> {
+    let mut at = bounds.start;
+    while at < bounds.end {
         let place = Place::at(body, at)?;
         if name.begins(&body[place.name..place.value]) && place.is_live(now_ms) {
             return Ok(Some(place));
@@ -240,6 +250,12 @@ impl<'r> Record<'r> {
         Bins { body: self.body, at: 0, now_ms, set: self.set, leaves }
     }
 
+    /// All bins as texts or typed values take at most so many bytes in an answer; `None`: not known without a look at
+    /// each of them. Of each byte here a client is told [`ANSWER_BYTES_A_BYTE`] at most.
+    pub fn answer_bytes_max(&self) -> Option<usize> {
+        self.tree.is_none().then_some(self.body.len() * ANSWER_BYTES_A_BYTE)
+    }
+
     /// It is kept as a tree of leaves.
     pub fn is_large(&self) -> bool {
         self.tree.is_some()
@@ -250,15 +266,48 @@ impl<'r> Record<'r> {
     /// # Errors
     /// [`Damaged`].
     pub fn find(&self, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
-        let body = match &self.tree {
-            None => self.body,
-            Some(tree) => tree.leaf(crate::hash(name.text))?,
-        };
-        let name = sets::coded(self.set, name, false);
-        find(body, &name, now_ms)?.map(|place| place.bin(body, self.set)).transpose()
+        self.find_behind(&mut 0, name, now_ms)
     }
 
-    /// How many bins are there at `now_ms`.
+    /// The same, for one name after another: `at` is 0 at first, and where the last one was found from then on, since
+    /// names are mostly asked for in the order in which they were stored.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn find_behind(&self, at: &mut usize, name: &Name<'_>, now_ms: u64) -> Result<Option<Bin<'r>>, Damaged> {
+        let coded = sets::coded(self.set, name, false);
+        let (body, place) = match &self.tree {
+            None => {
+                let body = self.body;
+                let place = match find_between(body, *at..body.len(), &coded, now_ms)? {
+                    None => find_between(body, 0..*at, &coded, now_ms)?,
+                    found => found,
+                };
+                *at = place.map_or(*at, |place| place.end);
+                (body, place)
+            }
+            Some(tree) => {
+                let leaf = tree.leaf(crate::hash(name.text))?;
+                (leaf, find(leaf, &coded, now_ms)?)
+            }
+        };
+        place.map(|place| place.bin(body, self.set)).transpose()
+    }
+
+    /// Some of its bins have ended and count still: [`crate::Edit::swept`] leaves them out. Of large records alone.
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        self.tree.is_some_and(|tree| tree.first_end <= now_ms)
+    }
+
+    /// At least as many as there are bins at `now_ms`, and of a large record that many without a look at its parts.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn count_at_most(&self, now_ms: u64) -> Result<usize, Damaged> {
+        self.tree.map_or_else(|| self.count(now_ms), |tree| Ok(tree.count as usize))
+    }
+
+    /// How many bins are there at `now_ms`. Of a large record it looks at those leaves alone in which some have ended.
     ///
     /// # Errors
     /// [`Damaged`].
@@ -267,7 +316,7 @@ impl<'r> Record<'r> {
             if tree.first_end > now_ms {
                 return Ok(tree.count as usize);
             }
-            return self.bins(now_ms).try_fold(0, |count, bin| bin.map(|_| count + 1));
+            return Ok(tree.count.saturating_sub(tree.ended(now_ms)?) as usize);
         }
         let (mut at, mut count) = (0, 0);
         while at < self.body.len() {
@@ -286,6 +335,7 @@ impl<'r> Record<'r> {
     pub fn is_empty(&self, now_ms: u64) -> Result<bool, Damaged> {
         match &self.tree {
             Some(tree) if tree.first_end > now_ms => return Ok(tree.count == 0),
+            Some(tree) if tree.has_lasting(now_ms) => return Ok(false),
             None if !self.has_ends => return Ok(self.body.is_empty()),
             _ => {}
         }
@@ -309,6 +359,20 @@ impl<'r> Iterator for Bins<'r> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        // Most names and values are short texts, and are looked at once.
+        if let Some((name, at)) = coding::short_text(self.body, self.at)
+            && let Some((value, end)) = coding::short_text(self.body, at)
+        {
+            self.at = end;
+            return Some(Ok(Bin { name: Value::Text(name), value: Value::Text(value), end_ms: None }));
+        }
+        self.next_of_any()
+    }
+}
+
+impl<'r> Bins<'r> {
+    /// The next bin, whatever it has.
+    fn next_of_any(&mut self) -> Option<Result<Bin<'r>, Damaged>> {
         loop {
             if self.at >= self.body.len() {
                 match self.leaves.as_mut()?.next()? {

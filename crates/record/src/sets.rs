@@ -11,6 +11,7 @@
 //! - A name that finds no room is refused from then on for ever, so a bin has its number in all records of a set or its
 //!   text in all. Bounds: [`SETS_MAX`], [`BIN_NAMES_MAX`] in a set and [`BIN_NAMES_ALL_MAX`] in all sets; 4 MiB.
 //! - Numbers alone point from one part to another.
+//! - What outlives the process is told to a [`Keeper`] before anybody can name it, in the order of its numbers.
 
 use std::sync::atomic::{
     AtomicU16, AtomicU32, AtomicUsize,
@@ -112,11 +113,6 @@ impl Set {
         self.generation.load(Acquire)
     }
 
-    /// Ends every record that it has: at once, whatever their number.
-    pub fn truncate(&self) {
-        self.generation.fetch_add(1, Release);
-    }
-
     /// A number for who keeps something about each set; 0 at first.
     pub fn mark(&self) -> u32 {
         self.marks.load(Acquire)
@@ -157,9 +153,42 @@ impl Set {
     }
 }
 
+/// What was added to the sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added<'n> {
+    /// A set, whose number is one more than that of the one before.
+    Set {
+        /// The namespace that it is in.
+        namespace: u8,
+        /// What it is called.
+        name: &'n [u8],
+    },
+    /// A name of a bin, whose number is one more than that of the one before in its set.
+    Bin {
+        /// The set's number.
+        set: u16,
+        /// The name.
+        name: &'n [u8],
+    },
+    /// A set was truncated, and its records are of this generation from then on.
+    Generation {
+        /// The set's number.
+        set: u16,
+        /// The generation.
+        generation: u32,
+    },
+}
+
+/// Whoever keeps what is added beyond the process.
+pub trait Keeper: std::fmt::Debug + Send + Sync {
+    /// Keeps it; false if it cannot, and then it is not added.
+    fn keep(&self, added: &Added<'_>) -> bool;
+}
+
 /// All sets.
 #[derive(Debug)]
 pub struct Sets {
+    keeper: Option<Box<dyn Keeper>>,
     chains: [AtomicU16; CHAINS],
     sets: Box<[OnceLock<Box<Set>>]>,
     /// How many there are, and names of bins in all of them.
@@ -186,10 +215,57 @@ impl Sets {
     /// None yet.
     pub fn new() -> Self {
         Self {
+            keeper: None,
             chains: [const { AtomicU16::new(0) }; CHAINS],
             sets: (0..SETS_MAX).map(|_| OnceLock::new()).collect(),
             counts: Mutex::default(),
         }
+    }
+
+    /// From here on what is added is told to `keeper`.
+    pub fn keep_by(&mut self, keeper: Box<dyn Keeper>) {
+        self.keeper = Some(keeper);
+    }
+
+    fn keeps(&self, added: Added<'_>) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.keep(&added))
+    }
+
+    /// Adds what was kept: in the order in which it was. What does not fit is left out.
+    pub fn restore(&self, added: &Added<'_>) {
+        match *added {
+            Added::Set { namespace, name } if (1..=SET_NAME_BYTES_MAX).contains(&name.len()) => {
+                let _ = self.make(namespace, name);
+            }
+            Added::Bin { set, name } => drop(self.of(set).map(|set| self.learn(set, name))),
+            Added::Generation { set, generation } => {
+                if let Some(set) = self.of(set) {
+                    set.generation.store(generation, Release);
+                }
+            }
+            Added::Set { .. } => {}
+        }
+    }
+
+    /// Everything that was added, as [`Sets::restore`] takes it.
+    pub fn added(&self, each: &mut dyn FnMut(Added<'_>)) {
+        for set in self.all() {
+            each(Added::Set { namespace: set.namespace, name: set.name() });
+            set.bins().for_each(|name| each(Added::Bin { set: set.number, name }));
+            each(Added::Generation { set: set.number, generation: set.generation() });
+        }
+    }
+
+    /// Ends every record that the set has: at once, whatever their number. False if that cannot be kept, and was not
+    /// done.
+    pub fn truncate(&self, set: &Set) -> bool {
+        let _counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = set.generation() + 1;
+        let kept = self.keeps(Added::Generation { set: set.number, generation });
+        if kept {
+            set.generation.store(generation, Release);
+        }
+        kept
     }
 
     /// The set of this number.
@@ -231,6 +307,9 @@ impl Sets {
         }
         let number = counts.sets;
         let place = self.sets.get(number).ok_or(TooManySets)?;
+        if !self.keeps(Added::Set { namespace, name }) {
+            return Err(TooManySets);
+        }
         let head = &self.chains[chain(name)];
         let cell = Cell::new(name, head.load(Relaxed));
         let set = place.get_or_init(|| Box::new(Set::new(number as u16, namespace, cell)));
@@ -254,6 +333,10 @@ impl Sets {
         let number = set.names.load(Relaxed);
         if number >= BIN_NAMES_MAX || counts.names >= BIN_NAMES_ALL_MAX {
             // From here on no name gets a number in this set, also when others are full alone.
+            return None;
+        }
+        if !self.keeps(Added::Bin { set: set.number, name }) {
+            counts.names = BIN_NAMES_ALL_MAX;
             return None;
         }
         let chunk = (number / CHUNK_FIRST + 1).ilog2() as usize;

@@ -3,15 +3,16 @@
 //! ```text
 //!   head   object 8 | levels 1 | entries 4 | entry ... | set, generation | revision | bins | first end
 //!   page   entry ...                                     (with two levels)
-//!   entry  from 4, part 8                                the names whose hashes are from here to the next entry's
+//!   entry  from 4, part 8, first end 6                   the names whose hashes are from here to the next entry's
 //!   leaf   bin bin ...                                   as in a record
 //! ```
 //!
 //! A leaf and a page are parts: bytes under a number of their own, which the store keeps beside the head ([`Source`]).
-//! A change writes new parts and a new head; what the head names is what is there.
+//! A change writes new parts and a new head; what the head names is what is there. Nothing in a leaf or below a page
+//! ends before the end in its entry, so that who looks for what has ended looks there alone.
 //!
 //! Bounds: a leaf has [`LEAF_BYTES_MAX`], or one name's hash; a page [`PAGE_ENTRIES_MAX`] entries; so a field is found
-//! in three looks, and a change writes three of them, up to 65,000 leaves. Above that the head grows by twelve bytes
+//! in three looks, and a change writes three of them, up to 65,000 leaves. Above that the head grows by eighteen bytes
 //! for each 128 leaves.
 
 use std::collections::BTreeMap;
@@ -34,14 +35,17 @@ const PAGE_ENTRIES_MAX: usize = 256;
 const PAGE_ENTRIES: usize = 128;
 /// A tree of so few bins may be a plain record again, if they take at most a quarter of [`LARGE_BYTES`].
 const FLAT_AGAIN_BINS: u64 = 32;
-const ENTRY_BYTES: usize = 12;
+/// An entry of a head or a page, in bytes; the number of the part is behind the first four.
+pub const ENTRY_BYTES: usize = 18;
 /// No bin of the tree has an end.
 pub(crate) const NO_END: u64 = u64::MAX;
+/// The same in an entry: as late as an end can be.
+const ENTRY_NO_END: u64 = crate::END_MS_MAX;
 
 /// What keeps the parts of large records.
 pub trait Source: std::fmt::Debug {
-    /// The bytes of a part; `None`: it is lost, and with it the record.
-    fn part(&self, number: u64) -> Option<&[u8]>;
+    /// The bytes of a part of a tree; `None`: it is lost, and with it the record.
+    fn part(&self, object: u64, number: u64) -> Option<&[u8]>;
     /// A number that no part has or had.
     fn fresh(&self) -> u64;
 }
@@ -51,7 +55,7 @@ pub trait Source: std::fmt::Debug {
 pub struct NoParts;
 
 impl Source for NoParts {
-    fn part(&self, _: u64) -> Option<&[u8]> {
+    fn part(&self, _: u64, _: u64) -> Option<&[u8]> {
         None
     }
 
@@ -100,10 +104,12 @@ impl<'r> Entries<'r> {
         self.0.len() / ENTRY_BYTES
     }
 
-    fn at(&self, number: usize) -> (u32, u64) {
+    fn at(&self, number: usize) -> Entry {
         let bytes = &self.0[number * ENTRY_BYTES..][..ENTRY_BYTES];
-        let (from, part) = bytes.split_at(4);
-        (u32::from_le_bytes(from.try_into().expect("four")), u64::from_le_bytes(part.try_into().expect("eight")))
+        let (from, part) = (bytes[..4].try_into().expect("four"), bytes[4..12].try_into().expect("eight"));
+        let end = bytes[12..].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let first_end = if end == ENTRY_NO_END { NO_END } else { end };
+        Entry { from: u32::from_le_bytes(from), part: u64::from_le_bytes(part), first_end }
     }
 
     /// The number of the entry that a hash falls to.
@@ -111,7 +117,7 @@ impl<'r> Entries<'r> {
         let (mut low, mut high) = (0, self.len());
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            if self.at(middle).0 <= hash {
+            if self.at(middle).from <= hash {
                 low = middle;
             } else {
                 high = middle;
@@ -120,14 +126,35 @@ impl<'r> Entries<'r> {
         low
     }
 
-    fn list(&self) -> Vec<(u32, u64)> {
-        (0..self.len()).map(|number| self.at(number)).collect()
+    fn iter(self) -> impl Iterator<Item = Entry> {
+        (0..self.len()).map(move |number| self.at(number))
     }
 }
 
-fn push_entry((from, part): (u32, u64), to: &mut Vec<u8>) {
-    to.extend_from_slice(&from.to_le_bytes());
-    to.extend_from_slice(&part.to_le_bytes());
+/// One of them: the lowest hash of what it names, and when the first bin there ends, or earlier.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    from: u32,
+    part: u64,
+    first_end: u64,
+}
+
+impl Entry {
+    fn push(self, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.from.to_le_bytes());
+        to.extend_from_slice(&self.part.to_le_bytes());
+        to.extend_from_slice(&self.first_end.min(ENTRY_NO_END).to_le_bytes()[..6]);
+    }
+
+    /// A bin there has ended, or may have.
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.first_end <= now_ms
+    }
+}
+
+/// When the first of all that entries name ends.
+fn first_end(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.first_end).min().unwrap_or(NO_END)
 }
 
 /// A tree in its head.
@@ -161,7 +188,7 @@ impl<'r> Tree<'r> {
         if self.levels == 1 {
             return Ok(self.root);
         }
-        Entries::of(self.source.part(self.root.at(number).1).ok_or(Damaged)?)
+        Entries::of(self.part(self.root.at(number).part)?)
     }
 
     fn pages(&self) -> usize {
@@ -173,13 +200,45 @@ impl<'r> Tree<'r> {
     }
 
     fn part(&self, number: u64) -> Result<&'r [u8], Damaged> {
-        self.source.part(number).ok_or(Damaged)
+        self.source.part(self.object, number).ok_or(Damaged)
+    }
+
+    /// Something is left that has not ended, as far as the entries of the head tell.
+    pub(crate) fn has_lasting(&self, now_ms: u64) -> bool {
+        self.root.iter().any(|entry| !entry.is_due(now_ms)) && self.count > 0
+    }
+
+    /// How many bins have ended that the count has still.
+    pub(crate) fn ended(&self, now_ms: u64) -> Result<u64, Damaged> {
+        let mut ended = 0;
+        for leaf in self.due(now_ms) {
+            let (leaf, mut at) = (leaf?.1, 0);
+            while at < leaf.len() {
+                let place = Place::at(leaf, at)?;
+                ended += u64::from(!place.is_live(now_ms));
+                at = place.end;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// The leaves in which something has ended, each with the lowest hash of its names.
+    fn due(self, now_ms: u64) -> impl Iterator<Item = Result<(u32, &'r [u8]), Damaged>> {
+        let is_due = move |page: &usize| self.levels == 1 || self.root.at(*page).is_due(now_ms);
+        (0..self.pages()).filter(is_due).flat_map(move |page| {
+            let (entries, fault) = match self.page(page) {
+                Ok(entries) => (Some(entries), None),
+                Err(damaged) => (None, Some(Err(damaged))),
+            };
+            let due = entries.into_iter().flat_map(Entries::iter).filter(move |entry| entry.is_due(now_ms));
+            fault.into_iter().chain(due.map(move |entry| Ok((entry.from, self.part(entry.part)?))))
+        })
     }
 
     /// The leaf that names of this hash are in.
     pub(crate) fn leaf(&self, hash: u32) -> Result<&'r [u8], Damaged> {
         let page = self.page(self.page_of(hash))?;
-        self.part(page.at(page.find(hash)).1)
+        self.part(page.at(page.find(hash)).part)
     }
 
     /// The leaves from that of `from` on, up to those whose hashes are not below `to`.
@@ -222,13 +281,13 @@ impl<'r> Iterator for Leaves<'r> {
                 (self.entries, self.page) = (None, self.page + 1);
                 continue;
             }
-            let (from, part) = entries.at(self.at);
-            if u64::from(from) >= self.to {
+            let entry = entries.at(self.at);
+            if u64::from(entry.from) >= self.to {
                 (self.entries, self.page) = (None, self.tree.pages());
                 return None;
             }
             self.at += 1;
-            return Some(self.tree.part(part));
+            return Some(self.tree.part(entry.part));
         }
     }
 }
@@ -265,15 +324,39 @@ fn cut(from: u32, body: &[u8], set: Option<InSet<'_>>) -> Result<Vec<(u32, Vec<u
 
 /// A leaf of a page that is being written.
 enum Leaf {
-    There(u32, u64),
+    There(Entry),
     New(u32, Vec<u8>),
 }
 
 /// A page that is being written: the place in the root, and its leaves if they were looked at.
 enum Page {
-    There(u32, u64),
-    New(u32, Vec<(u32, u64)>),
+    There(Entry),
+    New(u32, Vec<Entry>),
 }
+
+impl Leaf {
+    /// Writes it, if it is new.
+    fn entry(self, source: &dyn Source, parts: &mut Parts) -> Result<Entry, Damaged> {
+        match self {
+            Self::There(entry) => Ok(entry),
+            Self::New(from, body) => {
+                let first_end = crate::edit::tally(&body)?.1;
+                Ok(Entry { from, part: parts.add(source, |to| to.extend_from_slice(&body)), first_end })
+            }
+        }
+    }
+}
+
+/// What a tree that was changed has become.
+pub(crate) enum Finished {
+    /// The tree's part of a head is written.
+    Tree { count: u64, first_end: u64 },
+    /// These are all bins, for a plain record in its place.
+    Flat(Vec<u8>),
+}
+
+/// The place of the leaves of a tree of one level.
+const NO_PAGE: Entry = Entry { from: 0, part: 0, first_end: NO_END };
 
 /// A tree that is being changed.
 #[derive(Debug)]
@@ -282,18 +365,17 @@ pub(crate) struct TreeEdit<'e> {
     /// Changed leaves, by page and the hash that they are from.
     changed: BTreeMap<(usize, u32), Vec<u8>>,
     pub(crate) count: u64,
-    pub(crate) first_end: u64,
 }
 
 impl<'e> TreeEdit<'e> {
     pub(crate) fn of(tree: Tree<'e>) -> Self {
-        Self { tree, changed: BTreeMap::new(), count: tree.count, first_end: tree.first_end }
+        Self { tree, changed: BTreeMap::new(), count: tree.count }
     }
 
     fn place(&self, hash: u32) -> Result<(usize, u32, u64), Damaged> {
         let number = self.tree.page_of(hash);
         let page = self.tree.page(number)?;
-        let (from, part) = page.at(page.find(hash));
+        let Entry { from, part, .. } = page.at(page.find(hash));
         Ok((number, from, part))
     }
 
@@ -332,7 +414,7 @@ impl<'e> TreeEdit<'e> {
         }
         let mut all = Vec::new();
         for page in 0..self.tree.pages() {
-            for (from, part) in self.tree.page(page)?.list() {
+            for Entry { from, part, .. } in self.tree.page(page)?.iter() {
                 let leaf = match self.changed.get(&(page, from)) {
                     Some(leaf) => leaf,
                     None => self.tree.part(part)?,
@@ -353,9 +435,9 @@ impl<'e> TreeEdit<'e> {
     /// The leaves of a page, those that were changed cut or put together.
     fn leaves_of(&mut self, page: usize, set: Option<InSet<'_>>, parts: &mut Parts) -> Result<Vec<Leaf>, Damaged> {
         let mut leaves: Vec<Leaf> = Vec::new();
-        for (from, part) in self.tree.page(page)?.list() {
+        for entry @ Entry { from, part, .. } in self.tree.page(page)?.iter() {
             let Some(body) = self.changed.remove(&(page, from)) else {
-                leaves.push(Leaf::There(from, part));
+                leaves.push(Leaf::There(entry));
                 continue;
             };
             parts.gone.push(part);
@@ -363,7 +445,7 @@ impl<'e> TreeEdit<'e> {
                 && let Some(before) = leaves.last_mut()
             {
                 let there = match before {
-                    Leaf::There(_, part) => self.tree.part(*part)?,
+                    Leaf::There(entry) => self.tree.part(entry.part)?,
                     Leaf::New(_, body) => body,
                 };
                 if body.is_empty() {
@@ -372,9 +454,9 @@ impl<'e> TreeEdit<'e> {
                 if there.len() + body.len() <= LEAF_BYTES {
                     let joined = [there, &body].concat();
                     let from = match before {
-                        Leaf::There(from, part) => {
-                            parts.gone.push(*part);
-                            *from
+                        Leaf::There(entry) => {
+                            parts.gone.push(entry.part);
+                            entry.from
                         }
                         Leaf::New(from, _) => *from,
                     };
@@ -396,68 +478,74 @@ impl<'e> TreeEdit<'e> {
             let first = *from;
             leaves.remove(0);
             match &mut leaves[0] {
-                Leaf::There(from, _) | Leaf::New(from, _) => *from = first,
+                Leaf::There(Entry { from, .. }) | Leaf::New(from, _) => *from = first,
             }
         }
         Ok(leaves)
     }
 
-    /// Writes what was changed, and the tree's part of the head; `Some`: all bins, for a plain record in its place.
+    /// Writes what was changed, and the tree's part of the head.
     pub(crate) fn finish(
         mut self,
         set: Option<InSet<'_>>,
         now_ms: u64,
         parts: &mut Parts,
         to: &mut Vec<u8>,
-    ) -> Result<Option<Vec<u8>>, Damaged> {
+    ) -> Result<Finished, Damaged> {
         if let Some(all) = self.flat(now_ms)? {
-            return Ok(Some(all));
+            return Ok(Finished::Flat(all));
         }
         let source = self.tree.source;
         let mut pages = Vec::new();
         for number in 0..self.tree.pages() {
-            let (from, part) = if self.tree.levels == 1 { (0, 0) } else { self.tree.root.at(number) };
+            let entry = if self.tree.levels == 1 { NO_PAGE } else { self.tree.root.at(number) };
             let is_changed = self.changed.range((number, 0)..=(number, u32::MAX)).next().is_some();
             if !is_changed && self.tree.levels == 2 {
-                pages.push(Page::There(from, part));
+                pages.push(Page::There(entry));
                 continue;
             }
             if self.tree.levels == 2 {
-                parts.gone.push(part);
+                parts.gone.push(entry.part);
             }
             let leaves = self.leaves_of(number, set, parts)?;
             let is_empty = matches!(&leaves[..], [Leaf::New(_, body)] if body.is_empty());
             if is_empty && self.tree.levels == 2 && self.tree.pages() > 1 {
                 continue;
             }
-            let entries = leaves.into_iter().map(|leaf| match leaf {
-                Leaf::There(from, part) => (from, part),
-                Leaf::New(from, body) => (from, parts.add(source, |to| to.extend_from_slice(&body))),
-            });
-            pages.push(Page::New(from, entries.collect()));
+            let entries = leaves.into_iter().map(|leaf| leaf.entry(source, parts)).collect::<Result<_, _>>()?;
+            pages.push(Page::New(entry.from, entries));
         }
         if pages.is_empty() {
-            return Ok(Some(Vec::new()));
+            return Ok(Finished::Flat(Vec::new()));
         }
-        put_root(self.tree.object, pages, &self.tree, parts, to).map(|()| None)
+        let first_end = put_root(self.tree.object, pages, &self.tree, parts, to)?;
+        Ok(Finished::Tree { count: self.count, first_end })
+    }
+
+    /// Leaves out what has ended, of up to `leaves_max` leaves.
+    pub(crate) fn sweep(&mut self, now_ms: u64, leaves_max: usize) -> Result<(), Damaged> {
+        for leaf in self.tree.due(now_ms).take(leaves_max) {
+            self.leaf_mut(leaf?.0, now_ms)?;
+        }
+        Ok(())
     }
 }
 
-/// Puts the head up to its entries.
+/// Puts the head up to its entries; says when the first of all bins ends.
 fn put_root(
     object: u64,
     pages: Vec<Page>,
     tree: &Tree<'_>,
     parts: &mut Parts,
     to: &mut Vec<u8>,
-) -> Result<(), Damaged> {
+) -> Result<u64, Damaged> {
     let source = tree.source;
     let mut cut = Vec::new();
     for page in pages {
         match page {
             Page::New(from, entries) if entries.len() > PAGE_ENTRIES_MAX => {
                 for (at, chunk) in entries.chunks(PAGE_ENTRIES).enumerate() {
-                    cut.push(Page::New(if at == 0 { from } else { chunk[0].0 }, chunk.to_vec()));
+                    cut.push(Page::New(if at == 0 { from } else { chunk[0].from }, chunk.to_vec()));
                 }
             }
             page => cut.push(page),
@@ -465,16 +553,17 @@ fn put_root(
     }
     let (levels, root) = match &mut cut[..] {
         [Page::New(_, entries)] => (1, std::mem::take(entries)),
-        [Page::There(_, part)] => {
-            parts.gone.push(*part);
-            (1, Entries::of(tree.part(*part)?)?.list())
+        [Page::There(entry)] => {
+            parts.gone.push(entry.part);
+            (1, Entries::of(tree.part(entry.part)?)?.iter().collect())
         }
         _ => {
             let entries = cut.into_iter().map(|page| match page {
-                Page::There(from, part) => (from, part),
+                Page::There(entry) => entry,
                 Page::New(from, entries) => {
-                    let fill = |to: &mut Vec<u8>| entries.into_iter().for_each(|entry| push_entry(entry, to));
-                    (from, parts.add(source, fill))
+                    let first_end = first_end(&entries);
+                    let fill = |to: &mut Vec<u8>| entries.into_iter().for_each(|entry| entry.push(to));
+                    Entry { from, part: parts.add(source, fill), first_end }
                 }
             });
             (2, entries.collect())
@@ -483,8 +572,11 @@ fn put_root(
     to.extend_from_slice(&object.to_le_bytes());
     to.push(levels);
     to.extend_from_slice(&(root.len() as u32).to_le_bytes());
-    root.into_iter().enumerate().for_each(|(at, (from, part))| push_entry((if at == 0 { 0 } else { from }, part), to));
-    Ok(())
+    let ends = first_end(&root);
+    root.into_iter()
+        .enumerate()
+        .for_each(|(at, entry)| Entry { from: if at == 0 { 0 } else { entry.from }, ..entry }.push(to));
+    Ok(ends)
 }
 
 /// Puts the bins of a plain record into parts, and the head of their tree up to its entries.
@@ -496,8 +588,8 @@ pub(crate) fn grow(
     to: &mut Vec<u8>,
 ) -> Result<(), Damaged> {
     let entries = cut(0, body, set)?;
-    let entries = entries.into_iter().map(|(from, body)| (from, parts.add(source, |to| to.extend_from_slice(&body))));
-    let pages = vec![Page::New(0, entries.collect())];
+    let entries = entries.into_iter().map(|(from, body)| Leaf::New(from, body).entry(source, parts));
+    let pages = vec![Page::New(0, entries.collect::<Result<_, _>>()?)];
     let none = Tree { object: 0, levels: 1, root: Entries(&[]), count: 0, first_end: NO_END, source };
-    put_root(source.fresh(), pages, &none, parts, to)
+    put_root(source.fresh(), pages, &none, parts, to).map(drop)
 }

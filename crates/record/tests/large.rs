@@ -3,7 +3,7 @@
 
 use base::prng::Prng;
 use gannet_record::{
-    Damaged, Digits, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value, hash,
+    Damaged, Digits, ENTRY_BYTES, Edit, HASHES, InSet, Kind, Name, NoParts, Parts, Record, Sets, Source, Value, hash,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,10 +12,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 struct Shelf {
     parts: HashMap<u64, Vec<u8>>,
     last: Cell<u64>,
+    /// How many parts were looked at.
+    looks: Cell<usize>,
 }
 
 impl Source for Shelf {
-    fn part(&self, number: u64) -> Option<&[u8]> {
+    fn part(&self, _: u64, number: u64) -> Option<&[u8]> {
+        self.looks.set(self.looks.get() + 1);
         self.parts.get(&number).map(Vec::as_slice)
     }
 
@@ -59,8 +62,30 @@ impl Tried {
         let mut edit = Edit::in_set(old.as_ref(), set, now_ms, &mut next).unwrap();
         change(&mut edit, &mut model);
         let kind = edit.finish_with(&self.shelf, &mut parts).unwrap();
-        let was_large = old.is_some_and(|old| old.is_large());
         self.model = model;
+        self.put(kind, next, parts);
+    }
+
+    fn object(&self) -> Option<[u8; 8]> {
+        object(&self.there.as_ref()?.1)
+    }
+
+    /// Leaves out what has ended, a few leaves at a time.
+    fn sweep(&mut self) {
+        let (now_ms, revision) = (self.now_ms, self.record().map(|record| record.revision()));
+        while self.record().is_some_and(|record| record.is_due(now_ms)) {
+            let (mut next, mut parts) = (Vec::new(), Parts::default());
+            let old = self.record().unwrap();
+            let edit = Edit::swept(&old, now_ms, 3, &mut next).unwrap();
+            let kind = edit.finish_with(&self.shelf, &mut parts).unwrap();
+            self.put(kind, next, parts);
+            assert!(self.record().is_none_or(|record| Some(record.revision()) == revision));
+        }
+    }
+
+    /// Stores what an edit has made.
+    fn put(&mut self, kind: Option<Kind>, next: Vec<u8>, parts: Parts) {
+        let was_large = self.record().is_some_and(|old| old.is_large());
         let is_large = kind.is_some_and(|kind| matches!(kind, Kind::Large | Kind::LargeInSet));
         if was_large && is_large && self.object() == object(&next) {
             // The parts that it names stay, but for those that it says go.
@@ -79,25 +104,31 @@ impl Tried {
         self.check_parts();
     }
 
-    fn object(&self) -> Option<[u8; 8]> {
-        object(&self.there.as_ref()?.1)
-    }
-
-    /// Every part is named once from the head.
+    /// Every part is named once from the head, beside when the first of its bins ends.
     fn check_parts(&self) {
         let Some((Kind::Large | Kind::LargeInSet, bytes)) = &self.there else {
             assert!(self.shelf.parts.is_empty());
             return;
         };
-        let entries = |bytes: &[u8]| -> Vec<u64> {
-            bytes.chunks(12).map(|entry| u64::from_le_bytes(entry[4..].try_into().unwrap())).collect()
+        let end_of = |entry: &[u8]| entry[12..].iter().rev().fold(0, |end, byte| end << 8 | u64::from(*byte));
+        let entries = |bytes: &[u8]| -> Vec<(u64, u64)> {
+            let entries = bytes.chunks(ENTRY_BYTES);
+            entries.map(|entry| (u64::from_le_bytes(entry[4..12].try_into().unwrap()), end_of(entry))).collect()
         };
         let count = u32::from_le_bytes(bytes[9..13].try_into().unwrap()) as usize;
-        let root = entries(&bytes[13..13 + 12 * count]);
-        let pages: Vec<u64> = if bytes[8] == 2 { root.clone() } else { Vec::new() };
-        let leaves =
-            if bytes[8] == 2 { pages.iter().flat_map(|page| entries(&self.shelf.parts[page])).collect() } else { root };
-        assert!(pages.iter().all(|page| self.shelf.parts[page].len() <= 256 * 12));
+        let root = entries(&bytes[13..13 + ENTRY_BYTES * count]);
+        let pages = if bytes[8] == 2 { root.clone() } else { Vec::new() };
+        for (page, end) in &pages {
+            let ends = entries(&self.shelf.parts[page]).into_iter().map(|(_, end)| end);
+            assert_eq!(ends.min(), Some(*end), "a page ends with the first of its leaves");
+        }
+        let leaves = match bytes[8] {
+            2 => pages.iter().flat_map(|(page, _)| entries(&self.shelf.parts[page])).collect(),
+            _ => root,
+        };
+        let (pages, leaves): (Vec<u64>, Vec<u64>) =
+            (pages.into_iter().map(|(page, _)| page).collect(), leaves.into_iter().map(|(leaf, _)| leaf).collect());
+        assert!(pages.iter().all(|page| self.shelf.parts[page].len() <= 256 * ENTRY_BYTES));
         let named: HashSet<u64> = pages.iter().chain(&leaves).copied().collect();
         assert_eq!(named.len(), pages.len() + leaves.len());
         assert_eq!(named, self.shelf.parts.keys().copied().collect());
@@ -166,7 +197,7 @@ fn random_change(prng: &mut Prng, names: u64, edit: &mut Edit<'_>, model: &mut M
 
 #[test]
 fn a_large_record_equals_a_map_whatever_is_done_to_it() {
-    let (mut large, mut shrunk, mut ended) = (0, 0, 0);
+    let (mut large, mut shrunk, mut ended, mut swept) = (0, 0, 0, 0);
     for seed in 0..60 {
         println!("seed {seed}");
         let (mut prng, mut tried) = (Prng::new(seed), Tried::new(seed % 2 == 1));
@@ -191,6 +222,10 @@ fn a_large_record_equals_a_map_whatever_is_done_to_it() {
                     random_change(&mut prng, names, edit, model, now_ms);
                 }
             });
+            if prng.below(10) == 0 {
+                tried.sweep();
+                swept += 1;
+            }
             let is_large = tried.record().is_some_and(|record| record.is_large());
             large += usize::from(is_large);
             shrunk += usize::from(was_large && !is_large);
@@ -202,6 +237,50 @@ fn a_large_record_equals_a_map_whatever_is_done_to_it() {
         tried.check();
     }
     assert!(large > 5000 && shrunk > 20 && ended > 10, "{large} large, {shrunk} small again, {ended} ended");
+    assert!(swept > 1000, "{swept} swept");
+}
+
+/// A count looks at the leaves in which something has ended, and at none once they are swept.
+#[test]
+fn a_large_record_is_counted_without_a_walk_after_some_bins_have_ended() {
+    let mut tried = Tried::new(false);
+    let now_ms = tried.now_ms;
+    let names: Vec<_> = (0..100_000).map(|number| format!("field:{number}")).collect();
+    tried.change(|edit, model| {
+        let given = names.iter().map(|name| (name.as_bytes(), &b"value"[..]));
+        assert_eq!(edit.set_all(given), Ok(names.len()));
+        model.extend(names.iter().map(|name| (name.clone().into_bytes(), (b"value".to_vec(), None))));
+    });
+    let looks = |tried: &Tried, at: u64| {
+        let before = tried.shelf.looks.get();
+        let count = tried.record().unwrap().count(at).unwrap();
+        (count, tried.shelf.looks.get() - before)
+    };
+    for (at, name) in ["field:5", "field:70000", "field:99999"].into_iter().enumerate() {
+        tried.change(|edit, _| {
+            assert_eq!(edit.set_end(&Name::new(name.as_bytes()), Some(now_ms + 1 + at as u64)), Ok(true))
+        });
+    }
+    assert_eq!(looks(&tried, now_ms), (100_000, 0));
+    // One leaf and its page for each.
+    for ended in 1..=3 {
+        let (count, looked) = looks(&tried, now_ms + ended);
+        assert!(count as u64 == 100_000 - ended && looked as u64 <= 2 * ended, "{looked} parts for {ended} that ended");
+    }
+    assert!(tried.record().unwrap().is_empty(now_ms + 5) == Ok(false));
+    tried.now_ms += 2;
+    tried.sweep();
+    assert_eq!(looks(&tried, now_ms + 2), (99_998, 0));
+    assert_eq!(looks(&tried, now_ms + 3).0, 99_997);
+    // All of them at one instant: swept once, a few leaves at a time, and nothing is left.
+    tried.change(|edit, _| {
+        for name in &names {
+            edit.set_end(&Name::new(name.as_bytes()), Some(now_ms + 10)).unwrap();
+        }
+    });
+    tried.now_ms += 10;
+    assert_eq!(looks(&tried, now_ms + 9).0, 99_998);
+    assert_eq!((looks(&tried, now_ms + 10).0, tried.record().unwrap().is_empty(now_ms + 10)), (0, Ok(true)));
 }
 
 #[test]

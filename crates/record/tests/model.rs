@@ -1,6 +1,8 @@
 //! Records against a list of names, values and ends; and damage of every kind against nothing but the promise that it
 //! is told and not fallen over.
 
+#[path = "../../../fuzz/corpus.rs"]
+mod corpus;
 mod record_walk;
 
 use base::prng::Prng;
@@ -181,6 +183,14 @@ fn a_record_is_the_list_of_what_was_stored_and_has_not_ended() {
                 let bin = record.find(&Name::new(name), now_ms).unwrap().expect("it is there");
                 assert_eq!((&Held::of(&bin.value), bin.end_ms), (value, *end));
             }
+            // Names in any order, some of which are not there, each sought from where the last one was found.
+            let (mut other, mut at) = (Prng::new(seed * 100 + u64::from(step)), 0);
+            for _ in 0..6 {
+                let sought = name(&mut other);
+                let found = record.find_behind(&mut at, &Name::new(&sought), now_ms).unwrap();
+                let there = model.iter().find(|(name, ..)| *name == sought);
+                assert_eq!(found.map(|bin| Held::of(&bin.value)), there.map(|(_, value, _)| value.clone()));
+            }
             bytes = Some(next);
         }
     }
@@ -204,7 +214,7 @@ fn a_record_of_a_set_that_was_truncated_is_gone_and_one_stored_later_is_not() {
         let bytes = store();
         assert!(Record::of(Kind::InSet, &bytes, &sets, &NoParts).unwrap().is_some());
         assert_eq!(Kind::InSet.is_empty(&bytes, &sets, 0), Ok(false));
-        set.set().truncate();
+        assert!(sets.truncate(set.set()));
         assert!(Record::of(Kind::InSet, &bytes, &sets, &NoParts).unwrap().is_none());
         assert_eq!(Kind::InSet.is_empty(&bytes, &sets, 0), Ok(true));
     }
@@ -297,11 +307,8 @@ fn damaged_bytes_are_told_and_never_fallen_over() {
         }
         count(walk(&bytes));
     }
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/record");
-    let files: Vec<_> = std::fs::read_dir(folder).expect("the seed corpus is in the repository").collect();
-    assert!(files.len() >= 5, "{} files", files.len());
-    for file in files {
-        count(walk(&std::fs::read(file.unwrap().path()).expect("a readable file")));
-    }
+    let seeds = corpus::bytes("record");
+    assert!(seeds.len() >= 5, "{} seeds", seeds.len());
+    seeds.iter().for_each(|bytes| count(walk(bytes)));
     assert!(whole > 500 && damaged > 500, "{whole} whole, {damaged} damaged");
 }

@@ -200,6 +200,8 @@ pub enum Stats {
     Detail(bool),
     /// Statistics by key prefix.
     DetailDump,
+    /// What namespaces have and do.
+    Namespaces,
     /// Keys of one class.
     Cachedump {
         /// The class.

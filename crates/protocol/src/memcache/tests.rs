@@ -146,6 +146,7 @@ fn every_text_command_is_read() {
     assert_eq!(one("cache_memlimit 64\r\n"), Request::CacheMemlimit { mib: 64, noreply: false });
     assert_eq!(one("stats\r\n"), Request::Stats(Stats::General));
     assert_eq!(one("stats detail dump\r\n"), Request::Stats(Stats::DetailDump));
+    assert_eq!(one("stats namespaces\r\n"), Request::Stats(Stats::Namespaces));
     assert_eq!(one("stats cachedump 1 20\r\n"), Request::Stats(Stats::Cachedump { class: 1, limit: 20 }));
     assert_eq!(one("watch\r\n"), Request::Watch(Watch { fetchers: true, ..Watch::default() }));
     assert_eq!(

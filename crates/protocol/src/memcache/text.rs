@@ -174,6 +174,7 @@ pub(super) fn stats(words: Words<'_>) -> Result<Request<'_>, Fault> {
         [b"sizes", ..] => Stats::Sizes,
         [b"conns", ..] => Stats::Conns,
         [b"reset", ..] => Stats::Reset,
+        [b"namespaces", ..] => Stats::Namespaces,
         [b"detail", b"on", ..] => Stats::Detail(true),
         [b"detail", b"off", ..] => Stats::Detail(false),
         [b"detail", b"dump", ..] => Stats::DetailDump,

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::Version;
-use crate::number::{U64_DIGITS_MAX, digits_in, put_i64, put_u64, write_digits};
-use crate::sink::{Fixed, Sink};
+use crate::number::{U64_DIGITS_MAX, digits_in, pair, put_i64, write_digits};
+use crate::sink::{FILL_BYTES_MAX, Fixed, Sink};
 
 /// `+OK`.
 pub const OK: &[u8] = b"+OK\r\n";
@@ -22,12 +22,22 @@ fn assert_line(text: &[u8]) {
     debug_assert!(!text.iter().any(|byte| matches!(byte, b'\r' | b'\n')), "a line has no line end in it: {text:?}");
 }
 
+#[inline]
 fn number_line(sink: &mut impl Sink, first: u8, number: u64) {
-    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-    line.push(first);
-    put_u64(&mut line, number);
-    line.put(CRLF);
-    sink.put(line.as_slice());
+    if number < 100 {
+        // Counts and lengths, most of them.
+        let [tens, ones] = pair(number as u8);
+        return match number {
+            0..10 => sink.put(&[first, ones, b'\r', b'\n']),
+            _ => sink.put(&[first, tens, ones, b'\r', b'\n']),
+        };
+    }
+    let digits = digits_in(number);
+    sink.fill(1 + digits + 2, |line| {
+        line[0] = first;
+        write_digits(&mut line[1..=digits], number);
+        line[1 + digits..].copy_from_slice(CRLF);
+    });
 }
 
 /// A simple string: its bytes and 3. It has no line end in it.
@@ -79,10 +89,26 @@ pub fn bulk_head(sink: &mut impl Sink, len: u64) {
 }
 
 /// A bulk string: its bytes and at most [`NUMBER_LINE_BYTES_MAX`] and 2.
+#[inline]
 pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
-    bulk_head(sink, bytes.len() as u64);
-    sink.put(bytes);
-    sink.put(CRLF);
+    if bytes.len() > BULK_SHORT_BYTES_MAX {
+        bulk_head(sink, bytes.len() as u64);
+        sink.put(bytes);
+        sink.put(CRLF);
+        return;
+    }
+    sink.fill(bulk_bytes(bytes.len()), |room| {
+        write_bulk(room, bytes);
+    });
+}
+
+/// A bulk string that is put in one go is no longer than this, in bytes.
+const BULK_SHORT_BYTES_MAX: usize = FILL_BYTES_MAX - NUMBER_LINE_BYTES_MAX - 2;
+
+/// How long a bulk string of so many bytes is.
+#[inline]
+const fn bulk_bytes(len: usize) -> usize {
+    1 + digits_in(len as u64) + 2 + len + 2
 }
 
 /// Writes a bulk string to the start of `room` in one go, and says how long it is: its bytes and at most
@@ -90,18 +116,32 @@ pub fn bulk(sink: &mut impl Sink, bytes: &[u8]) {
 ///
 /// # Panics
 /// If there is less room.
-#[inline]
+#[inline(always)]
 pub fn write_bulk(room: &mut [u8], bytes: &[u8]) -> usize {
-    let len = bytes.len() as u64;
-    let from = 1 + digits_in(len) + 2;
-    let end = from + bytes.len();
-    let reply = &mut room[..end + 2];
-    reply[0] = b'$';
-    write_digits(&mut reply[1..from - 2], len);
-    reply[from - 2..from].copy_from_slice(CRLF);
-    reply[from..end].copy_from_slice(bytes);
-    reply[end..].copy_from_slice(CRLF);
-    end + 2
+    let len = bytes.len();
+    // Most are short: their heads are written at once.
+    let from = match len {
+        0..10 => {
+            room[..4].copy_from_slice(&[b'$', b'0' + len as u8, b'\r', b'\n']);
+            4
+        }
+        10..100 => {
+            let [tens, ones] = pair(len as u8);
+            room[..5].copy_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
+            5
+        }
+        _ => {
+            let digits = digits_in(len as u64);
+            room[0] = b'$';
+            write_digits(&mut room[1..=digits], len as u64);
+            room[1 + digits..3 + digits].copy_from_slice(CRLF);
+            3 + digits
+        }
+    };
+    let (text, end) = room[from..from + len + 2].split_at_mut(len);
+    text.copy_from_slice(bytes);
+    end.copy_from_slice(CRLF);
+    from + len + 2
 }
 
 /// A null where a bulk string was asked for: 5 bytes.

@@ -38,7 +38,7 @@ pub fn walk(bytes: &[u8]) -> bool {
 struct Echo<'b>(&'b [u8]);
 
 impl Source for Echo<'_> {
-    fn part(&self, number: u64) -> Option<&[u8]> {
+    fn part(&self, _: u64, number: u64) -> Option<&[u8]> {
         self.0.get(number as usize % (self.0.len() + 1)..)
     }
 
@@ -57,7 +57,7 @@ fn change_large(record: &Record<'_>, source: &dyn Source) {
         edit.remove(&Name::new(b"1"))?;
         edit.finish_with(source, &mut parts)
     });
-    let _ = Edit::copy_of(record, 5, &mut Vec::new()).and_then(|edit| edit.finish_with(source, &mut parts));
+    let _ = Edit::swept(record, 5, 3, &mut Vec::new()).and_then(|edit| edit.finish_with(source, &mut parts));
 }
 
 fn ask(record: &Record<'_>, kind: Kind, bytes: &[u8], sets: &Sets) -> bool {
