@@ -70,6 +70,9 @@ enum Command {
         /// 5,000 connects a second beside half of the highest load.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_storm: bool,
+        /// A namespace that is flooded beside another one: what that does to the other's times.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+        only_neighbour: bool,
         /// Requests of Redis clients beside redis-server, Valkey and null.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_resp: bool,
@@ -195,24 +198,24 @@ fn run(command: Command) -> Result<bool, String> {
             only_growth,
             only_large,
             only_storm,
+            only_neighbour,
             only_resp,
             rows,
             with_other,
             connections,
             depth,
         } => {
-            let kinds = bench_kinds(only_io, with_other, without_gannet);
-            let other = only_growth || only_large || only_storm || only_resp;
-            let (rates, memory) = (!only_memory && !other, !only_rates && !only_io && !other);
+            let other = only_growth || only_large || only_storm || only_neighbour || only_resp;
             bench::run(&bench::Options {
                 quick,
-                kinds,
-                rates,
-                memory,
+                kinds: bench_kinds(only_io, with_other, without_gannet),
+                rates: !only_memory && !other,
+                memory: !only_rates && !only_io && !other,
                 valkey: !without_valkey,
                 growth: only_growth,
                 large: only_large,
                 storm: only_storm,
+                neighbour: only_neighbour,
                 resp: only_resp,
                 rows,
                 connections,

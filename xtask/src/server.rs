@@ -220,11 +220,24 @@ impl Server {
     /// # Errors
     /// When there is no admin port or it does not answer.
     pub fn admin_page(&self, path: &str) -> Result<String, String> {
+        self.admin_ask("GET", path, "")
+    }
+
+    /// Puts `body` to a page of the admin port.
+    ///
+    /// # Errors
+    /// When there is no admin port, or it refuses.
+    pub fn admin_put(&self, path: &str, body: &str) -> Result<(), String> {
+        self.admin_ask("PUT", path, body).map(drop)
+    }
+
+    fn admin_ask(&self, method: &str, path: &str, body: &str) -> Result<String, String> {
         let admin = self.admin.ok_or("this server has no admin port")?;
         let fetch = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect(admin)?;
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+            stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())?;
             let mut reply = String::new();
             stream.read_to_string(&mut reply)?;
             Ok(reply)
@@ -233,7 +246,7 @@ impl Server {
         let (head, body) = reply.split_once("\r\n\r\n").ok_or_else(|| format!("{path}: no HTTP reply"))?;
         match head.starts_with("HTTP/1.1 200") {
             true => Ok(body.to_owned()),
-            false => Err(format!("{path}: {}", head.lines().next().unwrap_or_default())),
+            false => Err(format!("{path}: {} {}", head.lines().next().unwrap_or_default(), body.trim_end())),
         }
     }
 

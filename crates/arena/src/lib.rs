@@ -10,13 +10,21 @@
 //! - A map never moves, and is unmapped only when the [`Map`] is dropped.
 //! - All sizes are bytes; the start is aligned to [`HUGE_PAGE_BYTES`].
 //!
+//! A map may lie in a [`MapFile`]: then it is shared with the file, what is released is a hole in it, and space is
+//! allocated ([`Map::allocate`]) before it is written to, since a write to a hole ends the process when there is none.
+//!
 //! This crate hands out an address and never a reference: who may read and write what, and when, is the business of
 //! the crate above it.
 
+mod file;
+
+pub use file::{MapFile, Medium, OpenError};
+
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// The size of a huge page on the machines that are served (x86-64, and AArch64 with 4 KiB pages), in bytes.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -24,7 +32,7 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The page size that populate and release round to, in bytes.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A private anonymous memory map.
+/// A memory map: private and anonymous, or a range of a file.
 #[derive(Debug)]
 pub struct Map {
     /// What `mmap` gave, for `munmap`.
@@ -33,6 +41,8 @@ pub struct Map {
     /// The aligned part that is handed out.
     start: NonNull<u8>,
     bytes: usize,
+    /// The file that it is a range of, and where that begins.
+    file: Option<(Arc<MapFile>, u64)>,
 }
 
 // SAFETY: 1. A Map is an address range and owns it alone; 2. it is not tied to a thread; 3. its methods only make
@@ -60,12 +70,57 @@ impl Map {
         assert!(skip < HUGE_PAGE_BYTES, "alignment of a mapped address is always computable");
         // SAFETY: 1. skip < HUGE_PAGE_BYTES, so start..start + bytes lies inside the mapped range.
         let start = unsafe { mapped.add(skip) };
-        let map = Self { mapped, mapped_bytes, start, bytes };
+        let map = Self { mapped, mapped_bytes, start, bytes, file: None };
         if huge_pages {
             // Refused on kernels without transparent huge pages: ordinary pages serve.
             let _ = map.advise(0, bytes, Advice::LinuxHugepage);
         }
         Ok(map)
+    }
+
+    /// Maps `bytes` (rounded up to a page) of a file from `at` on, which is a multiple of a page. What is written is
+    /// the file's at once, and stays when the process ends, however it does. The range has to lie in the file.
+    ///
+    /// # Errors
+    /// What `mmap` answers.
+    pub fn of_file(file: &Arc<MapFile>, at: u64, bytes: usize, huge_pages: bool) -> io::Result<Self> {
+        let mut map = Self::reserve(bytes, false)?;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and nobody was given;
+        // 2. FIXED replaces what is mapped there, which is that reservation; 3. the file outlives the map, which
+        // holds it; what other processes could do to the file is kept away by its lock.
+        unsafe {
+            let prot = ProtFlags::READ | ProtFlags::WRITE;
+            mmap(map.start.as_ptr().cast(), map.bytes, prot, flags, file.file(), at)?;
+        }
+        map.file = Some((Arc::clone(file), at));
+        if huge_pages {
+            // Refused where the file's pages are never huge ones: ordinary pages serve.
+            let _ = map.advise(0, map.bytes, Advice::LinuxHugepage);
+        }
+        Ok(map)
+    }
+
+    /// Gets the file's space for the pages that touch `offset .. offset + bytes`. A map of no file needs none.
+    ///
+    /// # Errors
+    /// `ENOSPC`; `EOPNOTSUPP` on file systems that allocate only as they write.
+    pub fn allocate(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let Some((file, at)) = &self.file else { return Ok(()) };
+        let (from, to) = self.pages_touched(offset, bytes);
+        if from == to { Ok(()) } else { file.allocate(at + from as u64, (to - from) as u64) }
+    }
+
+    /// The file that it is a range of.
+    pub fn file(&self) -> Option<&Arc<MapFile>> {
+        self.file.as_ref().map(|(file, _)| file)
+    }
+
+    fn pages_touched(&self, offset: usize, bytes: usize) -> (usize, usize) {
+        let from = offset / PAGE_BYTES * PAGE_BYTES;
+        let to = (offset + bytes).next_multiple_of(PAGE_BYTES).min(self.bytes);
+        assert!(from <= to, "range {offset}+{bytes} outside the map");
+        (from, to)
     }
 
     /// The first byte's address, aligned to [`HUGE_PAGE_BYTES`].
@@ -81,23 +136,33 @@ impl Map {
     /// Gets memory for the pages that touch `offset .. offset + bytes`, so that a later write does not fault.
     ///
     /// # Errors
-    /// `ENOMEM` when there is none; `EINVAL` on kernels before 5.14, where the first write faults instead.
+    /// `ENOMEM` when there is none; `EINVAL` on kernels before 5.14, where the first write faults instead. What
+    /// [`Map::allocate`] answers, for a map of a file.
     pub fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
-        let from = offset / PAGE_BYTES * PAGE_BYTES;
-        let to = (offset + bytes).next_multiple_of(PAGE_BYTES).min(self.bytes);
+        let (from, to) = self.pages_touched(offset, bytes);
+        if let Some((file, at)) = &self.file {
+            file.allocate(at + from as u64, (to - from) as u64)?;
+            if file.medium() == Medium::Disk {
+                // A page that is mapped for writing is one that the kernel writes back.
+                return Ok(());
+            }
+        }
         self.advise(from, to - from, Advice::LinuxPopulateWrite)
     }
 
-    /// Gives the memory of the whole pages inside `offset .. offset + bytes` back to the kernel; they read as zero.
-    /// Nobody may be reading or writing the range.
+    /// Gives the memory of the whole pages inside `offset .. offset + bytes` back to the kernel, and the file's space
+    /// if there is one; they read as zero. Nobody may be reading or writing the range.
     ///
     /// # Errors
-    /// What `madvise` answers, for example when the range is locked.
+    /// What `madvise` answers, for example when the range is locked; of a file, what [`MapFile::punch`] answers.
     pub fn release(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let from = offset.next_multiple_of(PAGE_BYTES);
         let to = (offset + bytes) / PAGE_BYTES * PAGE_BYTES;
         if from >= to {
             return Ok(());
+        }
+        if let Some((file, at)) = &self.file {
+            return file.punch(at + from as u64, (to - from) as u64);
         }
         // Kernels before 5.18 do not know the advice that takes locked pages too.
         match self.advise(from, to - from, Advice::LinuxDontneedLocked) {
@@ -127,12 +192,18 @@ impl Map {
         for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
             if let Some((start, end)) = line.split(' ').next().and_then(address_range) {
                 inside = start < to && end > from;
-            } else if let (true, Some(rest)) = (inside, line.strip_prefix("AnonHugePages:")) {
+            } else if let (true, Some(rest)) = (inside, huge_line(line)) {
                 kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
             }
         }
         Ok(kib * 1024)
     }
+}
+
+/// What a line of `smaps` says of huge pages: of private memory, or of a file's.
+fn huge_line(line: &str) -> Option<&str> {
+    let kinds = ["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:", "Shared_Hugetlb:"];
+    kinds.iter().find_map(|kind| line.strip_prefix(kind))
 }
 
 /// `5581a000-5581b000` as two addresses.

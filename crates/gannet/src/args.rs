@@ -9,9 +9,6 @@ use server::config::text::facts;
 use server::config::value::{Shape, Wrong};
 use server::config::{Fault, Origin, Settings};
 
-/// Subcommands whose names are taken and that this build does not have.
-const ABSENT_COMMANDS: [&str; 1] = ["file"];
-
 /// memcached's own short flags, and what says the same here.
 const MEMCACHED_FLAGS: [(&str, &str); 14] = [
     ("p", "--memcached 127.0.0.1:PORT"),
@@ -30,9 +27,12 @@ const MEMCACHED_FLAGS: [(&str, &str); 14] = [
     ("B", "nothing: the text and meta protocols are spoken on every port"),
 ];
 
+/// The flag that throws away what a memory file holds. Not a setting: it is said each time that it is meant.
+pub const FILE_RESET: &str = "file-reset";
+
 /// The whole command line.
 pub fn program() -> Command {
-    let mut program = Command::new("gannet")
+    Command::new("gannet")
         .version(env!("CARGO_PKG_VERSION"))
         .about("An in-memory store that is bought by its tail")
         .subcommand_required(true)
@@ -43,18 +43,8 @@ pub fn program() -> Command {
         .subcommand(crate::load::command())
         .subcommand(crate::top::command())
         .subcommand(crate::doctor::command())
-        .subcommand(crate::config::command());
-    for name in ABSENT_COMMANDS {
-        let rest = Arg::new("rest").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
-        program = program.subcommand(Command::new(name).hide(true).disable_help_flag(true).arg(rest));
-    }
-    program
-}
-
-/// The line for a subcommand that this build does not have.
-pub fn absent_command(name: &str) -> String {
-    let there = "`gannet serve`, `gannet memcached`, `gannet load`, `gannet top`, `gannet doctor` and `gannet config`";
-    format!("this build does not have `gannet {name}`; it has {there}")
+        .subcommand(crate::config::command())
+        .subcommand(crate::file::command())
 }
 
 fn serve() -> Command {
@@ -77,6 +67,12 @@ fn serve() -> Command {
         }
         serve = serve.arg(arg);
     }
+    serve = serve.arg(
+        Arg::new(FILE_RESET)
+            .long(FILE_RESET)
+            .action(ArgAction::SetTrue)
+            .help("Throw away what the file given by --file holds, whatever it is, and make it anew"),
+    );
     for (flag, _, _) in ABSENT {
         serve = serve.arg(hidden(Arg::new(flag).long(flag)));
     }

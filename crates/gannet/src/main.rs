@@ -8,6 +8,7 @@
 mod args;
 mod config;
 mod doctor;
+mod file;
 mod load;
 mod memcached;
 mod serve;
@@ -55,8 +56,8 @@ fn main() -> ExitCode {
         Some(("top", matches)) => top::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("doctor", matches)) => doctor::run(matches),
-        Some((name, _)) => Err(Failure::Usage(vec![args::absent_command(name)])),
-        None => unreachable!("a subcommand is required"),
+        Some(("file", matches)) => file::run(matches),
+        _ => unreachable!("a subcommand is required"),
     })
 }
 

@@ -10,14 +10,16 @@ use server::admin::{Bound, RunningSettings};
 use server::command::Protocol;
 use server::config::file::Origins;
 use server::config::host::{Host, raise_files_limit};
-use server::config::kinds::Endpoint;
+use server::config::kinds::{Endpoint, Pin};
 use server::config::table::Reload;
+use server::config::value::{Auto, Wrong};
 use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
 use server::log::Log;
 use server::namespaces::DEFAULT_NAME;
-use server::shared::Shared;
+use server::shared::{CLOCK_BEHIND_MAX_MS, Shared};
 use server::start::{Running, Server, StartError};
 
+use crate::doctor::plan::{for_this_process, pins};
 use crate::{Failure, args};
 
 /// Runs the server until a signal or a client ends it.
@@ -26,26 +28,67 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !refused.is_empty() {
         return Err(Failure::Usage(refused));
     }
-    let (settings, origins) = chosen(matches).map_err(faults)?;
+    let (settings, origins, unpinned) = planned(matches).map_err(faults)?;
     let plan = plan(&settings, &origins, &Host::probe());
     let mut plan = plan.map_err(|faults| failed(faults.iter().map(Fault::to_string)))?;
+    plan.notes.extend(unpinned);
     plan.server.config_file = matches.get_one::<String>("CONFIG").map(std::path::PathBuf::from);
+    plan.server.file_reset = matches.get_flag(args::FILE_RESET);
+    if plan.server.file_reset && plan.server.file.is_none() {
+        return Err(Failure::Usage(vec!["--file-reset: no file is named; give it with --file".to_owned()]));
+    }
     let matches = matches.clone();
     let read = Box::new(move || chosen(&matches));
     host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1 })
 }
 
-/// The settings. Who names no listener at all is served on the ports that clients try first, of Redis too.
+/// The settings.
 fn chosen(matches: &ArgMatches) -> Result<(Settings, Origins), Vec<Fault>> {
+    planned(matches).map(|(settings, origins, _)| (settings, origins))
+}
+
+/// The settings, and why nothing is pinned if a plan was asked for and pins nothing. Who names no listener at all is
+/// served on the ports that clients try first, of Redis too.
+fn planned(matches: &ArgMatches) -> Result<(Settings, Origins, Option<String>), Vec<Fault>> {
     let (mut settings, origins) = args::settings(matches)?;
+    let unpinned = place(&mut settings, &origins)?;
     if !origins.contains_key("listen.memcached") && !origins.contains_key("listen.resp") {
         settings.resp = vec![Endpoint::Tcp(([127, 0, 0, 1], 6379).into())];
     }
-    Ok((settings, origins))
+    Ok((settings, origins, unpinned))
+}
+
+/// `threads.pin = "auto"`: the workers that have CPUs of their own by the plan for this host, and those CPUs; or
+/// why it pins none.
+fn place(settings: &mut Settings, origins: &Origins) -> Result<Option<String>, Vec<Fault>> {
+    if settings.pin != Pin::Auto {
+        return Ok(None);
+    }
+    let workers = settings.workers.said().map(|workers| workers as usize);
+    let fault = |why: String| {
+        let origin = origins.get("threads.pin").cloned().unwrap_or(Origin::Default);
+        vec![Fault::new(origin, "threads.pin", Wrong::new(why, "name the CPUs, as in \"0-3,8\", or \"none\""))]
+    };
+    let wanted = doctor::Wanted { workers, ..doctor::Wanted::default() };
+    match pins(&for_this_process(&wanted).map_err(fault)?) {
+        Err(why) => {
+            settings.pin = Pin::None;
+            Ok(Some(format!("threads.pin = \"auto\" pins nothing here: {why}")))
+        }
+        Ok(mut cpus) => {
+            cpus.truncate(server::start::WORKERS_MAX);
+            settings.workers = Auto::Is(cpus.len() as u64);
+            settings.pin = Pin::Cpus(cpus);
+            Ok(None)
+        }
+    }
 }
 
 /// Reads the settings once more, or says all that is wrong with them.
 pub type Reread = Box<dyn Fn() -> Result<(Settings, Origins), Vec<Fault>> + Send>;
+
+/// The exit code when the memory file fails.
+const BUS_ERROR_CODE: i32 = 74;
 
 /// What a server of this process is hosted with.
 pub struct Hosted {
@@ -72,6 +115,15 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
         plan.server.admin.map(|addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)])));
     let admin = admin.transpose()?;
     lock_memory(&plan);
+    if let Some(path) = &plan.server.file {
+        let path = path.display();
+        let line = format!(
+            "the memory file {path} can not be read or written any more: it was cut short, its disk failed, or its \
+             file system is full; the server ends, and what the file holds is taken over by the next one"
+        );
+        io::signal::end_on_bus_error(&line, BUS_ERROR_CODE)
+            .map_err(|error| failed([format!("signals can not be had ({error})")]))?;
+    }
     let running = Server::start(plan.server.clone()).map_err(|error| match error {
         StartError::Bind { .. } => Failure::Code(bind_code, vec![remedy::start_error(&error)]),
         _ => failed([remedy::start_error(&error)]),
@@ -131,6 +183,9 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
         pid = std::process::id(),
         "gannet is up"
     );
+    if let (Some(path), Some(reopened)) = (&plan.server.file, running.shared().store.reopened()) {
+        tell_file(path, reopened);
+    }
     for (door, addr) in running.doors() {
         let (protocol, name) = (door.protocol, running.shared().namespaces.name(door.namespace));
         let space = if name == DEFAULT_NAME { String::new() } else { format!(" for the namespace {name}") };
@@ -138,6 +193,32 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
     }
     if let Some(admin) = admin {
         tracing::info!("metrics are at http://{0}/metrics; http://{0}/ lists every page", admin.addr());
+    }
+}
+
+/// Says what was found in the memory file.
+fn tell_file(path: &std::path::Path, reopened: &segment::Reopened) {
+    let path = path.display();
+    if !reopened.found {
+        return tracing::info!("the memory lies in {path}, which was made");
+    }
+    let left = if reopened.clean { "was left in order" } else { "was left by a process that was killed" };
+    let (items, open, held) = (reopened.items, reopened.segments_open, reopened.stripes_held);
+    tracing::info!(
+        "the memory lies in {path}, which {left}: {items} items are there; {open} segments were open and \
+         {held} changes under way"
+    );
+    let behind_ms = reopened.clock_behind_ms;
+    if behind_ms > CLOCK_BEHIND_MAX_MS {
+        tracing::warn!(
+            "the clock is {behind_ms} ms behind what the process before saw: it was wrong then or is wrong now; items \
+             end by the clock as it is, and some that had ended may be seen again until then"
+        );
+    } else if behind_ms > 0 {
+        tracing::warn!(
+            "the clock is {behind_ms} ms behind what the process before saw: times to live stand still until it has \
+             come up to that"
+        );
     }
 }
 
@@ -180,9 +261,11 @@ impl Reloader {
     /// Reads the settings again. A fault changes nothing.
     fn reload(&self) {
         self.shared.reload_users();
-        let wanted = (self.read)()
-            .and_then(|(settings, origins)| Ok((plan(&settings, &origins, &Host::probe())?.resolved, origins)));
-        let (wanted, origins) = match wanted {
+        let wanted = (self.read)().and_then(|(settings, origins)| {
+            let resolved = plan(&settings, &origins, &Host::probe())?.resolved;
+            Ok((settings, resolved, origins))
+        });
+        let (said, wanted, origins) = match wanted {
             Ok(wanted) => wanted,
             Err(faults) => {
                 for fault in faults {
@@ -206,7 +289,7 @@ impl Reloader {
                 Reload::Restart => tracing::warn!("{} stays {before}; {after} needs a restart", change.path),
             }
         }
-        for line in live::namespaces(&mut running.0, &wanted, &self.shared) {
+        for line in live::namespaces(&mut running.0, &said, &self.shared) {
             tracing::info!("{line}");
         }
         live::take(&mut running, &wanted, &origins);

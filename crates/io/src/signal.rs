@@ -1,6 +1,7 @@
-//! The signals a server listens to, as a blocking queue for a thread of their own.
+//! The signals a server listens to, as a blocking queue for a thread of their own; and the one that ends it, when
+//! nothing stands behind mapped memory.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGBUS, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals as Queue};
 
 /// What the operator asks for.
@@ -26,6 +27,25 @@ impl SignalsHandle {
     pub fn close(&self) {
         self.0.close();
     }
+}
+
+/// From here on the process ends with exit code `code` when it touches mapped memory behind which there is nothing
+/// (SIGBUS: a hole without space, an I/O error, a file that was cut short), and says `line` on standard error.
+///
+/// # Errors
+/// What `sigaction` answers.
+#[allow(unsafe_code)]
+pub fn end_on_bus_error(line: &str, code: i32) -> std::io::Result<()> {
+    let line: &'static [u8] = Vec::leak(format!("{line}\n").into_bytes());
+    let action = move || {
+        // Nothing can be done about a line that is not taken.
+        let _ = rustix::io::write(rustix::stdio::stderr(), line);
+        signal_hook::low_level::exit(code);
+    };
+    // SAFETY: 1. the action is async-signal-safe: one write(2) of bytes that were made before, and _exit(2); it takes
+    // no lock and allocates nothing; 2. it does not return, so the access that raised the signal is not done again.
+    unsafe { signal_hook::low_level::register(SIGBUS, action)? };
+    Ok(())
 }
 
 impl Signals {

@@ -34,6 +34,8 @@ struct State {
     index_wanted: usize,
     /// Segments that there are to be: as many of those that are withheld are given back.
     segments_wanted: usize,
+    /// A file's space was refused.
+    short_of_space: bool,
 }
 
 /// The end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge page.
@@ -64,11 +66,33 @@ impl Ahead {
     /// Lets more segments be taken that never were, up to the number that is wanted, but for those that are withheld;
     /// false if there are none, or a step is under way: it might be giving their memory back.
     pub(crate) fn add_fresh(&self, store: &Store) -> bool {
-        let Ok(state) = self.state.try_lock() else { return false };
+        let Ok(mut state) = self.state.try_lock() else { return false };
         let segments = &store.segments;
         let missing = state.segments_wanted.saturating_sub(segments.count() + segments.withheld_count());
+        let each = segments.segment_bytes();
+        if missing == 0 || segments.heap.map().allocate(segments.end() * each, missing * each).is_err() {
+            state.short_of_space |= missing > 0;
+            return false;
+        }
         segments.add_fresh(missing);
-        missing > 0
+        true
+    }
+
+    /// See [`Store::takes_short_of_space`].
+    fn takes_short_of_space(&self) -> bool {
+        self.state.try_lock().is_ok_and(|mut state| std::mem::take(&mut state.short_of_space))
+    }
+
+    /// For a store that is in a file: what is in use has its space, and what is behind it gives its back.
+    pub(crate) fn begin_in_file(&self, store: &Store) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (index, heap) = (store.index.map(), store.segments.heap.map());
+        state.index_done = store.index.groups().max(store.index.groups_next()) * GROUP_BYTES;
+        // Until the background says more, what is there is what is wanted.
+        (state.index_wanted, state.segments_wanted) = (state.index_done, store.segments.count());
+        state.heap_done = store.segments.end() * store.segments.segment_bytes();
+        let _ = index.release(state.index_done, index.bytes() - state.index_done);
+        let _ = heap.release(state.heap_done, heap.bytes() - state.heap_done);
     }
 
     /// One step; false if there is nothing to do.
@@ -83,6 +107,10 @@ impl State {
         let (map, wanted) = (store.index.map(), self.index_wanted);
         if self.index_done < wanted {
             let to = step_up(self.index_done, wanted);
+            if map.allocate(self.index_done, to - self.index_done).is_err() {
+                self.short_of_space = true;
+                return false;
+            }
             // Where the kernel cannot populate, the first write faults instead.
             let _ = map.populate(self.index_done, to - self.index_done);
             self.index_done = to;
@@ -102,10 +130,7 @@ impl State {
         if segments.count() >= self.segments_wanted {
             return false;
         }
-        let Some(id) = segments.take_withheld() else { return false };
-        let _ = segments.heap.map().populate(segments.start(id), segments.segment_bytes());
-        segments.push_free(id);
-        true
+        segments.give_back_withheld()
     }
 
     /// Populates the segments that are opened next, and gives back the memory of those that were left out.
@@ -125,6 +150,14 @@ impl State {
             return false;
         }
         true
+    }
+}
+
+impl Store {
+    /// The memory file's space was refused, so that segments or index are smaller than they might be, since this was
+    /// asked last.
+    pub fn takes_short_of_space(&self) -> bool {
+        self.ahead.takes_short_of_space()
     }
 }
 

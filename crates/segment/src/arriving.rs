@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   begin     reserve space, write header with DEAD, fields, key       segment: arrivals + 1
+//!             (a tail behind the item is counted as the item's)
 //!   receive   value bytes, and a short tail that is not kept           over as many turns as it takes
 //!   commit    under the stripe lock: the slot, DEAD cleared            segment: arrivals - 1
 //!   abandon   the space is handed back if nothing came behind it, else it is dead bytes
@@ -91,11 +92,20 @@ impl Store {
         assert!(before > 0, "an arrival ends once");
     }
 
-    /// Turns what the tail took of `reserved_bytes` beyond the item into a filler.
-    fn fill_slack(&self, address: usize, item_bytes: usize, reserved_bytes: usize) {
-        if reserved_bytes > item_bytes {
-            self.segments.heap.word32(address + item_bytes).store(FILLER, Relaxed);
-            self.segments.header_of(address).note_waste(FILLER_BYTES);
+    /// Turns what the tail took beyond the item into a filler, and only then the item into one of its own length: what
+    /// is walked follows without a gap at every instant. Nobody can name the item yet. May be done again.
+    fn fill_slack(&self, draft: &Draft) {
+        if draft.reserved.len() > draft.layout.size {
+            let heap = &self.segments.heap;
+            heap.word32(draft.address() + draft.layout.size).store(FILLER, Release);
+            draft.layout.write_lengths(heap, draft.address());
+        }
+    }
+
+    /// Counts what the tail took.
+    fn note_slack(&self, header: &SegmentHeader, slack: usize) {
+        if slack > 0 {
+            header.note_waste(slack);
         }
     }
 }
@@ -199,7 +209,8 @@ impl<'l> Turn<'l> {
         if self.own.open.is_latest(self.store, &draft.reserved) {
             self.own.open.give_back(self.store, draft.reserved);
         } else {
-            self.store.fill_slack(draft.address(), draft.layout.size, draft.reserved.len());
+            self.store.fill_slack(&draft);
+            self.store.note_slack(header, draft.reserved.len() - draft.layout.size);
             header.note_waste(draft.layout.size);
         }
         self.store.arrival_ends(header);
@@ -229,7 +240,8 @@ impl<'l> Turn<'l> {
             Err(error) => return Err((arriving, error)),
         };
         let draft = arriving.draft.take().expect("it is neither committed nor abandoned");
-        let (address, item_bytes, reserved_bytes) = (draft.address(), draft.layout.size, draft.reserved.len());
+        let (address, slack) = (draft.address(), draft.reserved.len() - draft.layout.size);
+        store.fill_slack(&draft);
         let header = store.segments.header_of(address);
         let old = store.find_locked(&locked, key);
         let revived = store.note_ended(counters, old.as_ref(), self.now);
@@ -241,7 +253,7 @@ impl<'l> Turn<'l> {
         match published {
             Ok(orphan) => {
                 let token = token.unwrap_or_else(|| store.place_token(address));
-                store.fill_slack(address, item_bytes, reserved_bytes);
+                store.note_slack(header, slack);
                 store.arrival_ends(header);
                 self.bury(orphan, None);
                 Ok(token)

@@ -49,6 +49,13 @@ pub enum StartError {
     },
     /// The operating system refused the address space.
     Map(std::io::Error),
+    /// The file that the store was to be in is not taken.
+    File {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        fault: crate::file::FileFault,
+    },
 }
 
 impl std::fmt::Display for StartError {
@@ -69,6 +76,7 @@ impl std::fmt::Display for StartError {
             Self::Map(error) => {
                 write!(f, "the memory could not be reserved ({error}): raise `ulimit -v` or ask for less")
             }
+            Self::File { path, fault } => write!(f, "the memory file {} is not taken: {fault}", path.display()),
         }
     }
 }

@@ -50,6 +50,8 @@ struct SpaceCounters {
     items_removed: Counter,
     bytes_added: Counter,
     bytes_removed: Counter,
+    hidden_added: Counter,
+    hidden_removed: Counter,
     evicted: Counter,
     expired: Counter,
     flushed: Counter,
@@ -71,6 +73,28 @@ impl Counters {
         }
     }
 
+    /// Items were found when the store was opened.
+    pub(crate) fn note_found(&self, namespace: u8, items: u64, hidden: u64, bytes: u64) {
+        self.items_added.add(items);
+        self.hidden_added.add(hidden);
+        self.bytes_added.add(bytes);
+        if let Some(space) = self.space(namespace) {
+            space.items_added.add(items);
+            space.hidden_added.add(hidden);
+            space.bytes_added.add(bytes);
+        }
+    }
+
+    /// So many items of those that were counted are not there (modulo 2^64).
+    pub(crate) fn note_lost(&self, namespace: u8, items: u64, bytes: u64) {
+        self.items_removed.add(items);
+        self.bytes_removed.add(bytes);
+        if let Some(space) = self.space(namespace) {
+            space.items_removed.add(items);
+            space.bytes_removed.add(bytes);
+        }
+    }
+
     /// An item died.
     #[inline(always)]
     pub(crate) fn note_removed(&self, namespace: u8, bytes: usize) {
@@ -79,6 +103,23 @@ impl Counters {
         if let Some(space) = self.space(namespace) {
             space.items_removed.add(1);
             space.bytes_removed.add(bytes as u64);
+        }
+    }
+
+    /// The item that was published is hidden.
+    pub(crate) fn note_hidden_added(&self, namespace: u8) {
+        self.hidden_added.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.hidden_added.add(1);
+        }
+    }
+
+    /// The item that died was hidden.
+    #[cold]
+    pub(crate) fn note_hidden_removed(&self, namespace: u8) {
+        self.hidden_removed.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.hidden_removed.add(1);
         }
     }
 
@@ -117,6 +158,8 @@ pub(crate) struct SpaceTotals {
     items_removed: u64,
     bytes_added: u64,
     bytes_removed: u64,
+    hidden_added: u64,
+    hidden_removed: u64,
     pub(crate) evicted: u64,
     pub(crate) expired: u64,
     pub(crate) flushed: u64,
@@ -130,6 +173,8 @@ impl SpaceTotals {
         self.items_removed = self.items_removed.wrapping_add(space.items_removed.read());
         self.bytes_added = self.bytes_added.wrapping_add(space.bytes_added.read());
         self.bytes_removed = self.bytes_removed.wrapping_add(space.bytes_removed.read());
+        self.hidden_added = self.hidden_added.wrapping_add(space.hidden_added.read());
+        self.hidden_removed = self.hidden_removed.wrapping_add(space.hidden_removed.read());
         self.evicted = self.evicted.wrapping_add(space.evicted.read());
         self.expired = self.expired.wrapping_add(space.expired.read());
         self.flushed = self.flushed.wrapping_add(space.flushed.read());
@@ -142,6 +187,8 @@ impl SpaceTotals {
             items_removed: all.items_removed.saturating_sub(self.items_removed),
             bytes_added: all.bytes_added.saturating_sub(self.bytes_added),
             bytes_removed: all.bytes_removed.saturating_sub(self.bytes_removed),
+            hidden_added: all.hidden_added.saturating_sub(self.hidden_added),
+            hidden_removed: all.hidden_removed.saturating_sub(self.hidden_removed),
             evicted: all.evicted.saturating_sub(self.evicted),
             expired: all.expired.saturating_sub(self.expired),
             flushed: all.flushed.saturating_sub(self.flushed),
@@ -151,6 +198,11 @@ impl SpaceTotals {
     /// Items that are there.
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
+    }
+
+    /// Of those, items under hidden keys.
+    pub(crate) fn hidden(&self) -> u64 {
+        self.hidden_added.saturating_sub(self.hidden_removed)
     }
 
     /// Bytes of the items that are there.
@@ -180,6 +232,10 @@ counters! {
     bytes_added,
     /// Bytes of items that died.
     bytes_removed,
+    /// Pieces and parts published.
+    hidden_added,
+    /// Pieces and parts that died.
+    hidden_removed,
     /// Items evicted to make room for others.
     evicted,
     /// Of those, items that were never read.

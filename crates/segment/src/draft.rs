@@ -1,7 +1,7 @@
 //! New items: bytes first, without a lock; then the slot, under it.
 //!
 //! ```text
-//!   draft     reserve space, write header with DEAD, fields, key, value
+//!   draft     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
 //!   lock      the stripe of the key's group (or give the space back and park)
 //!   decide    look again: is what the draft was made for still so?
 //!   publish   store the slot, clear DEAD of the new, set DEAD of the old
@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::counters::Counters;
-use crate::header::Queue;
-use crate::index::{Hash, Locked};
+use crate::header::{Queue, SegmentHeader};
+use crate::index::Locked;
 use crate::item::{
     CAS_FIELD, CAS_TAKEN, CLIENT_FLAGS, DEAD, EXPIRY, FILLER_BYTES, Kind, Layout, META, NUM, needs_align8,
 };
@@ -67,7 +67,7 @@ pub(crate) enum Orphan {
     /// A large value.
     Pieces { namespace: u8, large: LargeRef },
     /// A value in parts, whose head is still to be read where it was: within the turn, or the slice.
-    Parts { namespace: u8, owner: Hash, address: usize, bytes: usize },
+    Parts { namespace: u8, address: usize, bytes: usize },
 }
 
 impl Draft {
@@ -114,7 +114,10 @@ impl<'v> Plan<'v> {
             Content::Number(_) => 8,
             Content::Room { bytes, .. } => bytes,
         };
-        Layout::plan(self.kind, bits, key_len, value_len)
+        match self.content {
+            Content::Room { tail, .. } if tail > 0 => Layout::plan_with_slack(self.kind, bits, key_len, value_len),
+            _ => Layout::plan(self.kind, bits, key_len, value_len),
+        }
     }
 }
 
@@ -138,7 +141,9 @@ impl Store {
         let mut reserved = open.reserve(self, want, now)?;
         let (heap, address) = (&self.segments.heap, reserved.offset());
         let segment = self.segments.header_of(address);
-        layout.write_front(heap, &reserved, plan.client_flags);
+        layout.with_slack(reserved.len() - layout.size).write_front(heap, &reserved, plan.client_flags);
+        // Behind the front, so that the segment can be walked to its write offset whenever the process ends.
+        segment.reach((address & (self.segments.segment_bytes() - 1)) + reserved.len());
         if let Expire::At(at) = plan.expire {
             let relative = ttl::relative(segment.class(), segment.created(), at, now);
             layout.expiry(heap, address).store(relative, Relaxed);
@@ -186,6 +191,9 @@ impl Store {
         }
         header.items.store(header.items.load(Relaxed) + 1, Release);
         counters.note_added(key.namespace, draft.layout.size);
+        if key.piece {
+            note_hidden(header, counters, key.namespace);
+        }
         Ok(match (old, room) {
             (Some(old), _) => {
                 locked.replace(old.word, old.slot, slot(freq.unwrap_or(0)), freq.is_none());
@@ -247,13 +255,17 @@ impl Store {
         header.note_dead(layout.size);
         counters.note_removed(namespace, layout.size);
         match layout.kind() {
-            Kind::Plain | Kind::Piece => None,
+            Kind::Plain => None,
+            Kind::Piece => {
+                header.note_dead_hidden();
+                counters.note_hidden_removed(namespace);
+                None
+            }
             Kind::Head => Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) }),
             Kind::Typed => {
                 let value = layout.value(heap, address);
                 Head::of(value)?;
-                let owner = self.hasher.key(Namespace(namespace), layout.key(heap, address)).hash;
-                Some(Orphan::Parts { namespace, owner, address: layout.value_address(address), bytes: value.len() })
+                Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
             }
         }
     }
@@ -283,6 +295,14 @@ impl Store {
         }
         ended.is_some()
     }
+}
+
+/// The item that was published is a piece or a part.
+#[cold]
+#[inline(never)]
+fn note_hidden(header: &SegmentHeader, counters: &Counters, namespace: u8) {
+    header.hidden.store(header.hidden.load(Relaxed) + 1, Release);
+    counters.note_hidden_added(namespace);
 }
 
 /// The frequency that a key whose ghost was found begins with: enough to be promoted when the small queue ends, but for

@@ -5,7 +5,7 @@
 //!  cold line (set when the segment is opened, read by every get)     hot line (changed while items come and die)
 //! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
 //! | state   | generation | sequence | created | class | link  |     | write offset | dead bytes | dead items | pins |
-//! |         | 24 bits    | u64      | ms      | queue |       |     | items        | arrivals   |            |      |
+//! |         | 24 bits    | u64      | ms      | queue |       |     | items        | arrivals   | hidden x 2 |      |
 //! +---------+------------+----------+---------+-------+-------+     +--------------+------------+------------+------+
 //! ```
 //!
@@ -103,7 +103,11 @@ pub(crate) struct SegmentHeader {
     /// Items that are still being received into it: until they are done it is not drained. Raised by its owner alone,
     /// and only while it is open.
     pub(crate) arrivals: Word32,
-    hot_pad: [Word32; 10],
+    /// Of the items published in it, how many are hidden: pieces and parts; written by its owner alone.
+    pub(crate) hidden: Word32,
+    /// Of those, how many are dead.
+    dead_hidden: Word32,
+    hot_pad: [Word32; 8],
 }
 
 const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
@@ -130,11 +134,60 @@ impl SegmentHeader {
         self.go(State::Open);
     }
 
+    /// It was never taken.
+    pub(crate) fn is_pristine(&self) -> bool {
+        self.state() == State::Free && self.generation.load(Relaxed) == 0
+    }
+
+    /// All that is 0 in a segment without items.
+    fn counts(&self) -> [&Word32; 6] {
+        [&self.written, &self.items, &self.dead_items, &self.dead_bytes, &self.hidden, &self.dead_hidden]
+    }
+
+    /// Its state is one of those that there are, its namespace too.
+    pub(crate) fn has_state(&self) -> bool {
+        (self.state.load(Acquire) as usize) < STATES.len()
+            && usize::from(self.namespace()) < crate::Namespace::MAX
+            && self.class() <= crate::ttl::CLASS_NEVER
+    }
+
+    /// A process that is gone was writing to it, or received into it.
+    pub(crate) fn was_written_to(&self) -> bool {
+        self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)
+    }
+
+    /// What is left of a process that is gone: it has no readers and receivers any more, and its walk begins anew.
+    pub(crate) fn reopen(&self) {
+        self.pins.store(0, Relaxed);
+        self.arrivals.store(0, Relaxed);
+        match self.state() {
+            State::Draining => self.state.store(State::Sealed as u32, Release),
+            State::Limbo => self.free(),
+            State::Free => {
+                for word in self.counts() {
+                    word.store(0, Relaxed);
+                }
+            }
+            State::Open | State::Sealed | State::Withheld => {}
+        }
+    }
+
+    /// Ends the open time of a segment whose writer is gone: it has so many items that live, so many of them
+    /// hidden, and so many bytes of it are none.
+    pub(crate) fn reopen_sealed(&self, live_items: u32, hidden: u32, dead_bytes: u32) {
+        self.items.store(live_items, Relaxed);
+        self.dead_items.store(0, Relaxed);
+        self.hidden.store(hidden, Relaxed);
+        self.dead_hidden.store(0, Relaxed);
+        self.dead_bytes.store(dead_bytes, Relaxed);
+        self.state.store(State::Sealed as u32, Release);
+    }
+
     /// Limbo -> Free: the next life has another generation.
     pub(crate) fn free(&self) {
         assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");
         assert!(self.arrivals.load(Acquire) == 0, "a segment that is written to is not reused");
-        for word in [&self.written, &self.items, &self.dead_items, &self.dead_bytes] {
+        for word in self.counts() {
             word.store(0, Relaxed);
         }
         self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
@@ -171,6 +224,12 @@ impl SegmentHeader {
         if self.kind.load(Relaxed) >> 16 == 0 { Queue::Small } else { Queue::Main }
     }
 
+    /// Items follow each other up to here, bytes from the segment's start.
+    #[inline(always)]
+    pub(crate) fn reach(&self, written: usize) {
+        self.written.store(written as u32, Release);
+    }
+
     /// Notes that an item ending at `at_ms` (`u64::MAX`: never) lives here.
     pub(crate) fn note_expiry(&self, at_ms: u64) {
         if self.latest_ms.load(Relaxed) < at_ms {
@@ -194,8 +253,25 @@ impl SegmentHeader {
         self.dead_bytes.fetch_add(bytes as u32, Relaxed);
     }
 
+    /// So many more items and bytes are dead than were counted (modulo 2^32).
+    pub(crate) fn correct(&self, dead_items: u32, dead_bytes: u32) {
+        self.dead_items.fetch_add(dead_items, Relaxed);
+        self.dead_bytes.fetch_add(dead_bytes, Relaxed);
+    }
+
     pub(crate) fn dead_bytes(&self) -> u32 {
         self.dead_bytes.load(Relaxed)
+    }
+
+    /// That item was a hidden one.
+    pub(crate) fn note_dead_hidden(&self) {
+        self.dead_hidden.fetch_add(1, Relaxed);
+    }
+
+    /// Items that are there under keys of clients.
+    pub(crate) fn live_keys(&self) -> u32 {
+        let hidden = self.hidden.load(Acquire).saturating_sub(self.dead_hidden.load(Acquire));
+        self.live_items().saturating_sub(hidden)
     }
 
     pub(crate) fn live_items(&self) -> u32 {

@@ -110,6 +110,28 @@ impl Layout {
         Self::of(header, key_len, value_len)
     }
 
+    /// The same for an item that may have [`FILLER_BYTES`] of slack behind it: one whose length has room for them.
+    pub(crate) fn plan_with_slack(kind: Kind, bits: u32, key_len: usize, value_len: usize) -> Self {
+        let plan = Self::plan(kind, bits, key_len, value_len);
+        if plan.has(EXT_LEN) || value_len + FILLER_BYTES <= VALUE_MAX_SHORT {
+            return plan;
+        }
+        Self::of(kind as u32 | bits | EXT_LEN, key_len, value_len)
+    }
+
+    /// What stands in the item's place while slack behind it belongs to it: one that is longer by as much.
+    #[inline(always)]
+    pub(crate) fn with_slack(&self, slack: usize) -> Self {
+        if slack == 0 { *self } else { self.longer(slack) }
+    }
+
+    #[cold]
+    fn longer(&self, slack: usize) -> Self {
+        debug_assert!(slack == FILLER_BYTES && !self.has(NUM));
+        let more = if self.has(EXT_LEN) { 0 } else { (slack as u32) << VALUE_SHIFT };
+        Self::of(self.header + more, self.key_len, self.value_len + slack)
+    }
+
     #[inline(always)]
     fn of(header: u32, key_len: usize, value_len: usize) -> Self {
         let mut at = 4;
@@ -223,6 +245,15 @@ impl Layout {
         }
         if self.has(CLIENT_FLAGS) {
             heap.word32(address + self.flags as usize).store(client_flags, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes lengths and header (with DEAD set) over those of [`Layout::with_slack`].
+    pub(crate) fn write_lengths(&self, heap: &Heap, address: usize) {
+        if self.has(EXT_LEN) {
+            heap.word32(address + 4).store(self.value_len as u32, Ordering::Release);
+        } else {
+            heap.word32(address).store(self.header | DEAD, Ordering::Release);
         }
     }
 

@@ -51,6 +51,11 @@ impl Key<'_> {
         self.bytes
     }
 
+    /// Where the key is.
+    pub fn namespace(&self) -> Namespace {
+        Namespace(self.namespace)
+    }
+
     /// The hash: equal keys of one namespace have equal hashes for the life of the store, and no other meaning.
     pub fn hash(&self) -> u64 {
         self.hash.0

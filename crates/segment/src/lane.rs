@@ -140,6 +140,13 @@ impl Drop for Turn<'_> {
     }
 }
 
+#[cfg(all(test, not(shuttle)))]
+impl Lane {
+    pub(crate) fn own_seal(&mut self, store: &Store) {
+        self.own.open.seal_all(store);
+    }
+}
+
 #[cfg(all(test, shuttle))]
 impl Lane {
     pub(crate) fn seal_for_model(&mut self, store: &Store) {

@@ -24,7 +24,6 @@ use crate::item::Kind;
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
 use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
-use crate::parts::Head;
 use crate::pin::Pinned;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref, large_value};
@@ -148,28 +147,14 @@ impl Store {
         (bytes * 8).div_ceil(self.geometry.segment_bytes as u64 * 7) as usize + 2
     }
 
-    fn piece_count(&self, bytes: u64) -> u32 {
+    pub(crate) fn piece_count(&self, bytes: u64) -> u32 {
         bytes.div_ceil(self.geometry.piece_bytes as u64) as u32
     }
 
-    /// Removes the pieces of a large value. One whose lock is not had stays until it is evicted: nothing names it.
-    pub(crate) fn remove_pieces(&self, counters: &Counters, orphan: Orphan) {
-        let (namespace, large) = match orphan {
-            Orphan::Pieces { namespace, large } => (namespace, large),
-            Orphan::Parts { namespace, owner, address, bytes } => {
-                let head = Head::of(self.segments.heap.bytes(address, bytes));
-                return self.remove_parts(counters, namespace, owner, head.expect("it was looked at"));
-            }
-        };
-        for number in 0..self.piece_count(large.bytes) {
-            let name = piece_name(large.object, number);
-            let key = self.hasher.piece(namespace, &name);
-            let Some(locked) = self.index.lock(key.hash) else { continue };
-            if let Some(seen) = self.find_locked(&locked, &key) {
-                locked.replace(seen.word, seen.slot, Slot::EMPTY, false);
-                self.kill(counters, seen.address, &seen.layout);
-            }
-        }
+    /// Removes a piece, if it is there; `None`: its lock was not had.
+    pub(crate) fn remove_piece(&self, counters: &Counters, namespace: u8, object: u64, number: u32) -> Option<()> {
+        let name = piece_name(object, number);
+        self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
     }
 }
 
@@ -201,7 +186,7 @@ impl<'l> Turn<'l> {
     /// [`OpError::TooLarge`].
     pub fn large_begin(&mut self, key: &Key<'_>, value_bytes: u64, expire: Expire) -> Result<LargeWriter, OpError> {
         self.check_size(key, value_bytes)?;
-        let object = self.store.objects.fetch_add(1, Relaxed);
+        let object = self.store.kept.objects.fetch_add(1, Relaxed);
         Ok(LargeWriter { namespace: key.namespace, object, bytes: value_bytes, written: 0, expire })
     }
 
@@ -248,7 +233,7 @@ impl<'l> Turn<'l> {
     /// Gives up a value that is being written, and removes its pieces.
     pub fn large_abort(&mut self, writer: LargeWriter) {
         let large = LargeRef { object: writer.object, bytes: writer.written };
-        self.store.remove_pieces(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
+        self.store.bury(self.counters(), Orphan::Pieces { namespace: writer.namespace, large });
     }
 
     /// Stores a large value that is in memory as a whole.

@@ -25,9 +25,12 @@ mod config;
 mod counters;
 mod draft;
 mod epoch;
+mod file;
+mod graves;
 mod header;
 mod index;
 mod item;
+mod kept;
 mod key;
 mod lane;
 mod large;
@@ -41,6 +44,8 @@ mod pin;
 #[allow(unsafe_code)]
 mod raw;
 mod read;
+mod rename;
+mod reopen;
 mod samples;
 mod segments;
 mod slot;
@@ -48,6 +53,8 @@ mod snapshot;
 mod spaces;
 mod stats;
 mod store;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 mod ttl;
 mod write;
 
@@ -56,6 +63,9 @@ pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
 pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
+pub use file::inspect::{FAULTS_MAX, FileCheck, FileStats, file_check, file_stats};
+pub use file::notes::NoteFault;
+pub use file::{FileFault, StoreFile};
 pub use key::{Key, KeyHash, Namespace};
 pub use lane::{Lane, LaneError, Turn};
 pub use large::LargeWriter;
@@ -64,9 +74,11 @@ pub use op::{
     Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Item, LargeRef, Lease, OpError, Put, PutMode,
     PutOutcome, Value, decimal_len,
 };
-pub use parts::{DecideParts, KIND_IN_PARTS, Parts};
+pub use parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
 pub use pin::Pinned;
 pub use read::{Ahead, Hit, Version};
+pub use rename::{CopyStep, PartsCopy};
+pub use reopen::Reopened;
 pub use snapshot::Snapshot;
 pub use spaces::{Terms, TermsError};
 pub use stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};

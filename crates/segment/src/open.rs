@@ -67,7 +67,8 @@ impl OpenTable {
         Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0 }
     }
 
-    /// Space for one item. `Parked`: no segment is free.
+    /// Space for one item, which is behind the segment's write offset until [`SegmentHeader::reach`] is told of it.
+    /// `Parked`: no segment is free.
     #[inline]
     pub(crate) fn reserve(&mut self, store: &Store, want: Want, now: UnixMillis) -> Result<Reserved, OpError> {
         debug_assert!(want.size.is_multiple_of(4) && want.size <= store.segments.segment_bytes() - FILLER_BYTES);
@@ -94,7 +95,6 @@ impl OpenTable {
         let reserved = Reserved::new(start + open.written, want.size);
         open.written += want.size;
         open.used = self.reservations;
-        store.segments.header(open.id).written.store(open.written as u32, Release);
         Ok(reserved)
     }
 

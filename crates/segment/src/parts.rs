@@ -2,36 +2,39 @@
 //!
 //! ```text
 //!   key  ->  head: type 1 (bit 7) | object 8 | levels 1 | entries 4 | entry ... | what the caller makes of it
-//!            hidden key (part, hash of the key)  ->  a page: entry ...           with two levels
-//!            hidden key (part, hash of the key)  ->  what the caller makes of it
-//!   entry    4 of the caller's | part 8
+//!            hidden key (part, object)  ->  a page: entry ...           with two levels
+//!            hidden key (part, object)  ->  what the caller makes of it
+//!            hidden key (0, object)     ->  the anchor: the hash of the key, a number
+//!   entry    4 of the caller's | part 8 | 6 of the caller's
 //! ```
 //!
 //! - A change writes new parts, which nothing names, and then the head, under the key's lock: it is published whole or
-//!   not at all. The parts that nothing names any more go afterwards, and all of them with the head, whatever ends it;
-//!   but not if its successor is of the same object.
-//! - Part numbers are never reused, so no part can be taken for another.
-//! - A part is kept as long as its head is: when its segment is evicted, the head's reads count for it. A head goes
-//!   with the first of its parts that does, and all others with it. Parts have no end of their own: they go with the
-//!   head.
+//!   not at all. If its namespace is flushed between the two, it is decided anew. The parts that nothing names any more
+//!   go afterwards, and all of them with the head, whatever ends it; but not if its successor is of the same object.
+//!   Many go a few at a time, in the background ([`crate::graves`]).
+//! - Part numbers are never reused, so no part can be taken for another. They are their object's, not their key's: a
+//!   value is renamed by its head and its anchor alone ([`Turn::adopt`]).
+//! - A part is kept as long as its head is: when its segment is evicted, the head's reads count for it, which the
+//!   anchor leads to. A head goes with the first of its parts that does, and all others with it. Parts have no end of
+//!   their own: they go with the head.
 //! - Who finds a part missing has been overtaken by a change, or the part was pushed out of the index: he looks again
 //!   ([`Turn::end_broken`]).
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::background::Background;
 use crate::counters::Counters;
-use crate::draft::{Content, Orphan, Plan};
+use crate::draft::{Content, Plan};
 use crate::header::Queue;
 use crate::index::Hash;
-use crate::item::Kind;
+use crate::item::{Kind, Layout, NUM};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
 use crate::slot::Slot;
-use crate::store::{Seen, Store};
+use crate::store::{Seen, Store, large_ref};
 use crate::write::change::Change;
 use base::clock::UnixMillis;
 
@@ -40,7 +43,10 @@ pub const KIND_IN_PARTS: u8 = 0x80;
 
 /// Bytes of a hidden key: longer than that of a large value's piece.
 const NAME_BYTES: usize = 16;
-const ENTRY_BYTES: usize = 12;
+/// An entry of a head or a page: which part, and ten bytes that are the caller's.
+pub const ENTRY_BYTES: usize = 18;
+/// The number of the part that says whose an object's parts are.
+pub(crate) const ANCHOR: u64 = 0;
 /// Type, object, levels and count of entries.
 const FIXED_BYTES: usize = 14;
 
@@ -58,10 +64,10 @@ pub struct Parts {
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
 pub type DecideParts<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
 
-fn name(part: u64, owner: Hash) -> [u8; NAME_BYTES] {
+fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     name[..8].copy_from_slice(&part.to_le_bytes());
-    name[8..].copy_from_slice(&owner.0.to_le_bytes());
+    name[8..].copy_from_slice(&object.to_le_bytes());
     name
 }
 
@@ -69,9 +75,9 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// The part that a hidden key names, and the hash of the key whose value it is of.
-fn part_of(key: &Key<'_>) -> Option<(u64, Hash)> {
-    (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), Hash(word(&key.bytes[8..]))))
+/// The part that a hidden key names, and the object that it is of.
+fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
+    (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
 }
 
 /// The key is that of a part.
@@ -80,8 +86,14 @@ pub(crate) fn is_part(key: &Key<'_>) -> bool {
 }
 
 /// The parts that entries name.
-fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn entries(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(ENTRY_BYTES).map(|entry| word(&entry[4..]))
+}
+
+/// The part that an entry of this number names.
+pub(crate) fn entry_at(bytes: &[u8], number: usize) -> Option<u64> {
+    let entry = bytes.get(number * ENTRY_BYTES..)?.get(..ENTRY_BYTES)?;
+    Some(word(&entry[4..]))
 }
 
 /// The object of a value in parts, whose bytes may lie in two places.
@@ -97,8 +109,8 @@ pub(crate) fn object_of(a: &[u8], b: &[u8]) -> Option<u64> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'b> {
     pub(crate) object: u64,
-    levels: u8,
-    root: &'b [u8],
+    pub(crate) levels: u8,
+    pub(crate) root: &'b [u8],
 }
 
 impl<'b> Head<'b> {
@@ -109,42 +121,41 @@ impl<'b> Head<'b> {
         let root = rest.get(..count.checked_mul(ENTRY_BYTES)?)?;
         (fixed[0] & KIND_IN_PARTS != 0).then(|| Self { object: word(&fixed[1..]), levels: fixed[9], root })
     }
+
+    /// The bytes of `value`, which begins with this head, for another object with as many entries.
+    pub(crate) fn with(&self, value: &[u8], object: u64, root: &[u8]) -> Vec<u8> {
+        debug_assert!(root.len() == self.root.len());
+        let mut bytes = value.to_vec();
+        bytes[1..9].copy_from_slice(&object.to_le_bytes());
+        bytes[FIXED_BYTES..][..root.len()].copy_from_slice(root);
+        bytes
+    }
 }
 
 impl Store {
+    fn find_part(&self, namespace: u8, object: u64, part: u64) -> Option<Seen<'_>> {
+        let name = name(part, object);
+        self.find(&self.hasher.piece(namespace, &name))
+    }
+
     /// The bytes of a part, without counting an access.
-    fn part_bytes(&self, namespace: u8, owner: Hash, part: u64) -> Option<&[u8]> {
-        let name = name(part, owner);
-        let seen = self.find(&self.hasher.piece(namespace, &name))?;
-        Some(seen.layout.value(&self.segments.heap, seen.address))
+    pub(crate) fn part_bytes(&self, namespace: u8, object: u64, part: u64) -> Option<&[u8]> {
+        self.find_part(namespace, object, part).map(|seen| seen.layout.value(&self.segments.heap, seen.address))
     }
 
-    fn remove_part(&self, counters: &Counters, namespace: u8, owner: Hash, part: u64) {
-        let name = name(part, owner);
-        let key = self.hasher.piece(namespace, &name);
-        let Some(locked) = self.index.lock(key.hash) else { return };
-        if let Some(seen) = self.find_locked(&locked, &key) {
-            locked.replace(seen.word, seen.slot, Slot::EMPTY, false);
-            self.kill(counters, seen.address, &seen.layout);
-        }
-    }
-
-    /// Removes all parts of a value that has lost its head. One whose lock is not had stays until it is evicted:
-    /// nothing names it.
-    pub(crate) fn remove_parts(&self, counters: &Counters, namespace: u8, owner: Hash, head: Head<'_>) {
-        self.each_part(namespace, owner, head, &mut |part| {
-            self.remove_part(counters, namespace, owner, part);
-            true
-        });
+    /// Removes a part, if it is there; `None`: its lock was not had.
+    pub(crate) fn remove_part(&self, counters: &Counters, namespace: u8, object: u64, part: u64) -> Option<()> {
+        let name = name(part, object);
+        self.remove_hidden(counters, &self.hasher.piece(namespace, &name))
     }
 
     /// Gives every part that a head names, a page behind what it names, until `each` wants no more. False if it did, or
     /// a page is lost.
-    fn each_part(&self, namespace: u8, owner: Hash, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
+    fn each_part(&self, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
         let mut whole = true;
         for entry in entries(head.root) {
             if head.levels > 1 {
-                match self.part_bytes(namespace, owner, entry) {
+                match self.part_bytes(namespace, head.object, entry) {
                     Some(page) if !entries(page).all(&mut *each) => return false,
                     Some(_) => {}
                     None => whole = false,
@@ -157,41 +168,65 @@ impl Store {
         whole
     }
 
-    /// The item is the head of a value in parts whose key has this hash.
-    fn is_head(&self, slot: Slot, namespace: u8, owner: Hash) -> Option<(usize, crate::item::Layout)> {
+    /// The hash of the key whose value an object is.
+    fn owner_of(&self, namespace: u8, object: u64) -> Option<Hash> {
+        let seen = self.find_part(namespace, object, ANCHOR).filter(|seen| seen.layout.has(NUM))?;
+        Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
+    }
+
+    /// The item is the head of this object, and its key has this hash.
+    fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
         let address = slot.address();
         let header = self.segments.header_of(address);
         if header.slot_generation() != slot.generation() || header.namespace() != namespace {
             return None;
         }
-        let layout = crate::item::Layout::read(&self.segments.heap, address);
         let heap = &self.segments.heap;
+        let layout = Layout::read(heap, address);
         let is_head = layout.is(Kind::Typed)
-            && Head::of(layout.value(heap, address)).is_some()
+            && Head::of(layout.value(heap, address)).is_some_and(|head| head.object == object)
             && self.hasher.key(Namespace(namespace), layout.key(heap, address)).hash.0 == owner.0;
         is_head.then_some((address, layout))
     }
 
-    /// How often a part was read, as far as its eviction is concerned: as often as its head, or itself.
+    /// How often a part was read, as far as its eviction is concerned: as often as its head, or itself. One whose head
+    /// is gone is worth nothing.
     pub(crate) fn freq_with_head(&self, key: &Key<'_>, seen: &Seen<'_>) -> u64 {
-        let Some((_, owner)) = part_of(key) else { return seen.slot.freq() };
-        let head = self.index.find(owner, |slot| self.is_head(slot, key.namespace, owner));
-        head.map_or(0, |head| head.slot.freq()).max(seen.slot.freq())
+        let owner = part_of(key).and_then(|(_, object)| Some((object, self.owner_of(key.namespace, object)?)));
+        let Some((object, owner)) = owner else { return seen.slot.freq() };
+        let head = self.index.find(owner, |slot| self.is_head(slot, key.namespace, object, owner));
+        head.map_or(0, |head| head.slot.freq().max(seen.slot.freq()))
+    }
+
+    /// The object of which an item is the head: a large value, or one in parts.
+    pub(crate) fn object_at(&self, seen: &Seen<'_>) -> Option<u64> {
+        let value = || seen.layout.value(&self.segments.heap, seen.address);
+        match seen.layout.kind() {
+            Kind::Head => Some(large_ref(value()).object),
+            Kind::Typed => Head::of(value()).map(|head| head.object),
+            Kind::Plain | Kind::Piece => None,
+        }
     }
 }
 
 impl Background {
-    /// Before a part is evicted: its head goes, and all parts with it. `None`: the head's lock was not had.
+    /// Before a part is evicted: its head goes, and all parts with it. `None`: the head's lock was not had, it is being
+    /// renamed, or what is left of it waits to be removed, for which its pages are needed.
     pub(crate) fn evict_head(&mut self, store: &Store, key: &Key<'_>, now: UnixMillis) -> Option<()> {
-        let Some((part, owner)) = part_of(key) else { return Some(()) };
+        let Some((part, object)) = part_of(key) else { return Some(()) };
         let namespace = key.namespace;
+        let Some(owner) = store.owner_of(namespace, object) else { return Some(()) };
         let locked = store.index.lock(owner)?;
-        let Some(found) = locked.find(|slot| store.is_head(slot, namespace, owner)) else { return Some(()) };
+        let Some(found) = locked.find(|slot| store.is_head(slot, namespace, object, owner)) else {
+            // One that was renamed since the anchor was read has its head under another key.
+            let same = store.owner_of(namespace, object).is_none_or(|now| now.0 == owner.0);
+            return (same && !self.will_dig(store, object)).then_some(());
+        };
         let (address, layout) = found.what;
         let seen = Seen { word: found.word, slot: found.slot, address, layout };
         let head = Head::of(layout.value(&store.segments.heap, address)).expect("it was looked at");
         // One that nothing names any more goes alone.
-        if store.each_part(namespace, owner, head, &mut |there| there != part) {
+        if part != ANCHOR && store.each_part(namespace, head, &mut |there| there != part) {
             return Some(());
         }
         let bytes = layout.key(&store.segments.heap, address);
@@ -202,17 +237,18 @@ impl Background {
         let orphan = store.kill(counters, address, &layout);
         drop(locked);
         if let Some(orphan) = orphan {
-            store.remove_pieces(counters, orphan);
+            store.bury(counters, orphan);
         }
         Some(())
     }
 }
 
 impl Turn<'_> {
-    /// The bytes of a part of the value that `key`'s item has in this turn; counts as an access of it. `None`: it is
-    /// lost, or the value was changed since the item was looked at: see [`Turn::takes_lost`].
-    pub fn part(&self, key: &Key<'_>, part: u64) -> Option<&[u8]> {
-        let name = name(part, key.hash);
+    /// The bytes of a part of the value that `key`'s item has in this turn, which is of this object; counts as an
+    /// access of it. `None`: it is lost, or the value was changed since the item was looked at: see
+    /// [`Turn::takes_lost`].
+    pub fn part(&self, key: &Key<'_>, object: u64, part: u64) -> Option<&[u8]> {
+        let name = name(part, object);
         let found = self.find_live(&self.store.hasher.piece(key.namespace, &name));
         if found.is_none() {
             self.lost.set(true);
@@ -232,7 +268,7 @@ impl Turn<'_> {
             if header.slot_generation() != slot.generation() || header.namespace() != namespace.0 {
                 return None;
             }
-            let layout = crate::item::Layout::read(&store.segments.heap, address);
+            let layout = Layout::read(&store.segments.heap, address);
             let bytes = layout.key(&store.segments.heap, address);
             let is_it = !layout.is(Kind::Piece) && store.hasher.key(namespace, bytes).hash.0 == hash;
             is_it.then_some((address, layout))
@@ -244,7 +280,7 @@ impl Turn<'_> {
 
     /// A number for a new part, or a new object.
     pub fn part_number(&self) -> u64 {
-        self.store.objects.fetch_add(1, Relaxed)
+        self.store.kept.objects.fetch_add(1, Relaxed)
     }
 
     /// Whether a part was looked for in this turn and not found, since this was asked last.
@@ -256,11 +292,13 @@ impl Turn<'_> {
     pub fn parts_bytes(&self, key: &Key<'_>, item: &Item<'_>) -> u64 {
         let crate::Value::Typed { kind, bytes } = item.value else { return 0 };
         let value = [&[kind][..], bytes].concat();
-        let (Some(head), mut sum) = (Head::of(&value), 0) else { return 0 };
-        self.store.each_part(key.namespace, key.hash, head, &mut |part| {
-            let name = name(part, key.hash);
-            let seen = self.store.find(&self.store.hasher.piece(key.namespace, &name));
-            sum += seen.map_or(0, |seen| seen.layout.size as u64);
+        let Some(head) = Head::of(&value) else { return 0 };
+        let bytes_of = |part: u64| {
+            self.store.find_part(key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
+        };
+        let mut sum = bytes_of(ANCHOR);
+        self.store.each_part(key.namespace, head, &mut |part| {
+            sum += bytes_of(part);
             true
         });
         sum
@@ -282,8 +320,14 @@ impl Turn<'_> {
         })
     }
 
-    /// Writes new parts, all or none.
-    pub(crate) fn write_parts(&mut self, key: &Key<'_>, parts: &Parts) -> Result<(), OpError> {
+    /// Writes new parts of an object, all or none; of one that is new its anchor too.
+    pub(crate) fn write_parts(
+        &mut self,
+        key: &Key<'_>,
+        object: u64,
+        is_new: bool,
+        parts: &Parts,
+    ) -> Result<(), OpError> {
         let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);
         let room = Key { bytes: &[0; NAME_BYTES], ..*key };
         if longest as u64 > self.whole_max(&room) {
@@ -292,29 +336,53 @@ impl Turn<'_> {
         if parts.bytes.len() > self.store.geometry.piece_bytes {
             self.check_room(key, parts.bytes.len() as u64)?;
         }
-        for (at, (part, place)) in parts.new.iter().enumerate() {
-            let name = name(*part, key.hash);
-            let hidden = self.store.hasher.piece(key.namespace, &name);
-            let plan = Plan {
-                kind: Kind::Piece,
-                content: Content::Bytes(&parts.bytes[place.clone()], &[]),
-                client_flags: 0,
-                expire: Expire::Never,
-                token: None,
-                taken: false,
-                meta: None,
-                queue: Queue::Small,
-            };
-            if let Err(error) = self.commit(&hidden, &plan, None) {
-                self.remove_these(key, parts.new[..at].iter().map(|(part, _)| *part));
-                return Err(error);
-            }
+        let mut written = if is_new { self.set_owner(key, object) } else { Ok(()) };
+        for (part, place) in &parts.new {
+            written = written.and_then(|()| self.write_part(key, object, *part, &parts.bytes[place.clone()]));
         }
-        Ok(())
+        if written.is_err() {
+            self.take_parts_back(key, object, is_new, parts);
+        }
+        written
     }
 
-    pub(crate) fn remove_these(&self, key: &Key<'_>, parts: impl Iterator<Item = u64>) {
-        parts.for_each(|part| self.store.remove_part(self.counters(), key.namespace, key.hash, part));
+    /// Stores one part.
+    pub(crate) fn write_part(&mut self, key: &Key<'_>, object: u64, part: u64, bytes: &[u8]) -> Result<(), OpError> {
+        self.write_hidden(key, object, part, Content::Bytes(bytes, &[]))
+    }
+
+    /// Says whose the parts of an object are from now on.
+    pub(crate) fn set_owner(&mut self, key: &Key<'_>, object: u64) -> Result<(), OpError> {
+        self.write_hidden(key, object, ANCHOR, Content::Number(key.hash.0))
+    }
+
+    fn write_hidden(&mut self, key: &Key<'_>, object: u64, part: u64, content: Content<'_>) -> Result<(), OpError> {
+        let name = name(part, object);
+        let hidden = self.store.hasher.piece(key.namespace, &name);
+        let plan = Plan {
+            kind: Kind::Piece,
+            content,
+            client_flags: 0,
+            expire: Expire::Never,
+            token: None,
+            taken: false,
+            meta: None,
+            queue: Queue::Small,
+        };
+        self.commit(&hidden, &plan, None).map(drop)
+    }
+
+    /// Removes what a change has written that is not published.
+    pub(crate) fn take_parts_back(&self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
+        let anchor = is_new.then_some(ANCHOR);
+        self.remove_these(key, object, parts.new.iter().map(|(part, _)| *part).chain(anchor));
+    }
+
+    /// Removes parts. One whose lock is not had stays until it is evicted: nothing names it.
+    pub(crate) fn remove_these(&self, key: &Key<'_>, object: u64, parts: impl Iterator<Item = u64>) {
+        parts.for_each(|part| {
+            self.store.remove_part(self.counters(), key.namespace, object, part);
+        });
     }
 
     /// After a part was not found ([`Turn::takes_lost`]): ends the key's value if it has lost one, as if it had been
@@ -331,25 +399,16 @@ impl Turn<'_> {
                 false => None,
             };
             let Some(head) = head else { return Ok(Some(false)) };
-            let is_there = |part: u64| store.part_bytes(key.namespace, key.hash, part).is_some();
-            if store.each_part(key.namespace, key.hash, head, &mut |part| is_there(part)) {
+            let is_there = |part: u64| {
+                let seen = store.find_part(key.namespace, head.object, part);
+                seen.is_some_and(|seen| store.ended(&seen, turn.now).is_none())
+            };
+            if store.each_part(key.namespace, head, &mut |part| is_there(part)) {
                 return Ok(Some(false));
             }
             let removed = turn.remove_same(key, snap)?;
             turn.counters().large_broken.add(u64::from(removed));
             Ok(removed.then_some(true))
         })
-    }
-}
-
-impl Orphan {
-    /// The object whose parts they are.
-    pub(crate) fn object(&self, store: &Store) -> Option<u64> {
-        match self {
-            Self::Pieces { large, .. } => Some(large.object),
-            Self::Parts { address, bytes, .. } => {
-                Head::of(store.segments.heap.bytes(*address, *bytes)).map(|h| h.object)
-            }
-        }
     }
 }

@@ -11,6 +11,9 @@
 //! that stayed (ABA). Segments that were never taken are in no list: a range names them, and their headers are
 //! untouched.
 //!
+//! What is kept of all this beyond the process are the headers' states, the end and the next sequence; the lists are
+//! made anew from those ([`Segments::list_anew`]).
+//!
 //! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,6 +22,7 @@ use base::clock::UnixMillis;
 
 use crate::config::Geometry;
 use crate::header::{SegmentHeader, State};
+use crate::kept::KeptPage;
 use crate::raw::{Array, Heap, Word32, Word64};
 
 /// A segment's number: its place in the heap and in the array of headers.
@@ -69,8 +73,7 @@ pub(crate) struct Segments {
     fresh: Word64,
     withheld: Stack,
     withheld_count: Word32,
-    /// The next segment sequence. Sequences are never reused; 0 is not one.
-    sequence: Word64,
+    kept: KeptPage,
     shift: u32,
 }
 
@@ -93,21 +96,53 @@ impl Fresh {
 
 impl Segments {
     /// `count` segments, with address space for as many as the geometry says.
+    #[cfg(test)]
     pub(crate) fn reserve(geometry: &Geometry, count: usize, huge_pages: bool) -> std::io::Result<Self> {
         assert!(count <= geometry.segments_max && geometry.segments_max < u32::MAX as usize);
-        Ok(Self {
-            heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
-            headers: Array::reserve(geometry.segments_max, false)?,
+        let kept = KeptPage::private()?.begun(crate::index::Index::growth_of(1), 1, count);
+        let heap = Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?;
+        Ok(Self::on(geometry, heap, Array::reserve(geometry.segments_max, false)?, kept))
+    }
+
+    /// The segments whose bytes and headers these are, none of which was ever taken; as many as are kept.
+    pub(crate) fn on(geometry: &Geometry, heap: Heap, headers: Array<SegmentHeader>, kept: KeptPage) -> Self {
+        let end = kept.end.load(Relaxed) as u32;
+        assert!(end as usize <= headers.len() && headers.len() < u32::MAX as usize);
+        Self {
+            heap,
+            headers,
             free: Stack::default(),
             free_count: Word32::new(0),
             sealed: Stack::default(),
             // The lowest comes off first, so that memory is first touched from the bottom up.
-            fresh: Word64::new(Fresh { next: 0, end: count as u32 }.word()),
+            fresh: Word64::new(Fresh { next: 0, end }.word()),
             withheld: Stack::default(),
             withheld_count: Word32::new(0),
-            sequence: Word64::new(1),
+            kept,
             shift: geometry.segment_shift,
-        })
+        }
+    }
+
+    /// Makes the lists from the headers' states, all of which are Free, Sealed or Withheld; nobody else is there yet.
+    /// What was never taken is what is behind the last one that was.
+    pub(crate) fn list_anew(&self) {
+        let end = self.fresh().end;
+        let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
+        let next = (0..self.headers.len() as u32).rev().find(used).map_or(0, |last| last + 1);
+        self.fresh.store(Fresh { next, end: end.max(next) }.word(), Relaxed);
+        self.kept.end.store(end.max(next).into(), Relaxed);
+        let mut sealed = Vec::new();
+        for id in (0..next).rev().map(SegmentId) {
+            match self.header(id).state() {
+                State::Free => self.push_free(id),
+                State::Sealed => sealed.push(id),
+                State::Withheld => self.push_withheld(id),
+                state => unreachable!("{state:?} was made Sealed or Free"),
+            }
+        }
+        // The oldest first: that is the order that they would have been sealed in.
+        sealed.sort_unstable_by_key(|id| self.header(*id).sequence());
+        sealed.into_iter().for_each(|id| self.sealed.push(&self.headers, id));
     }
 
     fn fresh(&self) -> Fresh {
@@ -163,7 +198,7 @@ impl Segments {
     }
 
     pub(crate) fn next_sequence(&self) -> u64 {
-        self.sequence.fetch_add(1, AcqRel)
+        self.kept.sequence.fetch_add(1, AcqRel)
     }
 
     pub(crate) fn free_count(&self) -> usize {
@@ -205,32 +240,51 @@ impl Segments {
             let Fresh { next, end } = Fresh::of(word);
             let cut = (count as u32).min(end - next);
             match self.fresh.compare_exchange(word, Fresh { next, end: end - cut }.word(), AcqRel) {
-                Ok(_) => return cut as usize,
+                Ok(_) => {
+                    self.kept.end.store(u64::from(end - cut), Release);
+                    return cut as usize;
+                }
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Lets at most `count` more segments be taken that never were; there is address space for them.
+    /// Lets at most `count` more segments be taken that never were; there is address space for them, and memory.
     pub(crate) fn add_fresh(&self, count: usize) {
+        self.kept.end.fetch_add(count as u64, Release);
         self.fresh.fetch_add(count as u64, AcqRel);
         let fresh = self.fresh();
         assert!(fresh.next <= fresh.end, "the segments are counted in 32 bits");
     }
 
-    /// Takes a segment that was taken from the free list out of use.
+    /// Takes a segment that was taken from the free list out of use, and gives its memory back: first the one, then the
+    /// other, so that no segment in use is without memory.
     pub(crate) fn withhold(&self, id: SegmentId) {
         self.header(id).go(State::Withheld);
+        // Refused only for locked memory, which then stays counted twice within the stated constant.
+        let _ = self.heap.map().release(self.start(id), self.segment_bytes());
+        self.push_withheld(id);
+    }
+
+    fn push_withheld(&self, id: SegmentId) {
         self.withheld.push(&self.headers, id);
         self.withheld_count.fetch_add(1, Relaxed);
     }
 
-    /// A withheld segment, which is to be put on the free list.
-    pub(crate) fn take_withheld(&self) -> Option<SegmentId> {
-        let id = self.withheld.pop(&self.headers)?;
+    /// Puts a withheld segment on the free list, with memory; false if there is none, or no memory for it.
+    pub(crate) fn give_back_withheld(&self) -> bool {
+        let Some(id) = self.withheld.pop(&self.headers) else { return false };
+        let map = self.heap.map();
+        if map.allocate(self.start(id), self.segment_bytes()).is_err() {
+            self.withheld.push(&self.headers, id);
+            return false;
+        }
+        // Where the kernel cannot populate, the first write faults instead.
+        let _ = map.populate(self.start(id), self.segment_bytes());
         self.withheld_count.fetch_sub(1, Relaxed);
         self.header(id).go(State::Free);
-        Some(id)
+        self.push_free(id);
+        true
     }
 
     pub(crate) fn withheld_count(&self) -> usize {
@@ -308,9 +362,8 @@ mod tests {
         assert_eq!((segments.count(), segments.withheld_count(), segments.take_free(0)), (3, 1, None));
         segments.add_fresh(16);
         assert_eq!((segments.end(), segments.count()), (20, 19));
-        let back = segments.take_withheld().expect("one is withheld");
-        segments.push_free(back);
-        assert_eq!((back, segments.take_free(0)), (taken[1], Some(taken[1])));
+        assert!(segments.give_back_withheld() && !segments.give_back_withheld());
+        assert_eq!(segments.take_free(0), Some(taken[1]));
         assert_eq!((segments.take_free(0), segments.count()), (Some(SegmentId(4)), 20));
     }
 }

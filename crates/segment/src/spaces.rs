@@ -151,6 +151,10 @@ impl Spaces {
         Some(self.space(namespace).limit.load(Relaxed)).filter(|limit| *limit > 0)
     }
 
+    pub(crate) fn takes(&self, namespace: u8) {
+        self.space(namespace).used.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn gives_back(&self, namespace: u8) {
         self.space(namespace).used.fetch_sub(1, Relaxed);
     }
@@ -321,7 +325,7 @@ impl Store {
             Whose::Lane => self.lane_leaves(namespace).ok_or_else(|| self.no_segment(namespace))?,
         });
         let id = taken.ok_or_else(|| self.no_segment(namespace))?;
-        self.spaces.space(namespace).used.fetch_add(1, Relaxed);
+        self.spaces.takes(namespace);
         Ok(id)
     }
 

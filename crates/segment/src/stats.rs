@@ -1,6 +1,6 @@
 //! What a store says about itself.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use base::clock::UnixMillis;
 
@@ -202,6 +202,28 @@ impl Store {
         }
     }
 
+    /// How many keys of a namespace hold items that no flush has ended; those that have expired count until they are
+    /// removed. While items that a flush has ended are being removed it looks at every segment.
+    pub fn keys(&self, namespace: Namespace) -> u64 {
+        let (space, flushed) = (namespace.0, self.flushed_before(namespace.0));
+        let (mut ended, mut settled) = (0, true);
+        if self.settled[usize::from(space)].load(Acquire) != flushed {
+            for id in 0..self.segments.high_water() {
+                let header = self.segments.header(SegmentId(id as u32));
+                let is_used = matches!(header.state(), State::Open | State::Sealed | State::Draining);
+                if is_used && header.namespace() == space && header.sequence() < flushed {
+                    settled = false;
+                    ended += u64::from(header.live_keys());
+                }
+            }
+            if settled {
+                self.settled[usize::from(space)].store(flushed, Release);
+            }
+        }
+        let totals = self.space_totals(space);
+        totals.items().saturating_sub(totals.hidden()).saturating_sub(ended)
+    }
+
     /// The figures of one namespace now.
     pub fn namespace_stats(&self, namespace: Namespace) -> NamespaceStats {
         let (totals, segment_bytes) = (self.space_totals(namespace.0), self.segments.segment_bytes() as u64);
@@ -227,10 +249,10 @@ impl Store {
     }
 
     /// What the store holds of the process's memory beyond [`crate::StoreConfig::memory_bytes`] at most, in bytes: the
-    /// background's queues and shadows, and a ring of samples and two pieces of scratch space for each lane.
+    /// background's queues, graves and shadows, and a ring of samples and two pieces of scratch space for each lane.
     pub fn overhead_bytes_max(&self) -> u64 {
         let queues = self.segments.end() as u64 * 208;
         let lanes = self.counters.len() as u64 * 2 * self.geometry.piece_bytes as u64;
-        queues + lanes + self.samples.bytes() + Shadows::BYTES_MAX + (64 << 10)
+        queues + lanes + crate::graves::QUEUE_BYTES_MAX + self.samples.bytes() + Shadows::BYTES_MAX + (64 << 10)
     }
 }

@@ -12,14 +12,19 @@ use crate::claim::Claims;
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::counters::{Counters, SpaceTotals, Totals};
 use crate::epoch::Epochs;
+use crate::file::notes::{NoteFault, Notes};
+use crate::file::{Ground, Held, StoreFile};
+use crate::graves::Graves;
 use crate::header::Queue;
 use crate::index::{Found, GROUP_SLOTS, Index};
 use crate::item::{CAS_FIELD, EXPIRY, Kind, Layout, META, META_FETCHED, META_STALE, NUM, meta_secs};
+use crate::kept::KeptPage;
 use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
 use crate::memory::Memory;
 use crate::op::{Expire, Item, LargeRef, OpError, Value};
 use crate::raw::{Mutex, Word64};
+use crate::reopen::Reopened;
 use crate::samples::Samples;
 use crate::segments::Segments;
 use crate::slot::Slot;
@@ -42,12 +47,24 @@ pub struct Store {
     pub(crate) lanes_opened: AtomicUsize,
     /// A lane found index buckets full; cleared by the next slice.
     pub(crate) background_called: AtomicBool,
-    /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
+    /// What outlives the process.
+    pub(crate) kept: KeptPage,
+    /// The file that all of it lies in, if it does.
+    pub(crate) held: Option<Held>,
+    /// What the layers above keep in it.
+    notes: Option<Notes>,
+    /// What was found in it.
+    reopened: Option<Reopened>,
+    /// Segments with a smaller sequence are of an earlier process.
+    pub(crate) reopened_at: u64,
+    /// For each namespace, the flush sequence: items in segments with a smaller one are gone. A copy of what is kept.
     flushed: [Word64; Namespace::MAX],
+    /// For each namespace, the flush sequence that no item was found below any more: see [`Store::keys`].
+    pub(crate) settled: [Word64; Namespace::MAX],
+    /// What waits to be removed.
+    pub(crate) graves: Graves,
     /// Held by the background for a slice, so that a flush does not overlap a relocation.
     pub(crate) slice_gate: Mutex<()>,
-    /// Names the objects of large values; never reused.
-    pub(crate) objects: Word64,
     /// Free segments that a large value waits for, beyond those that are always kept; cleared when they are there.
     pub(crate) room_wanted: AtomicUsize,
     /// What each namespace may take, and takes.
@@ -59,6 +76,7 @@ pub struct Store {
     pub(crate) pins: Word64,
     /// Segments that background relocation found no room for, slices and the like: see [`crate::StoreStats`].
     pub(crate) background: BackgroundGauges,
+    /// What META counts from: the first start.
     pub(crate) started: UnixMillis,
     pub(crate) huge_pages_asked: bool,
 }
@@ -99,18 +117,46 @@ impl Store {
     /// # Errors
     /// See [`StartError`]: sizes that do not fit together, or address space that is not to be had.
     pub fn new(config: &StoreConfig, now: UnixMillis) -> Result<(Arc<Self>, Background), StartError> {
-        let (geometry, segments, index) = match reserve(config) {
+        let (geometry, ground) = match reserve(config) {
             // Where so much address space is not to be had, the store lives without growing.
             Err(StartError::Map(_)) if config.memory_bytes_max > config.memory_bytes => {
                 reserve(&StoreConfig { memory_bytes_max: 0, ..config.clone() })?
             }
             reserved => reserved?,
         };
-        let store = Arc::new(Self {
+        Self::on(config, geometry, ground, None, now)
+    }
+
+    /// The same in a file: what was acknowledged before the process before ended, however it did, is there again. The
+    /// file's seed and sizes are the store's; of `config` only the memory has to be that of the file, and its greatest
+    /// value is not looked at: a file does not grow.
+    ///
+    /// # Errors
+    /// See [`StartError`], above all [`StartError::File`]: a file that is not the store's is left as it was.
+    pub fn in_file(
+        config: &StoreConfig,
+        file: &StoreFile,
+        now: UnixMillis,
+    ) -> Result<(Arc<Self>, Background), StartError> {
+        let (geometry, ground, held) = crate::file::lay(config, file, now)?;
+        let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
+        Self::on(&config, geometry, ground, Some(held), now)
+    }
+
+    fn on(
+        config: &StoreConfig,
+        geometry: Geometry,
+        ground: Ground,
+        held: Option<Held>,
+        now: UnixMillis,
+    ) -> Result<(Arc<Self>, Background), StartError> {
+        let Ground { kept, stripes, headers, buckets, heap, notes } = ground;
+        let segments = Segments::on(&geometry, heap, headers, kept.clone());
+        let mut store = Self {
             memory: Memory::new(&geometry, config.memory_bytes),
             ahead: Ahead::default(),
             segments,
-            index,
+            index: Index::on(buckets, stripes, kept.clone()),
             epochs: Epochs::new(config.lanes_max),
             claims: Claims::new(),
             samples: Samples::new(config.lanes_max),
@@ -118,20 +164,87 @@ impl Store {
             counters: (0..=config.lanes_max).map(|_| Counters::default()).collect(),
             lanes_opened: AtomicUsize::new(0),
             background_called: AtomicBool::new(false),
-            flushed: [const { Word64::new(0) }; Namespace::MAX],
+            flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
+            settled: [const { Word64::new(0) }; Namespace::MAX],
+            graves: Graves::default(),
             slice_gate: Mutex::new(()),
-            objects: Word64::new(1),
             room_wanted: AtomicUsize::new(0),
             spaces: Spaces::default(),
             index_crowded: AtomicBool::new(false),
             pins: Word64::new(0),
             background: BackgroundGauges::default(),
-            started: now,
+            started: held.as_ref().map_or(now, |held| UnixMillis(held.block.made_ms)),
             huge_pages_asked: config.huge_pages,
+            notes,
+            reopened: None,
+            reopened_at: 0,
+            held,
+            kept,
             geometry,
-        });
+        };
+        store.take_over(now)?;
+        let store = Arc::new(store);
         let background = Background::new(Arc::clone(&store));
         Ok((store, background))
+    }
+
+    /// Makes whole what is in the file.
+    fn take_over(&mut self, now: UnixMillis) -> Result<(), StartError> {
+        let Some(held) = &self.held else { return Ok(()) };
+        let mut reopened = Reopened::default();
+        if let Some(left) = held.left {
+            let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
+            reopened = Reopened { clean: left.clean, ..self.reopen(now).map_err(fault)? };
+        }
+        reopened.opened = held.block.opened;
+        self.reopened = Some(reopened);
+        self.reopened_at = self.segments.next_sequence();
+        self.ahead.begin_in_file(self);
+        Ok(())
+    }
+
+    /// What was found in the file that the store lies in; `None`: it lies in none.
+    pub fn reopened(&self) -> Option<&Reopened> {
+        self.reopened.as_ref()
+    }
+
+    /// Keeps a note beyond the process, behind those that are there; of a store in no file it is forgotten.
+    ///
+    /// # Errors
+    /// See [`NoteFault`]; the notes are as they were.
+    pub fn keep_note(&self, note: &[u8]) -> Result<(), NoteFault> {
+        self.notes.as_ref().map_or(Ok(()), |notes| notes.append(note))
+    }
+
+    /// Every note that is kept, in order.
+    pub fn each_note(&self, each: &mut dyn FnMut(&[u8])) {
+        if let Some(notes) = &self.notes {
+            notes.read(each);
+        }
+    }
+
+    /// Puts other notes in the place of all that are kept.
+    ///
+    /// # Errors
+    /// See [`NoteFault`]; the notes are as they were.
+    pub fn rewrite_notes(&self, all: &[Vec<u8>]) -> Result<(), NoteFault> {
+        self.notes.as_ref().map_or(Ok(()), |notes| notes.rewrite(all))
+    }
+
+    /// Keeps the instant of a flush that is to come, beyond the process; `None`: none is to come.
+    pub fn keep_flush_at(&self, namespace: Namespace, at: Option<UnixMillis>) {
+        let (number, kept) = (usize::from(namespace.0), &self.kept);
+        // The flush that it waits behind first: with another one it is done.
+        kept.flush_behind[number].store(kept.flushed[number].load(SeqCst), SeqCst);
+        kept.flush_at_ms[number].store(at.map_or(0, |at| at.0), SeqCst);
+    }
+
+    /// The flush that was to come when the process before ended, if it was not done since.
+    pub fn kept_flush_at(&self, namespace: Namespace) -> Option<UnixMillis> {
+        let (number, kept) = (usize::from(namespace.0), &self.kept);
+        let at = UnixMillis(kept.flush_at_ms[number].load(SeqCst));
+        let waits = kept.flush_behind[number].load(SeqCst) == kept.flushed[number].load(SeqCst);
+        (at.0 > 0 && waits).then_some(at)
     }
 
     /// A data thread's way into the store.
@@ -229,6 +342,7 @@ impl Store {
     pub(crate) fn raise_flushed(&self, namespace: u8) {
         for _ in 0..2 {
             let sequence = self.segments.next_sequence();
+            self.kept.flushed[namespace as usize].fetch_max(sequence, SeqCst);
             self.flushed[namespace as usize].fetch_max(sequence, SeqCst);
         }
     }
@@ -387,12 +501,19 @@ fn typed(bytes: &[u8]) -> Value<'_> {
 }
 
 /// Address space for a store of these sizes.
-fn reserve(config: &StoreConfig) -> Result<(Geometry, Segments, Index), StartError> {
+fn reserve(config: &StoreConfig) -> Result<(Geometry, Ground), StartError> {
     let geometry = Geometry::of(config)?;
     let count = geometry.segments_for(config.memory_bytes, geometry.groups_start);
-    let segments = Segments::reserve(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
-    let index = Index::reserve(geometry.groups_start, geometry.groups_max, config.huge_pages);
-    Ok((geometry, segments, index.map_err(StartError::Map)?))
+    let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+    Ok((geometry, ground))
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Some(held) = &self.held {
+            held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)));
+        }
+    }
 }
 
 /// The index grows when more than this part of its slots, in percent, hold items.

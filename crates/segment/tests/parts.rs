@@ -6,8 +6,8 @@ use std::sync::Arc;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_segment::{
-    Background, Change, Delete, Expire, KIND_IN_PARTS, Key, Lane, Namespace, OpError, Parts, Put, Store, StoreConfig,
-    Turn, Value,
+    Background, Change, CopyStep, Delete, ENTRY_BYTES, Expire, KIND_IN_PARTS, Key, Lane, Namespace, OpError, Parts,
+    Put, Store, StoreConfig, Turn, Value,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -58,13 +58,13 @@ fn word(bytes: &[u8]) -> u64 {
 
 /// The numbers of the leaves that a head names, in one level or two.
 fn leaves(turn: &Turn<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u64>> {
-    let entries = |bytes: &[u8]| -> Vec<u64> { bytes.chunks(12).map(|entry| word(&entry[4..])).collect() };
+    let entries = |bytes: &[u8]| -> Vec<u64> { bytes.chunks(ENTRY_BYTES).map(|entry| word(&entry[4..])).collect() };
     let count = u32::from_le_bytes(head[9..13].try_into().unwrap()) as usize;
-    let root = entries(&head[13..13 + 12 * count]);
+    let root = entries(&head[13..13 + ENTRY_BYTES * count]);
     if head[8] == 1 {
         return Some(root);
     }
-    let pages: Option<Vec<_>> = root.iter().map(|page| turn.part(key, *page).map(entries)).collect();
+    let pages: Option<Vec<_>> = root.iter().map(|page| turn.part(key, word(head), *page).map(entries)).collect();
     Some(pages?.concat())
 }
 
@@ -75,7 +75,7 @@ fn read(turn: &Turn<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let parts = leaves(turn, &key, bytes)?;
     parts
         .into_iter()
-        .map(|part| turn.part(&key, part).map(<[u8]>::to_vec))
+        .map(|part| turn.part(&key, word(bytes), part).map(<[u8]>::to_vec))
         .collect::<Option<Vec<_>>>()
         .map(|all| all.concat())
 }
@@ -89,7 +89,7 @@ fn make(turn: &Turn<'_>, count: usize, bytes: usize, fill: u8, levels: u8, to: &
         parts.new.push((number, from..parts.bytes.len()));
         number
     };
-    let entry = |part: u64| [&[0; 4][..], &part.to_le_bytes()].concat();
+    let entry = |part: u64| [&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat();
     let leaves: Vec<u64> = (0..count).map(|_| add(parts, &vec![fill; bytes])).collect();
     let root: Vec<u64> = match levels {
         1 => leaves,
@@ -138,7 +138,9 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             put(&mut lane, &mut background, b"key", count, 700, Expire::Never);
             assert_eq!(read(&lane.turn(NOW), b"key"), Some(vec![b'k'; count * 700]));
             let pages = if count > 8 { count.div_ceil(8) } else { 0 };
-            assert_eq!(store.stats().items, 1 + (count + pages) as u64);
+            // The head, and the anchor.
+            assert_eq!(store.stats().items, 2 + (count + pages) as u64);
+            assert_eq!(store.keys(Namespace::DEFAULT), 1);
             // An end that is moved keeps them.
             until_done(&mut lane, &mut background, |turn| {
                 let key = key(turn, b"key");
@@ -156,6 +158,11 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
                 let key = key(turn, b"key");
                 end(turn, &key)
             });
+            // A few go at once, the others in the background, and none of them is a key.
+            let left = store.stats().items;
+            assert!(left <= 1 || count > 32 && left + 32 >= count as u64, "{name}: {left} of {count} items");
+            assert!(store.keys(Namespace::DEFAULT) <= 1, "{name}");
+            settle(&mut background);
             assert!(store.stats().items <= 1, "{name}: {} items", store.stats().items);
             until_done(&mut lane, &mut background, |turn| {
                 let key = key(turn, b"key");
@@ -163,6 +170,13 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
             });
             assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0), "{name}");
         }
+    }
+}
+
+/// Slices until nothing waits to be removed.
+fn settle(background: &mut Background) {
+    for _ in 0..100 {
+        slice(background, NOW);
     }
 }
 
@@ -246,8 +260,9 @@ fn a_value_in_parts_is_evicted_whole() {
         let Some(item) = turn.get(&key) else { continue };
         let Value::Typed { bytes, .. } = item.value else { panic!("all are typed") };
         let leaves = leaves(&turn, &key, bytes).unwrap_or_default().len();
-        named += 1 + leaves + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
+        named += 2 + leaves + if bytes[8] == 2 { leaves.div_ceil(8) } else { 0 };
     }
+    settle(&mut background);
     let items = store.stats().items;
     assert!(items <= named as u64 + 8 * broken, "{items} items, {named} named");
 }
@@ -294,5 +309,228 @@ fn readers_beside_a_writer_see_one_value_or_the_next() {
         let (reads, overtaken) = reading.join().expect("the reader ends");
         println!("{reads} reads, {overtaken} overtaken");
     });
-    assert_eq!(store.stats().items, 1 + 20 + 3);
+    settle(&mut background);
+    assert_eq!(store.stats().items, 2 + 20 + 3);
+}
+
+/// What a turn does for a long value is bounded, whatever its length: the rest is left to the background.
+#[test]
+fn the_end_of_a_value_of_many_parts_takes_no_longer_than_that_of_a_few() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    for count in [100, 400, 3000] {
+        put(&mut lane, &mut background, b"key", count, 60, Expire::Never);
+        let before = store.stats().items;
+        until_done(&mut lane, &mut background, |turn| {
+            let key = key(turn, b"key");
+            turn.delete(&key, &Delete::default())
+        });
+        let removed = before - store.stats().items;
+        assert!((1..=33).contains(&removed), "{removed} of {before} items went within the turn");
+        assert_eq!(store.keys(Namespace::DEFAULT), 0);
+        settle(&mut background);
+        assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0));
+    }
+}
+
+fn rename(lane: &mut Lane, background: &mut Background, from: &[u8], to: &[u8]) {
+    let adopted = until_done(lane, background, |turn| {
+        let (from, to) = (key(turn, from), key(turn, to));
+        turn.adopt(&from, &to)
+    });
+    assert!(adopted);
+    let whole = until_done(lane, background, |turn| {
+        let (from, to) = (key(turn, from), key(turn, to));
+        turn.part_with(&from, &to)
+    });
+    assert!(whole);
+}
+
+#[test]
+fn a_renamed_value_keeps_its_parts_and_its_end_and_leaves_nothing_behind() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    let end = Expire::At(NOW.plus_ms(100_000_000));
+    put(&mut lane, &mut background, b"old", 3000, 60, end);
+    put(&mut lane, &mut background, b"target", 500, 60, Expire::Never);
+    let (items, total) = (store.stats().items, store.stats().items_total);
+    let whole = read(&lane.turn(NOW), b"old");
+    rename(&mut lane, &mut background, b"old", b"target");
+    settle(&mut background);
+    // A head and an anchor were written, and what the target had is gone with its head and its anchor.
+    assert_eq!(store.stats().items_total, total + 2);
+    assert_eq!(store.stats().items, items - (500 + 63 + 2));
+    assert_eq!(store.keys(Namespace::DEFAULT), 1);
+    assert_eq!(read(&lane.turn(NOW), b"old"), None);
+    assert_eq!(read(&lane.turn(NOW), b"target"), whole);
+    // A new value under the old name has nothing to do with it.
+    put(&mut lane, &mut background, b"old", 10, 60, Expire::Never);
+    rename(&mut lane, &mut background, b"target", b"other");
+    let turn = lane.turn(NOW);
+    assert_eq!(read(&turn, b"other"), whole);
+    assert_eq!(turn.get(&key(&turn, b"other")).unwrap().expire, end);
+    assert_eq!(read(&turn, b"old").map(|bytes| bytes.len()), Some(600));
+    drop(turn);
+    for name in [&b"other"[..], b"old"] {
+        until_done(&mut lane, &mut background, |turn| {
+            let key = key(turn, name);
+            turn.delete(&key, &Delete::default())
+        });
+    }
+    settle(&mut background);
+    assert_eq!((store.stats().items, store.stats().item_bytes), (0, 0));
+}
+
+/// The background finds the head of a part by its object, whatever the key is called by now.
+#[test]
+fn a_renamed_value_is_evicted_whole() {
+    let (store, mut background) = store(16);
+    let mut lane = store.lane().unwrap();
+    let name = |step: u64| format!("{}:{step}", (b'a' + (step % 26) as u8) as char);
+    for step in 0..2000u64 {
+        let name = name(step);
+        let first = format!("{name}:first");
+        put(&mut lane, &mut background, first.as_bytes(), 1 + step as usize % 50, 700, Expire::Never);
+        // Memory may be so short that it is evicted by now.
+        let adopted = until_done(&mut lane, &mut background, |turn| {
+            let (from, to) = (key(turn, first.as_bytes()), key(turn, name.as_bytes()));
+            turn.adopt(&from, &to)
+        });
+        if adopted {
+            until_done(&mut lane, &mut background, |turn| {
+                let (from, to) = (key(turn, first.as_bytes()), key(turn, name.as_bytes()));
+                turn.part_with(&from, &to)
+            });
+        }
+        slice(&mut background, NOW);
+    }
+    let (mut whole, mut gone, mut broken) = (0, 0, 0);
+    let mut named = 0;
+    for step in 0..2000u64 {
+        let turn = lane.turn(NOW);
+        let name = name(step);
+        match (turn.get(&key(&turn, name.as_bytes())).is_some(), read(&turn, name.as_bytes())) {
+            (true, Some(bytes)) => {
+                let count = 1 + step as usize % 50;
+                assert!(bytes.len() == count * 700 && bytes.iter().all(|byte| *byte == name.as_bytes()[0]));
+                named += 2 + count + if count > 8 { count.div_ceil(8) } else { 0 };
+                whole += 1;
+            }
+            (true, None) => broken += 1,
+            (false, _) => gone += 1,
+        }
+    }
+    assert!(whole > 100 && gone > 100, "{whole} whole, {gone} gone");
+    assert!(broken <= store.stats().evicted_by_index, "{broken} broken");
+    settle(&mut background);
+    let items = store.stats().items;
+    assert!(items <= named as u64 + 60 * broken, "{items} items, {named} named");
+}
+
+#[test]
+fn a_copy_goes_on_over_many_turns_and_one_that_is_given_up_leaves_nothing() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    for count in [5, 3000] {
+        put(&mut lane, &mut background, b"from", count, 60, Expire::Never);
+        let items = store.stats().items;
+        for stops_at in [None, Some(count / 2), Some(0)] {
+            let mut copy = {
+                let turn = lane.turn(NOW);
+                turn.begin_copy(&key(&turn, b"from")).expect("it is there")
+            };
+            let mut steps = 0;
+            let done = loop {
+                if stops_at == Some(steps) {
+                    break false;
+                }
+                let step = until_done(&mut lane, &mut background, |turn| {
+                    let (from, to) = (key(turn, b"from"), key(turn, b"to"));
+                    turn.copy_part(&from, &to, &mut copy)
+                });
+                steps += 1;
+                match step {
+                    CopyStep::More => {}
+                    CopyStep::All => break true,
+                    CopyStep::Lost => panic!("it is there"),
+                }
+                assert!(read(&lane.turn(NOW), b"to").is_none(), "half of a copy was seen");
+            };
+            if done {
+                let whole = until_done(&mut lane, &mut background, |turn| {
+                    let (from, to) = (key(turn, b"from"), key(turn, b"to"));
+                    turn.finish_copy(&from, &to, &copy)
+                });
+                let turn = lane.turn(NOW);
+                assert!(whole && read(&turn, b"to") == read(&turn, b"from"));
+                drop(turn);
+                assert_eq!(store.stats().items, 2 * items);
+                let mut turn = lane.turn(NOW);
+                let key = key(&turn, b"to");
+                turn.delete(&key, &Delete::default()).expect("its lock is free");
+            } else {
+                let mut turn = lane.turn(NOW);
+                let key = key(&turn, b"to");
+                turn.abandon_copy(&key, &copy);
+            }
+            settle(&mut background);
+            assert_eq!(store.stats().items, items, "{count} leaves, stopped at {stops_at:?}");
+        }
+        // A flush in the middle ends what was copied, and the value.
+        let mut copy = {
+            let turn = lane.turn(NOW);
+            turn.begin_copy(&key(&turn, b"from")).expect("it is there")
+        };
+        let mut turn = lane.turn(NOW);
+        let (from, to) = (key(&turn, b"from"), key(&turn, b"to"));
+        assert_eq!(turn.copy_part(&from, &to, &mut copy), Ok(CopyStep::More));
+        turn.flush(Namespace::DEFAULT).expect("no slice runs");
+        assert_eq!(turn.copy_part(&from, &to, &mut copy), Ok(CopyStep::Lost));
+        assert_eq!(turn.finish_copy(&from, &to, &copy), Ok(false));
+        turn.abandon_copy(&to, &copy);
+        assert_eq!(store.keys(Namespace::DEFAULT), 0);
+    }
+}
+
+#[test]
+fn keys_are_counted_without_pieces_parts_and_what_was_flushed() {
+    let (store, mut background) = store(64);
+    let mut lane = store.lane().unwrap();
+    let spaces = [Namespace::DEFAULT, Namespace(3)];
+    let fill = |lane: &mut Lane, background: &mut Background, space: Namespace, round: u32| {
+        for number in 0..50 {
+            until_done(lane, background, |turn| {
+                let name = format!("plain:{round}:{number}");
+                let key = turn.key(space, name.as_bytes());
+                turn.put(&key, &Put::set(b"value"))
+            });
+        }
+        until_done(lane, background, |turn| {
+            let key = turn.key(space, b"long");
+            turn.put(&key, &Put::set(&vec![b'x'; 700_000]))
+        });
+        until_done(lane, background, |turn| {
+            let key = turn.key(space, b"parts");
+            turn.change_parts(&key, &mut |turn, _, to, parts| {
+                make(turn, 100, 60, b'x', 2, to, parts);
+                Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
+            })
+        });
+    };
+    for space in spaces {
+        fill(&mut lane, &mut background, space, 0);
+    }
+    assert!(store.stats().items > 250, "pieces and parts are items");
+    assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
+    // At once, however long the background takes to remove what is left, and while new ones come.
+    lane.turn(NOW).flush(spaces[0]).expect("no slice runs");
+    assert_eq!(spaces.map(|space| store.keys(space)), [0, 52]);
+    fill(&mut lane, &mut background, spaces[0], 1);
+    assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
+    lane.tidy(NOW);
+    for _ in 0..300 {
+        slice(&mut background, NOW);
+        assert_eq!(spaces.map(|space| store.keys(space)), [52, 52]);
+    }
+    assert!(store.stats().flushed > 50, "{} were removed by now", store.stats().flushed);
 }

@@ -28,13 +28,14 @@ const LONG_NS: u64 = 1_000_000;
 const SLICE_BUCKETS: usize = 24;
 
 /// The kinds of slices that are counted, and their names. Slices that found nothing to do are not.
-const KINDS: [(SliceKind, &str); 6] = [
+const KINDS: [(SliceKind, &str); 7] = [
     (SliceKind::Evict, "evict"),
     (SliceKind::Expire, "expire"),
     (SliceKind::Compact, "compact"),
     (SliceKind::Grow, "grow"),
     (SliceKind::Resize, "resize"),
     (SliceKind::Populate, "populate"),
+    (SliceKind::Scrub, "scrub"),
 ];
 
 /// How long the slices of one kind took. One thread alone writes: the background's, or the one that gets memory. The
@@ -116,6 +117,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
 /// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but
 /// a growth of the index, which is told.
 pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &Clock) {
+    let mut told = false;
     while !shared.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         if populator.step() {
@@ -123,6 +125,12 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
             shared.wake_background();
             std::thread::yield_now();
         } else {
+            if shared.store.takes_short_of_space() && !std::mem::replace(&mut told, true) {
+                tracing::warn!(
+                    "the memory file's file system has no space left: less memory is used than --memory \
+                     says; make room there"
+                );
+            }
             std::thread::park_timeout(POPULATE_SLEEP);
         }
     }

@@ -23,6 +23,8 @@ pub enum Clock {
         counter: quanta::Clock,
         /// Nanoseconds in [`SPAN_TICKS`] ticks of it: one multiplication makes ns of a difference.
         span_ns: u64,
+        /// The wall clock is not told to be before this.
+        floor: UnixMillis,
     },
     /// Nanoseconds since 1970 that a test moves.
     Simulated(Arc<AtomicU64>),
@@ -33,7 +35,15 @@ impl Clock {
     pub fn machine() -> Self {
         let counter = quanta::Clock::new();
         let span_ns = counter.delta_as_nanos(0, SPAN_TICKS).max(1);
-        Self::Machine { counter, span_ns }
+        Self::Machine { counter, span_ns, floor: UnixMillis(0) }
+    }
+
+    /// The same, whose wall clock stands still at `floor` until the machine's has come up to it.
+    pub fn not_before(self, floor: UnixMillis) -> Self {
+        match self {
+            Self::Machine { counter, span_ns, .. } => Self::Machine { counter, span_ns, floor },
+            simulated @ Self::Simulated(_) => simulated,
+        }
     }
 
     /// The counter now.
@@ -69,7 +79,7 @@ impl Clock {
     /// The wall clock now.
     pub fn unix(&self) -> UnixMillis {
         match self {
-            Self::Machine { .. } => UnixMillis::now(),
+            Self::Machine { floor, .. } => UnixMillis::now().max(*floor),
             Self::Simulated(ns) => UnixMillis(ns.load(Relaxed) / 1_000_000),
         }
     }

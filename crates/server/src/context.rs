@@ -16,10 +16,12 @@ use crate::command::resp::Spares;
 use crate::counters::WorkerCounters;
 use crate::heat::{Look, Sampler};
 use crate::mail::Kind;
-use crate::metrics::{Command, SlowLines};
+use crate::metrics::{Command, SlowLine, SlowLines};
+use crate::namespaces::{AWAY, PAUSED, ROUTED};
 use crate::notify::{self, Event};
 use crate::out::{OpTimes, OutBuffer};
 use crate::roster::Roster;
+use crate::routes::Routes;
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
@@ -86,8 +88,13 @@ pub struct WorkerContext {
     pub(crate) ready: Ticks,
     /// The namespace of the session that is served.
     pub(crate) namespace: Namespace,
-    /// The namespaces whose operations a second are bounded, a bit each, in this batch.
-    pub(crate) rationed: u32,
+    /// The namespaces whose operations a second are bounded, a bit each, in this batch, and [`ROUTED`],
+    /// [`PAUSED`] and [`AWAY`].
+    pub(crate) guards: u32,
+    /// Where keys go by what they begin with: those of now, where there are some.
+    pub(crate) routes: Arc<Routes>,
+    /// How often they had changed when they were taken.
+    pub(crate) route_changes: u64,
     /// That of the session that is served is one of them.
     pub(crate) rationed_here: bool,
     /// Operations executed in this batch.
@@ -100,7 +107,7 @@ pub struct WorkerContext {
     pub(crate) slow_lines: SlowLines,
     /// What is watched, and what there is to tell of this batch.
     pub(crate) watch: Watch,
-    /// Which clients of Redis wait, in this batch.
+    /// Which clients wait, in this batch.
     pub(crate) pause: Pause,
     /// Some commands of Redis may be refused or put off in this batch, to whomever.
     pub(crate) restrained: bool,
@@ -147,13 +154,28 @@ impl WorkerContext {
         self.batch_ops += count;
     }
 
+    /// An operation has been executed whose answer is sent with others': keeps what it waited from `ready` on and what
+    /// its execution took, but no time of sending.
+    pub(crate) fn op_done_unsent(&mut self, command: Command, ready: Ticks, line: &[u8]) {
+        let ended = self.clock.ticks();
+        let parts_ns =
+            [(ready, self.op_begun), (self.op_begun, ended)].map(|(from, to)| self.clock.ns_between(from, to));
+        let recorder = &self.shared.workers[self.worker].recorder;
+        if recorder.record_unsent(command, self.namespace.0, parts_ns) {
+            recorder.keep_slow(command, SlowLine::of(line), [parts_ns[0], parts_ns[1], 0]);
+        }
+        self.op_begun = ended;
+        self.batch_ops += 1;
+    }
+
     /// Looks at a key that was sampled.
     #[cold]
     #[inline(never)]
     pub(crate) fn sample(&mut self, turn: &Turn<'_>, key: &Key<'_>, is_read: bool) {
         let bytes = turn.peek(key).map(|item| item.value.client_bytes());
         let heat = &self.shared.workers[self.worker].heat;
-        self.shared.minutes.note(heat, key.bytes(), Look { bytes, is_read }, &mut self.sampler.big_above);
+        let named = (key.namespace(), key.bytes());
+        self.shared.minutes.note(heat, named, Look { bytes, is_read }, &mut self.sampler.big_above);
     }
 
     /// A value of so many bytes is to be stored: notes it if it is one of the longest of this minute.
@@ -161,7 +183,7 @@ impl WorkerContext {
     pub(crate) fn note_length(&mut self, key: &[u8], bytes: u64) {
         if bytes > self.sampler.big_above {
             let heat = &self.shared.workers[self.worker].heat;
-            self.shared.minutes.note_big(heat, key, bytes, &mut self.sampler.big_above);
+            self.shared.minutes.note_big(heat, (self.namespace, key), bytes, &mut self.sampler.big_above);
         }
     }
 
@@ -189,17 +211,31 @@ impl WorkerContext {
     pub(crate) fn restrain(&mut self) {
         let shared = &self.shared;
         self.pause = shared.live.pause.now(self.now);
-        self.rationed = shared.namespaces.rationed();
+        self.guards = shared.namespaces.guards() | AWAY;
         self.user_changes = shared.users.changes();
         self.asks = shared.asks_who();
         self.restrained = self.pause != Pause::None || !shared.config.disabled.is_empty() || self.user_changes != 0;
+        if self.pause != Pause::None {
+            self.guards |= PAUSED;
+        }
+        if self.guards & ROUTED != 0 {
+            self.follow_routes();
+        }
+    }
+
+    #[cold]
+    fn follow_routes(&mut self) {
+        let changes = self.shared.namespaces.route_changes();
+        if changes != self.route_changes {
+            (self.route_changes, self.routes) = (changes, self.shared.namespaces.routes());
+        }
     }
 
     /// What is served from here on is a session of this namespace.
     #[inline(always)]
     pub(crate) fn turn_to(&mut self, namespace: Namespace) {
         self.namespace = namespace;
-        self.rationed_here = self.rationed & 1 << namespace.0 != 0;
+        self.rationed_here = self.guards & 1 << namespace.0 != 0;
     }
 
     /// Nothing of the namespace is evicted, and `bytes` more do not fit.

@@ -3,6 +3,7 @@
 //! ```text
 //!   memcached  ── the listener says which ──┐
 //!   RESP       ── the listener, or SELECT ──┴─> connection: a number ──> keys, counters, notifications
+//!   memcached, a default listener ── a key's prefix ──> the number for this request                      see `routes`
 //! ```
 //!
 //! There are always [`Namespace::MAX`] of them, numbered, as Redis has 16 databases: one that nobody named has no terms
@@ -13,11 +14,16 @@
 //!
 //! Invariants: a connection counts in exactly one namespace from its begin to its end; who is refused changes nothing.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::command::counters::CommandTotals;
+use crate::routes::Routes;
+use crate::shared::Shared;
 use base::clock::UnixMillis;
-use segment::{Namespace, Store, Terms, TermsError};
+use segment::{Namespace, NamespaceStats, Store, Terms, TermsError};
+
+use crate::kept::Notes;
 
 /// What number 0 is called.
 pub const DEFAULT_NAME: &str = "default";
@@ -45,6 +51,8 @@ pub struct NamespaceConfig {
     pub connections_max: u64,
     /// Operations a second; 0: any.
     pub ops_max: u64,
+    /// Keys of default listeners' memcached connections that begin with one of these are in it.
+    pub prefixes: Vec<String>,
 }
 
 impl NamespaceConfig {
@@ -83,19 +91,67 @@ pub struct RoomStats {
     pub ops_refused: u64,
 }
 
+/// What a namespace is and does, as commands and the admin port tell it.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Its number.
+    pub namespace: Namespace,
+    /// What it is called: its number, if it has no name.
+    pub name: String,
+    /// What it has of the store.
+    pub store: NamespaceStats,
+    /// Who is in it.
+    pub room: RoomStats,
+    /// What its clients have done.
+    pub commands: CommandTotals,
+}
+
+/// The default namespace, and those that have a name or are used: at most [`Namespace::MAX`].
+pub fn figures(shared: &Shared) -> Vec<Figures> {
+    let named = shared.namespaces.named();
+    let read = |namespace: Namespace| {
+        let (store, room) = (shared.store.namespace_stats(namespace), shared.namespaces.stats(namespace));
+        let used = store.items + store.evicted + store.expired + store.flushed + room.connections > 0;
+        let is_named = named.iter().any(|config| config.number == namespace.0);
+        (namespace == Namespace::DEFAULT || is_named || used).then(|| {
+            let mut commands = CommandTotals::default();
+            shared.workers.iter().for_each(|worker| commands.add(&worker.commands[usize::from(namespace.0)]));
+            Figures { namespace, name: shared.namespaces.name(namespace), store, room, commands }
+        })
+    };
+    Namespaces::numbers().filter_map(read).collect()
+}
+
 /// All namespaces.
 #[derive(Debug, Default)]
 pub struct Namespaces {
+    /// Where names and terms are kept beyond the process.
+    notes: Option<Notes>,
     rooms: [Room; Namespace::MAX],
     named: Mutex<Vec<NamespaceConfig>>,
-    /// A bit for each whose operations a second are bounded.
-    rationed: AtomicU32,
+    /// A bit for each whose operations a second are bounded, and [`ROUTED`].
+    guards: AtomicU32,
+    routes: Mutex<Arc<Routes>>,
+    /// How often those were changed.
+    route_changes: AtomicU64,
 }
+
+/// Beside a bit for each namespace whose operations a second are bounded: keys lead from the default one to others.
+pub(crate) const ROUTED: u32 = 1 << Namespace::MAX;
+/// The same: clients wait. It is set by each worker for its batch.
+pub(crate) const PAUSED: u32 = ROUTED << 1;
+/// The same, and always set: of a session it says that its last request led it away from its listener's namespace.
+pub(crate) const AWAY: u32 = ROUTED << 2;
 
 /// The number behind every room.
 const NUMBERS: std::ops::Range<u8> = 0..Namespace::MAX as u8;
 
 impl Namespaces {
+    /// None yet; those to come are kept with the store's items.
+    pub(crate) fn kept_in(store: &std::sync::Arc<Store>) -> Self {
+        Self { notes: Some(Notes::of(store)), ..Self::default() }
+    }
+
     fn room(&self, namespace: Namespace) -> &Room {
         &self.rooms[usize::from(namespace.0)]
     }
@@ -117,19 +173,56 @@ impl Namespaces {
         let namespace = Namespace(config.number);
         let mut named = self.lock();
         store.give_terms(namespace, &config.terms())?;
+        // Without room for the note, the namespace is there until the process ends: the log says so.
+        if named.iter().all(|there| there != config)
+            && let Some(notes) = &self.notes
+        {
+            let _ = notes.namespace(config);
+        }
         let room = self.room(namespace);
         room.connections_max.store(config.connections_max, Relaxed);
         room.interval_ns.store(1_000_000_000u64.checked_div(config.ops_max).unwrap_or(0), Relaxed);
         let bit = 1 << config.number;
-        if config.ops_max > 0 {
-            self.rationed.fetch_or(bit, Relaxed);
-        } else {
-            self.rationed.fetch_and(!bit, Relaxed);
-        }
+        self.guard(bit, config.ops_max > 0);
         named.retain(|other| other.number != config.number);
         named.push(config.clone());
         named.sort_by_key(|config| config.number);
+        self.route(&named);
         Ok(())
+    }
+
+    fn guard(&self, bit: u32, on: bool) {
+        if on {
+            self.guards.fetch_or(bit, Relaxed);
+        } else {
+            self.guards.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    /// Has keys go where the prefixes of `named` say.
+    fn route(&self, named: &[NamespaceConfig]) {
+        let prefixes = |config: &NamespaceConfig| {
+            let namespace = Namespace(config.number);
+            config.prefixes.iter().map(move |prefix| (prefix.as_bytes().to_vec(), namespace)).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = named.iter().flat_map(prefixes).collect();
+        let routes = Routes::new(all.iter().map(|(prefix, namespace)| (&prefix[..], *namespace)));
+        let mut now = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if routes != **now {
+            self.guard(ROUTED, !routes.is_empty());
+            *now = Arc::new(routes);
+            self.route_changes.fetch_add(1, Release);
+        }
+    }
+
+    /// Where keys go by what they begin with.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How often [`Namespaces::routes`] has changed.
+    pub(crate) fn route_changes(&self) -> u64 {
+        self.route_changes.load(Acquire)
     }
 
     /// Takes name and terms away from a namespace. Its items are ended by [`segment::Turn::flush`].
@@ -137,6 +230,9 @@ impl Namespaces {
         let plain = NamespaceConfig::plain(namespace.0, evict);
         self.set(store, &plain).expect("who gives everything back is refused nothing");
         self.lock().retain(|config| config.number != namespace.0);
+        if let Some(notes) = &self.notes {
+            let _ = notes.namespace_gone(namespace.0);
+        }
     }
 
     /// Those that have a name, by their numbers.
@@ -187,10 +283,10 @@ impl Namespaces {
         assert!(before > 0, "who leaves has come in");
     }
 
-    /// A bit for each namespace whose operations a second are bounded.
+    /// A bit for each namespace whose operations a second are bounded, and [`ROUTED`].
     #[inline]
-    pub(crate) fn rationed(&self) -> u32 {
-        self.rationed.load(Relaxed)
+    pub(crate) fn guards(&self) -> u32 {
+        self.guards.load(Relaxed)
     }
 
     /// One more operation of a bounded namespace may be done; if not, it is counted.
@@ -237,6 +333,7 @@ impl NamespaceConfig {
             ttl_max_ms: 0,
             connections_max: 0,
             ops_max: 0,
+            prefixes: Vec::new(),
         }
     }
 }
@@ -281,7 +378,7 @@ mod tests {
         let shop = Namespace(3);
         assert!(namespaces.enter(shop) && namespaces.enter(shop) && !namespaces.enter(shop));
         namespaces.leave(shop);
-        assert!(namespaces.enter(shop) && namespaces.rationed() == 8);
+        assert!(namespaces.enter(shop) && namespaces.guards() == 8);
         // A tenth of a second's worth at once, and then one every ten milliseconds.
         let taken = |ms: u64| (0..50).filter(|_| namespaces.take_op(shop, UnixMillis(1_000_000 + ms))).count();
         assert_eq!([taken(0), taken(0), taken(10), taken(1000), taken(2000)], [10, 0, 1, 10, 10]);

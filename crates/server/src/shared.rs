@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
+use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::command::resp::acl::Users;
 use crate::counters::{Counter, WorkerCounters};
@@ -76,7 +77,18 @@ pub struct Shared {
     pub(crate) background_thread: OnceLock<Thread>,
 }
 
+/// A wall clock that is further back, in ms, was wrong then or is wrong now: nothing is known from it.
+pub const CLOCK_BEHIND_MAX_MS: u64 = 3_600_000;
+
 impl Shared {
+    /// The machine's clocks. Where the wall clock went back while no server ran, by an hour at most, it stands still
+    /// until it has come up again, so that what had ended stays so.
+    pub(crate) fn clock(&self) -> Clock {
+        let behind_ms = self.store.reopened().map_or(0, |reopened| reopened.clock_behind_ms);
+        let floor = if behind_ms <= CLOCK_BEHIND_MAX_MS { self.started.plus_ms(behind_ms) } else { UnixMillis(0) };
+        Clock::machine().not_before(if behind_ms > 0 { floor } else { UnixMillis(0) })
+    }
+
     /// Connections that are open, over all workers.
     pub fn connections_open(&self) -> u64 {
         self.workers.iter().map(|worker| worker.counters.connections_open()).sum()
@@ -208,7 +220,7 @@ pub struct WorkerShared {
 pub struct Live {
     /// Connections at once.
     pub connections_max: AtomicU64,
-    /// Until when clients of Redis wait.
+    /// Until when clients wait.
     pub pause: PauseSwitch,
     /// What was slow before this, in Unix ms, is not told of by `SLOWLOG`.
     pub slow_reset_ms: AtomicU64,
@@ -223,7 +235,7 @@ pub struct Live {
     pub stall_timeout_ms: AtomicU64,
 }
 
-/// Which clients of Redis wait.
+/// Which clients wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pause {
     /// None.
@@ -235,7 +247,7 @@ pub enum Pause {
     All,
 }
 
-/// Until when clients of Redis wait, and which: one word, `ms << 1 | all`.
+/// Until when clients wait, and which: one word, `ms << 1 | all`.
 #[derive(Debug, Default)]
 pub struct PauseSwitch(AtomicU64);
 
@@ -402,6 +414,8 @@ impl QueueBudget {
 /// executes.
 #[derive(Debug, Default)]
 pub struct DelayedFlush {
+    /// Where it is kept beyond the process.
+    store: Option<Arc<Store>>,
     /// A bit for each namespace that has one.
     scheduled: AtomicU32,
     at_ms: [AtomicU64; Namespace::MAX],
@@ -409,14 +423,31 @@ pub struct DelayedFlush {
 }
 
 impl DelayedFlush {
+    /// Those that were to come when the process before ended, and those to come.
+    pub(crate) fn kept_in(store: &Arc<Store>) -> Self {
+        let flush = Self::default();
+        for namespace in (0..Namespace::MAX as u8).map(Namespace) {
+            if let Some(at) = store.kept_flush_at(namespace) {
+                flush.schedule(namespace, at);
+            }
+        }
+        Self { store: Some(Arc::clone(store)), ..flush }
+    }
+
     /// Flushes at `at`; an earlier request that is not due yet is forgotten.
     pub fn schedule(&self, namespace: Namespace, at: UnixMillis) {
+        if let Some(store) = &self.store {
+            store.keep_flush_at(namespace, Some(at));
+        }
         self.at_ms[usize::from(namespace.0)].store(at.0.max(1), Release);
         self.scheduled.fetch_or(1 << namespace.0, Release);
     }
 
     /// Forgets what was scheduled.
     pub fn cancel(&self, namespace: Namespace) {
+        if let Some(store) = &self.store {
+            store.keep_flush_at(namespace, None);
+        }
         self.at_ms[usize::from(namespace.0)].store(0, Release);
     }
 

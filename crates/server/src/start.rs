@@ -9,6 +9,7 @@ use crate::command::{Door, Protocol};
 use crate::config::kinds::IoChoice;
 use crate::counters::WorkerCounters;
 use crate::heat::{Heat, Minutes};
+use crate::kept::Kept;
 use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
@@ -23,10 +24,11 @@ use crate::shared::{
 };
 use crate::survey::{self, Survey};
 use crate::watch::Hub;
+use arena::MapFile;
 use base::clock::UnixMillis;
 use io::listen::{ListenAddr, Listener};
 use io::waker::Waker;
-use segment::{Store, StoreConfig};
+use segment::{Store, StoreConfig, StoreFile};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::mpsc::sync_channel;
@@ -101,6 +103,10 @@ pub struct ServerConfig {
     pub acl_file: Option<std::path::PathBuf>,
     /// Items are evicted to make room; else what does not fit is refused.
     pub evict: bool,
+    /// The file that the store's memory lies in; without one it is the process's own.
+    pub file: Option<std::path::PathBuf>,
+    /// What the file holds is thrown away.
+    pub file_reset: bool,
     /// Requests are counted by key prefix from the start.
     pub prefix_stats: bool,
     /// What ends a prefix.
@@ -155,6 +161,8 @@ impl Default for ServerConfig {
             auth_file: None,
             acl_file: None,
             evict: true,
+            file: None,
+            file_reset: false,
             prefix_stats: false,
             prefix_delimiter: b':',
             cas: true,
@@ -211,8 +219,24 @@ pub enum StartError {
         /// Why not.
         error: segment::TermsError,
     },
+    /// A namespace has a number in the memory file that is another's in the configuration.
+    NamespaceMoved {
+        /// Which.
+        name: String,
+        /// The number that its items are under.
+        kept: u8,
+        /// The one that it is to have.
+        asked: u8,
+    },
     /// The store could not be made.
     Store(segment::StartError),
+    /// The file that the store's memory was to lie in cannot be opened.
+    File {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        error: arena::OpenError,
+    },
     /// A descriptor or a thread was not to be had.
     Resource(std::io::Error),
 }
@@ -225,7 +249,11 @@ impl std::fmt::Display for StartError {
             Self::Auth { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
             Self::Rights { path, error } => write!(f, "cannot take the users of {}: {error}", path.display()),
             Self::Namespace { name, error } => write!(f, "cannot make the namespace {name}: {error}"),
+            Self::NamespaceMoved { name, kept, asked } => {
+                write!(f, "the items of the namespace {name} are under number {kept}, not {asked}")
+            }
             Self::Store(error) => write!(f, "cannot make the store: {error}"),
+            Self::File { path, error } => write!(f, "cannot open the memory file {}: {error}", path.display()),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
@@ -330,10 +358,19 @@ fn load_rights(config: &ServerConfig) -> Result<Users, StartError> {
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
+fn open_store(config: &ServerConfig, now: UnixMillis) -> Result<(Arc<Store>, segment::Background), StartError> {
+    let Some(path) = &config.file else {
+        return Store::new(&store_config(config), now).map_err(StartError::Store);
+    };
+    let file = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
+    let file = StoreFile { file: Arc::new(file), reset: config.file_reset };
+    Store::in_file(&store_config(config), &file, now).map_err(StartError::Store)
+}
+
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    let (store, background) = Store::new(&store_config(&config), started).map_err(StartError::Store)?;
+    let (store, background) = open_store(&config, started)?;
     if !config.evict {
         store.keep_all();
     }
@@ -348,10 +385,11 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
             waker: Waker::new()?,
         })
     };
-    let namespaces = Namespaces::default();
-    for namespace in &config.namespaces {
+    let kept = Kept::read(&store);
+    let namespaces = Namespaces::kept_in(&store);
+    for namespace in kept.configured(&config.namespaces)? {
         namespaces
-            .set(&store, namespace)
+            .set(&store, &namespace)
             .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
     }
     let watch = Arc::new(Hub::default());
@@ -375,11 +413,11 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         pins: PinBudget::new(config.memory_bytes),
         queued: QueueBudget::new(config.memory_bytes),
         namespaces,
-        delayed_flush: DelayedFlush::default(),
+        delayed_flush: DelayedFlush::kept_in(&store),
         users: load_rights(&config)?,
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
-        sets: record::Sets::new(),
+        sets: kept.sets,
         minutes: Minutes::new(config.prefix_delimiter, started),
         indexes: crate::indexes::Indexes::default(),
         watch,
@@ -401,7 +439,7 @@ impl Running {
         let body = move || crate::background::populate(&shared, populator, &Clock::machine());
         self.memory = Some(std::thread::Builder::new().name("memory".to_owned()).spawn(body)?);
         let shared = Arc::clone(&self.shared);
-        let body = move || crate::background::run(&shared, background, &Clock::machine());
+        let body = move || crate::background::run(&shared, background, &shared.clock());
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);
@@ -417,7 +455,7 @@ impl Running {
 
     fn spawn_workers(&mut self, listeners: Vec<Listener>) -> Result<(), StartError> {
         let shared = &self.shared;
-        let clock = Clock::machine();
+        let clock = shared.clock();
         let sessions_max = shared.config.sessions_max();
         let wakers: Vec<&Waker> = shared.workers.iter().map(|worker| &worker.waker).collect();
         let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;

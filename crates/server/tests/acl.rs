@@ -5,6 +5,7 @@ mod common;
 use common::redis::{Redis, Replies, request};
 use common::{Client, config, start, tcp};
 use gannet_server::command::Protocol;
+use gannet_server::namespaces::NamespaceConfig;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;
@@ -211,5 +212,87 @@ fn no_secret_is_told_by_the_slow_log_a_monitor_or_an_error() {
     assert!(!ask(&mut client, "ACL LOG").contains("hunter2"));
     let seen = String::from_utf8(monitor.next()).unwrap();
     assert!(seen.contains("PING"), "what came before is not told: {seen}");
+    running.stop();
+}
+
+#[test]
+fn what_is_queued_is_asked_for_again_when_it_is_executed_as_by_redis() {
+    let (running, redis) = (start(served()), Redis::start());
+    let mut both = [addr(&running), redis.addr].map(|addr| [Replies::connect(addr), Replies::connect(addr)]);
+    let (admin, ann) = (0, 1);
+    for (who, line) in [
+        (admin, "ACL SETUSER ann on >pw ~* &* +@all"),
+        (ann, "AUTH ann pw"),
+        (ann, "MULTI"),
+        (ann, "SET k 1"),
+        (ann, "GET k"),
+        (ann, "PUBLISH ch x"),
+        (ann, "SET k 2"),
+        (admin, "ACL SETUSER ann -set resetchannels"),
+        (ann, "EXEC"),
+        (admin, "EXISTS k"),
+        // Keys, and the other way round: what may be done when it is executed is executed.
+        (admin, "ACL SETUSER ann +set resetkeys ~a*"),
+        (ann, "MULTI"),
+        (ann, "SET a1 1"),
+        (ann, "MSET a2 1 a3 1"),
+        (admin, "ACL SETUSER ann resetkeys ~a1 ~a2"),
+        (ann, "EXEC"),
+        (ann, "GET a1"),
+        // Changed by the transaction itself.
+        (admin, "ACL SETUSER ann allkeys +@all"),
+        (ann, "MULTI"),
+        (ann, "GET a1"),
+        (ann, "ACL SETUSER ann -get"),
+        (ann, "GET a1"),
+        (ann, "EXEC"),
+        (ann, "GET a1"),
+    ] {
+        let [ours, theirs] = both.each_mut().map(|clients| ask(&mut clients[who], line));
+        assert_eq!(ours, theirs, "{line}");
+    }
+    let log = ask(&mut both[0][admin], "ACL LOG");
+    assert!(log.contains("\r\nmulti\r\n") && log.contains("\r\nset\r\n"), "{log}");
+    running.stop();
+}
+
+#[test]
+fn who_may_use_some_namespaces_uses_keys_of_no_other() {
+    let shop = NamespaceConfig { name: "shop".to_owned(), ..NamespaceConfig::plain(3, true) };
+    let running = start(ServerConfig { namespaces: vec![shop], ..served() });
+    let (mut admin, mut ann) = (Replies::connect(addr(&running)), Replies::connect(addr(&running)));
+    assert_eq!(ask(&mut admin, "SET k default"), "+OK\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann on >pw ~* &* +@all ns=shop ns=5"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "AUTH ann pw"), "+OK\r\n");
+    let refused = "-NOPERM this user has no permissions to use keys of this database\r\n";
+    // Where it came in it may do what has nothing to do with keys.
+    for line in
+        ["GET k", "SET k x", "MGET k l", "DBSIZE", "SCAN 0", "KEYS *", "FLUSHDB", "FLUSHALL", "WATCH k", "SELECT 4"]
+    {
+        assert_eq!(ask(&mut ann, line), refused, "{line}");
+    }
+    assert_eq!(ann.ask(&[b"SET", b"k", &vec![b'x'; 700_000]]), refused.as_bytes());
+    assert_eq!((ask(&mut ann, "PING"), ask(&mut ann, "PUBLISH ch x")), ("+PONG\r\n".into(), ":0\r\n".into()));
+    for (namespace, value) in [("shop", "s"), ("5", "f")] {
+        assert_eq!(ask(&mut ann, &format!("SELECT {namespace}")), "+OK\r\n");
+        assert_eq!(ask(&mut ann, &format!("SET k {value}")), "+OK\r\n");
+        assert_eq!(ask(&mut ann, "GET k"), format!("$1\r\n{value}\r\n"));
+        assert_eq!(ask(&mut ann, "FLUSHALL"), refused);
+        // In runs too, and where a transaction goes elsewhere by its own requests.
+        ann.client.send(&[request(&[b"GET", b"k"]), request(&[b"SELECT", b"0"]), request(&[b"GET", b"k"])].concat());
+        let [one, select, other] = [ann.next(), ann.next(), ann.next()];
+        assert!(one == other && select == refused.as_bytes());
+    }
+    assert_eq!(ask(&mut ann, "MULTI"), "+OK\r\n");
+    assert_eq!(ask(&mut ann, "SELECT 3"), "+QUEUED\r\n");
+    assert_eq!(ask(&mut ann, "GET k"), "+QUEUED\r\n");
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann allns ns=5"), "+OK\r\n");
+    let answer = ask(&mut ann, "EXEC");
+    assert!(answer.starts_with("*2\r\n-NOPERM ACLs rules changed") && answer.ends_with("$1\r\nf\r\n"), "{answer}");
+    assert!(ask(&mut admin, "ACL LIST").contains(" +@all ns=5\r\n"));
+    assert!(ask(&mut admin, "ACL GETUSER ann").contains("$10\r\nnamespaces\r\n$4\r\nns=5\r\n"));
+    assert!(ask(&mut admin, "ACL LOG 1").contains("\r\nnamespace\r\n"));
+    assert_eq!(ask(&mut admin, "ACL SETUSER ann allns"), "+OK\r\n");
+    assert_eq!((ask(&mut ann, "SELECT 0"), ask(&mut ann, "GET k")), ("+OK\r\n".into(), "$7\r\ndefault\r\n".into()));
     running.stop();
 }

@@ -80,7 +80,10 @@ fn a_long_value_is_on_the_page_of_hot_keys_and_a_wrong_query_is_told() {
     let (status, text) = page(fixture.admin, "/hotkeys");
     assert!(status == 200 && text.contains("\n          5000  big:key\n"), "{text}");
     let (status, json) = page(fixture.admin, "/hotkeys.json?minutes=1440&count=100");
-    assert!(status == 200 && json.contains(r#""big":[{"amount":5000,"name":"big:key"}]"#), "{json}");
+    assert!(
+        status == 200 && json.contains(r#""big":[{"amount":5000,"name":"big:key","namespace":"default"}]"#),
+        "{json}"
+    );
     assert_eq!(
         page(fixture.admin, "/hotkeys?hours=1"),
         (400, "there is no 'hours': say minutes=60 or count=20\n".to_owned())

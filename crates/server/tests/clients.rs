@@ -4,7 +4,7 @@
 mod common;
 
 use common::redis::{Redis, Replies, request};
-use common::{config, start, wait_until};
+use common::{Client, config, start, tcp, wait_until};
 use gannet_server::command::Protocol;
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
@@ -125,6 +125,33 @@ fn clients_wait_while_they_are_paused_and_go_on_when_that_ends() {
     other.client.send(&request(&[b"GET", b"k"]));
     assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
     assert_eq!(other.next(), b"$1\r\nv\r\n");
+    // Clients of memcached wait too; what only reads does not wait with those that change something.
+    let mut plain = Client::connect(tcp(&running));
+    plain.ask(b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+    for (change, answer) in [
+        (&b"set k 0 0 1\r\nw\r\n"[..], &b"STORED\r\n"[..]),
+        (b"gat 100 k\r\n", b"VALUE k 0 1\r\nw\r\nEND\r\n"),
+        (b"mg k T0 v\r\n", b"VA 1\r\nw\r\n"),
+        (b"md k\r\n", b"HD\r\n"),
+    ] {
+        plain.ask(
+            b"mg k v\r\nget none\r\n",
+            if change[0] == b's' { b"VA 1\r\nv\r\nEND\r\n" } else { b"VA 1\r\nw\r\nEND\r\n" },
+        );
+        plain.send(change);
+        for _ in 0..20 {
+            assert_eq!(one.ask(&[b"EXISTS", b"k"]), b":1\r\n", "nothing is changed");
+        }
+        assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+        plain.expect(answer);
+        assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]), b"+OK\r\n");
+    }
+    assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"60000"]), b"+OK\r\n");
+    plain.send(b"get k\r\n");
+    assert_eq!(one.ask(&[b"CLIENT", b"UNPAUSE"]), b"+OK\r\n");
+    plain.expect(b"END\r\n");
+    one.ask(&[b"SET", b"k", b"v"]);
     assert_eq!(one.ask(&[b"CLIENT", b"PAUSE", b"30"]), b"+OK\r\n");
     assert_eq!(other.ask(&[b"GET", b"k"]), b"$1\r\nv\r\n", "a pause ends by itself");
     assert!(one.ask(&[b"CLIENT", b"PAUSE", b"-1"]).starts_with(b"-ERR timeout"));

@@ -2,13 +2,10 @@
 
 mod common;
 
-use common::redis::{Replies, request};
-use common::{Client, PATIENCE, config, start, tcp};
-use gannet_server::command::Protocol;
+use common::redis::{Replies, both, request, resp, resp_addr};
+use common::{Client, PATIENCE, start, tcp};
 use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -16,15 +13,7 @@ const CLIENTS: usize = 4;
 const ROUNDS: usize = 100;
 
 fn started() -> Running {
-    start(ServerConfig { workers: 2, resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() })
-}
-
-fn addr(running: &Running) -> SocketAddr {
-    let found = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
-        _ => None,
-    });
-    found.expect("an address for clients of Redis")
+    start(ServerConfig { workers: 2, ..both() })
 }
 
 /// The lines of a reply, but for the lengths of its strings.
@@ -107,7 +96,7 @@ fn of_clients_of_both_protocols_one_wins_the_right_to_fill_and_the_others_see_wh
             let (met, wins, running) = (&met, &wins, &running);
             scope.spawn(move || {
                 let mut client = match number % 2 {
-                    0 => Either::Redis(Replies::connect(addr(running))),
+                    0 => Either::Redis(Replies::connect(resp_addr(running))),
                     _ => Either::Memcached(Client::connect(tcp(running))),
                 };
                 for round in 0..ROUNDS {
@@ -129,8 +118,11 @@ fn of_clients_of_both_protocols_one_wins_the_right_to_fill_and_the_others_see_wh
                             assert!(fill(&mut client, &key, &token, &value), "round {round}");
                         }
                         "hit" => assert_eq!(seen, value, "round {round}: a hit comes behind the fill"),
-                        // It may have been filled since it was said that somebody fills it.
-                        _ => {}
+                        // Who waits is told of nothing, or of what is stale: not of what was filled meanwhile.
+                        _ => {
+                            let before = if round % 2 == 1 { format!("v{}", round - 1) } else { String::new() };
+                            assert_eq!(seen, before, "round {round}: to wait for what is there");
+                        }
                     }
                     meet(met);
                     assert_eq!(wins.load(Relaxed), round as u64 + 1, "one a round");
@@ -147,7 +139,7 @@ fn of_clients_of_both_protocols_one_wins_the_right_to_fill_and_the_others_see_wh
 #[test]
 fn a_token_is_one_in_both_protocols_and_compares_once() {
     let running = started();
-    let (mut redis, mut memcached) = (Replies::connect(addr(&running)), Client::connect(tcp(&running)));
+    let (mut redis, mut memcached) = (resp(&running), Client::connect(tcp(&running)));
     assert_eq!(words(&mut redis, "CAS.GET k"), ["*-1"]);
     assert_eq!(words(&mut redis, "SET k one"), ["+OK"]);
     let token = words(&mut redis, "CAS.GET k")[2].clone();
@@ -180,7 +172,7 @@ fn a_token_is_one_in_both_protocols_and_compares_once() {
 #[test]
 fn what_was_made_stale_while_it_was_refilled_stays_stale_and_what_ends_soon_is_refilled_early() {
     let running = started();
-    let mut redis = Replies::connect(addr(&running));
+    let mut redis = resp(&running);
     let first = words(&mut redis, "LEASE.GET k");
     assert_eq!((first[1].as_str(), first[2].as_str()), ("$-1", "won"));
     assert_eq!(words(&mut redis, &format!("LEASE.SET k {} one EX 100", first[3])), ["+OK"]);

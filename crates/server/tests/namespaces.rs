@@ -336,3 +336,45 @@ fn times_to_live_follow_the_namespaces_rule_in_both_protocols() {
     assert_eq!(other.ask(&[b"TTL", b"plain"]), b":-1\r\n");
     running.stop();
 }
+
+#[test]
+fn what_is_told_of_keys_and_counters_says_whose_they_are() {
+    let running = start(with(NamespaceConfig { memory_bytes: Some(8 << 20), ..plain() }));
+    let (mut client, mut shop) = (redis(&running, Namespace::DEFAULT), redis(&running, SHOP));
+    assert_eq!(shop.ask(&[b"SET", b"big:k", &pattern(5_000)]), b"+OK\r\n");
+    assert_eq!(client.ask(&[b"SET", b"big:k", &pattern(3_000)]), b"+OK\r\n");
+    // One key of 128 is looked at: of 4,000 requests some are.
+    let gets = [request(&[b"EXISTS", b"big:k"]), request(&[b"GET", b"none:k"])].concat().repeat(2_000);
+    for replies in [&mut client, &mut shop] {
+        replies.client.send(&gets);
+        (0..4_000).for_each(|_| drop(replies.next()));
+    }
+    let told = text(&client.ask(&[b"HOTKEYS", b"big"]));
+    let [first, second] = ["$5\r\nbig:k\r\n:5000\r\n$4\r\nshop\r\n", "$5\r\nbig:k\r\n:3000\r\n$7\r\ndefault\r\n"];
+    assert!(told.ends_with(&format!("*2\r\n*3\r\n{first}*3\r\n{second}")), "{told}");
+    for (list, name) in [("keys", "big:k"), ("missed", "none:k"), ("prefixes", "big"), ("missed-prefixes", "none")] {
+        let told = text(&client.ask(&[b"HOTKEYS", list.as_bytes()]));
+        let of = |namespace: &str| told.split("*3\r\n").any(|one| one.contains(name) && one.contains(namespace));
+        assert!(of("\r\nshop\r\n") && of("\r\ndefault\r\n"), "{list}: {told}");
+    }
+    let mut plain = memcached(&running, Namespace::DEFAULT);
+    plain.send(b"stats namespaces\r\nquit\r\n");
+    let stats = text(&plain.read_to_end());
+    for line in [
+        "STAT shop:number 3",
+        "STAT shop:curr_items 1",
+        "STAT shop:limit_maxbytes 8388608",
+        "STAT shop:get_misses 2000",
+        "STAT default:get_misses 2000",
+        "STAT shop:curr_connections 1",
+        "STAT default:number 0",
+    ] {
+        assert!(stats.contains(&format!("{line}\r\n")), "{line} is not in {stats}");
+    }
+    assert!(stats.ends_with("END\r\n"), "{stats}");
+    let info = text(&client.ask(&[b"INFO", b"namespaces"]));
+    assert!(info.contains("# Namespaces\r\nns0:name=default,keys=1,") && info.contains("\r\nns3:name=shop,keys=1,"));
+    assert!(text(&client.ask(&[b"INFO", b"everything"])).contains("ns3:name=shop"));
+    assert!(!text(&client.ask(&[b"INFO"])).contains("ns3:"), "tools read it, and know nothing of it");
+    running.stop();
+}

@@ -3,30 +3,15 @@
 
 mod common;
 
-use common::redis::{Redis, Replies, request};
-use common::{config, start, wait_until};
-use gannet_server::command::Protocol;
+use common::redis::{Redis, Replies, both, request, resp, resp_addr};
+use common::{start, wait_until};
 use gannet_server::notify::KeyEvents;
 use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Two workers, so that subscribers and publishers are on different ones.
-fn both() -> ServerConfig {
-    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], workers: 2, ..config() }
-}
-
-fn addr(running: &Running) -> SocketAddr {
-    let found = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
-        _ => None,
-    });
-    found.expect("an address of this protocol")
-}
-
-fn resp(running: &Running) -> Replies {
-    Replies::connect(addr(running))
+fn two() -> ServerConfig {
+    ServerConfig { workers: 2, ..both() }
 }
 
 /// A step: which connection says what, and how many replies each connection reads after it.
@@ -69,7 +54,7 @@ const SCRIPT: Script = &[
 ];
 
 fn compare(version: &[u8]) {
-    let (redis, running) = (Redis::start(), start(both()));
+    let (redis, running) = (Redis::start(), start(two()));
     let mut ours = [(); 3].map(|()| resp(&running));
     let mut theirs = [(); 3].map(|()| Replies::connect(redis.addr));
     for replies in ours.iter_mut().chain(&mut theirs) {
@@ -104,7 +89,7 @@ fn subscribers_read_what_those_of_redis_read_in_version_3() {
 
 #[test]
 fn a_subscriber_of_version_2_may_do_nothing_else_and_one_of_version_3_may() {
-    let running = start(both());
+    let running = start(two());
     let mut client = resp(&running);
     assert!(client.ask(&[b"SUBSCRIBE", b"c"]).starts_with(b"*3\r\n"));
     assert!(client.ask(&[b"GET", b"k"]).starts_with(b"-ERR Can't execute 'get': only (P|S)SUBSCRIBE"));
@@ -120,7 +105,7 @@ fn a_subscriber_of_version_2_may_do_nothing_else_and_one_of_version_3_may() {
 #[test]
 fn a_message_never_stands_inside_a_reply_nor_a_reply_inside_a_message() {
     const ROUNDS: usize = 60;
-    let running = start(both());
+    let running = start(two());
     let (mut subscriber, mut publisher) = (resp(&running), resp(&running));
     assert!(subscriber.ask(&[b"HELLO", b"3"]).starts_with(b"%7"));
     let value = common::pattern(30_000);
@@ -165,7 +150,7 @@ fn a_message_never_stands_inside_a_reply_nor_a_reply_inside_a_message() {
 
 #[test]
 fn the_answer_to_unsubscribe_comes_behind_every_message() {
-    let running = start(both());
+    let running = start(two());
     let (mut subscriber, mut publisher) = (resp(&running), resp(&running));
     let text = common::pattern(20_000);
     for round in 0..30 {
@@ -196,7 +181,7 @@ fn the_answer_to_unsubscribe_comes_behind_every_message() {
 #[test]
 fn a_subscriber_that_does_not_read_is_dropped_and_the_others_miss_nothing() {
     let backlog = 256 << 10;
-    let running = start(ServerConfig { subscriber_backlog_bytes: backlog, ..both() });
+    let running = start(ServerConfig { subscriber_backlog_bytes: backlog, ..two() });
     let (mut slow, mut good, mut publisher) = (resp(&running), resp(&running), resp(&running));
     for client in [&mut slow, &mut good] {
         assert!(client.ask(&[b"SUBSCRIBE", b"c"]).starts_with(b"*3"));
@@ -221,7 +206,7 @@ fn a_subscriber_that_does_not_read_is_dropped_and_the_others_miss_nothing() {
 
 #[test]
 fn who_is_gone_is_subscribed_to_nothing() {
-    let running = start(both());
+    let running = start(two());
     let mut publisher = resp(&running);
     {
         let mut subscribers: Vec<_> = (0..20).map(|_| resp(&running)).collect();
@@ -239,7 +224,7 @@ fn who_is_gone_is_subscribed_to_nothing() {
 
 #[test]
 fn a_list_of_channels_that_is_longer_than_an_output_comes_whole() {
-    let running = start(both());
+    let running = start(two());
     let (mut subscriber, mut other) = (resp(&running), resp(&running));
     let names: Vec<String> = (0..5000).map(|number| format!("channel:{number:040}")).collect();
     let mut words: Vec<&[u8]> = vec![b"SUBSCRIBE"];
@@ -261,7 +246,7 @@ fn a_list_of_channels_that_is_longer_than_an_output_comes_whole() {
 
 #[test]
 fn who_monitors_is_told_of_every_command_but_those_with_secrets() {
-    let running = start(both());
+    let running = start(two());
     let (mut monitor, mut client) = (resp(&running), resp(&running));
     assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
     assert_eq!(client.ask(&[b"SET", b"key", b"a \"b\"\r\n\x01"]), b"+OK\r\n");
@@ -277,6 +262,51 @@ fn who_monitors_is_told_of_every_command_but_those_with_secrets() {
         client.ask(&[b"PING"]);
         !running.shared().watch.tells_commands()
     });
+    running.stop();
+}
+
+#[test]
+fn who_monitors_reads_of_transactions_what_redis_tells_when_they_are_executed() {
+    let (redis, running) = (Redis::start(), start(both()));
+    let told = [resp_addr(&running), redis.addr].map(|addr| {
+        let [mut monitor, mut client, mut other] = [(); 3].map(|()| Replies::connect(addr));
+        assert_eq!(monitor.ask(&[b"MONITOR"]), b"+OK\r\n");
+        for (who, line) in [
+            (0, "MULTI"),
+            (0, "SET k v"),
+            (1, "SET other 1"),
+            (0, "GET k"),
+            (0, "MGET k other"),
+            (0, "EXEC"),
+            (0, "MULTI"),
+            (0, "INCR n"),
+            (0, "DISCARD"),
+            (0, "WATCH k"),
+            (1, "SET k w"),
+            (0, "MULTI"),
+            (0, "GET k"),
+            (0, "EXEC"),
+            (1, "SELECT 3"),
+            (1, "MULTI"),
+            (1, "INCR k"),
+            (1, "HSET k f v"),
+            (1, "EXEC"),
+            (0, "ECHO end"),
+        ] {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            [&mut client, &mut other][who].ask(&words);
+        }
+        let mut lines: Vec<String> = Vec::new();
+        while !lines.last().is_some_and(|line| line.contains("\"end\"")) {
+            let line = String::from_utf8(monitor.next()).unwrap();
+            // Without the time and the client's port.
+            let (head, words) = line.split_once("] ").expect("a client");
+            let database = head.split_once('[').expect("a client").1.split(' ').next().expect("a database");
+            lines.push(format!("{database} {}", words.to_lowercase()));
+        }
+        lines
+    });
+    assert_eq!(told[0], told[1]);
     running.stop();
 }
 
@@ -324,7 +354,7 @@ const CHANGES: &[(&[&[u8]], usize)] = &[
 /// A server that tells all changes, and one who is subscribed to them.
 fn changing() -> (Running, Replies) {
     let events = KeyEvents::of(b"KEA").unwrap();
-    let running = start(ServerConfig { key_events: events, ..both() });
+    let running = start(ServerConfig { key_events: events, ..two() });
     let mut subscriber = resp(&running);
     assert!(subscriber.ask(&[b"PSUBSCRIBE", b"__key*__:*"]).starts_with(b"*3"));
     (running, subscriber)
@@ -389,7 +419,7 @@ fn what_memcached_clients_change_is_told_too() {
 
 #[test]
 fn keys_that_expire_and_keys_that_are_evicted_are_told_as_the_store_notices() {
-    let running = start(ServerConfig { key_events: KeyEvents::of(b"Exe").unwrap(), memory_bytes: 16 << 20, ..both() });
+    let running = start(ServerConfig { key_events: KeyEvents::of(b"Exe").unwrap(), memory_bytes: 16 << 20, ..two() });
     let (mut subscriber, mut client) = (resp(&running), resp(&running));
     assert!(subscriber.ask(&[b"SUBSCRIBE", b"__keyevent@0__:expired"]).starts_with(b"*3"));
     assert_eq!(client.ask(&[b"SET", b"short", b"x", b"PX", b"20"]), b"+OK\r\n");

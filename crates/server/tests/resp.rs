@@ -4,28 +4,10 @@
 mod common;
 
 use base::prng::Prng;
-use common::redis::{Redis, Replies, request};
-use common::{Client, config, set, start, value};
+use common::redis::{Redis, Replies, addr, both, request, resp};
+use common::{Client, set, start, value};
 use gannet_server::command::Protocol;
-use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
-use std::net::SocketAddr;
-
-fn both() -> ServerConfig {
-    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() }
-}
-
-fn addr(running: &Running, wanted: Protocol) -> SocketAddr {
-    let found = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == wanted => Some(*addr),
-        _ => None,
-    });
-    found.expect("an address of this protocol")
-}
-
-fn resp(running: &Running) -> Replies {
-    Replies::connect(addr(running, Protocol::Resp))
-}
+use gannet_server::start::ServerConfig;
 
 /// Words of a random command. Half of them are as they should be.
 fn command(prng: &mut Prng) -> Vec<Vec<u8>> {

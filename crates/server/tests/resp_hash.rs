@@ -3,36 +3,12 @@
 
 mod common;
 
-use common::redis::{Redis, Replies, request};
-use common::{Client, PATIENCE, config, start};
+use common::redis::{Redis, Replies, addr, both, request, resp, running};
+use common::{Client, PATIENCE, start};
 use gannet_server::command::Protocol;
-use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
+use gannet_server::start::ServerConfig;
 use std::collections::HashSet;
 use std::time::Instant;
-
-fn running() -> Running {
-    start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() })
-}
-
-fn addr(running: &Running, wanted: Protocol) -> std::net::SocketAddr {
-    let found = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == wanted => Some(*addr),
-        _ => None,
-    });
-    found.expect("an address of this protocol")
-}
-
-fn resp(running: &Running) -> Replies {
-    Replies::connect(addr(running, Protocol::Resp))
-}
-
-/// Asks with the words of a line; gives the reply as text.
-fn ask(redis: &mut Replies, line: &str) -> String {
-    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    let reply = redis.ask(&words).escape_ascii().to_string();
-    reply.replace("\\r\\n", " ").replace("\\'", "'").trim_end().to_owned()
-}
 
 #[test]
 fn fields_end_and_stay_as_they_are_told_to() {
@@ -64,7 +40,7 @@ fn fields_end_and_stay_as_they_are_told_to() {
         ("EXISTS h", ":0"),
         ("TYPE h", "+none"),
     ] {
-        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        assert_eq!(redis.shown(line), reply, "{line}");
     }
     for (line, error) in [
         ("HEXPIRE h x FIELDS 1 a", "-ERR value is not an integer"),
@@ -77,7 +53,7 @@ fn fields_end_and_stay_as_they_are_told_to() {
         ("HTTL h FIELDS 1 a b", "-ERR The `numfields` parameter must match"),
         ("HEXPIRE h 5 FIELDS 1", "-ERR wrong number of arguments"),
     ] {
-        assert!(ask(&mut redis, line).starts_with(error), "{line}: {}", ask(&mut redis, line));
+        assert!(redis.shown(line).starts_with(error), "{line}: {}", redis.shown(line));
     }
     running.stop();
 }
@@ -86,12 +62,12 @@ fn fields_end_and_stay_as_they_are_told_to() {
 fn a_field_whose_time_has_come_is_gone_and_with_the_last_one_the_hash() {
     let running = running();
     let mut redis = resp(&running);
-    assert_eq!(ask(&mut redis, "HSET h stays 1 goes 2"), ":2");
-    assert_eq!(ask(&mut redis, "HPEXPIRE h 1 FIELDS 1 goes"), "*1 :1");
+    assert_eq!(redis.shown("HSET h stays 1 goes 2"), ":2");
+    assert_eq!(redis.shown("HPEXPIRE h 1 FIELDS 1 goes"), "*1 :1");
     let until = |redis: &mut Replies, line: &str, reply: &str| {
         let deadline = Instant::now() + PATIENCE;
-        while ask(redis, line) != reply {
-            assert!(Instant::now() < deadline, "{line}: {}", ask(redis, line));
+        while redis.shown(line) != reply {
+            assert!(Instant::now() < deadline, "{line}: {}", redis.shown(line));
         }
     };
     until(&mut redis, "HEXISTS h goes", ":0");
@@ -103,7 +79,7 @@ fn a_field_whose_time_has_come_is_gone_and_with_the_last_one_the_hash() {
         ("HLEN h", ":2"),
         ("HPEXPIRE h 1 FIELDS 2 goes stays", "*2 :1 :1"),
     ] {
-        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        assert_eq!(redis.shown(line), reply, "{line}");
     }
     until(&mut redis, "EXISTS h", ":0");
     for (line, reply) in [
@@ -117,7 +93,7 @@ fn a_field_whose_time_has_come_is_gone_and_with_the_last_one_the_hash() {
         ("HSET h new 1", ":1"),
         ("HTTL h FIELDS 1 new", "*1 :-1"),
     ] {
-        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        assert_eq!(redis.shown(line), reply, "{line}");
     }
     running.stop();
 }
@@ -144,7 +120,7 @@ fn fields_are_read_and_deleted_or_given_an_end_in_one_command() {
         ("HGETDEL h FIELDS 3 a c d", "*3 $2 10 $1 3 $2 10"),
         ("EXISTS h", ":0"),
     ] {
-        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        assert_eq!(redis.shown(line), reply, "{line}");
     }
     for (line, error) in [
         ("HGETEX h EX 0 FIELDS 1 a", "-ERR invalid expire time in 'hgetex'"),
@@ -152,7 +128,7 @@ fn fields_are_read_and_deleted_or_given_an_end_in_one_command() {
         ("HSETEX h FIELDS 1 a 1 b", "-ERR The `numfields` parameter must match"),
         ("HGETDEL h FIELDS x a", "-ERR value is not an integer"),
     ] {
-        assert!(ask(&mut redis, line).starts_with(error), "{line}: {}", ask(&mut redis, line));
+        assert!(redis.shown(line).starts_with(error), "{line}: {}", redis.shown(line));
     }
     running.stop();
 }
@@ -162,8 +138,8 @@ fn memcached_finds_no_hash_where_it_reads_and_overwrites_one_where_it_stores() {
     let running = running();
     let (mut redis, mut memcached) = (resp(&running), Client::connect(addr(&running, Protocol::Memcache)));
     let hash = |redis: &mut Replies| {
-        ask(redis, "DEL h");
-        assert_eq!(ask(redis, "HSET h a 1"), ":1");
+        redis.shown("DEL h");
+        assert_eq!(redis.shown("HSET h a 1"), ":1");
     };
     hash(&mut redis);
     memcached.ask(&common::set("s", b"v"), b"STORED\r\n");
@@ -177,18 +153,18 @@ fn memcached_finds_no_hash_where_it_reads_and_overwrites_one_where_it_stores() {
     memcached.ask(b"append h 0 0 1\r\nx\r\n", b"NOT_STORED\r\n");
     memcached.ask(b"ms h 1 MP\r\nx\r\n", b"NS\r\n");
     memcached.ask(b"incr h 1\r\n", b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
-    assert_eq!(ask(&mut redis, "HGETALL h"), "*2 $1 a $1 1");
+    assert_eq!(redis.shown("HGETALL h"), "*2 $1 a $1 1");
     memcached.ask(b"touch h 100\r\n", b"TOUCHED\r\n");
-    assert_eq!(ask(&mut redis, "TYPE h"), "+hash");
+    assert_eq!(redis.shown("TYPE h"), "+hash");
     memcached.ask(b"delete h\r\n", b"DELETED\r\n");
-    assert_eq!(ask(&mut redis, "EXISTS h"), ":0");
+    assert_eq!(redis.shown("EXISTS h"), ":0");
     hash(&mut redis);
     memcached.ask(b"replace h 0 0 1\r\nx\r\n", b"STORED\r\n");
-    assert_eq!(ask(&mut redis, "GET h"), "$1 x");
-    assert!(ask(&mut redis, "HGET h a").starts_with("-WRONGTYPE "));
+    assert_eq!(redis.shown("GET h"), "$1 x");
+    assert!(redis.shown("HGET h a").starts_with("-WRONGTYPE "));
     hash(&mut redis);
     memcached.ask(&common::set("h", b"again"), b"STORED\r\n");
-    assert_eq!(ask(&mut redis, "TYPE h"), "+string");
+    assert_eq!(redis.shown("TYPE h"), "+string");
     running.stop();
 }
 
@@ -220,11 +196,11 @@ fn a_walk_over_a_long_hash_tells_each_field_that_stays_once() {
     let running = running();
     let mut redis = resp(&running);
     for number in 0..500 {
-        assert_eq!(ask(&mut redis, &format!("HSET h f{number} {number}")), ":1");
+        assert_eq!(redis.shown(&format!("HSET h f{number} {number}")), ":1");
     }
     let (mut cursor, mut calls, mut told) = ("0".to_owned(), 0, Vec::new());
     loop {
-        let reply = ask(&mut redis, &format!("HSCAN h {cursor} COUNT 20"));
+        let reply = redis.shown(&format!("HSCAN h {cursor} COUNT 20"));
         let words: Vec<&str> = reply.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
         cursor = words[0].to_owned();
         for pair in words[1..].chunks(2) {
@@ -233,8 +209,8 @@ fn a_walk_over_a_long_hash_tells_each_field_that_stays_once() {
         }
         calls += 1;
         // Others come and go meanwhile.
-        ask(&mut redis, &format!("HDEL h f{}", 250 + calls));
-        ask(&mut redis, &format!("HSET h f{0} {0}", 1000 + calls));
+        redis.shown(&format!("HDEL h f{}", 250 + calls));
+        redis.shown(&format!("HSET h f{0} {0}", 1000 + calls));
         if cursor == "0" {
             break;
         }
@@ -244,7 +220,7 @@ fn a_walk_over_a_long_hash_tells_each_field_that_stays_once() {
     let distinct: HashSet<_> = told.iter().collect();
     assert_eq!(distinct.len(), told.len(), "none is told twice");
     assert!(stayed.iter().all(|number| distinct.contains(&format!("f{number}"))));
-    let names = ask(&mut redis, "HSCAN h 0 COUNT 100000 MATCH f4?? NOVALUES");
+    let names = redis.shown("HSCAN h 0 COUNT 100000 MATCH f4?? NOVALUES");
     assert_eq!(names.matches("$4 f4").count(), 100);
     running.stop();
 }
@@ -254,10 +230,10 @@ fn fields_are_drawn_each_once_or_with_repetition() {
     let running = running();
     let mut redis = resp(&running);
     for number in 0..50 {
-        ask(&mut redis, &format!("HSET h f{number} {number}"));
+        redis.shown(&format!("HSET h f{number} {number}"));
     }
     let drawn = |redis: &mut Replies, count: &str| -> Vec<String> {
-        let reply = ask(redis, &format!("HRANDFIELD h {count}"));
+        let reply = redis.shown(&format!("HRANDFIELD h {count}"));
         reply.split(' ').filter(|word| word.starts_with('f')).map(str::to_owned).collect()
     };
     let mut all = HashSet::new();
@@ -271,17 +247,13 @@ fn fields_are_drawn_each_once_or_with_repetition() {
         repeated += usize::from(any.iter().collect::<HashSet<_>>().len() < 60);
     }
     assert_eq!((all.len(), repeated), (50, 100), "all are drawn some time, and 60 of 50 have one twice");
-    assert!(ask(&mut redis, "HRANDFIELD h -1000000").starts_with("-ERR the answer is longer than"));
+    assert!(redis.shown("HRANDFIELD h -1000000").starts_with("-ERR the answer is longer than"));
     running.stop();
 }
 
 #[test]
 fn an_answer_that_is_longer_than_the_output_comes_whole() {
-    let running = start(ServerConfig {
-        resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())],
-        segment_bytes: Some(1 << 20),
-        ..config()
-    });
+    let running = start(ServerConfig { segment_bytes: Some(1 << 20), ..both() });
     let mut redis = resp(&running);
     let long = common::pattern(3000);
     for number in 0..40 {

@@ -4,37 +4,14 @@
 mod common;
 
 use base::prng::Prng;
-use common::redis::{Redis, Replies, request};
-use common::{config, start};
-use gannet_server::command::Protocol;
-use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
+use common::redis::{Redis, Replies, both, request, resp, running, words};
+use common::{start, wait_until};
+use gannet_server::start::ServerConfig;
 use std::collections::HashSet;
-
-fn running(memory_bytes: Option<u64>) -> Running {
-    let usual = config();
-    let memory_bytes = memory_bytes.unwrap_or(usual.memory_bytes);
-    start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], memory_bytes, ..usual })
-}
-
-fn connect(running: &Running) -> Replies {
-    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
-        _ => None,
-    });
-    Replies::connect(addr.expect("an address of this protocol"))
-}
-
-/// Asks with the words of a line; gives the reply as text.
-fn ask(redis: &mut Replies, line: &str) -> String {
-    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    String::from_utf8(redis.ask(&words)).expect("text").trim_end().replace("\r\n", " ")
-}
 
 /// Sends requests at once and gives their replies.
 fn all(redis: &mut Replies, lines: &[String]) -> Vec<Vec<u8>> {
-    let batch: Vec<u8> =
-        lines.iter().flat_map(|line| request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>())).collect();
+    let batch: Vec<u8> = lines.iter().flat_map(|line| request(&words(line))).collect();
     redis.client.send(&batch);
     lines.iter().map(|_| redis.next()).collect()
 }
@@ -72,8 +49,8 @@ fn line(prng: &mut Prng, fields: u64) -> String {
 
 #[test]
 fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
-    let (theirs, running) = (Redis::start(), running(None));
-    let (mut redis, mut gannet) = (Replies::connect(theirs.addr), connect(&running));
+    let (theirs, running) = (Redis::start(), running());
+    let (mut redis, mut gannet) = (Replies::connect(theirs.addr), resp(&running));
     let mut large = 0;
     for (seed, fields) in [1000u64, 5000, 100_000].into_iter().enumerate() {
         println!("seed {seed}, {fields} fields");
@@ -95,17 +72,15 @@ fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
                 assert_eq!(theirs.escape_ascii().to_string(), ours.escape_ascii().to_string(), "{line}");
             }
         }
-        large += usize::from(ask(&mut gannet, "OBJECT ENCODING h") == "$9 hashtable");
-        let told = |replies: &mut Replies, line: &str, together| {
-            sorted(&replies.ask(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()), together)
-        };
+        large += usize::from(gannet.text("OBJECT ENCODING h") == "$9 hashtable");
+        let told = |replies: &mut Replies, line: &str, together| sorted(&replies.ask(&words(line)), together);
         for (line, together) in [("HGETALL h", 2), ("HKEYS h", 1), ("HVALS h", 1)] {
             assert_eq!(told(&mut redis, line, together), told(&mut gannet, line, together), "{line}");
         }
         // Under another name, and as a copy, which goes its own way.
         for line in ["RENAME h i", "COPY i h", "HSET i only-here 1", "HLEN i", "HLEN h", "HEXISTS h only-here", "DEL i"]
         {
-            assert_eq!(ask(&mut redis, line), ask(&mut gannet, line), "{line}");
+            assert_eq!(redis.text(line), gannet.text(line), "{line}");
         }
         assert_eq!(told(&mut redis, "HGETALL h", 2), told(&mut gannet, "HGETALL h", 2), "copied");
         // Down to a few, and none.
@@ -114,8 +89,8 @@ fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
         for lines in deletions.chunks(100) {
             assert_eq!(all(&mut redis, lines), all(&mut gannet, lines));
         }
-        assert_eq!(ask(&mut gannet, "EXISTS h"), ":0");
-        assert_eq!(running.shared().store_stats().items, 0, "all parts are gone");
+        assert_eq!(gannet.text("EXISTS h"), ":0");
+        wait_until("the end of all parts", || running.shared().store_stats().items == 0);
     }
     assert_eq!(large, 3);
     running.stop();
@@ -123,21 +98,21 @@ fn hashes_of_up_to_a_hundred_thousand_fields_are_those_of_redis() {
 
 #[test]
 fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again() {
-    let running = running(None);
-    let mut redis = connect(&running);
+    let running = running();
+    let mut redis = resp(&running);
     let stays = |number: u64| format!("stays:{number}");
     for number in 0..200 {
-        ask(&mut redis, &format!("HSET h {} {number}", stays(number)));
+        redis.text(&format!("HSET h {} {number}", stays(number)));
     }
     let mut encodings = HashSet::new();
     for round in 0..6 {
         let (mut cursor, mut told, mut calls) = ("0".to_owned(), HashSet::new(), 0);
         loop {
-            let reply = ask(&mut redis, &format!("HSCAN h {cursor} COUNT 100"));
+            let reply = redis.text(&format!("HSCAN h {cursor} COUNT 100"));
             let mut words = reply.split(' ').filter(|word| !word.starts_with(['*', '$']));
             cursor = words.next().unwrap().to_owned();
             told.extend(words.filter(|word| word.starts_with("stays:")).map(str::to_owned));
-            encodings.insert(ask(&mut redis, "OBJECT ENCODING h"));
+            encodings.insert(redis.text("OBJECT ENCODING h"));
             // It grows in the middle of one walk and shrinks in that of the next.
             for number in 0..200 {
                 let name = format!("{}", calls * 200 + number);
@@ -145,7 +120,7 @@ fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again(
                     0 => format!("HSET h {name} a-value-of-some-bytes"),
                     _ => format!("HDEL h {name}"),
                 };
-                ask(&mut redis, &changed);
+                redis.text(&changed);
             }
             calls += 1;
             if cursor == "0" {
@@ -154,10 +129,10 @@ fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again(
         }
         assert!((0..200).all(|number| told.contains(&stays(number))), "round {round}: {} told", told.len());
         if round % 2 == 1 {
-            let all = ask(&mut redis, "HKEYS h");
+            let all = redis.text("HKEYS h");
             let gone: Vec<&str> = all.split(' ').filter(|word| !word.starts_with(['*', '$', 's'])).collect();
             for names in gone.chunks(100) {
-                ask(&mut redis, &format!("HDEL h {}", names.join(" ")));
+                redis.text(&format!("HDEL h {}", names.join(" ")));
             }
         }
     }
@@ -167,10 +142,10 @@ fn a_walk_misses_no_field_that_stays_while_the_hash_grows_large_and_small_again(
 
 #[test]
 fn fields_of_a_large_hash_end_and_a_record_of_a_set_may_be_large() {
-    let running = running(None);
-    let mut redis = connect(&running);
+    let running = running();
+    let mut redis = resp(&running);
     for number in 0..1000 {
-        ask(&mut redis, &format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
+        redis.text(&format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
     }
     for (line, reply) in [
         ("OBJECT ENCODING r", "$9 hashtable"),
@@ -197,30 +172,30 @@ fn fields_of_a_large_hash_end_and_a_record_of_a_set_may_be_large() {
         ("REC.TRUNCATE set", ":1"),
         ("DBSIZE", ":0"),
     ] {
-        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        assert_eq!(redis.text(line), reply, "{line}");
     }
     // A truncated large record goes with its parts.
     for number in 0..500 {
-        ask(&mut redis, &format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
+        redis.text(&format!("REC.PUT r IN set BINS bin{number} STR some-value-of-{number}"));
     }
-    assert_eq!(ask(&mut redis, "REC.TRUNCATE set"), ":1");
-    assert_eq!(running.shared().store_stats().items, 0);
+    assert_eq!(redis.text("REC.TRUNCATE set"), ":1");
+    wait_until("the end of all parts", || running.shared().store_stats().items == 0);
     // All or nothing, among others.
-    let usage = |redis: &mut Replies| ask(redis, "MEMORY USAGE h")[1..].parse::<usize>().unwrap();
-    ask(&mut redis, "MULTI");
+    let usage = |redis: &mut Replies| redis.text("MEMORY USAGE h")[1..].parse::<usize>().unwrap();
+    redis.text("MULTI");
     for number in 0..300 {
-        ask(&mut redis, &format!("HSET h field{number} a-value-of-{number}"));
+        redis.text(&format!("HSET h field{number} a-value-of-{number}"));
     }
-    ask(&mut redis, "HLEN h");
-    assert!(ask(&mut redis, "EXEC").ends_with(":1 :300"));
+    redis.text("HLEN h");
+    assert!(redis.text("EXEC").ends_with(":1 :300"));
     assert!((6000..20_000).contains(&usage(&mut redis)), "{}", usage(&mut redis));
     running.stop();
 }
 
 #[test]
 fn a_large_hash_is_evicted_whole() {
-    let running = running(Some(16 << 20));
-    let mut redis = connect(&running);
+    let running = start(ServerConfig { memory_bytes: 16 << 20, ..both() });
+    let mut redis = resp(&running);
     let (mut whole, mut gone) = (0, 0);
     let mut prng = Prng::new(9);
     let fields = |number: u64| 200 + (number * 37) % 600;
@@ -229,13 +204,13 @@ fn a_large_hash_is_evicted_whole() {
         for field in 0..fields(number) {
             line += &format!(" field{field} value-{number}-{field}");
         }
-        assert_eq!(ask(&mut redis, &line), format!(":{}", fields(number)));
+        assert_eq!(redis.text(&line), format!(":{}", fields(number)));
         // Some are asked for, as far as one field: that keeps all of it.
         let seen = number.saturating_sub(prng.below(60));
-        ask(&mut redis, &format!("HGET h{seen} field1"));
+        redis.text(&format!("HGET h{seen} field1"));
     }
     for number in 0..1500u64 {
-        let len = ask(&mut redis, &format!("HLEN h{number}"));
+        let len = redis.text(&format!("HLEN h{number}"));
         let all = redis.ask(&[b"HGETALL", format!("h{number}").as_bytes()]);
         let told = sorted(&all, 2).len() as u64;
         assert!(told == 0 || told == fields(number), "h{number}: {told} of {}", fields(number));
@@ -247,5 +222,140 @@ fn a_large_hash_is_evicted_whole() {
         gone += usize::from(told == 0);
     }
     assert!(whole > 50 && gone > 50, "{whole} whole, {gone} gone");
+    running.stop();
+}
+
+/// A hash of so many fields `field:N` with the value N, filled a thousand at a time.
+fn fill(redis: &mut Replies, key: &str, fields: u64) {
+    let lines: Vec<String> = (0..fields)
+        .step_by(1000)
+        .map(|first| {
+            let pairs = (first..(first + 1000).min(fields)).map(|number| format!(" field:{number} {number}"));
+            format!("HSET {key}{}", pairs.collect::<String>())
+        })
+        .collect();
+    all(redis, &lines);
+}
+
+#[test]
+fn a_large_hash_is_renamed_and_copied_whole_alone_and_within_a_transaction() {
+    let running = running();
+    let mut redis = resp(&running);
+    fill(&mut redis, "h", 20_000);
+    let written = || running.shared().store_stats().items_total - running.shared().store_stats().relocated;
+    let whole = sorted(&redis.ask(&words("HGETALL h")), 2);
+    let before = written();
+    redis.text("SET small x");
+    for (line, reply) in [
+        ("EXPIRE h 1000", ":1"),
+        ("RENAMENX h small", ":0"),
+        ("RENAMENX h other", ":1"),
+        ("RENAME other small", "+OK"),
+        ("RENAME none other", "-ERR no such key"),
+        ("TTL small", ":1000"),
+        ("HLEN small", ":20000"),
+        ("EXISTS h other", ":0"),
+        ("DBSIZE", ":1"),
+    ] {
+        assert_eq!(redis.text(line), reply, "{line}");
+    }
+    assert!(written() - before < 20, "{} items for changes of a head", written() - before);
+    assert_eq!(sorted(&redis.ask(&words("HGETALL small")), 2), whole);
+    // A copy goes its own way, and another client is served while it is made.
+    let mut other = resp(&running);
+    redis.client.send(&request(&words("COPY small copy")));
+    assert_eq!(other.text("PING"), "+PONG");
+    assert_eq!(redis.next(), b":1\r\n");
+    for (line, reply) in [
+        ("COPY small copy", ":0"),
+        ("HSET copy field:1 other", ":0"),
+        ("HGET small field:1", "$1 1"),
+        ("COPY copy small REPLACE", ":1"),
+        ("HGET small field:1", "$5 other"),
+        ("TTL copy", ":1000"),
+        ("MULTI", "+OK"),
+        ("RENAME small moved", "+QUEUED"),
+        ("COPY moved small", "+QUEUED"),
+        ("HDEL small field:1", "+QUEUED"),
+        ("DEL copy", "+QUEUED"),
+        ("EXEC", "*4 +OK :1 :1 :1"),
+        ("HLEN moved", ":20000"),
+        ("HLEN small", ":19999"),
+        ("DBSIZE", ":2"),
+        ("DEL moved small", ":2"),
+        ("DBSIZE", ":0"),
+    ] {
+        assert_eq!(redis.text(line), reply, "{line}");
+    }
+    wait_until("the end of all parts", || running.shared().store_stats().items == 0);
+    running.stop();
+}
+
+#[test]
+fn a_large_hash_is_counted_right_as_its_fields_end_and_goes_with_the_last() {
+    let running = running();
+    let mut redis = resp(&running);
+    fill(&mut redis, "h", 20_000);
+    let revision: u64 = redis.text("REC.EXISTS h")[1..].parse().unwrap();
+    let some: String = (0..500).map(|number| format!(" field:{}", number * 40)).collect();
+    let end = "4102444800000";
+    assert!(redis.text(&format!("HPEXPIREAT h {end} FIELDS 500{some}")).starts_with("*500 :1 :1"));
+    assert_eq!(redis.text("HLEN h"), ":20000");
+    assert!(redis.text(&format!("HPEXPIRE h 1 FIELDS 500{some}")).starts_with("*500 :1 :1"));
+    wait_until("the end of some", || redis.text("HLEN h") == ":19500");
+    let written = || running.shared().store_stats().items_total - running.shared().store_stats().relocated;
+    let before = written();
+    for _ in 0..20 {
+        assert_eq!(redis.text("HLEN h"), ":19500");
+    }
+    assert_eq!(written(), before, "what has ended is left out once");
+    // That they ended was no change that a client made.
+    assert_eq!(redis.text("REC.EXISTS h"), format!(":{}", revision + 2));
+    assert_eq!(redis.text("HEXISTS h field:40"), ":0");
+    assert_eq!(redis.text("HGET h field:41"), "$2 41");
+    for first in (0..20_000).step_by(1000) {
+        let names: String = (first..first + 1000).map(|number| format!(" field:{number}")).collect();
+        redis.text(&format!("HPEXPIRE h 1 FIELDS 1000{names}"));
+    }
+    wait_until("the end of all", || redis.text("HLEN h") == ":0");
+    assert_eq!((redis.text("EXISTS h"), redis.text("DBSIZE")), (":0".into(), ":0".into()));
+    wait_until("the end of all parts", || running.shared().store_stats().items == 0);
+    running.stop();
+}
+
+/// All keys that a walk tells.
+fn scanned(redis: &mut Replies) -> HashSet<String> {
+    let (mut cursor, mut told) = ("0".to_owned(), HashSet::new());
+    loop {
+        let reply = redis.text(&format!("SCAN {cursor} COUNT 1000"));
+        let mut words = reply.split(' ').filter(|word| !word.starts_with(['*', '$']));
+        cursor = words.next().expect("a cursor").to_owned();
+        told.extend(words.map(str::to_owned));
+        if cursor == "0" {
+            return told;
+        }
+    }
+}
+
+#[test]
+fn keys_are_told_and_counted_without_parts_pieces_and_what_was_flushed() {
+    let running = running();
+    let mut redis = resp(&running);
+    let keys = ["wide", "long", "a", "b", "c"];
+    for round in 0..3 {
+        assert_eq!((redis.text("DBSIZE"), redis.text("RANDOMKEY")), (":0".into(), "$-1".into()), "round {round}");
+        assert_eq!(scanned(&mut redis), HashSet::new(), "round {round}");
+        fill(&mut redis, "wide", 5000);
+        assert_eq!(redis.ask(&[b"SET", b"long", &vec![b'x'; 900_000]]), b"+OK\r\n");
+        assert_eq!(redis.text("MSET a 1 b 2 c 3"), "+OK");
+        assert_eq!(redis.text("DBSIZE"), ":5");
+        assert!(redis.text("INFO keyspace").contains("db0:keys=5,"));
+        assert_eq!(scanned(&mut redis), keys.map(str::to_owned).into());
+        for _ in 0..100 {
+            let drawn = redis.text("RANDOMKEY");
+            assert!(keys.contains(&drawn.split(' ').nth(1).unwrap_or("none")), "{drawn}");
+        }
+        assert_eq!(redis.text("FLUSHALL"), "+OK");
+    }
     running.stop();
 }

@@ -2,23 +2,18 @@
 //! becomes of those that are refused or never end.
 
 mod common;
+mod sim;
 
-use base::clock::UnixMillis;
 use base::prng::Prng;
 use common::redis::{Redis, Replies, request};
 use common::{Client, config, pattern, start, wait_until};
-use gannet_server::clock::Clock;
-use gannet_server::command::{Door, Protocol};
-use gannet_server::shared::Shared;
-use gannet_server::start::{Running, ServerConfig, assemble};
-use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
-use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
-use segment::Background;
+use io::sim::{Faults, SimClient};
+use sim::World;
 use std::io::{Read, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Segments of 1 MiB: values above 128 KiB are in pieces, and a receive buffer has 256 KiB.
 fn long(memory_mib: u64, item_mib: u64) -> ServerConfig {
@@ -236,60 +231,8 @@ fn who_goes_in_the_middle_of_a_value_leaves_the_one_before() {
 }
 
 /// One worker on a simulated network.
-struct World {
-    worker: Worker<Sim>,
-    background: Background,
-    shared: Arc<Shared>,
-    dialler: SimDialler,
-    intake: SyncSender<(SimStream, Door)>,
-    clock_ns: Arc<AtomicU64>,
-}
-
-const START_NS: u64 = 1_700_000_000_000_000_000;
-
-impl World {
-    fn new(config: ServerConfig) -> Self {
-        let clock_ns = Arc::new(AtomicU64::new(START_NS));
-        let sessions_max = config.connections_max;
-        let (shared, background) = assemble(config, UnixMillis(START_NS / 1_000_000)).expect("a store");
-        let io = Sim::new(1, Faults::NONE, Arc::clone(&clock_ns), EVENTS_MAX);
-        let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
-        let lane = shared.store.lane().expect("the first lane");
-        let clock = Clock::Simulated(Arc::clone(&clock_ns));
-        let parts =
-            WorkerParts { io, lane, shared: Arc::clone(&shared), number: 0, intake: receiver, clock, sessions_max };
-        Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
-    }
-
-    fn connect(&self) -> SimClient {
-        let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, Protocol::Resp.into())).expect("room in the intake");
-        client
-    }
-
-    fn turns(&mut self, count: usize) {
-        for _ in 0..count {
-            assert!(self.worker.turn(), "the worker does not stop by itself");
-            let mut steps = 0;
-            self.background.slice(UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000), &mut || {
-                steps += 1;
-                steps > 8
-            });
-        }
-    }
-
-    /// What the client has read once it is `bytes` long.
-    fn read(&mut self, client: &SimClient, bytes: usize) -> Vec<u8> {
-        let mut got = Vec::new();
-        for _ in 0..2000 {
-            got.extend(client.take(usize::MAX));
-            if got.len() >= bytes {
-                break;
-            }
-            self.turns(1);
-        }
-        got
-    }
+fn world(config: ServerConfig) -> World {
+    World::new(1, Faults::NONE, config)
 }
 
 /// A stream of requests of every kind that is read in parts, and the answers to it.
@@ -316,7 +259,7 @@ fn stream() -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn a_stream_that_is_cut_anywhere_is_the_same_stream() {
     let (bytes, expected) = stream();
-    let mut world = World::new(ServerConfig { connections_max: 16, ..long(64, 16) });
+    let mut world = world(ServerConfig { connections_max: 16, ..long(64, 16) });
     // Where one thing ends and another begins a cut is most likely to show.
     let edges = |at: &usize| bytes[at.saturating_sub(3)..(at + 3).min(bytes.len())].contains(&b'$');
     let mut prng = Prng::new(7);
@@ -325,7 +268,7 @@ fn a_stream_that_is_cut_anywhere_is_the_same_stream() {
     cuts.extend((0..20).map(|_| prng.below(bytes.len() as u64) as usize));
     assert!(cuts.len() > 30, "{} cuts", cuts.len());
     for cut in cuts {
-        let client = world.connect();
+        let client = world.connect(Protocol::Resp);
         client.send(&bytes[..cut]);
         world.turns(3);
         client.send(&bytes[cut..]);
@@ -339,10 +282,10 @@ fn a_stream_that_is_cut_anywhere_is_the_same_stream() {
 
 #[test]
 fn a_drip_of_single_bytes_arrives_whole() {
-    let mut world = World::new(ServerConfig { connections_max: 16, ..long(64, 16) });
+    let mut world = world(ServerConfig { connections_max: 16, ..long(64, 16) });
     let long = pattern(131_100);
     let bytes = request(&[b"SET", b"drip", &long, b"PX", b"100000", b"GET"]);
-    let client = world.connect();
+    let client = world.connect(Protocol::Resp);
     let (head, tail) = (bytes.len() - long.len() - 40, 60);
     for (at, byte) in bytes.iter().enumerate() {
         if at > head + 300 && at < bytes.len() - tail - 300 {
@@ -364,8 +307,8 @@ fn a_drip_of_single_bytes_arrives_whole() {
 
 #[test]
 fn who_announces_a_value_and_sends_nothing_holds_next_to_nothing() {
-    let mut world = World::new(ServerConfig { connections_max: 600, ..long(2048, 512) });
-    let announcers: Vec<SimClient> = (0..500).map(|_| world.connect()).collect();
+    let mut world = world(ServerConfig { connections_max: 600, ..long(2048, 512) });
+    let announcers: Vec<SimClient> = (0..500).map(|_| world.connect(Protocol::Resp)).collect();
     for (number, client) in announcers.iter().enumerate() {
         client.send(format!("*3\r\n$3\r\nSET\r\n$4\r\nk{number:03}\r\n$536000000\r\n").as_bytes());
     }
@@ -378,7 +321,7 @@ fn who_announces_a_value_and_sends_nothing_holds_next_to_nothing() {
     world.turns(30);
     assert_eq!((world.shared.pins.used(), world.worker.buffers_lent()), (0, 0));
     // They may go on, and others too.
-    let quick = world.connect();
+    let quick = world.connect(Protocol::Resp);
     quick.send(&request(&[b"SET", b"quick", &pattern(200_000)]));
     assert_eq!(world.read(&quick, 5), b"+OK\r\n");
     let items = world.shared.store.stats().items;

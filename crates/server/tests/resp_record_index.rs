@@ -3,37 +3,16 @@
 mod common;
 
 use base::prng::Prng;
-use common::redis::Replies;
-use common::{PATIENCE, config, start};
-use gannet_server::command::Protocol;
-use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
+use common::PATIENCE;
+use common::redis::{Replies, resp, running};
 use std::collections::BTreeMap;
 use std::time::Instant;
-
-fn running() -> Running {
-    start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() })
-}
-
-fn connect(running: &Running) -> Replies {
-    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
-        _ => None,
-    });
-    Replies::connect(addr.expect("an address of this protocol"))
-}
-
-/// Asks with the words of a line; gives the reply as text.
-fn ask(redis: &mut Replies, line: &str) -> String {
-    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    String::from_utf8(redis.ask(&words)).expect("text").trim_end().replace("\r\n", " ")
-}
 
 /// All records that a query tells, over as many calls as it takes: keys with the bin's values.
 fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
     let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
     loop {
-        let reply = ask(redis, &format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor} BINS v"));
+        let reply = redis.text(&format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor} BINS v"));
         let mut words = reply.split(' ');
         cursor = words.nth(2).unwrap_or_else(|| panic!("{reply}")).to_owned();
         let words: Vec<&str> = words.collect();
@@ -53,7 +32,7 @@ fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> 
 #[test]
 fn an_index_tells_of_itself_and_of_what_is_wrong() {
     let running = running();
-    let mut redis = connect(&running);
+    let mut redis = resp(&running);
     let whole = running.shared().store.memory_bytes();
     for (line, reply) in [
         ("REC.PUT k:1 IN s BINS v INT 5 t STR five", ":1"),
@@ -78,7 +57,7 @@ fn an_index_tells_of_itself_and_of_what_is_wrong() {
         ("REC.INDEX DROP s t", ":1"),
         ("REC.QUERY s v EQ 5", "-NOINDEX there is no such index: make it with REC.INDEX CREATE"),
     ] {
-        assert_eq!(ask(&mut redis, line), reply, "{line}");
+        assert_eq!(redis.text(line), reply, "{line}");
         let bytes = running.shared().indexes.bytes();
         assert_eq!(running.shared().store.memory_bytes() + bytes, whole, "the memory is one");
     }
@@ -96,7 +75,7 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
     let number = prng.below(40) as i64 - 20;
     match prng.below(16) {
         0..8 => {
-            let reply = ask(redis, &format!("REC.PUT {key} IN s BINS v {kind} {}", shown(number)));
+            let reply = redis.text(&format!("REC.PUT {key} IN s BINS v {kind} {}", shown(number)));
             match reply.starts_with(':') {
                 true => drop(model.insert(key, number)),
                 // A string is there.
@@ -104,25 +83,25 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
             }
         }
         8 => {
-            ask(redis, &format!("DEL {key}"));
+            redis.text(&format!("DEL {key}"));
             model.remove(&key);
         }
         9 => {
-            ask(redis, &format!("HDEL {key} v"));
+            redis.text(&format!("HDEL {key} v"));
             model.remove(&key);
         }
         10 => {
-            ask(redis, &format!("SET {key} string"));
+            redis.text(&format!("SET {key} string"));
             model.remove(&key);
         }
         11 if !texts => {
             if let Some(there) = model.get_mut(&key) {
                 *there += 3;
-                assert!(ask(redis, &format!("HINCRBY {key} v 3")).starts_with(':'));
+                assert!(redis.text(&format!("HINCRBY {key} v 3")).starts_with(':'));
             }
         }
         12 => {
-            if ask(redis, &format!("RENAME {key} {other}")) == "+OK" {
+            if redis.text(&format!("RENAME {key} {other}")) == "+OK" {
                 match model.remove(&key) {
                     Some(there) => drop(model.insert(other, there)),
                     None if key != other => drop(model.remove(&other)),
@@ -131,7 +110,7 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
             }
         }
         13 => {
-            if ask(redis, &format!("COPY {key} {other} REPLACE")) == ":1" {
+            if redis.text(&format!("COPY {key} {other} REPLACE")) == ":1" {
                 match model.get(&key) {
                     Some(there) => drop(model.insert(other, *there)),
                     None => drop(model.remove(&other)),
@@ -139,13 +118,13 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
             }
         }
         14 if prng.below(20) == 0 => {
-            ask(redis, "REC.TRUNCATE s");
+            redis.text("REC.TRUNCATE s");
             model.clear();
         }
         _ => {
             // One that refuses changes nothing.
-            ask(redis, &format!("REC.OPERATE {key} OPS PUT v {kind} {} ADD none STR x", shown(number)));
-            ask(redis, &format!("REC.PUT {key} IFREV 999999 BINS v {kind} {}", shown(number)));
+            redis.text(&format!("REC.OPERATE {key} OPS PUT v {kind} {} ADD none STR x", shown(number)));
+            redis.text(&format!("REC.PUT {key} IFREV 999999 BINS v {kind} {}", shown(number)));
         }
     }
 }
@@ -154,7 +133,7 @@ fn change(redis: &mut Replies, prng: &mut Prng, model: &mut BTreeMap<String, i64
 #[test]
 fn a_query_tells_what_the_records_hold_and_nothing_else() {
     let running = running();
-    let mut redis = connect(&running);
+    let mut redis = resp(&running);
     let (mut compared, mut told_all) = (0, 0);
     for seed in 0..8u64 {
         println!("seed {seed}");
@@ -162,11 +141,11 @@ fn a_query_tells_what_the_records_hold_and_nothing_else() {
         let mut model: BTreeMap<String, i64> = BTreeMap::new();
         let texts = seed % 2 == 1;
         let (shown, kind) = (|number| shown(number, texts), if texts { "STR" } else { "INT" });
-        assert!(ask(&mut redis, "FLUSHALL").starts_with('+'));
+        assert!(redis.text("FLUSHALL").starts_with('+'));
         for step in 0..1500 {
             // Half of the records are there before it.
             if step == 300 {
-                assert_eq!(ask(&mut redis, &format!("REC.INDEX CREATE s v {kind} MEMORY 200000")), "+OK");
+                assert_eq!(redis.text(&format!("REC.INDEX CREATE s v {kind} MEMORY 200000")), "+OK");
             }
             change(&mut redis, &mut prng, &mut model, texts);
             if step > 300 && step % 5 == 0 {
@@ -184,12 +163,12 @@ fn a_query_tells_what_the_records_hold_and_nothing_else() {
         }
         // What was left behind is swept by what comes in.
         for number in 0..2000 {
-            ask(&mut redis, &format!("REC.PUT k:{} IN s BINS v {kind} {}", number % 60, shown(number)));
+            redis.text(&format!("REC.PUT k:{} IN s BINS v {kind} {}", number % 60, shown(number)));
         }
-        let list = ask(&mut redis, "REC.INDEX LIST");
+        let list = redis.text("REC.INDEX LIST");
         let entries: usize = list.split(' ').nth(10).and_then(|word| word[1..].parse().ok()).expect("a number");
         assert!(entries <= 120, "{entries} entries for 60 keys");
-        assert_eq!(ask(&mut redis, "REC.INDEX DROP s v"), ":1");
+        assert_eq!(redis.text("REC.INDEX DROP s v"), ":1");
     }
     assert!(compared > 1500 && told_all > 2000, "{compared} compared, {told_all} told");
     running.stop();
@@ -198,21 +177,21 @@ fn a_query_tells_what_the_records_hold_and_nothing_else() {
 #[test]
 fn an_index_without_room_says_so_and_records_are_stored_all_the_same() {
     let running = running();
-    let mut redis = connect(&running);
-    assert_eq!(ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 70000"), "+OK");
+    let mut redis = resp(&running);
+    assert_eq!(redis.text("REC.INDEX CREATE s v INT MEMORY 70000"), "+OK");
     let mut stored = 0;
-    while ask(&mut redis, "REC.QUERY s v EQ 1")
+    while redis.text("REC.QUERY s v EQ 1")
         != "-INDEXFULL the index has no room: drop it, and create it with more MEMORY"
     {
         for _ in 0..100 {
-            assert_eq!(ask(&mut redis, &format!("REC.PUT k:{stored} IN s BINS v INT {stored}")), ":1");
+            assert_eq!(redis.text(&format!("REC.PUT k:{stored} IN s BINS v INT {stored}")), ":1");
             stored += 1;
         }
         assert!(stored < 10_000, "70,000 bytes hold fewer");
     }
     assert!(stored > 1000, "{stored}");
-    assert_eq!(ask(&mut redis, "REC.INDEX DROP s v"), ":1");
-    assert_eq!(ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 1000000"), "+OK");
+    assert_eq!(redis.text("REC.INDEX DROP s v"), ":1");
+    assert_eq!(redis.text("REC.INDEX CREATE s v INT MEMORY 1000000"), "+OK");
     assert_eq!(query(&mut redis, &format!("v BETWEEN 0 {stored}"), 77).len(), stored);
     running.stop();
 }
@@ -220,12 +199,12 @@ fn an_index_without_room_says_so_and_records_are_stored_all_the_same() {
 #[test]
 fn what_has_expired_is_not_told() {
     let running = running();
-    let mut redis = connect(&running);
-    ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 100000");
-    ask(&mut redis, "REC.PUT k:1 IN s PX 1 BINS v INT 1");
-    ask(&mut redis, "REC.PUT k:2 IN s BINS v INT 1 w INT 1");
-    ask(&mut redis, "REC.PUT k:3 IN s BINS v INT 1 w INT 1");
-    ask(&mut redis, "HPEXPIRE k:3 1 FIELDS 1 v");
+    let mut redis = resp(&running);
+    redis.text("REC.INDEX CREATE s v INT MEMORY 100000");
+    redis.text("REC.PUT k:1 IN s PX 1 BINS v INT 1");
+    redis.text("REC.PUT k:2 IN s BINS v INT 1 w INT 1");
+    redis.text("REC.PUT k:3 IN s BINS v INT 1 w INT 1");
+    redis.text("HPEXPIRE k:3 1 FIELDS 1 v");
     let deadline = Instant::now() + PATIENCE;
     while query(&mut redis, "v EQ 1", 10).len() > 1 {
         assert!(Instant::now() < deadline);
@@ -238,19 +217,19 @@ fn what_has_expired_is_not_told() {
 #[test]
 fn a_record_that_stays_in_a_range_is_told_while_others_change_it() {
     let running = running();
-    let mut redis = connect(&running);
-    ask(&mut redis, "REC.INDEX CREATE s v INT MEMORY 1000000");
+    let mut redis = resp(&running);
+    redis.text("REC.INDEX CREATE s v INT MEMORY 1000000");
     for number in 0..20 {
-        ask(&mut redis, &format!("REC.PUT k:{number} IN s BINS v INT {number}"));
+        redis.text(&format!("REC.PUT k:{number} IN s BINS v INT {number}"));
     }
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for seed in 0..2 {
-            let (mut writer, stop) = (connect(&running), &stop);
+            let (mut writer, stop) = (resp(&running), &stop);
             scope.spawn(move || {
                 let mut prng = Prng::new(seed);
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                    ask(&mut writer, &format!("REC.PUT k:{} BINS v INT {}", prng.below(20), prng.below(100)));
+                    writer.text(&format!("REC.PUT k:{} BINS v INT {}", prng.below(20), prng.below(100)));
                 }
             });
         }
@@ -266,7 +245,7 @@ fn a_record_that_stays_in_a_range_is_told_while_others_change_it() {
     let told = query(&mut redis, "v BETWEEN 0 100", 7);
     assert_eq!(told.len(), 20, "{told:?}");
     for (key, value) in told {
-        assert_eq!(ask(&mut redis, &format!("HGET {key} v")).split(' ').nth(1), Some(&value[..]));
+        assert_eq!(redis.text(&format!("HGET {key} v")).split(' ').nth(1), Some(&value[..]));
     }
     running.stop();
 }

@@ -4,26 +4,15 @@
 mod common;
 
 use base::prng::Prng;
-use common::redis::{Replies, request};
-use common::{config, start};
-use gannet_server::command::Protocol;
-use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
+use common::redis::{Replies, request, resp, running};
+use gannet_server::start::Running;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-fn running() -> (Running, Replies) {
-    let running = start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() });
-    let replies = connect(&running);
+fn served() -> (Running, Replies) {
+    let running = running();
+    let replies = resp(&running);
     (running, replies)
-}
-
-fn connect(running: &Running) -> Replies {
-    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
-        _ => None,
-    });
-    Replies::connect(addr.expect("an address of this protocol"))
 }
 
 /// Asks with the words of a line, of which those between `{` and `}` are one; gives the reply as text.
@@ -51,7 +40,7 @@ fn check(redis: &mut Replies, script: &[(&str, &str)]) {
 
 #[test]
 fn a_record_of_a_set_is_the_same_to_all_commands_and_keeps_its_set() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     check(
         &mut redis,
         &[
@@ -87,7 +76,7 @@ fn a_record_of_a_set_is_the_same_to_all_commands_and_keeps_its_set() {
 
 #[test]
 fn lists_and_maps_are_changed_in_place_and_told_whole() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     check(
         &mut redis,
         &[
@@ -155,7 +144,7 @@ fn lists_and_maps_are_changed_in_place_and_told_whole() {
 
 #[test]
 fn a_filter_says_which_records_are_read_and_changed() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     check(
         &mut redis,
         &[
@@ -180,7 +169,7 @@ fn a_filter_says_which_records_are_read_and_changed() {
 
 #[test]
 fn many_records_are_written_and_read_in_one_command() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     ask(&mut redis, "SET string x");
     ask(&mut redis, "REC.PUT other IN others BINS a INT 1");
     check(
@@ -243,7 +232,7 @@ fn scan(redis: &mut Replies, options: &str, mut between: impl FnMut(&mut Replies
 
 #[test]
 fn a_walk_over_a_set_tells_each_record_that_stays_and_none_of_another_set() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     let mut batch = Vec::new();
     for number in 0..3000 {
         let set = if number % 3 == 0 { "others" } else { "users" };
@@ -296,7 +285,7 @@ fn a_walk_over_a_set_tells_each_record_that_stays_and_none_of_another_set() {
 
 #[test]
 fn a_walk_with_a_rate_looks_at_no_more_records_than_that() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     for number in 0..60 {
         ask(&mut redis, &format!("REC.PUT key:{number} IN users BINS n INT 1"));
     }
@@ -310,7 +299,7 @@ fn a_walk_with_a_rate_looks_at_no_more_records_than_that() {
 
 #[test]
 fn a_set_that_is_truncated_is_empty_at_once_and_its_memory_comes_back() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     let mut batch = Vec::new();
     for number in 0..2000 {
         let (key, set) = (format!("key:{number}"), if number % 2 == 0 { &b"users"[..] } else { b"others" });
@@ -339,7 +328,7 @@ fn a_set_that_is_truncated_is_empty_at_once_and_its_memory_comes_back() {
 /// Typed changes of records of several sets and of none, against maps.
 #[test]
 fn records_of_sets_equal_a_map_over_puts_deletions_and_truncations() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     let (mut compared, mut truncated) = (0, 0);
     for seed in 0..6 {
         println!("seed {seed}");

@@ -3,39 +3,25 @@
 mod common;
 
 use base::prng::Prng;
-use common::redis::Replies;
-use common::{config, start};
-use gannet_server::command::Protocol;
-use gannet_server::start::{Running, ServerConfig};
-use io::listen::ListenAddr;
+use common::redis::{Replies, resp, running};
+use gannet_server::start::Running;
 use std::collections::BTreeMap;
 
-fn running() -> (Running, Replies) {
-    let running = start(ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() });
-    let addr = running.listeners().find_map(|(protocol, addr)| match addr {
-        ListenAddr::Tcp(addr) if protocol == Protocol::Resp => Some(*addr),
-        _ => None,
-    });
-    let replies = Replies::connect(addr.expect("an address of this protocol"));
+fn served() -> (Running, Replies) {
+    let running = running();
+    let replies = resp(&running);
     (running, replies)
-}
-
-/// Asks with the words of a line; gives the reply as text.
-fn ask(redis: &mut Replies, line: &str) -> String {
-    let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-    let reply = redis.ask(&words).escape_ascii().to_string();
-    reply.replace("\\r\\n", " ").replace("\\'", "'").trim_end().to_owned()
 }
 
 fn check(redis: &mut Replies, script: &[(&str, &str)]) {
     for (line, reply) in script {
-        assert_eq!(ask(redis, line), *reply, "{line}");
+        assert_eq!(redis.shown(line), *reply, "{line}");
     }
 }
 
 #[test]
 fn a_bin_is_told_as_the_type_that_it_was_stored_with() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     let put = "REC.PUT r BINS i INT -12 f FLOAT 0.50 t BOOL true u BOOL 0 s STR 5 b BYTES xyz";
     check(
         &mut redis,
@@ -51,7 +37,7 @@ fn a_bin_is_told_as_the_type_that_it_was_stored_with() {
             ),
         ],
     );
-    assert!(ask(&mut redis, "HELLO 3").starts_with('%'));
+    assert!(redis.shown("HELLO 3").starts_with('%'));
     check(
         &mut redis,
         &[
@@ -74,7 +60,7 @@ fn a_bin_is_told_as_the_type_that_it_was_stored_with() {
 
 #[test]
 fn conditions_hold_or_nothing_is_done() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     check(
         &mut redis,
         &[
@@ -106,11 +92,11 @@ fn conditions_hold_or_nothing_is_done() {
 
 #[test]
 fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     let long = "n".repeat(64);
-    ask(&mut redis, "REC.PUT r BINS i INT 9223372036854775807 f FLOAT 1e308 s STR text b BYTES by t BOOL 1");
-    ask(&mut redis, "SET string v");
-    let before = ask(&mut redis, "REC.GET r TYPED");
+    redis.shown("REC.PUT r BINS i INT 9223372036854775807 f FLOAT 1e308 s STR text b BYTES by t BOOL 1");
+    redis.shown("SET string v");
+    let before = redis.shown("REC.GET r TYPED");
     check(
         &mut redis,
         &[
@@ -144,22 +130,22 @@ fn an_error_names_key_and_bin_and_leaves_the_record_as_it_was() {
             ("GET r", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
         ],
     );
-    let reply = ask(&mut redis, &format!("REC.PUT r BINS {long} INT 1"));
+    let reply = redis.shown(&format!("REC.PUT r BINS {long} INT 1"));
     assert_eq!(reply, format!("-BINNAME record 'r', bin '{long}': a name has 1 to 63 bytes"));
-    assert!(ask(&mut redis, "REC.GET r BINS ").starts_with("-BINNAME record 'r', bin ''"));
+    assert!(redis.shown("REC.GET r BINS ").starts_with("-BINNAME record 'r', bin ''"));
     let huge = common::pattern(8180);
     let words = [&b"REC.PUT"[..], b"r", b"BINS", b"new", b"BYTES", &huge];
     assert!(redis.ask(&words).starts_with(b"-ERR a field with its value would be longer than"));
     // Line ends in names end no line.
     let reply = redis.ask(&[b"REC.ADD", b"r\r\n+OK", b"BINS", b"a\r\nb", b"STR", b"1"]);
     assert_eq!(reply, b"-BINTYPE record 'r  +OK', bin 'a  b': STR is no type for this operation\r\n");
-    assert_eq!(ask(&mut redis, "REC.GET r TYPED"), before);
+    assert_eq!(redis.shown("REC.GET r TYPED"), before);
     running.stop();
 }
 
 #[test]
 fn operations_see_what_those_before_them_have_done() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     check(
         &mut redis,
         &[
@@ -191,7 +177,7 @@ fn operations_see_what_those_before_them_have_done() {
 /// Puts, sums, appends and deletions of many bins against a map, half of them refused in the middle.
 #[test]
 fn a_list_of_operations_is_done_whole_or_not_at_all() {
-    let (running, mut redis) = running();
+    let (running, mut redis) = served();
     let (mut done, mut refused) = (0, 0);
     for seed in 0..20 {
         println!("seed {seed}");
@@ -229,7 +215,7 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
                     }
                 }
             }
-            let reply = ask(&mut redis, &line);
+            let reply = redis.shown(&line);
             assert_eq!(reply.starts_with("-BINTYPE"), fails, "{line}: {reply}");
             if fails {
                 refused += 1;
@@ -237,11 +223,11 @@ fn a_list_of_operations_is_done_whole_or_not_at_all() {
                 done += 1;
                 model = next;
             }
-            let told = ask(&mut redis, &format!("HGETALL {key}"));
+            let told = redis.shown(&format!("HGETALL {key}"));
             let words: Vec<&str> = told.split(' ').filter(|word| !word.starts_with(['*', '$'])).collect();
             let told: BTreeMap<_, _> = words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect();
             assert_eq!(told, model, "{line}");
-            let now: u32 = ask(&mut redis, &format!("REC.EXISTS {key}"))[1..].parse().unwrap();
+            let now: u32 = redis.shown(&format!("REC.EXISTS {key}"))[1..].parse().unwrap();
             assert!(now <= revision + 1, "one revision a request: {revision}, {now}");
             assert!(!fails || now == revision, "{line}");
             revision = now;

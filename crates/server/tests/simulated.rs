@@ -4,76 +4,21 @@
 //! compared. `GANNET_SIM_SEED=n` runs that seed alone.
 
 mod common;
+mod sim;
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use common::{pattern, set, value};
-use gannet_server::clock::Clock;
 use gannet_server::command::{Door, Protocol};
 use gannet_server::namespaces::NamespaceConfig;
-use gannet_server::shared::Shared;
-use gannet_server::start::{ServerConfig, assemble};
-use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
-use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
-use segment::{Background, Namespace};
+use gannet_server::start::ServerConfig;
+use io::sim::{Faults, SimClient};
+use segment::Namespace;
+use sim::{START_NS, World};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-const START_NS: u64 = 1_700_000_000_000_000_000;
-
-/// One worker, its network and its time.
-struct World {
-    worker: Worker<Sim>,
-    background: Background,
-    shared: Arc<Shared>,
-    dialler: SimDialler,
-    intake: SyncSender<(SimStream, Door)>,
-    clock_ns: Arc<AtomicU64>,
-}
-
-impl World {
-    fn new(seed: u64, faults: Faults, config: ServerConfig) -> Self {
-        let clock_ns = Arc::new(AtomicU64::new(START_NS));
-        let sessions_max = config.connections_max;
-        let (shared, background) = assemble(config, UnixMillis(START_NS / 1_000_000)).expect("a store");
-        let io = Sim::new(seed, faults, Arc::clone(&clock_ns), EVENTS_MAX);
-        let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
-        let lane = shared.store.lane().expect("the first lane");
-        let clock = Clock::Simulated(Arc::clone(&clock_ns));
-        let parts =
-            WorkerParts { io, lane, shared: Arc::clone(&shared), number: 0, intake: receiver, clock, sessions_max };
-        Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
-    }
-
-    fn connect(&self) -> SimClient {
-        let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, Protocol::Memcache.into())).expect("room in the intake");
-        client
-    }
-
-    fn connect_in(&self, namespace: Namespace) -> SimClient {
-        let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, Door::new(Protocol::Memcache, namespace))).expect("room in the intake");
-        client
-    }
-
-    fn turn(&mut self) {
-        assert!(self.worker.turn(), "the worker does not stop by itself");
-        let mut steps = 0;
-        let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
-        self.background.slice(now, &mut || {
-            steps += 1;
-            steps > 8
-        });
-    }
-
-    fn turns(&mut self, count: usize) {
-        (0..count).for_each(|_| self.turn());
-    }
-}
 
 /// Segments of 1 MiB: values up to 128 KiB are in one piece.
 fn config(connections_max: usize) -> ServerConfig {
@@ -171,7 +116,7 @@ struct Watcher {
 
 impl Watcher {
     fn new(world: &mut World) -> Self {
-        let client = world.connect();
+        let client = world.connect(Protocol::Memcache);
         client.send(b"watch fetchers mutations evictions\r\n");
         let mut got = Vec::new();
         while got.len() < b"OK\r\n".len() {
@@ -249,7 +194,7 @@ fn run(seed: u64, reached: &mut Reached) {
         got: Vec::new(),
         over: false,
     };
-    let mut scripts: Vec<Script> = (0..clients).map(|name| fresh(world.connect(), name)).collect();
+    let mut scripts: Vec<Script> = (0..clients).map(|name| fresh(world.connect(Protocol::Memcache), name)).collect();
     let mut watchers: Vec<Watcher> = (0..prng.below(3)).map(|_| Watcher::new(&mut world)).collect();
     // One that does not stay is no loss to the others.
     let leaver = prng.chance(1, 2).then(|| Watcher::new(&mut world));
@@ -339,7 +284,7 @@ fn every_reply_comes_in_order_and_nothing_is_lost_whatever_the_network_does() {
 fn half_requests_that_hold_all_buffers_are_dropped_when_others_wait_for_them() {
     let mut world = World::new(1, Faults::NONE, config(200));
     // The receive buffers for long requests are fewer than these.
-    let holders: Vec<SimClient> = (0..40).map(|_| world.connect()).collect();
+    let holders: Vec<SimClient> = (0..40).map(|_| world.connect(Protocol::Memcache)).collect();
     for (number, holder) in holders.iter().enumerate() {
         // What a condition comes to is not known yet, so it is received into a buffer.
         let mut request = set(&format!("h{number}"), &pattern(100_000));
@@ -349,7 +294,7 @@ fn half_requests_that_hold_all_buffers_are_dropped_when_others_wait_for_them() {
     world.turns(20);
     assert_eq!(world.shared.workers[0].counters.slow_senders_dropped.value(), 0);
     assert!(world.shared.workers[0].counters.buffer_waits.value() > 0, "no one had to wait");
-    let quick = world.connect();
+    let quick = world.connect(Protocol::Memcache);
     quick.send(&[set("small", b"1"), b"get small\r\n".to_vec()].concat());
     world.turns(20);
     assert_eq!(quick.take(100), [b"STORED\r\n".to_vec(), value("small", b"1")].concat(), "short requests go on");
@@ -363,7 +308,7 @@ fn half_requests_that_hold_all_buffers_are_dropped_when_others_wait_for_them() {
 #[test]
 fn a_value_whose_sender_is_slow_leaves_its_place_after_a_second_and_arrives_whole() {
     let mut world = World::new(4, Faults::NONE, config(64));
-    let (slow, other) = (world.connect(), world.connect());
+    let (slow, other) = (world.connect(Protocol::Memcache), world.connect(Protocol::Memcache));
     let requests = [set("whole", &pattern(100_000)), set("large", &pattern(300_000))];
     for (request, key) in requests.iter().zip(["whole", "large"]) {
         slow.send(&request[..20_000]);
@@ -395,7 +340,7 @@ fn a_value_whose_sender_is_slow_leaves_its_place_after_a_second_and_arrives_whol
 #[test]
 fn slow_senders_whose_values_no_buffer_takes_over_are_dropped_in_the_end() {
     let mut world = World::new(6, Faults::NONE, config(200));
-    let holders: Vec<SimClient> = (0..60).map(|_| world.connect()).collect();
+    let holders: Vec<SimClient> = (0..60).map(|_| world.connect(Protocol::Memcache)).collect();
     for (number, holder) in holders.iter().enumerate() {
         holder.send(&set(&format!("h{number}"), &pattern(100_000))[..50_000]);
     }
@@ -408,7 +353,7 @@ fn slow_senders_whose_values_no_buffer_takes_over_are_dropped_in_the_end() {
     let dropped = shared.workers[0].counters.slow_senders_dropped.value();
     assert!(dropped >= 40, "{dropped} dropped");
     assert_eq!(shared.pins.used(), 0);
-    let quick = world.connect();
+    let quick = world.connect(Protocol::Memcache);
     quick.send(&set("quick", &pattern(100_000)));
     world.turns(20);
     assert_eq!(quick.take(100), b"STORED\r\n");
@@ -417,11 +362,11 @@ fn slow_senders_whose_values_no_buffer_takes_over_are_dropped_in_the_end() {
 #[test]
 fn a_storm_of_connections_is_taken_in_turn_by_turn_and_holds_no_request_up() {
     let mut world = World::new(9, Faults::NONE, config(600));
-    let client = world.connect();
+    let client = world.connect(Protocol::Memcache);
     client.send(&set("k", b"v"));
     world.turns(5);
     assert_eq!(client.take(100), b"STORED\r\n");
-    let storm: Vec<SimClient> = (0..500).map(|_| world.connect()).collect();
+    let storm: Vec<SimClient> = (0..500).map(|_| world.connect(Protocol::Memcache)).collect();
     storm.iter().for_each(|guest| guest.send(b"get k\r\n"));
     client.send(b"get k\r\n");
     let (mut turns, begun_ns) = (0, world.clock_ns.load(Relaxed));
@@ -448,7 +393,7 @@ fn replies_longer_than_an_output_never_wait_for_each_other() {
     // Values of 100 KB are copied, so each reply needs one of a few long outputs, while each session holds a long
     // receive buffer with the next request.
     let mut world = World::new(2, Faults { window_bytes: 3000, ..Faults::NONE }, config(200));
-    let clients: Vec<SimClient> = (0..60).map(|_| world.connect()).collect();
+    let clients: Vec<SimClient> = (0..60).map(|_| world.connect(Protocol::Memcache)).collect();
     let bytes = pattern(100_000);
     for (number, client) in clients.iter().enumerate() {
         let key = format!("k{number}");
@@ -472,7 +417,7 @@ fn world_of_long_values(keys: usize) -> World {
     let faults = Faults { window_bytes: 10_000, ..Faults::NONE };
     let stall_timeout = Duration::from_secs(3600);
     let mut world = World::new(3, faults, ServerConfig { memory_bytes: 256 << 20, stall_timeout, ..config(64) });
-    let setter = world.connect();
+    let setter = world.connect(Protocol::Memcache);
     for number in 0..keys {
         setter.send(&set(&format!("k{number}"), &pattern(100_000 + number)));
     }
@@ -498,7 +443,7 @@ fn take_all(world: &mut World, client: &SimClient) -> Vec<u8> {
 #[test]
 fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not() {
     let mut world = world_of_long_values(3);
-    let (slow, setter) = (world.connect(), world.connect());
+    let (slow, setter) = (world.connect(Protocol::Memcache), world.connect(Protocol::Memcache));
     slow.send(b"get k0 k1\r\nmg k2 v\r\n");
     while world.shared.pins.used() == 0 {
         world.turn();
@@ -529,7 +474,7 @@ fn a_slow_readers_pins_are_gone_after_a_tenth_of_a_second_and_its_bytes_are_not(
 #[test]
 fn slow_readers_take_half_of_the_long_blocks_and_lose_nothing_when_they_get_none() {
     let mut world = world_of_long_values(1);
-    let slow: Vec<SimClient> = (0..16).map(|_| world.connect()).collect();
+    let slow: Vec<SimClient> = (0..16).map(|_| world.connect(Protocol::Memcache)).collect();
     slow.iter().for_each(|client| client.send(b"get k0\r\n"));
     world.turns(200);
     let shared = Arc::clone(&world.shared);
@@ -551,7 +496,7 @@ fn a_stranger_in_a_batch_of_known_clients_is_told_nothing() {
     std::fs::write(&path, "user:secret\n").expect("a file of users");
     let mut world = World::new(5, Faults::NONE, ServerConfig { auth_file: Some(path.clone()), ..config(8) });
     std::fs::remove_file(path).expect("it is read at the start");
-    let clients: Vec<SimClient> = (0..6).map(|_| world.connect()).collect();
+    let clients: Vec<SimClient> = (0..6).map(|_| world.connect(Protocol::Memcache)).collect();
     for known in clients.iter().step_by(2) {
         known.send(b"set auth 0 0 11\r\nuser secret\r\nset key 0 0 5\r\nvalue\r\n");
     }
@@ -569,7 +514,7 @@ fn a_stranger_in_a_batch_of_known_clients_is_told_nothing() {
 #[test]
 fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
     let mut world = World::new(3, Faults::NONE, config(4));
-    let client = world.connect();
+    let client = world.connect(Protocol::Memcache);
     client.send(&[set("k", b"1"), b"flush_all 5\r\nget k\r\n".to_vec()].concat());
     world.turns(10);
     assert_eq!(client.take(100), [b"STORED\r\nOK\r\n".to_vec(), value("k", b"1")].concat());
@@ -582,7 +527,7 @@ fn a_delayed_flush_comes_before_the_operations_of_the_first_turn_past_it() {
 #[test]
 fn nothing_is_read_past_a_delayed_flush_that_meets_the_background_at_work() {
     let mut world = World::new(3, Faults::NONE, config(4));
-    let client = world.connect();
+    let client = world.connect(Protocol::Memcache);
     client.send(&[set("k", &pattern(100)), b"flush_all 1000\r\n".to_vec()].concat());
     world.turns(10);
     assert_eq!(client.take(100), b"STORED\r\nOK\r\n");
@@ -615,7 +560,7 @@ fn nothing_is_read_past_a_delayed_flush_that_meets_the_background_at_work() {
 #[test]
 fn a_store_without_free_segments_delays_writes_and_loses_none() {
     let mut world = World::new(4, Faults::NONE, ServerConfig { segment_bytes: None, ..config(8) });
-    let clients: Vec<SimClient> = (0..4).map(|_| world.connect()).collect();
+    let clients: Vec<SimClient> = (0..4).map(|_| world.connect(Protocol::Memcache)).collect();
     for (number, client) in clients.iter().enumerate() {
         for key in 0..1000 {
             client.send(&set(&format!("k{number}-{key}"), &pattern(20_000)));
@@ -657,8 +602,8 @@ fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
     });
     let config = ServerConfig { connections_max: 64, namespaces: namespaces.to_vec(), ..common::config() };
     let mut world = World::new(7, Faults::NONE, config);
-    let quiet = world.connect_in(QUIET);
-    let flood: Vec<SimClient> = (0..8).map(|_| world.connect_in(NOISY)).collect();
+    let quiet = world.connect(Door::new(Protocol::Memcache, QUIET));
+    let flood: Vec<SimClient> = (0..8).map(|_| world.connect(Door::new(Protocol::Memcache, NOISY))).collect();
     let bytes = pattern(1000);
     for number in 0..2000 {
         quiet.send(&set(&format!("key-{number}"), &bytes));

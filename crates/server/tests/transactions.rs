@@ -7,6 +7,7 @@ use base::prng::Prng;
 use common::redis::{Redis, Replies, request};
 use common::{Client, config, start, tcp, wait_until};
 use gannet_server::command::Protocol;
+use gannet_server::metrics::{Command, Part, Totals};
 use gannet_server::start::{Running, ServerConfig};
 use io::listen::ListenAddr;
 use std::net::SocketAddr;
@@ -307,5 +308,45 @@ fn a_memcached_client_sees_no_half_of_a_transaction_either() {
         reader.join().unwrap()
     });
     assert!(looks > 50, "{looks} looks");
+    running.stop();
+}
+
+#[test]
+fn requests_of_a_transaction_are_timed_one_by_one_when_they_are_executed_and_not_when_they_are_queued() {
+    let running = start(both(1));
+    let mut client = resp(&running);
+    let recorder = &running.shared().workers[0].recorder;
+    let count = |command, part| Totals::read([recorder]).of(command, part).count;
+    client.ask(&[b"MULTI"]);
+    for words in [&[&b"GET"[..], b"k"][..], &[b"INCR", b"n"], &[b"GET", b"n"], &[b"SET", b"k"], &[b"AUTH", b"x"]] {
+        client.ask(words);
+    }
+    // That was refused, and spoilt it.
+    assert!(client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT"));
+    assert_eq!(count(Command::Get, Part::Wait), 0);
+    client.ask(&[b"SELECT", b"3"]);
+    client.ask(&[b"MULTI"]);
+    recorder.set_slow_above_ns(Some(0));
+    for words in [&[&b"GET"[..], b"k"][..], &[b"INCR", b"n"], &[b"GET", b"n"], &[b"AUTH", b"secret"]] {
+        assert_eq!(client.ask(words), b"+QUEUED\r\n");
+    }
+    assert!(client.ask(&[b"EXEC"]).starts_with(b"*4\r\n$-1\r\n:1\r\n$1\r\n1\r\n-"));
+    // They are told before the answer is.
+    let counts = Part::ALL.map(|part| [count(Command::Get, part), count(Command::Incr, part)]);
+    assert_eq!(counts, [[2, 1], [2, 1], [0, 0]]);
+    let here = Totals::read([recorder]).of_namespace(segment::Namespace(3), Part::Execute).count;
+    assert!(here >= 3, "{here}");
+    wait_until("the end of EXEC", || {
+        client.ask(&[b"PING"]);
+        recorder.slow().read(0).iter().any(|slow| slow.line.to_string() == "EXEC")
+    });
+    let slow = recorder.slow().read(0);
+    let of = |line: &str| slow.iter().filter(|slow| slow.line.to_string() == line).collect::<Vec<_>>();
+    let get = of("GET k").into_iter().find(|slow| slow.command == Command::Get).expect("it was executed");
+    assert_eq!((of("GET k").len(), get.send_ns), (2, 0), "queued, and executed");
+    assert!(!slow.iter().any(|slow| slow.line.to_string().contains("secret")));
+    // What EXEC took is what its requests took, and more.
+    let exec = of("EXEC")[0].execute_ns;
+    assert!(exec >= get.execute_ns, "{exec}");
     running.stop();
 }

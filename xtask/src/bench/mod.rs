@@ -7,6 +7,7 @@ mod generator;
 mod growth;
 mod large;
 mod memory;
+mod neighbour;
 mod resp;
 mod rounds;
 mod storm;
@@ -38,6 +39,8 @@ pub struct Options {
     pub large: bool,
     /// Measure a storm of connections beside a steady load.
     pub storm: bool,
+    /// Measure a namespace beside one that is flooded.
+    pub neighbour: bool,
     /// Measure requests of Redis clients.
     pub resp: bool,
     /// Of these, only those whose names begin so.
@@ -88,6 +91,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.storm {
         storm::run(options.quick)?;
+    }
+    if options.neighbour {
+        neighbour::run(options.quick)?;
     }
     if options.large {
         large::run(options.quick)?;

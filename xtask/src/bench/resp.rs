@@ -19,16 +19,32 @@ const MGET_KEYS: usize = 50;
 const LONG_REQUESTS: usize = 4000;
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// Writes the request of a number.
+type WriteRequest = fn(&mut Vec<u8>, usize);
+
 /// A kind of request.
 struct Row {
     name: &'static str,
     /// Different requests.
     count: usize,
     /// Writes the request of a number.
-    request: fn(&mut Vec<u8>, usize),
+    request: WriteRequest,
     reply_bytes: usize,
+    /// Gannet's own request for the same data, where it has one, with the bytes of its answer.
+    ours: Option<(WriteRequest, usize)>,
     /// The peers' CPU over ours that is aimed at, by depth.
     goals: [f64; 3],
+}
+
+impl Row {
+    fn talk(&self, count_max: usize) -> Talk {
+        Talk::of(self.count.min(count_max), self.reply_bytes, b"\r\n", self.request)
+    }
+
+    fn talk_of_ours(&self, count_max: usize) -> Talk {
+        let (request, reply_bytes) = self.ours.unwrap_or((self.request, self.reply_bytes));
+        Talk::of(self.count.min(count_max), reply_bytes, b"\r\n", request)
+    }
 }
 
 /// `$200\r\n<value>\r\n`
@@ -43,6 +59,7 @@ const ROWS: &[Row] = &[
         count: KEYS,
         request: |out, n| words(out, &["GET", &key(n)]),
         reply_bytes: HIT_BYTES,
+        ours: None,
         goals: [1.15, 2.0, 2.5],
     },
     Row {
@@ -50,6 +67,7 @@ const ROWS: &[Row] = &[
         count: KEYS,
         request: |out, n| words(out, &["SET", &key(n), &"v".repeat(VALUE_BYTES)]),
         reply_bytes: 5,
+        ours: None,
         goals: [1.15, 2.0, 2.5],
     },
     Row {
@@ -61,6 +79,7 @@ const ROWS: &[Row] = &[
             words(out, &all);
         },
         reply_bytes: 5 + MGET_KEYS * HIT_BYTES,
+        ours: None,
         goals: NO_SLOWER,
     },
     Row {
@@ -68,6 +87,7 @@ const ROWS: &[Row] = &[
         count: KEYS,
         request: |out, n| words(out, &["INCR", &counter(n)]),
         reply_bytes: 22,
+        ours: None,
         goals: NO_SLOWER,
     },
     Row {
@@ -75,6 +95,7 @@ const ROWS: &[Row] = &[
         count: KEYS,
         request: |out, n| words(out, &["EXPIRE", &key(n), "100000"]),
         reply_bytes: 4,
+        ours: None,
         goals: NO_SLOWER,
     },
     Row {
@@ -82,6 +103,7 @@ const ROWS: &[Row] = &[
         count: HASHES,
         request: |out, n| words(out, &["HSET", &hash(n), "field7", "0123456789"]),
         reply_bytes: 4,
+        ours: None,
         goals: NO_SLOWER,
     },
     Row {
@@ -89,6 +111,7 @@ const ROWS: &[Row] = &[
         count: HASHES,
         request: |out, n| words(out, &["HGETALL", &hash(n)]),
         reply_bytes: 5 + FIELDS * (12 + FIELD_HIT_BYTES),
+        ours: None,
         goals: NO_SLOWER,
     },
     Row {
@@ -100,7 +123,17 @@ const ROWS: &[Row] = &[
             words(out, &all);
         },
         reply_bytes: 5 + FIELDS * FIELD_HIT_BYTES,
+        ours: None,
         goals: NO_SLOWER,
+    },
+    Row {
+        name: "REC.GET of 10 bins, there HGETALL",
+        count: HASHES,
+        request: |out, n| words(out, &["HGETALL", &record(n)]),
+        reply_bytes: 5 + FIELDS * (12 + FIELD_HIT_BYTES),
+        // The revision and the end stand before the bins: `*3`, `:1`, `:-1`.
+        ours: Some((|out, n| words(out, &["REC.GET", &record(n)]), 13 + 5 + FIELDS * (12 + FIELD_HIT_BYTES))),
+        goals: [2.0; 3],
     },
 ];
 
@@ -112,6 +145,11 @@ const FIELD_HIT_BYTES: usize = 17;
 
 fn hash(n: usize) -> String {
     format!("hsh-{n:020}")
+}
+
+/// As a hash, but nothing changes it: its revision stays of one digit.
+fn record(n: usize) -> String {
+    format!("rec-{n:020}")
 }
 
 fn field(number: usize) -> String {
@@ -149,12 +187,14 @@ fn store(server: &Server) -> Result<(), String> {
         for first in (0..HASHES).step_by(100) {
             let mut batch = Vec::new();
             for n in first..first + 100 {
-                let (hash, fields) = (hash(n), (0..FIELDS).map(field).collect::<Vec<_>>());
-                let pairs = fields.iter().flat_map(|field| [field.as_str(), "0123456789"]);
-                words(&mut batch, &["HSET", &hash].into_iter().chain(pairs).collect::<Vec<_>>());
+                let fields: Vec<String> = (0..FIELDS).map(field).collect();
+                for key in [hash(n), record(n)] {
+                    let pairs = fields.iter().flat_map(|field| [field.as_str(), "0123456789"]);
+                    words(&mut batch, &["HSET", &key].into_iter().chain(pairs).collect::<Vec<_>>());
+                }
             }
             stream.write_all(&batch)?;
-            stream.read_exact(&mut vec![0; b":10\r\n".len() * 100])?;
+            stream.read_exact(&mut vec![0; b":10\r\n".len() * 200])?;
         }
         Ok(stored)
     };
@@ -187,16 +227,17 @@ pub fn run(kinds: &[Kind], only: &[String], depth: Option<usize>, plan: Plan) ->
         only.is_empty() || only.iter().any(|part| row.name.to_lowercase().starts_with(&part.to_lowercase()))
     };
     for row in ROWS.iter().filter(is_asked) {
-        let talk = Talk::of(row.count, row.reply_bytes, b"\r\n", row.request);
+        let (talk, ours) = (row.talk(row.count), row.talk_of_ours(row.count));
         let lines = talk.lines();
         let null_options = Options { null: NullReply { bytes: row.reply_bytes, lines }, ..options };
         let null = Server::start(Kind::Null, &null_options)?;
-        let servers: Vec<&Server> = [&null].into_iter().chain(&peers).collect();
+        let mut servers: Vec<(&Server, &Talk)> = vec![(&null, &talk)];
+        servers.extend(peers.iter().map(|peer| (peer, if peer.kind == Kind::Gannet { &ours } else { &talk })));
         pin(Some(GENERATOR_CPU))?;
         for (at, of_row) in
             DEPTHS.into_iter().enumerate().filter(|(_, of_row)| depth.is_none_or(|depth| depth == *of_row))
         {
-            let outcome = run_load(&servers, &talk, Load { connections: CONNECTIONS, depth: of_row }, plan)?;
+            let outcome = run_load(&servers, Load { connections: CONNECTIONS, depth: of_row }, plan)?;
             print_row(row.name, &outcome);
             verdicts.extend(ratio(&outcome).map(|ratio| (row.name, of_row, ratio, row.goals[at])));
         }
@@ -241,6 +282,7 @@ fn ratio(outcome: &Outcome) -> Option<(f64, f64, f64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::generator::Generator;
     use super::*;
 
     #[test]
@@ -261,9 +303,8 @@ mod tests {
         let server = Server::start(Kind::Redis, &Options::memory(512)).expect("redis-server is installed");
         store(&server).expect("every key is stored");
         for row in ROWS {
-            let talk = Talk::of(row.count.min(LONG_REQUESTS), row.reply_bytes, b"\r\n", row.request);
-            let mut generator =
-                super::super::generator::Generator::connect(server.resp, 4, 16, 1, &talk).expect("connections");
+            let talk = row.talk(LONG_REQUESTS);
+            let mut generator = Generator::connect(server.resp, 4, 16, 1, &talk).expect("connections");
             let answered =
                 generator.run(Duration::from_millis(50)).unwrap_or_else(|error| panic!("{}: {error}", row.name));
             assert!(answered >= 64, "{}", row.name);

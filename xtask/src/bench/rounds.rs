@@ -88,17 +88,19 @@ pub fn run(kinds: &[Kind], loads: &[Load], plan: Plan) -> Result<Vec<Outcome>, S
         store_keys(server.address)?;
     }
     pin(Some(GENERATOR_CPU))?;
-    let (servers, talk) = (servers.iter().collect::<Vec<_>>(), Talk::gets());
-    let outcomes = loads.iter().map(|load| run_load(&servers, &talk, *load, plan)).collect();
+    let talk = Talk::gets();
+    let servers: Vec<(&Server, &Talk)> = servers.iter().map(|server| (server, &talk)).collect();
+    let outcomes = loads.iter().map(|load| run_load(&servers, *load, plan)).collect();
     pin(None)?;
     outcomes
 }
 
-/// Runs one load on servers that are there, the null server first, if there is one. The caller is pinned.
+/// Runs one load on servers that are there, each with its own talk, the null server first, if there is one. The caller
+/// is pinned.
 ///
 /// # Errors
 /// When a server gives a wrong reply.
-pub fn run_load(servers: &[&Server], talk: &Talk, load: Load, plan: Plan) -> Result<Outcome, String> {
+pub fn run_load(servers: &[(&Server, &Talk)], load: Load, plan: Plan) -> Result<Outcome, String> {
     eprintln!("bench: {} connections, depth {}", load.connections, load.depth);
     let mut clean: Vec<Vec<Turn>> = Vec::new();
     let mut others: Vec<Vec<Turn>> = Vec::new();
@@ -106,7 +108,7 @@ pub fn run_load(servers: &[&Server], talk: &Talk, load: Load, plan: Plan) -> Res
         if clean.len() == plan.rounds {
             break;
         }
-        let turns = servers.iter().map(|server| turn(server, talk, load, plan.turn, round as u64));
+        let turns = servers.iter().map(|(server, talk)| turn(server, talk, load, plan.turn, round as u64));
         let turns: Vec<Turn> = turns.collect::<Result<_, _>>()?;
         match turns.iter().all(|turn| turn.clean) {
             true => clean.push(turns),
@@ -118,7 +120,7 @@ pub fn run_load(servers: &[&Server], talk: &Talk, load: Load, plan: Plan) -> Res
     if noisy {
         clean.append(&mut others);
     }
-    let outcome = outcome(servers.iter().map(|server| server.kind).collect(), load, &clean, dropped, noisy);
+    let outcome = outcome(servers.iter().map(|(server, _)| server.kind).collect(), load, &clean, dropped, noisy);
     for (kind, ratios) in &outcome.ratios {
         let (median, lowest, highest) = median_min_max(ratios);
         eprintln!("  {}: R {median:.3} ({lowest:.3} to {highest:.3})", kind.name());

@@ -161,7 +161,42 @@ pub const ALL: &[Case] = &[
         reply_bytes: |_| 4,
         ..RESP
     },
+    Case {
+        name: "resp-hgetall",
+        what: "HGETALL of ten fields of ten bytes",
+        request: |out, n| words(out, &["HGETALL", &hash(n)]),
+        reply_bytes: |_| HASH_BYTES,
+        ..RESP
+    },
+    Case {
+        name: "resp-hmget",
+        what: "HMGET of the ten fields",
+        request: |out, n| {
+            let hash = hash(n);
+            words(out, &["HMGET", &hash].into_iter().chain(FIELDS).collect::<Vec<_>>());
+        },
+        reply_bytes: |_| 5 + FIELDS.len() * 17,
+        ..RESP
+    },
+    Case {
+        name: "resp-hset",
+        what: "HSET of one field of ten",
+        request: |out, n| words(out, &["HSET", &hash(n), FIELDS[7], "9876543210"]),
+        reply_bytes: |_| 4,
+        ..RESP
+    },
 ];
+
+/// Hashes that are stored.
+const HASHES: usize = 1024;
+const FIELDS: [&str; 10] =
+    ["field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8", "field9"];
+/// `*20\r\n`, and `$6\r\nfield0\r\n$10\r\n<value>\r\n` ten times.
+const HASH_BYTES: usize = 5 + FIELDS.len() * (12 + 17);
+
+fn hash(n: usize) -> String {
+    format!("hash-{:019}", n % HASHES)
+}
 
 /// `$200\r\n<value>\r\n`
 const BULK_BYTES: usize = 6 + VALUE_BYTES + 2;
@@ -240,6 +275,14 @@ impl Client {
             };
             let counters = Case { name: "prepare", request: counter, reply_bytes: |_| 5, ..RESP };
             self.run(&counters, 0..COUNTERS / counters.depth)?;
+            let hash_of = |out: &mut Vec<u8>, n: usize| {
+                let hash = hash(n);
+                let mut all: Vec<&str> = vec!["HSET", &hash];
+                FIELDS.iter().for_each(|field| all.extend([*field, "0123456789"]));
+                words(out, &all);
+            };
+            let hashes = Case { request: hash_of, reply_bytes: |_| 5, ..RESP };
+            self.run(&hashes, 0..HASHES / hashes.depth)?;
         }
         // Each case finds what it needs whatever came before it: only these change what is there.
         if matches!(case.name, "get" | "touch" | "set-delete") {

@@ -106,7 +106,11 @@ fn connections(command: Command) -> Command {
         .arg(value("password-env", "VARIABLE", "The environment's variable with the password"))
         .arg(value("connections", "N", "Connections in all [default: 50]"))
         .arg(value("threads", "N", "Threads of the generator [default: 1]"))
-        .arg(value("pin", "CPULIST", "A CPU for each thread, as 0,2-3; without --threads as many threads as CPUs"))
+        .arg(value(
+            "pin",
+            "CPULIST",
+            "A CPU for each thread, as 0,2-3, or auto; without --threads as many threads as CPUs",
+        ))
         .arg(flag("poll", "Threads never sleep: the least lateness, at a CPU each"))
         .arg(value("reconnect", "RATE", "Connections that are closed and made anew, a second [default: none]"))
         .arg(value(

@@ -281,13 +281,24 @@ pub fn secured(settings: Option<&Tls>) -> Result<Option<Client>, Vec<String>> {
 
 /// `--pin`: as many threads as CPUs where `--threads` does not say, one CPU left for a sampler that has none.
 fn pins(flags: &mut Flags<'_>, workload: &mut Workload) {
+    let text = |name: &str| flags.matches.try_get_one::<String>(name).ok().flatten();
+    let for_sampler = usize::from(text("sampler").is_some() && text("sampler-cpu").is_none());
+    let wanted = doctor::Wanted {
+        purpose: doctor::plan::Purpose::Generator,
+        workers: text("threads").and_then(|threads| threads.parse().ok()),
+        sampler: for_sampler == 1,
+        ..doctor::Wanted::default()
+    };
+    let note = std::cell::Cell::new(None);
     let pin = flags.read("pin", |text| match text {
-        "auto" => Err("this build can not plan the pinning by itself; write a list of CPUs, as in 0,2-3".to_owned()),
+        "auto" => crate::doctor::plan::pins(&crate::doctor::plan::for_this_process(&wanted)?).or_else(|why| {
+            note.set(Some(format!("--pin auto pins nothing here: {why}")));
+            Ok(Vec::new())
+        }),
         list => io::affinity::read_cpus(list).map_err(|refused| refused.to_string()),
     });
-    let Some(pin) = pin else { return };
-    let has = |name: &str| flags.matches.try_get_one::<String>(name).is_ok_and(|text| text.is_some());
-    let for_sampler = usize::from(has("sampler") && !has("sampler-cpu"));
+    flags.notes.extend(note.take());
+    let Some(pin) = pin.filter(|pin| !pin.is_empty()) else { return };
     workload.threads = pin.len().saturating_sub(for_sampler).max(1) as u32;
     workload.pin = pin;
 }

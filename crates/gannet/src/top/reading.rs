@@ -18,12 +18,23 @@ pub struct Reading {
     hot: Value,
 }
 
+/// Whose times are meant.
+#[derive(Clone, Copy)]
+pub enum Of<'n> {
+    /// Those of a command.
+    Command(&'n str),
+    /// Those of all commands in a namespace.
+    Namespace(&'n str),
+}
+
 /// One name of a list of hot keys.
 pub struct Leader {
     /// As the server shows it.
     pub name: String,
     /// Requests or bytes.
     pub amount: u64,
+    /// Where it is; empty: the server does not say.
+    pub namespace: String,
 }
 
 impl Reading {
@@ -69,21 +80,32 @@ impl Reading {
         commands.map(|(command, _)| command.as_str()).collect()
     }
 
-    /// Requests of a command since the start.
-    pub fn count(&self, command: &str) -> f64 {
-        self.stats["latency"]["start"][command]["execute"]["count"].as_f64().unwrap_or(0.0)
+    /// The times of a command or of a namespace, since the start or in the last minute.
+    fn times(&self, of: Of<'_>, since: &str) -> &Value {
+        let latency = &self.stats["latency"];
+        match of {
+            Of::Command(command) => &latency[since][command],
+            Of::Namespace(namespace) => &latency["namespaces"][since][namespace],
+        }
     }
 
-    /// A quantile of a part of a command's time in the last minute, in ns; `None`: it did not occur.
-    pub fn minute_ns(&self, command: &str, part: &str, quantile: &str) -> Option<f64> {
-        self.stats["latency"]["minute"][command][part][quantile].as_f64()
+    /// Requests since the start.
+    pub fn count(&self, of: Of<'_>) -> f64 {
+        self.times(of, "start")["execute"]["count"].as_f64().unwrap_or(0.0)
+    }
+
+    /// A quantile of a part of the times in the last minute, in ns; `None`: there was no request.
+    pub fn minute_ns(&self, of: Of<'_>, part: &str, quantile: &str) -> Option<f64> {
+        let part = &self.times(of, "minute")[part];
+        part[quantile].as_f64().filter(|_| part["count"].as_f64() != Some(0.0))
     }
 
     /// A list of hot keys.
     pub fn leaders(&self, list: &str) -> Vec<Leader> {
         let leaders = self.hot["lists"][list].as_array().into_iter().flatten();
         let leader = |leader: &Value| {
-            Some(Leader { name: leader["name"].as_str()?.to_owned(), amount: leader["amount"].as_u64()? })
+            let namespace = leader["namespace"].as_str().unwrap_or_default().to_owned();
+            Some(Leader { name: leader["name"].as_str()?.to_owned(), amount: leader["amount"].as_u64()?, namespace })
         };
         leaders.filter_map(leader).collect()
     }

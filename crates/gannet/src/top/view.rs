@@ -1,6 +1,7 @@
 //! What two readings come to, as lines.
 
-use super::reading::Reading;
+use super::reading::{Of, Reading};
+use server::namespaces::DEFAULT_NAME;
 
 /// How a line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,9 @@ pub fn lines(now: &Reading, before: Option<&Reading>, addr: &str, columns: usize
     put(Weight::Head, titles);
     commands.into_iter().for_each(|line| put(Weight::Plain, line));
     put(Weight::Plain, String::new());
+    for (weight, line) in namespaces(&rates) {
+        put(weight, line);
+    }
     let (workers, titles) = workers(&rates);
     put(Weight::Head, titles);
     workers.into_iter().for_each(|line| put(Weight::Plain, line));
@@ -132,18 +136,66 @@ fn commands(rates: &Rates<'_>) -> (Vec<String>, String) {
         "{:<12}{:>12}  {:>22}  {:>22}  {:>22}",
         "command", "requests/s", "wait p50  p99  p999", "execute p50  p99  p999", "send p50  p99  p999"
     );
-    let mut rows: Vec<(f64, String)> = Vec::new();
-    for command in rates.now.commands() {
-        let rate = rates.rate(|reading| reading.count(command));
-        let parts = ["wait", "execute", "send"].map(|part| {
-            let quantile = |name| time(rates.now.minute_ns(command, part, name));
-            format!("{:>7}{:>7}{:>8}", quantile("p50_ns"), quantile("p99_ns"), quantile("p999_ns"))
-        });
-        let [wait, execute, send] = parts;
-        rows.push((rate, format!("{command:<12}{:>12}  {wait}  {execute}  {send}", count(rate))));
-    }
+    let row = |command| timed(rates, command, Of::Command(command));
+    (busiest_first(rates.now.commands().into_iter().map(row).collect()), titles)
+}
+
+/// What is named `name`: its rate, and a line with it and the times of its requests.
+fn timed(rates: &Rates<'_>, name: &str, of: Of<'_>) -> (f64, String) {
+    let rate = rates.rate(|reading| reading.count(of));
+    let parts = ["wait", "execute", "send"].map(|part| {
+        let quantile = |name| time(rates.now.minute_ns(of, part, name));
+        format!("{:>7}{:>7}{:>8}", quantile("p50_ns"), quantile("p99_ns"), quantile("p999_ns"))
+    });
+    let [wait, execute, send] = parts;
+    (rate, format!("{:<12}{:>12}  {wait}  {execute}  {send}", cut(name, 12), count(rate)))
+}
+
+fn busiest_first(mut rows: Vec<(f64, String)>) -> Vec<String> {
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    (rows.into_iter().map(|(_, row)| row).collect(), titles)
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// What each namespace does and has, if there are several.
+fn namespaces(rates: &Rates<'_>) -> Vec<(Weight, String)> {
+    let names = rates.now.labels("gannet_namespace_items");
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let times = names.iter().copied().map(|name| timed(rates, name, Of::Namespace(name))).collect();
+    let has = names.iter().copied().map(|name| {
+        let now = |figure: &str| rates.now.figure(&format!("gannet_namespace_{figure}"), Some(name));
+        let rate = |figure: &str| rates.labelled(&format!("gannet_namespace_{figure}_total"), name);
+        let (hits, misses) = (rate("hits"), rate("misses"));
+        let hit_percent = if hits + misses > 0.0 { hits / (hits + misses) * 100.0 } else { 0.0 };
+        let line = format!(
+            "{:<12}{:>12}{:>9.1}{:>10}{:>10}{:>12}{:>12}{:>9}{:>13}",
+            cut(name, 12),
+            count(hits + misses),
+            hit_percent,
+            count(rate("stored")),
+            count(rate("evicted")),
+            bytes(now("heap_bytes")),
+            bytes(now("heap_bytes_max")),
+            count(now("items")),
+            count(now("connections")),
+        );
+        (rates.rate(|reading| reading.count(Of::Namespace(name))), line)
+    });
+    let head = |text: String| (Weight::Head, text);
+    let plain = |lines: Vec<String>| lines.into_iter().map(|line| (Weight::Plain, line)).collect::<Vec<_>>();
+    let mut lines = vec![head(format!(
+        "{:<12}{:>12}  {:>22}  {:>22}  {:>22}",
+        "namespace", "requests/s", "wait p50  p99  p999", "execute p50  p99  p999", "send p50  p99  p999"
+    ))];
+    lines.extend(plain(busiest_first(times)));
+    lines.push(head(format!(
+        "{:<12}{:>12}{:>9}{:>10}{:>10}{:>12}{:>12}{:>9}{:>13}",
+        "", "lookups/s", "% hits", "stored/s", "evicted/s", "memory", "of", "items", "connections"
+    )));
+    lines.extend(plain(busiest_first(has.collect())));
+    lines.push((Weight::Plain, String::new()));
+    lines
 }
 
 fn workers(rates: &Rates<'_>) -> (Vec<String>, String) {
@@ -185,7 +237,10 @@ fn lists(now: &Reading, columns: usize) -> Vec<(Weight, String)> {
                 let Some(leader) = leaders[at].get(line) else { return String::new() };
                 let amount = leader.amount as f64;
                 let amount = if row[at].0 == "big" { bytes(amount) } else { count(amount) };
-                format!("{amount:>9} {}", leader.name)
+                match leader.namespace.as_str() {
+                    "" | DEFAULT_NAME => format!("{amount:>9} {}", leader.name),
+                    namespace => format!("{amount:>9} {namespace}/{}", leader.name),
+                }
             });
         }
     }
@@ -248,11 +303,28 @@ mod tests {
                 "gannet_lookups_total": { "hit": hits, "miss": hits },
                 "gannet_memory_bytes": 1u64 << 30,
                 "gannet_evicted_total": ops / 10,
+                "gannet_namespace_items": { "default": 7, "shop": 9 },
+                "gannet_namespace_heap_bytes": { "default": 0, "shop": 3u64 << 20 },
+                "gannet_namespace_heap_bytes_max": { "default": 1u64 << 29, "shop": 4u64 << 20 },
+                "gannet_namespace_hits_total": { "default": hits, "shop": 0 },
+                "gannet_namespace_misses_total": { "default": 0, "shop": hits },
+                "gannet_namespace_evicted_total": { "default": 0, "shop": ops },
             },
-            "latency": { "start": { "get": times }, "minute": { "get": times } },
+            "latency": {
+                "start": { "get": times },
+                "minute": { "get": times },
+                "namespaces": {
+                    "start": { "default": times, "shop": times },
+                    "minute": { "default": times, "shop": { "wait": { "count": 0, "p50_ns": 0 } } },
+                },
+            },
         });
         let names: Vec<_> = (0..20).map(|n| json!({ "name": format!("user:{n}"), "amount": 6400 - n })).collect();
-        Reading::of(at, stats, json!({ "lists": { "keys": names, "big": [{ "name": "b", "amount": 2048 }] } }))
+        let big = json!([
+            { "name": "b", "amount": 2048, "namespace": "default" },
+            { "name": "c", "amount": 1024, "namespace": "shop" },
+        ]);
+        Reading::of(at, stats, json!({ "lists": { "keys": names, "big": big } }))
     }
 
     fn view(columns: usize) -> String {
@@ -275,6 +347,12 @@ mod tests {
             "0                    100          25           4.0",
             "hot keys                longest values",
             "     6400 user:0          2.0 KiB b",
+            "     6399 user:1          1.0 KiB shop/c",
+            "namespace     requests/s",
+            "default              100    1.0us  2.0us   3.0us    500ns  1.0us   1.5us    2.0ms  4.0ms   6.0ms",
+            "shop                 100        -      -       -",
+            "default               25    100.0         0         0         0 B   512.0 MiB        7            0",
+            "shop                  25      0.0         0       100     3.0 MiB     4.0 MiB        9            0",
         ] {
             assert!(view.contains(part), "{part:?} is not in\n{view}");
         }

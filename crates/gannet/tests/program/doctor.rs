@@ -102,3 +102,126 @@ fn this_machine_and_its_own_process_are_looked_at() {
     assert!((0..=2).contains(&code) && err.is_empty(), "{code} {err}");
     assert!(out.contains("lim.nofile") && out.contains("cannot be told here"), "{out}");
 }
+
+/// A tree of so many CPUs, each a core, in one cache.
+fn cpus(name: &str, count: usize) -> std::path::PathBuf {
+    let files: Vec<(String, String)> = (0..count)
+        .flat_map(|cpu| {
+            let folder = format!("sys/devices/system/cpu/cpu{cpu}");
+            [
+                (format!("{folder}/topology/thread_siblings_list"), cpu.to_string()),
+                (format!("{folder}/cache/index3/level"), "3".to_owned()),
+                (format!("{folder}/cache/index3/shared_cpu_list"), format!("0-{}", count - 1)),
+            ]
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    tree(name, &files)
+}
+
+#[test]
+fn a_plan_is_printed_changed_and_checked() {
+    let root = cpus("plan", 16);
+    let at = root.to_str().unwrap();
+    let plan = |args: &[&str]| run(&[&["doctor", "plan", "--root", at], args].concat());
+    let (code, out, _) = plan(&["--processes", "2", "--storage", "1"]);
+    assert!(code == 0 && out.contains("10 workers and 2 storage threads in 2 processes, pinned"), "{out}");
+    let (code, out, _) = plan(&["--format", "taskset"]);
+    assert!(code == 0 && out.contains("gannet serve --workers 12 --pin 4-15"), "{out}");
+    let (_, json, _) = plan(&["--json"]);
+    let file = root.join("plan.json");
+    std::fs::write(&file, &json).unwrap();
+    let file = file.to_str().unwrap();
+    let (code, out, err) = plan(&["--check", file, "--format", "systemd"]);
+    assert!(code == 0 && out.contains("CPUAffinity=0-15") && err.is_empty(), "{out} {err}");
+    std::fs::write(file, json.replace("\"cpu\": 9,", "\"cpu\": 77,")).unwrap();
+    let line = json.lines().position(|line| line.contains("\"cpu\": 9,")).unwrap() + 1;
+    let (code, _, err) = plan(&["--check", file]);
+    let wanted = format!("gannet: {file}: line {line}: CPU 77 is not on this host, or is off");
+    assert!(code == 3 && err.starts_with(&wanted) && err.lines().count() == 1, "{err}");
+    let (code, _, err) = plan(&["--workers", "17"]);
+    assert!(code == 3 && err.contains("16 CPUs may be used; name 16 workers or fewer"), "{err}");
+    for wrong in
+        [&["--workers", "0"][..], &["--queues", "x"], &["--role", "client"], &["--check", file, "--workers", "1"]]
+    {
+        assert_eq!(plan(wrong).0, 2, "{wrong:?}");
+    }
+    let _ = std::fs::remove_dir_all(root);
+}
+
+#[test]
+fn what_is_applied_is_told_kept_and_taken_back() {
+    let root = tree("apply", &PLANTED);
+    let at = root.to_str().unwrap();
+    let doctor = |args: &[&str]| run(&[&["doctor"], args, &["--root", at]].concat());
+    let mode = || std::fs::read_to_string(root.join("proc/sys/vm/zone_reclaim_mode")).unwrap();
+    let (code, out, _) = doctor(&["apply", "--dry-run"]);
+    assert!(code == 0 && out.starts_with("#!/bin/sh") && out.contains("zone_reclaim_mode") && mode() == "1", "{out}");
+    let (code, _, err) = doctor(&["persist", "--as", "tuned"]);
+    assert!(code == 3 && err.contains("`gannet doctor apply` comes first"), "{err}");
+    let (code, out, err) = doctor(&["apply", "--only", "numa.zone-reclaim,mem.overcommit"]);
+    assert!(code == 0 && out.contains("(1 -> 0): done") && mode() == "0\n", "{out}");
+    assert!(err.contains("mem.overcommit: not by a setting that is written"), "{err}");
+    let (code, out, _) = doctor(&["persist", "--as", "sysctl.d"]);
+    assert!(code == 0 && out.contains("\nvm.zone_reclaim_mode = 0\n"), "{out}");
+    let (_, out, _) = doctor(&["undo", "--list"]);
+    assert!(out.contains("1 changes not undone"), "{out}");
+    let (code, out, _) = doctor(&["undo"]);
+    assert!(code == 0 && mode() == "1\n", "{out}");
+    let (code, out, _) = doctor(&["undo"]);
+    assert!(code == 0 && out == "Nothing is to be undone.\n", "{out}");
+    let (code, _, err) = doctor(&["undo", "../../etc/passwd"]);
+    assert!(code == 3 && err.contains("is no name of a run"), "{err}");
+    let _ = std::fs::remove_dir_all(root);
+}
+
+#[test]
+fn a_change_of_the_network_is_undone_unless_it_is_confirmed() {
+    let root = cpus("timer", 16);
+    let file = root.join("sys/class/net/eth0/queues/rx-0/rps_cpus");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::create_dir_all(root.join("sys/class/net/eth0/device")).unwrap();
+    let at = root.to_str().unwrap();
+    let doctor = |args: &[&str]| run(&[&["doctor"], args, &["--root", at]].concat());
+    let held = || std::fs::read_to_string(&file).unwrap();
+    // Both runs begin with the same mask; only the second is confirmed.
+    for (timer, is_confirmed) in [("1", false), ("30", true)] {
+        std::fs::write(&file, "00").unwrap();
+        let (code, out, err) = doctor(&["apply", "--only", "net.rps", "--timer", timer]);
+        assert!(code == 0 && out.contains("unless: gannet doctor apply --confirm"), "{out} {err}");
+        if is_confirmed {
+            assert_eq!(held(), "f\n");
+            let (code, out, err) = doctor(&["apply", "--confirm"]);
+            assert!(code == 0 && out.contains("stays"), "{out} {err}");
+            assert_eq!(held(), "f\n");
+        } else {
+            let end = std::time::Instant::now() + crate::common::PATIENCE;
+            while held() != "00\n" {
+                assert!(std::time::Instant::now() < end, "it is not undone: {:?}", held());
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(root);
+}
+
+#[test]
+fn a_real_kernels_setting_is_written_and_taken_back_in_a_network_of_its_own() {
+    let folder = tree("real", &[("begun", "")]);
+    let journals = folder.to_str().unwrap();
+    let setting = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
+    let steps = "set -e; echo 1 > \"$2\"; \"$0\" doctor apply --only net.slow-start-idle --journals \"$1\"; \
+                 cat \"$2\"; \"$0\" doctor undo --journals \"$1\"; cat \"$2\"";
+    let output = std::process::Command::new("unshare")
+        .args(["--net", "sh", "-c", steps, env!("CARGO_BIN_EXE_gannet"), journals, setting])
+        .output();
+    let Some(output) = output.ok().filter(|output| !String::from_utf8_lossy(&output.stderr).contains("unshare:"))
+    else {
+        eprintln!("skipped: a network namespace is not to be had (it needs root, and `unshare` of util-linux)");
+        return;
+    };
+    let out = String::from_utf8(output.stdout).unwrap();
+    let alone: Vec<&str> = out.lines().filter(|line| line.len() == 1).collect();
+    assert!(output.status.success() && alone == ["0", "1"], "{out}{}", String::from_utf8_lossy(&output.stderr));
+    let _ = std::fs::remove_dir_all(folder);
+}

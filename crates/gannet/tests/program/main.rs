@@ -16,6 +16,8 @@ mod load_warm;
 mod memcached;
 mod memory;
 mod peers;
+mod redis_rs;
+mod restart;
 mod signals;
 mod top;
 mod warm_peers;

@@ -30,6 +30,27 @@ fn it_says_where_it_listens_and_serves_there() {
 }
 
 #[test]
+fn workers_run_where_the_plan_puts_them_and_the_kernels_moves_are_told() {
+    let any = "127.0.0.1:0";
+    let mut serving = Serving::start(&["--memory", "64MiB", "--memcached", any, "--admin", any, "--pin", "auto"]);
+    let pinned = io::affinity::usable_cpus().unwrap().len() > 2;
+    assert_eq!(serving.lines.iter().any(|line| line.contains("pins nothing here")), !pinned, "{:?}", serving.lines);
+    let admin = serving.addr_behind("metrics are at http://");
+    assert_eq!(page(admin, "/config").contains("pin = \"none\""), !pinned);
+    let metrics = page(admin, "/metrics");
+    for thread in ["worker-0", "admin"] {
+        let line = format!("gannet_thread_involuntary_switches_total{{thread=\"{thread}\"}} ");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", serving.pid())).unwrap();
+    let status: Vec<String> =
+        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok()).collect();
+    let worker = status.iter().find(|status| status.starts_with("Name:\tworker-0\n")).unwrap();
+    let allowed = worker.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    assert_eq!(allowed.parse::<usize>().is_ok(), pinned || allowed == "0", "{allowed}");
+}
+
+#[test]
 fn what_was_had_of_huge_pages_is_said_without_an_admin_port_too() {
     let mut serving = Serving::start(&[&SMALL[..6], &["--admin", "none"]].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
@@ -100,6 +121,63 @@ fn a_reload_takes_what_is_live_and_names_what_is_not() {
     assert!(line.contains("reload.toml:2: log.level"), "{line}");
     serving.wait_for("nothing was reloaded");
     assert!(page(admin, "/config").contains("idle_timeout = \"1s\""));
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+}
+
+#[test]
+fn a_reload_gives_namespaces_their_terms_and_prefixes_and_names_what_stays() {
+    let head = "[store]\nmemory = \"64MiB\"\n";
+    let shop = "[[namespace]]\nname = \"shop\"\nmemory = \"8MiB\"\nprefix = \"shop:\"\n";
+    let file = TempFile::new("namespaces.toml", &[head, shop].concat());
+    let mut serving = Serving::start(&[&[file.path()], &SMALL[2..]].concat());
+    let addr = serving.addr_behind("memcached clients connect to ");
+    let admin = serving.addr_behind("metrics are at http://");
+    let items = |name: &str| {
+        let (metrics, line) = (page(admin, "/metrics"), format!("gannet_namespace_items{{namespace=\"{name}\"}} "));
+        let found = metrics.lines().find_map(|text| text.strip_prefix(&line));
+        found.map(|number| number.parse::<u64>().expect("a number"))
+    };
+    let mut client = connect(addr);
+    ask(&mut client, b"set shop:k 0 0 1\r\nv\r\nset new:k 0 0 1\r\nw\r\n", b"STORED\r\nSTORED\r\n");
+    assert_eq!((items("shop"), items("default"), items("cache")), (Some(1), Some(1), None));
+    let mut reload = |text: &str, line: &str| {
+        std::fs::write(&file.0, [head, text].concat()).expect("the file is written");
+        serving.signal("HUP");
+        let said = serving.wait_for(line);
+        serving.wait_for("reload");
+        said
+    };
+    // A new one, and a prefix that moves: each key is where it leads now.
+    let cache = "[[namespace]]\nname = \"cache\"\nmaxconns = 9\nprefix = [\"shop:\", \"new:\"]\n";
+    let moved = shop.replace("shop:", "other:").replace("8MiB", "12MiB");
+    reload(&[cache, &moved].concat(), "namespace cache is ");
+    ask(&mut client, b"get shop:k new:k\r\n", b"END\r\n");
+    ask(&mut client, b"set new:k 0 0 1\r\nx\r\nset other:k 0 0 1\r\ny\r\n", b"STORED\r\nSTORED\r\n");
+    assert_eq!((items("shop"), items("default"), items("cache")), (Some(2), Some(1), Some(1)));
+    let list = page(admin, "/namespaces");
+    assert!(list.contains("prefix = [\"shop:\", \"new:\"]") && list.contains("memory = \"12MiB\""), "{list}");
+    // A fault names its line, and changes nothing.
+    let line =
+        reload(&[&moved, shop.replace("shop\"", "more\"").replace("shop:", "other:").as_str()].concat(), ":10: ");
+    assert!(line.contains("namespace.prefix") && line.contains("already"), "{line}");
+    ask(&mut client, b"get other:k new:k\r\n", b"VALUE other:k 0 1\r\ny\r\nVALUE new:k 0 1\r\nx\r\nEND\r\n");
+    // One that is not in the file any more stays, and so do the prefixes if it has one that another is to have.
+    let line = reload(&shop.replace("shop:", "new:"), "the prefixes of all namespaces stay");
+    assert!(line.contains("\"new:\" leads to the namespace \"shop\" already"), "{line}");
+    let line = reload(&moved, "namespace cache stays until it is dropped");
+    assert!(line.contains("admin port"), "{line}");
+    ask(&mut client, b"get other:k new:k\r\n", b"VALUE other:k 0 1\r\ny\r\nVALUE new:k 0 1\r\nx\r\nEND\r\n");
+    // What needs a restart is said.
+    let listeners = [&moved, "memcached = [\"127.0.0.1:0\"]\n"].concat();
+    let line = reload(&[&listeners, cache].concat(), "need a restart");
+    assert!(line.contains("namespace shop"), "{line}");
+    // A new one takes a number that is free, wherever it stands in the file; one that is taken is refused.
+    let numbered = |number: &str| format!("[[namespace]]\nname = \"late\"\n{number}");
+    let line = reload(&[&numbered("number = 1\n"), cache].concat(), "namespace late is not made");
+    assert!(line.contains("another has its number, 1"), "{line}");
+    reload(&[&numbered(""), cache].concat(), "namespace late is ");
+    assert!(page(admin, "/namespaces").contains("name = \"late\"\nnumber = 3\n"));
     serving.signal("TERM");
     assert!(serving.ended().success());
 }

@@ -1,6 +1,6 @@
 //! `gannet top` against a real server: as plain text, and in a terminal of its own.
 
-use super::common::{PATIENCE, Serving, ask, connect, free_port, gannet, run};
+use super::common::{PATIENCE, Serving, TempFile, ask, connect, free_port, gannet, run};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
@@ -14,12 +14,16 @@ use std::time::{Duration, Instant};
 /// A server that was asked for something, and its admin port.
 fn server() -> (Serving, String) {
     let any = "127.0.0.1:0";
-    let mut serving = Serving::start(&["--memcached", any, "--admin", any, "--memory", "64MiB", "--workers", "2"]);
+    // Its namespaces are read when it is up.
+    let file = TempFile::new("top.toml", "[[namespace]]\nname = \"shop\"\nprefix = \"shop:\"\n");
+    let args = [file.path(), "--memcached", any, "--admin", any, "--memory", "64MiB", "--workers", "2"];
+    let mut serving = Serving::start(&args);
     let memcached = serving.addr_behind("memcached clients connect to ");
     let admin = serving.addr_behind("metrics are at http://").to_string();
     let mut stream = connect(memcached);
     let set = format!("set top:key 0 0 2048\r\n{}\r\n", "x".repeat(2048));
     ask(&mut stream, set.as_bytes(), b"STORED\r\n");
+    ask(&mut stream, set.replace("top:", "shop:").as_bytes(), b"STORED\r\n");
     ask(&mut stream, b"get none\r\n", b"END\r\n");
     (serving, admin)
 }
@@ -29,7 +33,18 @@ fn once_prints_what_the_server_does_as_plain_text() {
     let (_serving, admin) = server();
     let (code, out, err) = run(&["top", &admin, "--once", "--interval", "100ms"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    for part in ["gannet ", &admin, "held of 64.0 MiB", "\nget ", "\nset ", "\nworker ", "\n1 ", "  2.0 KiB top:key"] {
+    for part in [
+        "gannet ",
+        &admin,
+        "held of 64.0 MiB",
+        "\nget ",
+        "\nset ",
+        "\nworker ",
+        "\n1 ",
+        "\nshop ",
+        "  2.0 KiB top:key",
+        "  2.0 KiB shop/shop:",
+    ] {
         assert!(out.contains(part), "{part:?} is not in\n{out}");
     }
     assert!(!out.contains('\x1b') && out.lines().all(|line| line.chars().count() <= 120), "{out}");

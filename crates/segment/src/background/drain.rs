@@ -75,10 +75,25 @@ fn promote_freq(bytes: usize, mean_bytes: usize) -> u64 {
 
 /// What became of one item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Done,
     /// Its lock was not had: again in the next slice.
     Busy,
+}
+
+/// The segment is older than this process: what it counts may be off by what a crash cut. When its walk is over, each
+/// of its items is dead all the same, since whoever else ends one does it whole under the lock.
+fn lived_on(store: &Store, header: &SegmentHeader) -> bool {
+    header.sequence() < store.reopened_at
+}
+
+/// A segment is to be free, and everybody who ended an item of it has counted that: what is left of its counts, a crash
+/// cut.
+pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
+    if lived_on(store, header) {
+        let bytes = (store.segments.segment_bytes() as u64).saturating_sub(header.dead_bytes().into());
+        Background::counters(store).note_lost(header.namespace(), header.live_items().into(), bytes);
+    }
 }
 
 /// How many items are handled between two looks at the time.
@@ -114,7 +129,7 @@ impl Background {
             }
         }
         let header = store.segments.header(drain.id);
-        if header.live_items() != 0 {
+        if header.live_items() != 0 && !lived_on(store, header) {
             // A lane has taken an item's slot and not counted its death yet. It is inside its turn: look again soon.
             return Some(drain);
         }
@@ -132,8 +147,8 @@ impl Background {
             store.hasher.key(Namespace(header.namespace()), bytes)
         };
         let Some(seen) = store.find(&key).filter(|seen| seen.address == address) else {
-            // Replaced since its header was read: whoever does that marks it dead.
-            return Step::Done;
+            // Replaced since its header was read: whoever does that marks it dead, unless he was killed before.
+            return if lived_on(store, header) { Self::end_lost(store, &key, address) } else { Step::Done };
         };
         let freq = store.freq_with_head(&key, &seen);
         let room = store.segments.free_count() > 0;
@@ -153,6 +168,20 @@ impl Background {
             Some((queue, freq)) => self.relocate(store, &key, &seen, queue, freq, now),
             None => self.remove(store, &key, address, drain.why, now),
         }
+    }
+
+    /// Ends an item that no slot names, and that nobody is at work on.
+    pub(super) fn end_lost(store: &Store, key: &Key<'_>, address: usize) -> Step {
+        let Some(_locked) = store.index.lock(key.hash) else { return Step::Busy };
+        if store.find(key).is_some_and(|seen| seen.address == address) {
+            return Step::Busy;
+        }
+        let layout = Layout::read(&store.segments.heap, address);
+        if !layout.has(DEAD) {
+            // What it was the head of stays: another copy of it may have the same.
+            let _ = store.kill(Self::counters(store), address, &layout);
+        }
+        Step::Done
     }
 
     /// Copies the item to a segment of `queue`. Without room for it, or if it changes at the same time, it is tried
@@ -228,7 +257,7 @@ impl Background {
         let orphan = store.kill(counters, address, &there.layout);
         drop(locked);
         if let Some(orphan) = orphan {
-            store.remove_pieces(counters, orphan);
+            store.bury(counters, orphan);
         }
         Step::Done
     }
@@ -265,6 +294,19 @@ mod tests {
     fn reads_that_carry_an_item_on_grow_with_its_length_up_to_what_a_slot_counts() {
         let reads = |bytes| promote_freq(bytes, 300);
         assert_eq!([1, 300, 600, 601, 1200, 1201, 1 << 20].map(reads), [1, 1, 1, 2, 2, 3, 3]);
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+impl Background {
+    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction.
+    pub(crate) fn drain_whole(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
+        let store = std::sync::Arc::clone(&self.store);
+        self.queues.collect_sealed(&store);
+        assert!(self.queues.leave(&store, id), "it is in a queue");
+        self.begin_drain(&store, id, if compact { Why::Compact } else { Why::Evict(Queue::Small) });
+        let drain = self.drain.take().expect("it was begun");
+        assert!(self.run_drain(&store, drain, now, &mut || false).is_none(), "nobody holds it up");
     }
 }
 

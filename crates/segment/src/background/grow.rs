@@ -64,7 +64,7 @@ impl Background {
     pub(super) fn evict_dropped(&mut self, store: &Store) {
         for slot in self.scratch.dropped.drain(..) {
             if let Some(orphan) = store.evict_slot(Self::counters(store), slot) {
-                store.remove_pieces(Self::counters(store), orphan);
+                store.bury(Self::counters(store), orphan);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The background: everything that makes room, in slices.
 //!
-//! One thread owns it. It collects what the lanes sealed, chooses one job, and runs it until it is done or the slice
-//! is over; the job's cursor stays for the next slice.
+//! One thread owns it. It collects what the lanes sealed, removes some of what has lost its head ([`crate::graves`]),
+//! chooses one job, and runs it until it is done or the slice is over; the job's cursor stays for the next slice.
 //!
 //! ```text
 //!            +-- free segments short? ------> drain for eviction: the small queue's oldest, or the main queue's
@@ -10,6 +10,7 @@
 //!            |   or dead enough?
 //!            +-- segments too many, -------> withhold some, or give some back
 //!            |   or too few?
+//!            +-- left by a crash? ----------> compare what a segment counts with what is in it
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
@@ -32,6 +33,7 @@ mod grow;
 mod observe;
 mod queues;
 mod resize;
+mod scrub;
 pub(crate) mod shadow;
 
 use std::sync::Arc;
@@ -41,6 +43,7 @@ use base::clock::UnixMillis;
 
 use crate::ahead::Populator;
 use crate::counters::Counters;
+use crate::graves::Grave;
 use crate::header::{Queue, State};
 use crate::index::growth::SplitScratch;
 use crate::key::Namespace;
@@ -53,6 +56,7 @@ use grow::Growing;
 pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 use resize::Shrinking;
+use scrub::Scrub;
 use shadow::Shadows;
 
 /// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
@@ -78,6 +82,8 @@ pub enum SliceKind {
     Resize,
     /// Getting memory ahead of use, or giving back what is left over.
     Populate,
+    /// Comparing what segments count with what is in them, after a crash.
+    Scrub,
 }
 
 /// How a slice went.
@@ -105,8 +111,11 @@ pub struct Background {
     /// Who was evicted from last: a namespace with a quota, or the default one for those without.
     evicted_last: u8,
     drain: Option<Drain>,
+    /// What is being removed of a value that lost its head.
+    pub(crate) digging: Option<Grave>,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
+    scrub: Option<Scrub>,
     scratch: SplitScratch,
     /// Where the scan of the headers goes on.
     scan: usize,
@@ -134,8 +143,10 @@ impl Background {
             copied_in_a_row: 0,
             evicted_last: 0,
             drain: None,
-            growing: None,
-            shrinking: None,
+            digging: None,
+            growing: store.index.is_growing().then(|| Growing { to: store.index.groups_next(), begun: true }),
+            shrinking: store.index.is_shrinking().then(|| Shrinking::to(store.index.groups_next())),
+            scrub: store.reopened().filter(|reopened| reopened.found && !reopened.clean).map(|_| Scrub::default()),
             scratch: SplitScratch::new(),
             scan: 0,
             deadness: Deadness::new(),
@@ -187,10 +198,12 @@ impl Background {
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         store.background.slices.fetch_add(1, Relaxed);
         store.background_called.store(false, Relaxed);
+        store.kept.clock_ms.store(now.0, Relaxed);
         self.follow_resize(&store);
         self.tell_ahead(&store);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
+        let digs = self.dig(&store);
         self.shadows.run(&store.samples, Self::items_when_full(&store));
         if store.shared_free() >= store.free_low() {
             store.room_wanted.store(0, Relaxed);
@@ -210,6 +223,8 @@ impl Background {
             kind
         } else if self.run_growth(&store, over) {
             SliceKind::Grow
+        } else if self.run_scrub(&store, over) {
+            SliceKind::Scrub
         } else {
             // The kernel may take its time to take or give memory: nobody has to wait for that.
             drop(gate);
@@ -224,8 +239,10 @@ impl Background {
         };
         self.reclaim(&store);
         self.publish_gauges(&store);
-        let more =
-            kind != SliceKind::Idle || self.short(&store).is_some() || self.scanned < store.segments.high_water();
+        let more = digs
+            || kind != SliceKind::Idle
+            || self.short(&store).is_some()
+            || self.scanned < store.segments.high_water();
         SliceReport { kind, more }
     }
 
@@ -352,6 +369,7 @@ impl Background {
             let namespace = header.namespace();
             soon_free[usize::from(namespace)] += usize::from(readable && !pinned);
             if !readable {
+                drain::count_lost(store, header);
                 header.free();
                 store.spaces.gives_back(namespace);
                 store.segments.push_free(*id);
@@ -370,6 +388,12 @@ impl Background {
         gauges.main_segments.store(self.queues.count(all(), Queue::Main) as u64, Relaxed);
         gauges.limbo_segments.store(self.limbo.len() as u64, Relaxed);
         gauges.withheld_segments.store(store.segments.withheld_count() as u64, Relaxed);
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.open.seal_all(&self.store);
     }
 }
 

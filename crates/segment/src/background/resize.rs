@@ -27,6 +27,13 @@ pub(super) struct Shrinking {
     aim: usize,
 }
 
+impl Shrinking {
+    /// One that was under way when the store was left, and is finished.
+    pub(super) fn to(groups: usize) -> Self {
+        Self { aim: groups }
+    }
+}
+
 impl Background {
     /// Puts in force what a resize asked for.
     pub(super) fn follow_resize(&mut self, store: &Store) {
@@ -132,8 +139,6 @@ impl Background {
         // An index that is full cannot wait; a smaller memory leaves the lanes what they need.
         let keep = if self.growing.is_some() { store.memory.free_reserve() } else { store.memory.free_low() };
         let Some(id) = segments.take_free(keep + store.spaces.reserved()) else { return false };
-        // Refused only for locked memory, which then stays counted twice within the stated constant.
-        let _ = segments.heap.map().release(segments.start(id), segments.segment_bytes());
         segments.withhold(id);
         true
     }

@@ -159,13 +159,24 @@ impl Index {
         growth.is_changing() && !growth.is_shrinking()
     }
 
+    /// What is kept first: who sees the growth in the process finds it kept.
+    pub(super) fn set_growth(&self, growth: Growth) {
+        self.kept.growth.store(growth.0, Release);
+        self.growth.store(growth.0, Release);
+    }
+
+    pub(super) fn set_groups_next(&self, groups: usize) {
+        self.kept.groups_next.store(groups as u64, Release);
+        self.groups_next.store(groups as u32, Release);
+    }
+
     /// Begins a growth to `to` groups. Only the background calls it, and only while none is under way.
     pub(crate) fn begin_growth(&self, to: usize) {
         let growth = Growth(self.growth.load(Acquire));
         let groups = growth.groups();
         assert!(!growth.is_changing() && to > groups && to <= groups * 2, "growth from {groups} to {to}");
-        self.groups_next.store(to as u32, Release);
-        self.growth.store(Growth::growing(groups, groups).0, Release);
+        self.set_groups_next(to);
+        self.set_growth(Growth::growing(groups, groups));
     }
 
     /// Notes the slots of a group with the group hashes of their items' keys. An item is far away, so each is asked for
@@ -217,7 +228,7 @@ impl Index {
         }
         let done = old == 0;
         let next = if done { Growth::still(to) } else { Growth::growing(growth.groups(), old) };
-        self.growth.store(next.0, Release);
+        self.set_growth(next);
         Some(done)
     }
 

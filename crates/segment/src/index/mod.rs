@@ -20,6 +20,7 @@
 //! Bounds: the index never allocates; its address space is reserved for the largest number of groups.
 
 pub(crate) mod growth;
+mod repair;
 mod room;
 mod shrink;
 
@@ -27,6 +28,7 @@ use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
+use crate::kept::KeptPage;
 use crate::raw::{Array, Word32, Word64};
 use crate::slot::Slot;
 
@@ -39,7 +41,7 @@ pub(crate) const GROUP_SLOTS: usize = GROUP_BUCKETS * BUCKET_SLOTS;
 /// Bytes of a group.
 pub(crate) const GROUP_BYTES: usize = GROUP_SLOTS * 8;
 /// How many locks share the groups between them.
-const STRIPES: usize = 4096;
+pub(crate) const STRIPES: usize = 4096;
 /// How many counts of births each lock has.
 const BIRTHS_A_STRIPE: usize = 16;
 /// How often a worker tries a lock before it parks the operation.
@@ -89,8 +91,10 @@ fn other_bucket(bucket: usize, tag: u16) -> usize {
 
 /// One of the locks, and how often a slot under it was displaced.
 #[derive(Debug, Default)]
-struct Stripe {
-    /// How often it was taken or let go: odd while somebody has it.
+#[repr(C)]
+pub(crate) struct Stripe {
+    /// How often it was taken or let go: odd while somebody has it. In a file that a process left, odd says which
+    /// groups it was changing: see [`crate::reopen`].
     lock: Word32,
     moves: Word32,
 }
@@ -99,13 +103,14 @@ struct Stripe {
 #[derive(Debug)]
 pub(crate) struct Index {
     buckets: Array<Bucket>,
-    stripes: Box<[Stripe]>,
+    stripes: Array<Stripe>,
     /// How often a key was stored that was not there, for each part of the tags of each stripe; written under its lock.
     births: Box<[Word32]>,
-    /// See [`growth::Growth`].
+    /// See [`growth::Growth`]. A copy of what is kept, as is the next one.
     growth: Word64,
     /// The number of groups that a growth leads to. Written only while none is under way.
     groups_next: Word32,
+    kept: KeptPage,
 }
 
 /// Slots of a range at most: those of two groups, while one is split or merged.
@@ -151,22 +156,56 @@ struct Place {
 
 impl Index {
     /// An empty index of `groups`, with address space for `groups_max`.
+    #[cfg(test)]
     pub(crate) fn reserve(groups: usize, groups_max: usize, huge_pages: bool) -> io::Result<Self> {
         assert!(groups >= 1 && groups <= groups_max && groups_max < growth::GROUPS_MAX);
-        Ok(Self {
-            buckets: Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)?,
-            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+        let kept = KeptPage::private()?.begun(Self::growth_of(groups), groups, 0);
+        Ok(Self::on(Self::private_buckets(groups_max, huge_pages)?, Array::reserve(STRIPES, false)?, kept))
+    }
+
+    /// Address space for so many groups.
+    pub(crate) fn private_buckets(groups_max: usize, huge_pages: bool) -> io::Result<Array<Bucket>> {
+        Array::reserve(groups_max * GROUP_BUCKETS, huge_pages)
+    }
+
+    /// What is kept of an index of so many groups that does not grow.
+    pub(crate) fn growth_of(groups: usize) -> u64 {
+        growth::Growth::still(groups).0
+    }
+
+    /// That can be kept of an index that has room for so many groups, and changes to `next` if it changes.
+    pub(crate) fn is_growth(growth: u64, next: usize, groups_max: usize) -> bool {
+        let growth = growth::Growth(growth);
+        let (groups, cursor) = (growth.groups(), growth.cursor());
+        let is_change = match (growth.is_changing(), growth.is_shrinking()) {
+            (false, _) => cursor == groups,
+            (true, false) => next > groups && next <= groups * 2 && (1..=groups).contains(&cursor),
+            (true, true) => next < groups && next * 2 >= groups && cursor < next,
+        };
+        (1..=groups_max).contains(&groups) && (1..=groups_max).contains(&next) && is_change
+    }
+
+    /// The index whose groups these are.
+    pub(crate) fn on(buckets: Array<Bucket>, stripes: Array<Stripe>, kept: KeptPage) -> Self {
+        assert!(stripes.len() == STRIPES && buckets.len() < growth::GROUPS_MAX * GROUP_BUCKETS);
+        let growth = growth::Growth(kept.growth.load(Acquire));
+        // A change of size that was about to begin has not.
+        let next = if growth.is_changing() { kept.groups_next.load(Acquire) as usize } else { growth.groups() };
+        Self {
+            buckets,
+            stripes,
             births: (0..STRIPES * BIRTHS_A_STRIPE).map(|_| Word32::new(0)).collect(),
-            growth: Word64::new(growth::Growth::still(groups).0),
-            groups_next: Word32::new(groups as u32),
-        })
+            growth: Word64::new(growth.0),
+            groups_next: Word32::new(next as u32),
+            kept,
+        }
     }
 
     pub(crate) fn map(&self) -> &arena::Map {
         self.buckets.map()
     }
 
-    /// Bytes of the locks, which live outside the map.
+    /// Bytes of the locks, which have a map of their own.
     pub(crate) const fn stripes_bytes() -> usize {
         STRIPES * size_of::<Stripe>()
     }
@@ -178,7 +217,7 @@ impl Index {
 
     #[inline(always)]
     fn stripe(&self, group: usize) -> &Stripe {
-        &self.stripes[group % STRIPES]
+        self.stripes.at(group % STRIPES)
     }
 
     /// Asks for the line of the key's first index bucket.

@@ -14,7 +14,7 @@
 //! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer is in any
 //! of them. When it is complete, the groups from G' on are empty and are never looked at, and their memory can go.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 
 use super::growth::{CHANGED_GROUPS_MAX, Growth, Keys, SplitGuards, SplitScratch, group_of};
 use super::room::Spot;
@@ -32,8 +32,8 @@ impl Index {
         let growth = Growth(self.growth.load(Acquire));
         let groups = growth.groups();
         assert!(!growth.is_changing() && to >= 1 && to < groups && to * 2 >= groups, "a shrink from {groups} to {to}");
-        self.groups_next.store(to as u32, Release);
-        self.growth.store(Growth::shrinking(groups, 0).0, Release);
+        self.set_groups_next(to);
+        self.set_growth(Growth::shrinking(groups, 0));
     }
 
     /// Merges what belongs to the next new group; true when the shrink is complete. `None`: a lock was not had; nothing
@@ -73,7 +73,7 @@ impl Index {
         }
         let done = new + 1 == to;
         let next = if done { Growth::still(to) } else { Growth::shrinking(groups, new + 1) };
-        self.growth.store(next.0, Release);
+        self.set_growth(next);
         Some(done)
     }
 }
@@ -82,6 +82,7 @@ impl Index {
 mod tests {
     use super::*;
     use crate::index::Hash;
+    use std::sync::atomic::Ordering::Release;
 
     #[test]
     fn a_key_never_moves_to_a_higher_group_and_comes_from_the_locked_ones_alone() {

@@ -5,8 +5,10 @@
 //! that are what the stress test and the sanitizers are for.
 
 mod claiming;
+mod crashing;
 mod growing;
 mod moving;
+mod parts;
 mod resizing;
 
 use std::sync::Arc;
@@ -33,10 +35,16 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     }
 }
 
+/// The same with fewer schedules, for a model that makes two stores in each.
+fn explore_some(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES / 2);
+    shuttle::check_pct(model, SCHEDULES / 2, 3);
+}
+
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-fn store(lanes_max: usize) -> (Arc<Store>, Background) {
-    let config = StoreConfig {
+fn config(lanes_max: usize) -> StoreConfig {
+    StoreConfig {
         memory_bytes: 36 * 1024 + 1180 * (16 + 8 * (lanes_max as u64 + 1)),
         memory_bytes_max: 0,
         segment_bytes: Some(1024),
@@ -44,8 +52,11 @@ fn store(lanes_max: usize) -> (Arc<Store>, Background) {
         lanes_max,
         hash_seed: 5,
         huge_pages: false,
-    };
-    Store::new(&config, NOW).expect("store")
+    }
+}
+
+fn store(lanes_max: usize) -> (Arc<Store>, Background) {
+    Store::new(&config(lanes_max), NOW).expect("store")
 }
 
 /// Runs an operation until it is not parked.

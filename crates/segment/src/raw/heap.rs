@@ -29,6 +29,11 @@ impl Heap {
         Ok(Self { map: Map::reserve(bytes, huge_pages)? })
     }
 
+    /// The heap in a map that is there: zero, or what an earlier store left.
+    pub(crate) fn of_map(map: Map) -> Self {
+        Self { map }
+    }
+
     pub(crate) fn map(&self) -> &Map {
         &self.map
     }
@@ -97,8 +102,8 @@ impl Heap {
 
 /// The right to write one range of an open segment that nobody else can name yet.
 ///
-/// Made only by the open-segment table of one lane, for a range past everything that it handed out before; it is not
-/// `Clone`, so rule 2 of the module holds by ownership.
+/// Made only by the open-segment table of one lane, for a range past everything that it handed out before, and by the
+/// notes, for a range past those that count; it is not `Clone`, so rule 2 of the module holds by ownership.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     offset: usize,
@@ -110,6 +115,11 @@ impl Reserved {
     /// handed out since the segment was opened (or was handed back).
     pub(crate) fn new(offset: usize, bytes: usize) -> Self {
         debug_assert!(offset.is_multiple_of(4) && bytes.is_multiple_of(4));
+        Self { offset, bytes }
+    }
+
+    /// The caller holds the lock of those who write notes, and no word says yet that these bytes count.
+    pub(crate) fn of_notes(offset: usize, bytes: usize) -> Self {
         Self { offset, bytes }
     }
 
@@ -137,6 +147,7 @@ impl Reserved {
     #[inline(always)]
     pub(crate) fn write(&mut self, heap: &Heap, at: usize, from: &[u8]) {
         assert!(at <= self.bytes && from.len() <= self.bytes - at, "{at}+{} outside the item", from.len());
+        super::words::crash_point();
         let address = heap.address(self.offset + at, from.len());
         // SAFETY: 1. the target is inside the map and inside this reservation (asserted); 2. nobody else reads or
         // writes it (this type's contract); 3. `from` is a live slice; it cannot overlap, since it is outside the heap,

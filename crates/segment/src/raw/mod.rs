@@ -19,4 +19,4 @@ mod words;
 
 pub(crate) use array::Array;
 pub(crate) use heap::{Heap, Reserved};
-pub(crate) use words::{Mutex, Word32, Word64};
+pub(crate) use words::{Mutex, MutexGuard, Word32, Word64};

@@ -4,9 +4,16 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::Mutex;
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::Mutex;
+pub(crate) use std::sync::{Mutex, MutexGuard};
+
+/// Lets a test take an image of the store's memory as it is before this change.
+#[inline(always)]
+pub(super) fn crash_point() {
+    #[cfg(all(test, not(shuttle)))]
+    crate::tests::crashes::point();
+}
 
 /// Lets the model scheduler switch threads here.
 #[inline(always)]
@@ -38,18 +45,21 @@ macro_rules! word {
 
             #[inline(always)]
             pub(crate) fn store(&self, value: $int, order: Ordering) {
+                crash_point();
                 schedule_point();
                 self.0.store(value, order);
             }
 
             #[inline(always)]
             pub(crate) fn compare_exchange(&self, from: $int, to: $int, ok: Ordering) -> Result<$int, $int> {
+                crash_point();
                 schedule_point();
                 self.0.compare_exchange(from, to, ok, Ordering::Relaxed)
             }
 
             #[inline(always)]
             pub(crate) fn fetch_add(&self, by: $int, order: Ordering) -> $int {
+                crash_point();
                 schedule_point();
                 self.0.fetch_add(by, order)
             }
@@ -57,6 +67,7 @@ macro_rules! word {
             #[inline(always)]
             #[allow(dead_code, reason = "not every width needs every operation")]
             pub(crate) fn fetch_sub(&self, by: $int, order: Ordering) -> $int {
+                crash_point();
                 schedule_point();
                 self.0.fetch_sub(by, order)
             }
@@ -64,6 +75,7 @@ macro_rules! word {
             #[inline(always)]
             #[allow(dead_code, reason = "not every width needs every operation")]
             pub(crate) fn fetch_max(&self, with: $int, order: Ordering) -> $int {
+                crash_point();
                 schedule_point();
                 self.0.fetch_max(with, order)
             }
@@ -71,13 +83,23 @@ macro_rules! word {
             #[inline(always)]
             #[allow(dead_code, reason = "not every width needs every operation")]
             pub(crate) fn fetch_or(&self, bits: $int, order: Ordering) -> $int {
+                crash_point();
                 schedule_point();
                 self.0.fetch_or(bits, order)
             }
 
             #[inline(always)]
             #[allow(dead_code, reason = "not every width needs every operation")]
+            pub(crate) fn fetch_and(&self, bits: $int, order: Ordering) -> $int {
+                crash_point();
+                schedule_point();
+                self.0.fetch_and(bits, order)
+            }
+
+            #[inline(always)]
+            #[allow(dead_code, reason = "not every width needs every operation")]
             pub(crate) fn swap(&self, value: $int, order: Ordering) -> $int {
+                crash_point();
                 schedule_point();
                 self.0.swap(value, order)
             }

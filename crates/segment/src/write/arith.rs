@@ -124,7 +124,7 @@ impl Turn<'_> {
             meta: None,
             queue: Queue::Small,
         };
-        let done = self.commit(key, &plan, Some(Expect(None)))?;
+        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
         Ok(done.map(|token| outcome(arith, value, token, expire)))
     }
 }

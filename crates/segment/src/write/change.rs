@@ -182,15 +182,18 @@ impl Turn<'_> {
                 }
                 let (put, kind) = (Put { expire, ..Put::set(&[]) }, [kind]);
                 let plan = Plan::of(&put, Kind::Typed, Content::Bytes(&kind, scratch));
-                let expect = Some(Expect(there.map(|(_, snap)| snap)));
-                let Some(parts) = parts.map(RefCell::borrow) else {
-                    return Ok(self.commit(key, &plan, expect)?.map(|_| (answer, true)));
+                let expect = Expect::there(there.map(|(_, snap)| snap));
+                let (Some(parts), Some(object)) = (parts.map(RefCell::borrow), plan.object()) else {
+                    return Ok(self.commit(key, &plan, Some(expect))?.map(|_| (answer, true)));
                 };
-                self.write_parts(key, &parts)?;
-                let stored = self.commit(key, &plan, expect);
+                let is_new = there.and_then(|(seen, _)| self.store.object_at(&seen)) != Some(object);
+                // Parts that a flush has ended would leave the head that it has not.
+                let expect = expect.unflushed_since(self.store.flushed_before(key.namespace));
+                self.write_parts(key, object, is_new, &parts)?;
+                let stored = self.commit(key, &plan, Some(expect));
                 match &stored {
-                    Ok(Some(_)) => self.remove_these(key, parts.gone.iter().copied()),
-                    _ => self.remove_these(key, parts.new.iter().map(|(part, _)| *part)),
+                    Ok(Some(_)) => self.remove_these(key, object, parts.gone.iter().copied()),
+                    _ => self.take_parts_back(key, object, is_new, &parts),
                 }
                 Ok(stored?.map(|_| (answer, true)))
             }
@@ -218,7 +221,7 @@ impl Turn<'_> {
         snap: Option<Snap>,
         head: Option<&[u8; 16]>,
     ) -> Result<bool, OpError> {
-        let expect = Some(Expect(snap));
+        let expect = Some(Expect::there(snap));
         if let Some(head) = head {
             let plan = Plan::of(put, Kind::Head, Content::Bytes(head, &[]));
             return Ok(self.commit(key, &plan, expect)?.is_some());
@@ -302,7 +305,7 @@ impl Turn<'_> {
             meta: None,
             queue: Queue::Small,
         };
-        Ok(self.commit(key, &plan, Some(Expect(None)))?.map(|_| AddOutcome::Number(delta)))
+        Ok(self.commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
     }
 }
 

@@ -69,7 +69,7 @@ impl Turn<'_> {
         if delete.drop_value {
             plan.kind = Kind::Plain;
         }
-        let done = self.commit(key, &plan, Some(Expect(Some(snap))))?;
+        let done = self.commit(key, &plan, Some(Expect::there(Some(snap))))?;
         Ok(done.map(|_| DeleteOutcome::Deleted))
     }
 

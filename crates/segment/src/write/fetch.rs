@@ -59,6 +59,9 @@ impl Turn<'_> {
         };
         let Some(seen) = self.find_live(key) else { return Ok(None) };
         let mut item = self.store.item(&seen);
+        // Who was awaited may have filled it since that was looked at: then nobody is.
+        let is_leased = self.store.meta(&seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+        let lease = if lease == Lease::AlreadyWon && !is_leased { Lease::None } else { lease };
         if let Some((fetched, last_access)) = before {
             (item.fetched, item.last_access) = (fetched, last_access);
         }
@@ -158,7 +161,7 @@ impl Turn<'_> {
             meta: Some(meta_word(self.store.meta_now(self.now), META_WON)),
             queue: Queue::Small,
         };
-        let done = self.commit(key, &plan, Some(Expect(None)))?;
+        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
         Ok(done.map(|_| Effect::Vivified))
     }
 }

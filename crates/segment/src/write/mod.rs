@@ -85,11 +85,11 @@ impl<'l> Turn<'l> {
         Ok(self.find_live(key).map(|seen| (seen, Snap::of(self.store, &seen))))
     }
 
-    /// Removes the pieces of a large value that has no head any more; `kept` is the object that still has one. A piece
-    /// whose lock is not had stays until it is evicted: nothing names it.
+    /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many
+    /// go later, in the background.
     pub(crate) fn bury(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
         if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.store) != kept) {
-            self.store.remove_pieces(self.counters(), orphan);
+            self.store.bury(self.counters(), orphan);
         }
     }
 

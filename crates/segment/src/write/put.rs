@@ -120,7 +120,7 @@ impl Turn<'_> {
                 self.put_large(key, &Put { mode: PutMode::Add, expire, ..*put }).map(Some)
             }
             Verdict::Store { stale } => {
-                let expect = Expect(there.map(|(_, snap)| snap));
+                let expect = Expect::there(there.map(|(_, snap)| snap));
                 self.store_plan(key, put, body, stale, Some(expect))
             }
             Verdict::Join => self.join(key, put, body),
@@ -171,14 +171,16 @@ impl Turn<'_> {
             return Err(OpError::Parked);
         };
         let old = store.find_locked(&locked, key);
-        if let Some(Expect(expected)) = expect {
+        if let Some(Expect { there: expected, flushed_before }) = expect {
             let there = store.live(old, self.now).map(|seen| Snap::of(store, &seen));
             let same = match (&expected, &there) {
                 (None, None) => true,
                 (Some(a), Some(b)) => a.same(b),
                 _ => false,
             };
-            if !same {
+            // A flush that comes after the draft was made ends the draft too.
+            let flushed = flushed_before.is_some_and(|before| before != store.flushed_before(key.namespace));
+            if !same || flushed {
                 drop(locked);
                 self.own.open.give_back(store, draft.reserved);
                 return Ok(None);
@@ -227,7 +229,7 @@ impl Turn<'_> {
             meta: None,
             queue: Queue::Small,
         };
-        let expect = Some(Expect(Some(snap)));
+        let expect = Some(Expect::there(Some(snap)));
         let stored = match (a, b) {
             (Source::Bytes(a), Source::Bytes(b)) if total <= self.whole_max(key) => {
                 plan.content = Content::Bytes(a, b);
@@ -239,9 +241,24 @@ impl Turn<'_> {
     }
 }
 
-/// What a commit relies on: this very item, or none.
+/// What a commit relies on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Expect(pub(crate) Option<Snap>);
+pub(crate) struct Expect {
+    /// This very item, or none.
+    there: Option<Snap>,
+    /// No flush of the namespace since its flush sequence was this: parts were written since.
+    flushed_before: Option<u64>,
+}
+
+impl Expect {
+    pub(crate) fn there(there: Option<Snap>) -> Self {
+        Self { there, flushed_before: None }
+    }
+
+    pub(crate) fn unflushed_since(self, flushed_before: u64) -> Self {
+        Self { flushed_before: Some(flushed_before), ..self }
+    }
+}
 
 /// The decimal digits of a number.
 pub(crate) fn decimal(number: u64, digits: &mut [u8; 20]) -> &[u8] {

@@ -78,6 +78,6 @@ impl Turn<'_> {
         rewrite: Rewrite<'_>,
     ) -> Result<Option<u64>, OpError> {
         let plan = self.store.copy_plan(seen, &snap, rewrite);
-        self.commit(key, &plan, Some(Expect(Some(snap))))
+        self.commit(key, &plan, Some(Expect::there(Some(snap))))
     }
 }

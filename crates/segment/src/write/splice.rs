@@ -72,7 +72,7 @@ impl Turn<'_> {
             part,
             old.cut(end.min(old_len), old_len),
         ];
-        let expect = Some(Expect(there.as_ref().map(|(_, snap)| *snap)));
+        let expect = Some(Expect::there(there.as_ref().map(|(_, snap)| *snap)));
         let put = Put { client_flags, expire, ..Put::set(&[]) };
         let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
         if total > self.whole_max(key)

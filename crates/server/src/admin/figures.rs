@@ -3,16 +3,19 @@
 //! Names end in their unit (`_bytes`, `_seconds`, `_ratio`), or in `_total` for what only rises. A label takes its
 //! values from a closed set: states, reasons, worker numbers.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
-use segment::{DRAIN_REASONS, Namespace, NamespaceStats, SEGMENT_STATES, StoreStats};
+use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
+use super::threads::Placed;
 use crate::background::{BackgroundCounters, SliceTimes};
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
-use crate::namespaces::{Namespaces, RoomStats};
+use crate::namespaces::Figures;
 use crate::shared::Shared;
 use crate::survey::resident_bytes;
 
@@ -139,12 +142,13 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// Reads all figures.
-pub fn read(shared: &Shared) -> Vec<Figure> {
+/// Reads all figures; `spaces` are those of the namespaces.
+pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     let mut list = List(Vec::with_capacity(96));
     process(&mut list, shared);
     connections(&mut list, shared);
     workers(&mut list, shared);
+    threads(&mut list, &super::threads::read(Path::new("/proc/self/task")));
     let mut commands = CommandTotals::default();
     shared.workers.iter().flat_map(|worker| &worker.commands).for_each(|block| commands.add(block));
     lookups(&mut list, &commands);
@@ -154,20 +158,12 @@ pub fn read(shared: &Shared) -> Vec<Figure> {
     segments(&mut list, &stats);
     endings(&mut list, &stats);
     background(&mut list, &shared.background);
-    namespaces(&mut list, shared);
+    namespaces(&mut list, spaces);
     list.0
 }
 
-/// What a namespace is and does.
-struct Space {
-    name: String,
-    store: NamespaceStats,
-    room: RoomStats,
-    commands: CommandTotals,
-}
-
 /// A namespace's figure: how it moves, its name, what it is, and where.
-type OfSpace = (Kind, &'static str, &'static str, fn(&Space) -> u64);
+type OfSpace = (Kind, &'static str, &'static str, fn(&Figures) -> u64);
 
 /// What is given namespace by namespace.
 const OF_SPACES: [OfSpace; 15] = [
@@ -209,28 +205,7 @@ const OF_SPACES: [OfSpace; 15] = [
     }),
 ];
 
-/// The default namespace, and those that have a name or are used: at most 16.
-pub fn spaces(shared: &Shared) -> Vec<(Namespace, String)> {
-    let named = shared.namespaces.named();
-    let shown = |namespace: &Namespace| {
-        let used = || {
-            let stats = shared.store.namespace_stats(*namespace);
-            stats.items + stats.evicted + stats.expired + stats.flushed > 0
-        };
-        let is_named = named.iter().any(|config| config.number == namespace.0);
-        *namespace == Namespace::DEFAULT || is_named || shared.namespaces.stats(*namespace).connections > 0 || used()
-    };
-    Namespaces::numbers().filter(shown).map(|namespace| (namespace, shared.namespaces.name(namespace))).collect()
-}
-
-fn namespaces(list: &mut List, shared: &Shared) {
-    let read = |(namespace, name): (Namespace, String)| {
-        let mut commands = CommandTotals::default();
-        shared.workers.iter().for_each(|worker| commands.add(&worker.commands[usize::from(namespace.0)]));
-        let (store, room) = (shared.store.namespace_stats(namespace), shared.namespaces.stats(namespace));
-        Space { name, store, room, commands }
-    };
-    let spaces: Vec<Space> = spaces(shared).into_iter().map(read).collect();
+fn namespaces(list: &mut List, spaces: &[Figures]) {
     for (kind, name, help, of) in OF_SPACES {
         list.by(kind, name, help, "namespace", spaces.iter().map(|space| (space.name.as_str(), of(space))));
     }
@@ -311,6 +286,22 @@ fn workers(list: &mut List, shared: &Shared) {
     list.by(Kind::Gauge, "gannet_worker_connections", "Open connections, by worker.", "worker", values);
     let slow = shared.workers.iter().map(|worker| worker.recorder.slow().total()).sum();
     list.total("gannet_slow_requests_total", "Requests slower than log.slow_request.", slow);
+}
+
+fn threads(list: &mut List, threads: &BTreeMap<String, Placed>) {
+    let name = "gannet_thread_involuntary_switches_total";
+    let help = "Times that the kernel took a CPU away from a thread that had work for it, by thread.";
+    list.by(
+        Kind::Counter,
+        name,
+        help,
+        "thread",
+        threads.iter().map(|(name, placed)| (name, placed.involuntary_switches)),
+    );
+    let name = "gannet_thread_migrations_total";
+    let help = "Times that the kernel moved a thread to another CPU, by thread; none where the kernel does not tell.";
+    let moved = threads.iter().filter_map(|(name, placed)| Some((name, placed.migrations?)));
+    list.by(Kind::Counter, name, help, "thread", moved);
 }
 
 fn lookups(list: &mut List, totals: &CommandTotals) {
@@ -450,6 +441,8 @@ pub(crate) mod tests {
         segments(&mut list, &StoreStats::default());
         endings(&mut list, &StoreStats::default());
         background(&mut list, &BackgroundCounters::default());
+        let worker = Placed { involuntary_switches: 7, migrations: Some(1) };
+        threads(&mut list, &BTreeMap::from([("worker-0".to_owned(), worker)]));
         list.0
     }
 

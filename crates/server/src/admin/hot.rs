@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::time::rfc3339;
 use crate::heat::{KEPT, LEADERS_MAX, Leader, List, MINUTES_MAX, Name, SAMPLED_ONE_IN, Told};
 use crate::shared::Shared;
+use segment::Namespace;
 
 /// What a query asks for: `minutes=60&count=20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,11 @@ fn visible(letter: char) -> impl Iterator<Item = char> {
 /// For programs.
 pub fn json(shared: &Shared, query: Query) -> String {
     let told = query.read(shared);
-    let leader = |leader: &Leader| json!({ "name": shown(&leader.name), "amount": leader.amount });
+    let namespace = |name: &Name| shared.namespaces.name(name.namespace);
+    let leader = |leader: &Leader| {
+        let (name, namespace) = (shown(&leader.name), namespace(&leader.name));
+        json!({ "name": name, "amount": leader.amount, "namespace": namespace })
+    };
     let list = |list: List| (list.name().to_owned(), told.list(list).iter().map(leader).collect::<Vec<_>>().into());
     let lists: Map<String, Value> = List::ALL.into_iter().map(list).collect();
     let lost: u64 = shared.workers.iter().map(|worker| worker.heat.lost.value()).sum();
@@ -87,7 +92,11 @@ pub fn text(shared: &Shared, query: Query) -> String {
         };
         let _ = writeln!(text, "\n{unit:>14}  {title}");
         for leader in told.list(list) {
-            let _ = writeln!(text, "{:>14}  {}", leader.amount, shown(&leader.name));
+            let _ = write!(text, "{:>14}  {}", leader.amount, shown(&leader.name));
+            if leader.name.namespace != Namespace::DEFAULT {
+                let _ = write!(text, "  in {}", shared.namespaces.name(leader.name.namespace));
+            }
+            text.push('\n');
         }
     }
     text
@@ -108,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_name_cannot_move_a_cursor() {
-        let name = Name { bytes: b"a\x1b[2J\xff".iter().copied().collect(), is_cut: true };
+        let bytes = b"a\x1b[2J\xff".iter().copied().collect();
+        let name = Name { bytes, is_cut: true, namespace: Namespace::DEFAULT };
         assert_eq!(shown(&name), "a\\u{1b}[2J\u{fffd}…");
     }
 }

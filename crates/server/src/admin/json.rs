@@ -5,9 +5,10 @@ use serde_json::{Map, Value, json};
 use super::figures::{Figure, Number};
 use super::page::Latencies;
 use crate::metrics::{Counts, Part, SlowRequest, Totals};
+use crate::namespaces::Figures;
 
 /// The whole document.
-pub fn write(figures: &[Figure], latencies: &Latencies, slow: &[SlowRequest]) -> String {
+pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow: &[SlowRequest]) -> String {
     let figures: Map<String, Value> = figures.iter().map(|figure| (figure.name.to_owned(), value(figure))).collect();
     let document = json!({
         "figures": figures,
@@ -15,6 +16,10 @@ pub fn write(figures: &[Figure], latencies: &Latencies, slow: &[SlowRequest]) ->
             "minute_seconds": latencies.minute_s,
             "minute": totals(&latencies.minute),
             "start": totals(&latencies.start),
+            "namespaces": {
+                "minute": by_namespace(&latencies.minute, spaces),
+                "start": by_namespace(&latencies.start, spaces),
+            },
         },
         "slow": slow.iter().map(request).collect::<Vec<_>>(),
     });
@@ -48,6 +53,14 @@ fn totals(totals: &Totals) -> Value {
         Value::Object(Part::ALL.into_iter().map(part).collect())
     };
     totals.commands().map(|command| (command.name().to_owned(), parts(command))).collect::<Map<_, _>>().into()
+}
+
+fn by_namespace(totals: &Totals, spaces: &[Figures]) -> Value {
+    let parts = |space: &Figures| {
+        let part = |part: Part| (part.name().to_owned(), counts(&totals.of_namespace(space.namespace, part)));
+        Value::Object(Part::ALL.into_iter().map(part).collect())
+    };
+    spaces.iter().map(|space| (space.name.clone(), parts(space))).collect::<Map<_, _>>().into()
 }
 
 fn counts(counts: &Counts) -> Value {

@@ -17,6 +17,7 @@ mod page;
 mod prometheus;
 mod put;
 mod serve;
+mod threads;
 mod time;
 
 use std::net::{SocketAddr, TcpListener};

@@ -17,6 +17,7 @@ use super::RunningSettings;
 use super::http::Response;
 use crate::config::file::{Origins, read_file, read_text};
 use crate::config::namespaces::{KEYS, Name, NamespaceSettings, numbers, read_one, rewritten};
+use crate::config::prefix;
 use crate::config::value::{Auto, Value};
 use crate::config::{Fault, Settings};
 use crate::namespaces::DEFAULT_NAME;
@@ -67,6 +68,9 @@ fn change(name: &str, text: &str, keep: bool, shared: &Shared, running: &mut Set
     }
     let numbers =
         numbers(&all).map_err(|(_, wrong)| Response::text(409, format!("{}; {}\n", wrong.what, wrong.remedy)))?;
+    prefix::check(&all, &numbers).map_err(|(_, wrong)| {
+        Response::text(409, format!("{}; {}; nothing was changed\n", wrong.what, wrong.remedy))
+    })?;
     wanted.number = Auto::Is(numbers[place].into());
     all[place].number = wanted.number;
     let config = wanted.config(numbers[place]);

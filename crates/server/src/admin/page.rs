@@ -76,13 +76,15 @@ impl Pages {
         match path {
             "/" => Response::text(200, INDEX),
             "/metrics" => {
-                let figures = figures::read(&self.shared);
-                let body = prometheus::write(&figures, &self.latencies(now), &figures::spaces(&self.shared));
+                let spaces = crate::namespaces::figures(&self.shared);
+                let figures = figures::read(&self.shared, &spaces);
+                let body = prometheus::write(&figures, &self.latencies(now), &spaces);
                 Response { status: 200, content_type: prometheus::CONTENT_TYPE, body }
             }
             "/stats.json" => {
-                let figures = figures::read(&self.shared);
-                let body = json::write(&figures, &self.latencies(now), &self.slow());
+                let spaces = crate::namespaces::figures(&self.shared);
+                let figures = figures::read(&self.shared, &spaces);
+                let body = json::write(&figures, &self.latencies(now), &spaces, &self.slow());
                 Response { status: 200, content_type: "application/json", body }
             }
             "/hotkeys" | "/hotkeys.json" => match hot::Query::parse(query) {

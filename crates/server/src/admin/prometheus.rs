@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::figures::{Figure, Kind, Sample};
 use super::page::Latencies;
 use crate::metrics::{Command, Part};
-use segment::Namespace;
+use crate::namespaces::Figures;
 
 /// The media type that scrapers expect.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,7 +41,7 @@ const BOUNDS_NS: [u64; 22] = [
 pub const SHARES: [f64; 4] = [0.5, 0.99, 0.999, 1.0];
 
 /// All figures and latencies.
-pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[(Namespace, String)]) -> String {
+pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures]) -> String {
     let mut out = String::with_capacity(64 << 10);
     for figure in figures {
         header(&mut out, figure.name, figure.help, figure.kind.name());
@@ -80,16 +80,16 @@ fn series(latencies: &Latencies) -> impl Iterator<Item = (Command, Part)> + '_ {
 }
 
 /// The latencies of each namespace that is named or used.
-fn namespaces(out: &mut String, latencies: &Latencies, spaces: &[(Namespace, String)]) {
+fn namespaces(out: &mut String, latencies: &Latencies, spaces: &[Figures]) {
     let name = "gannet_namespace_request_quantile_seconds";
     let help = "Quantiles of the time of requests since the start, within 1.6 %, by namespace.";
     header(out, name, help, Kind::Gauge.name());
-    for (namespace, label) in spaces {
+    for space in spaces {
         for part in Part::ALL {
-            let counts = latencies.start.of_namespace(*namespace, part);
+            let counts = latencies.start.of_namespace(space.namespace, part);
             for share in SHARES {
                 let ns = if share == 1.0 { counts.max_ns } else { counts.quantile_ns(share) };
-                let (label, part) = (escaped(label), part.name());
+                let (label, part) = (escaped(&space.name), part.name());
                 let labels = format!("namespace=\"{label}\",part=\"{part}\",quantile=\"{share}\"");
                 let _ = writeln!(out, "{name}{{{labels}}} {}", seconds(ns));
             }
@@ -149,7 +149,13 @@ mod tests {
             let _ = recorder.record(Command::MetaSet, 1, [5, 6, 7]);
         }
         let start = Totals::read([&recorder]);
-        let spaces = [(Namespace::DEFAULT, "default".to_owned())];
+        let spaces = [Figures {
+            namespace: segment::Namespace::DEFAULT,
+            name: "default".to_owned(),
+            store: Default::default(),
+            room: Default::default(),
+            commands: Default::default(),
+        }];
         write(&sample_figures(), &Latencies { minute: start.clone(), start, minute_s: 60.0 }, &spaces)
     }
 

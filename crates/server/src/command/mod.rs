@@ -88,11 +88,11 @@ impl SessionState {
         }
     }
 
-    /// The namespace that its keys are in.
+    /// The namespace that it counts as a connection of.
     #[inline]
     pub(crate) fn namespace(&self) -> Namespace {
         match self {
-            Self::Memcache(state) => state.namespace,
+            Self::Memcache(state) => state.home(),
             Self::Resp(state) => state.namespace,
         }
     }

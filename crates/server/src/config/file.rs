@@ -312,7 +312,7 @@ mod tests {
             ("[listen]\nmemcached = 1\n", 2, "list of texts", "[\"127.0.0.1:11211\"]"),
             ("[listen]\ngrpc = [\"127.0.0.1:7000\"]\n", 2, "does not have", "remove"),
             ("[threads]\nio = \"urin\"\n", 2, "no such word", "\"uring\""),
-            ("[threads]\npin = \"auto\"\n", 2, "can not plan", "0-3,8"),
+            ("[threads]\npin = \"atuo\"\n", 2, "not a CPU number", "0-3,8"),
             ("[log]\nlevel = \"info\"\nlevel = \"warn\"\n", 3, "duplicate key", "keep one"),
             ("[log]\nlevel = info\n", 2, "text is wanted", "put it in quotes"),
         ] {

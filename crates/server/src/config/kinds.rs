@@ -248,6 +248,8 @@ pub enum Pin {
     /// The kernel's scheduler decides.
     #[default]
     None,
+    /// A plan for this host decides. Whoever starts the server makes it; where nobody does it is as [`Pin::None`].
+    Auto,
     /// Worker n runs on the n-th CPU of the list. Never empty, each CPU once, in the order given.
     Cpus(Vec<usize>),
 }
@@ -256,13 +258,10 @@ impl Value for Pin {
     fn read(&mut self, text: &str) -> Result<(), Wrong> {
         *self = match text {
             "none" => Self::None,
-            "auto" => {
-                let remedy = "write \"none\" or a list of CPUs, as in \"0-3,8\"";
-                return Err(Wrong::new("this build can not plan the pinning by itself", remedy));
-            }
+            "auto" => Self::Auto,
             list => Self::Cpus(
                 read_cpus(list)
-                    .map_err(|refused| Wrong::new(refused.what, format!("{}, or \"none\"", refused.remedy)))?,
+                    .map_err(|refused| Wrong::new(refused.what, format!("{}, \"auto\" or \"none\"", refused.remedy)))?,
             ),
         };
         Ok(())
@@ -271,6 +270,7 @@ impl Value for Pin {
     fn show(&self) -> String {
         match self {
             Self::None => "none".to_owned(),
+            Self::Auto => "auto".to_owned(),
             Self::Cpus(cpus) => show_cpus(cpus),
         }
     }
@@ -280,7 +280,7 @@ impl Value for Pin {
     }
 
     fn placeholder(&self) -> &'static str {
-        "none|CPULIST"
+        "none|auto|CPULIST"
     }
 }
 
@@ -465,7 +465,7 @@ mod tests {
         for bad in ["", "3-1", "1,1", "0-", "x", "1024", "-1", "0-3,2"] {
             assert!(remedy::<Pin>(bad).contains("0-3,8"), "{bad}");
         }
-        assert!(Pin::None.read("auto").unwrap_err().what.contains("this build"));
+        assert_eq!(round_trip::<Pin>("auto"), Pin::Auto);
     }
 
     #[test]

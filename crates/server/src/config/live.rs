@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use base::units::ByteSize;
-use segment::ResizeError;
+use segment::{Namespace, ResizeError};
 
 use super::file::Origins;
 use super::namespaces::NamespaceSettings;
+use super::prefix;
 use super::settings::Settings;
 use super::table::{Reload, SETTINGS};
-use super::value::Wrong;
+use super::value::{Auto, Wrong};
+use crate::namespaces::DEFAULT_NAME;
 use crate::shared::Shared;
 
 /// A setting whose value is another one now.
@@ -67,16 +69,25 @@ pub fn resize(running: &Settings, wanted: &Settings, shared: &Shared) -> Result<
 }
 
 /// Gives a running server's namespaces what `wanted` has for them: those that are new are created, the others changed.
+/// `wanted` has numbers where its user said them: one that is there keeps its own, whatever stands before it.
 /// Returns what was done, and what stays, a line each.
 pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) -> Vec<String> {
     let mut lines = Vec::new();
+    let prefixes_stay = match prefixes_fault(running, wanted) {
+        Some(wrong) => {
+            lines.push(format!("the prefixes of all namespaces stay: {}; {}", wrong.what, wrong.remedy));
+            true
+        }
+        None => false,
+    };
     for namespace in &wanted.namespaces {
         let name = &namespace.name.0;
         let place = running.namespaces.iter().position(|other| other.name == namespace.name);
         let before = place.map(|place| &running.namespaces[place]);
         let mut after = namespace.clone();
         if let Some(before) = before {
-            if (&before.memcached, &before.resp) != (&after.memcached, &after.resp) || before.number != after.number {
+            let other_number = after.number.said().is_some() && after.number != before.number;
+            if (&before.memcached, &before.resp) != (&after.memcached, &after.resp) || other_number {
                 lines.push(format!("the listeners and the number of namespace {name} stay; they need a restart"));
             }
             (after.number, after.memcached, after.resp) =
@@ -85,12 +96,18 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
             lines.push(format!("the listeners of namespace {name} need a restart"));
             (after.memcached, after.resp) = (Vec::new(), Vec::new());
         }
+        if prefixes_stay {
+            after.prefix = before.map(|before| before.prefix.clone()).unwrap_or_default();
+        }
         if before == Some(&after) {
             continue;
         }
-        let taken = |other: &NamespaceSettings| other.number == after.number;
-        let number = after.number.said().unwrap_or_default() as u8;
-        if place.is_none() && running.namespaces.iter().any(taken) {
+        let Some(number) = number_of(&after, running, wanted) else {
+            lines.push(format!("namespace {name} is not made: all numbers are taken"));
+            continue;
+        };
+        after.number = Auto::Is(number.into());
+        if place.is_none() && running.namespaces.iter().any(|other| other.number == after.number) {
             lines.push(format!("namespace {name} is not made: another has its number, {number}"));
             continue;
         }
@@ -109,6 +126,29 @@ pub fn namespaces(running: &mut Settings, wanted: &Settings, shared: &Shared) ->
         lines.push(format!("namespace {} stays until it is dropped by the admin port", gone.name.0));
     }
     lines
+}
+
+/// The number of a namespace: the one that is said, or the lowest that nobody has or is to have.
+fn number_of(namespace: &NamespaceSettings, running: &Settings, wanted: &Settings) -> Option<u8> {
+    if namespace.name.0 == DEFAULT_NAME {
+        return Some(Namespace::DEFAULT.0);
+    }
+    let all = || running.namespaces.iter().chain(&wanted.namespaces);
+    let is_free = |number: &u8| !all().any(|other| other.number == Auto::Is(u64::from(*number)));
+    let said = namespace.number.said().map(|number| number as u8);
+    said.or_else(|| (1..Namespace::MAX as u8).find(is_free))
+}
+
+/// What is wrong with the prefixes of those namespaces that there will be: those that are wanted, and those that stay.
+fn prefixes_fault(running: &Settings, wanted: &Settings) -> Option<Wrong> {
+    let mut all = wanted.namespaces.clone();
+    let stays = |there: &&NamespaceSettings| !wanted.namespaces.iter().any(|other| other.name == there.name);
+    all.extend(running.namespaces.iter().filter(stays).cloned());
+    // Only which of them are the same plays a part.
+    let number =
+        |(place, there): (usize, &NamespaceSettings)| if there.name.0 == DEFAULT_NAME { 0 } else { place as u8 + 1 };
+    let numbers: Vec<u8> = all.iter().enumerate().map(number).collect();
+    prefix::check(&all, &numbers).err().map(|(_, wrong)| wrong)
 }
 
 /// Hands the live settings to the threads of a running server. The log level is the log's own.

@@ -14,6 +14,7 @@ pub mod kinds;
 pub mod live;
 pub mod namespaces;
 pub mod plan;
+pub mod prefix;
 pub mod remedy;
 pub mod settings;
 pub mod table;

@@ -5,6 +5,7 @@
 //! name = "sessions"              ──> number 1, 256 MiB of the store's memory, a listener of its own
 //! memory = "256MiB"
 //! memcached = ["127.0.0.1:11212"]
+//! prefix = "session:"               ──> and these keys of memcached clients of listen.memcached
 //! ```
 
 use base::units::{ByteSize, TimeSpan};
@@ -14,6 +15,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::file::{Reader, toml_text};
 use super::kinds::Endpoint;
+use super::prefix::{self, Prefixes};
 use super::value::{Auto, Shape, Value, Wrong};
 use crate::namespaces::{DEFAULT_NAME, NAME_BYTES_MAX, NamespaceConfig};
 
@@ -62,6 +64,7 @@ pub struct NamespaceSettings {
     pub maxconns: u64,
     pub ops_max: u64,
     pub memcached: Vec<Endpoint>,
+    pub prefix: Prefixes,
     pub resp: Vec<Endpoint>,
 }
 
@@ -77,6 +80,7 @@ impl Default for NamespaceSettings {
             maxconns: 0,
             ops_max: 0,
             memcached: Vec::new(),
+            prefix: Prefixes::default(),
             resp: Vec::new(),
         }
     }
@@ -99,7 +103,7 @@ pub struct Key {
 const DAY_NS: u64 = TimeSpan::secs(86_400).0;
 
 /// Every key, in the order in which they are shown.
-pub static KEYS: [Key; 10] = [
+pub static KEYS: [Key; 11] = [
     Key {
         key: "name",
         range: None,
@@ -170,6 +174,14 @@ pub static KEYS: [Key; 10] = [
         value: |n| &mut n.memcached,
     },
     Key {
+        key: "prefix",
+        range: None,
+        live: true,
+        help: "What keys begin with that are in it though their memcached client connects to listen.memcached. One \
+               or a list; the longest that fits counts. The prefix stays part of the key.",
+        value: |n| &mut n.prefix,
+    },
+    Key {
         key: "resp",
         range: None,
         live: false,
@@ -225,6 +237,7 @@ impl NamespaceSettings {
             ttl_max_ms: self.ttl_max.as_ms_ceil(),
             connections_max: self.maxconns,
             ops_max: self.ops_max,
+            prefixes: self.prefix.0.clone(),
         }
     }
 
@@ -295,7 +308,7 @@ impl Reader<'_> {
         let Some(tables) = value.get_ref().as_array() else {
             return self.fault(at, TABLE, "there may be several namespaces", remedy);
         };
-        let (mut namespaces, mut places) = (Vec::new(), Vec::new());
+        let (mut namespaces, mut places, mut prefix_places) = (Vec::new(), Vec::new(), Vec::new());
         for table in tables.iter() {
             let at = table.span().start;
             let Some(entries) = table.get_ref().as_table() else {
@@ -309,9 +322,15 @@ impl Reader<'_> {
             }
             namespaces.push(namespace);
             places.push(at);
+            prefix_places.push(entries.get("prefix").map_or(at, |prefixes| prefixes.span().start));
         }
-        if let Err((place, wrong)) = numbers(&namespaces) {
-            self.fault(places[place], TABLE, wrong.what, wrong.remedy);
+        match numbers(&namespaces) {
+            Err((place, wrong)) => self.fault(places[place], TABLE, wrong.what, wrong.remedy),
+            Ok(numbers) => {
+                if let Err((place, wrong)) = prefix::check(&namespaces, &numbers) {
+                    self.fault(prefix_places[place], "namespace.prefix", wrong.what, wrong.remedy);
+                }
+            }
         }
         self.settings.namespaces = namespaces;
     }
@@ -410,7 +429,8 @@ mod tests {
     const TWO: &str = "# Ours.\n[store]\nmemory = \"1GiB\" # much\n\n[[namespace]]\nname = \"sessions\"\n\
                        memory = \"256MiB\"\n\
                        evict = false\nttl_default = \"1h\"\nttl_max = \"1d\"\nmaxconns = 100\nops_max = 5000\n\
-                       memcached = [\"127.0.0.1:11212\"]\nresp = [\"unix:/run/s\"]\n\n[[namespace]]\nname = \"shop\"\n\
+                       memcached = [\"127.0.0.1:11212\"]\nresp = [\"unix:/run/s\"]\nprefix = \"s:\"\n\n\
+                       [[namespace]]\nname = \"shop\"\n\
                        number = 9\n\n[log]\nlevel = \"warn\"\n";
 
     #[test]
@@ -454,6 +474,17 @@ mod tests {
                 "lowest",
             ),
             ("[[namespace]]\nname = \"a\"\nresp = [\"10.0.0.1\"]\n", 3, "not an address", "10.0.0.1:11211"),
+            ("[[namespace]]\nname = \"a\"\nprefix = \"\"\n", 3, "every key", "\"app1:\""),
+            ("[[namespace]]\nname = \"a\"\nprefix = [\"b\", \"a b\"]\n", 3, "spaces", "1 to 250 bytes"),
+            ("[[namespace]]\nname = \"a\"\nprefix = 7\n", 3, "a list of texts", "[]"),
+            ("[[namespace]]\nname = \"default\"\nprefix = \"a:\"\n", 3, "anyway", "an exception"),
+            ("[[namespace]]\nname = \"a\"\nprefix = [\"a:\", \"a:b\"]\n", 3, "same namespace", "the longer one"),
+            (
+                "[[namespace]]\nname = \"a\"\nprefix = \"a:\"\n[[namespace]]\nname = \"b\"\nprefix = \"a:\"\n",
+                6,
+                "leads to the namespace \"a\" already",
+                "one of them",
+            ),
         ] {
             let faults = read(text).expect_err(text);
             assert_eq!(faults.len(), 1, "{text}: {faults:?}");

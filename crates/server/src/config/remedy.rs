@@ -13,6 +13,10 @@ pub fn start_error(error: &StartError) -> String {
     match error {
         StartError::Bind { addr, error } => listen(&addr.to_string(), unix_path(addr), "--memcached", error),
         StartError::Store(error) => format!("the store can not be made: {}", store(error)),
+        StartError::File { path, error } => file(path, error),
+        StartError::NamespaceMoved { kept, .. } => {
+            format!("{error} in the memory file; write number = {kept} for it, or drop it from the configuration")
+        }
         StartError::Rights { path, error } => {
             format!("cannot take the users of listen.acl_file, {}: {error}", path.display())
         }
@@ -69,6 +73,21 @@ fn listen(addr: &str, path: Option<&Path>, flag: &str, error: &std::io::Error) -
     format!("cannot listen on {addr}: {what}; {remedy}")
 }
 
+fn file(path: &Path, error: &arena::OpenError) -> String {
+    let remedy = match error {
+        arena::OpenError::Locked => "stop it (`fuser -v` names it), or name another file with --file".to_owned(),
+        arena::OpenError::NotAFile => "name a file with --file".to_owned(),
+        arena::OpenError::Io(error) if error.kind() == ErrorKind::NotFound => {
+            format!("make the folder {}, or name another file with --file", folder(path))
+        }
+        arena::OpenError::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
+            "let this user read and write it, or name another file with --file".to_owned()
+        }
+        arena::OpenError::Io(_) => "name another file with --file".to_owned(),
+    };
+    format!("the memory file {} can not be had: {error}; {remedy}", path.display())
+}
+
 fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
@@ -122,6 +141,14 @@ mod tests {
         assert!(unix(ErrorKind::NotFound, "/no/such/x.sock").contains("no folder /no/such"));
         assert!(unix(ErrorKind::PermissionDenied, "x.sock").contains("may not write to ."));
         assert!(unix(ErrorKind::AddrInUse, "/etc/hostname").contains("not a socket"));
+    }
+
+    #[test]
+    fn a_memory_file_that_can_not_be_had_is_named_with_what_to_do() {
+        let text = |error| start_error(&StartError::File { path: "/m/store".into(), error });
+        assert!(text(arena::OpenError::Locked).contains("/m/store can not be had: another process has it open; stop"));
+        let missing = std::io::Error::from(ErrorKind::NotFound);
+        assert!(text(arena::OpenError::Io(missing)).contains("make the folder /m"));
     }
 
     #[test]

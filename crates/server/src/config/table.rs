@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 37] = [
+pub static SETTINGS: [Setting; 38] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -251,6 +251,17 @@ pub static SETTINGS: [Setting; 37] = [
         value: |s| &mut s.evict,
     },
     Setting {
+        path: "store.file",
+        flag: Some("file"),
+        default: &["none"],
+        range: None,
+        reload: Reload::Restart,
+        help: "A file, best on tmpfs, that the memory lies in: what was acknowledged is there again after a restart, a \
+               crash of the server or kill -9. It is made if it is not there, and takes all of store.memory at once. \
+               \"none\": the memory is the process's own, and ends with it.",
+        value: |s| &mut s.file,
+    },
+    Setting {
         path: "threads.workers",
         flag: Some("workers"),
         default: &["auto"],
@@ -276,8 +287,8 @@ pub static SETTINGS: [Setting; 37] = [
         default: &["none"],
         range: None,
         reload: Reload::Restart,
-        help: "The CPUs that workers are bound to, one each in the order of the list, as in \"0-3,8\"; \"none\" \
-               leaves them to the kernel.",
+        help: "The CPUs that workers are bound to, one each in the order of the list, as in \"0-3,8\"; \"auto\" \
+               takes those of `gannet doctor plan`, and as many workers; \"none\" leaves them to the kernel.",
         value: |s| &mut s.pin,
     },
     Setting {
@@ -461,11 +472,8 @@ pub static SETTINGS: [Setting; 37] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 9] = [
+pub const ABSENT: [(&str, &str, &str); 6] = [
     ("grpc", "listen.grpc", "the gRPC service"),
-    ("file", "store.file", "a store in a file"),
-    ("file-index", "store.file_index", "a store in a file"),
-    ("file-reset", "store.file_reset", "a store in a file"),
     ("checkpoint", "store.checkpoint", "a store in a file"),
     ("upgrade", "store.upgrade", "a hand-over to a new process"),
     ("flash", "store.flash", "a store on flash"),

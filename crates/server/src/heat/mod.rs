@@ -20,6 +20,7 @@ pub use sketch::{Leader, NAME_BYTES_MAX, Name};
 use crate::counters::Counter;
 use base::clock::UnixMillis;
 use base::prng::{Prng, split_mix};
+use segment::Namespace;
 use sketch::{Leaders, Sketch};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -201,8 +202,8 @@ impl Minutes {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hash(&self, name: &[u8]) -> u64 {
-        let mut hash = self.secret ^ name.len() as u64;
+    fn hash(&self, (namespace, name): (Namespace, &[u8])) -> u64 {
+        let mut hash = self.secret ^ name.len() as u64 ^ u64::from(namespace.0) << 56;
         let (words, rest) = name.as_chunks::<8>();
         for word in words {
             hash = split_mix(hash ^ u64::from_le_bytes(*word));
@@ -212,12 +213,12 @@ impl Minutes {
         split_mix(hash ^ u64::from_le_bytes(last))
     }
 
-    /// Notes a sampled key.
-    pub(crate) fn note(&self, heat: &Heat, key: &[u8], look: Look, big_above: &mut u64) {
+    /// Notes a sampled key of a namespace.
+    pub(crate) fn note(&self, heat: &Heat, key: (Namespace, &[u8]), look: Look, big_above: &mut u64) {
         let Some(mut sketch) = heat.try_sketch() else { return };
         let hash = self.hash(key);
-        let prefix_len = key.iter().position(|byte| *byte == self.delimiter);
-        let prefix = prefix_len.map(|len| (self.hash(&key[..len]), &key[..len]));
+        let prefix_len = key.1.iter().position(|byte| *byte == self.delimiter);
+        let prefix = prefix_len.map(|len| (key.0, &key.1[..len])).map(|prefix| (self.hash(prefix), prefix));
         sketch.keys.add(hash, key);
         if let Some((hash, prefix)) = prefix {
             sketch.prefixes.add(hash, prefix);
@@ -238,7 +239,7 @@ impl Minutes {
 
     /// Notes a value that is longer than `big_above`.
     #[cold]
-    pub(crate) fn note_big(&self, heat: &Heat, key: &[u8], bytes: u64, big_above: &mut u64) {
+    pub(crate) fn note_big(&self, heat: &Heat, key: (Namespace, &[u8]), bytes: u64, big_above: &mut u64) {
         let Some(mut sketch) = heat.try_sketch() else { return };
         sketch.big.note(self.hash(key), key, bytes);
         *big_above = sketch.big.least().max(BIG_BYTES_MIN - 1);
@@ -314,7 +315,11 @@ impl Sums {
     fn lists(self, count: usize) -> [Vec<Leader>; List::ALL.len()] {
         self.0.map(|sums| {
             let mut leaders: Vec<Leader> = sums.into_values().collect();
-            leaders.sort_unstable_by(|a, b| b.amount.cmp(&a.amount).then_with(|| a.name.bytes.cmp(&b.name.bytes)));
+            leaders.sort_unstable_by(|a, b| {
+                b.amount
+                    .cmp(&a.amount)
+                    .then_with(|| (&a.name.bytes, a.name.namespace).cmp(&(&b.name.bytes, b.name.namespace)))
+            });
             leaders.truncate(count);
             leaders
         })
@@ -326,7 +331,11 @@ mod tests {
     use super::*;
 
     fn note(minutes: &Minutes, heat: &Heat, key: &str, bytes: Option<u64>) {
-        minutes.note(heat, key.as_bytes(), Look { bytes, is_read: true }, &mut 0);
+        note_in(minutes, heat, Namespace::DEFAULT, key, bytes);
+    }
+
+    fn note_in(minutes: &Minutes, heat: &Heat, namespace: Namespace, key: &str, bytes: Option<u64>) {
+        minutes.note(heat, (namespace, key.as_bytes()), Look { bytes, is_read: true }, &mut 0);
     }
 
     fn told(told: &Told, list: List) -> Vec<(String, u64)> {
@@ -359,6 +368,20 @@ mod tests {
         assert_eq!(told(&all, List::MissedPrefixes), [pair("a", 256)]);
         let now = minutes.read(0, 1, &heats);
         assert_eq!((now.from, told(&now, List::Keys)), (UnixMillis(MINUTE_MS), vec![pair("a:1", 128)]));
+    }
+
+    #[test]
+    fn a_key_is_another_one_in_another_namespace_and_so_is_its_prefix() {
+        let (minutes, heat) = (Minutes::new(b':', UnixMillis(0)), Heat::default());
+        for (namespace, times) in [(3, 5), (0, 3), (15, 1)] {
+            (0..times).for_each(|_| note_in(&minutes, &heat, Namespace(namespace), "a:1", Some(2000)));
+        }
+        let all = minutes.read(0, 9, [&heat]);
+        for (list, scale) in [(List::Keys, 128), (List::Prefixes, 128)] {
+            let told: Vec<_> = all.list(list).iter().map(|leader| (leader.name.namespace.0, leader.amount)).collect();
+            assert_eq!(told, [(3, 5 * scale), (0, 3 * scale), (15, scale)], "{list:?}");
+        }
+        assert_eq!(all.list(List::Big).len(), 3);
     }
 
     #[test]

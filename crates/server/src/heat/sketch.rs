@@ -8,6 +8,7 @@
 //! too great only where all four counters are shared with names that came as often.
 
 use arrayvec::ArrayVec;
+use segment::Namespace;
 
 const ROWS: usize = 4;
 const WIDTH_LOG2: u32 = 11;
@@ -24,13 +25,15 @@ pub struct Name {
     pub bytes: ArrayVec<u8, NAME_BYTES_MAX>,
     /// It has more of them.
     pub is_cut: bool,
+    /// Where it is.
+    pub namespace: Namespace,
 }
 
 impl Name {
-    fn of(bytes: &[u8]) -> Self {
+    fn of((namespace, bytes): (Namespace, &[u8])) -> Self {
         let mut kept = ArrayVec::new();
         kept.try_extend_from_slice(&bytes[..bytes.len().min(NAME_BYTES_MAX)]).expect("it was cut to fit");
-        Self { bytes: kept, is_cut: bytes.len() > NAME_BYTES_MAX }
+        Self { bytes: kept, is_cut: bytes.len() > NAME_BYTES_MAX, namespace }
     }
 }
 
@@ -58,7 +61,7 @@ pub(super) struct Leaders {
 impl Leaders {
     /// `name` has come to so much; less than it had before is no news.
     #[inline]
-    pub(super) fn note(&mut self, hash: u64, name: &[u8], amount: u64) {
+    pub(super) fn note(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if amount <= self.least {
             return;
         }
@@ -75,7 +78,7 @@ impl Leaders {
     }
 
     #[cold]
-    fn lead(&mut self, hash: u64, name: &[u8], amount: u64) {
+    fn lead(&mut self, hash: u64, name: (Namespace, &[u8]), amount: u64) {
         if self.hashes.is_full() {
             let last = self.amounts.iter().position(|amount| *amount == self.least).expect("the least is one of them");
             (self.hashes[last], self.amounts[last], self.names[last]) = (hash, amount, Name::of(name));
@@ -130,7 +133,7 @@ impl Default for Counted {
 
 impl Counted {
     /// One more of `name`.
-    pub(super) fn add(&mut self, hash: u64, name: &[u8]) {
+    pub(super) fn add(&mut self, hash: u64, name: (Namespace, &[u8])) {
         let count = self.raise(hash);
         self.leaders.note(hash, name, u64::from(count));
     }
@@ -223,7 +226,7 @@ mod tests {
             for _ in 0..SAMPLES {
                 let name = zipf(&mut prng, 1e6);
                 *exact.entry(name).or_default() += 1;
-                counted.add(split_mix(name), &name.to_le_bytes());
+                counted.add(split_mix(name), (Namespace::DEFAULT, &name.to_le_bytes()));
                 saving.add(name);
             }
             let wanted = first(exact.iter().map(|(name, count)| (*name, *count)).collect(), 20);
@@ -248,7 +251,7 @@ mod tests {
     fn a_list_keeps_the_greatest_and_a_name_once() {
         let mut leaders = Leaders::default();
         for number in 0..1000u64 {
-            leaders.note(number % 500, &number.to_le_bytes(), number % 500 + 1);
+            leaders.note(number % 500, (Namespace::DEFAULT, &number.to_le_bytes()), number % 500 + 1);
         }
         let mut amounts: Vec<u64> = leaders.iter().map(|leader| leader.amount).collect();
         amounts.sort_unstable();
@@ -262,8 +265,8 @@ mod tests {
     fn a_long_name_is_cut_and_still_another_than_one_that_begins_alike() {
         let mut leaders = Leaders::default();
         let (a, b) = ([b'x'; 200], [b'x'; 100]);
-        leaders.note(1, &a, 1);
-        leaders.note(2, &b, 2);
+        leaders.note(1, (Namespace::DEFAULT, &a), 1);
+        leaders.note(2, (Namespace::DEFAULT, &b), 2);
         assert_eq!(leaders.iter().count(), 2);
         assert!(leaders.iter().all(|leader| leader.name.is_cut && leader.name.bytes.len() == NAME_BYTES_MAX));
     }

@@ -80,6 +80,19 @@ impl Recorder {
         }
     }
 
+    /// A request of a namespace was executed whose answer is sent with those of others: it has no time of sending. Says
+    /// whether it was slow. Only the owner's thread may.
+    #[must_use]
+    pub fn record_unsent(&self, command: Command, namespace: u8, [wait_ns, execute_ns]: [u64; 2]) -> bool {
+        for (part, ns) in [(Part::Wait, wait_ns), (Part::Execute, execute_ns)] {
+            self.histograms[series(command, part)].record(ns, 1);
+            if namespace != Namespace::DEFAULT.0 {
+                self.spaces[space(Namespace(namespace), part)].record(ns, 1);
+            }
+        }
+        wait_ns.saturating_add(execute_ns) > self.slow_above_ns.load(Relaxed)
+    }
+
     /// Keeps a slow request with its wait, execute and send times. Only the owner's thread may.
     #[cold]
     pub fn keep_slow(&self, command: Command, line: SlowLine, [wait_ns, execute_ns, send_ns]: [u64; 3]) {
@@ -172,6 +185,19 @@ mod tests {
         assert_eq!(parts(Command::Set), [(1, 7), (1, 8), (1, 9)]);
         assert_eq!(parts(Command::Delete), [(0, 0); 3]);
         assert_eq!(totals.commands().collect::<Vec<_>>(), [Command::Get, Command::Set]);
+    }
+
+    #[test]
+    fn what_is_sent_with_others_waits_and_is_executed_and_is_slow_by_that() {
+        let recorder = Recorder::new();
+        assert!(!recorder.record_unsent(Command::Get, 3, [10, 20]));
+        recorder.set_slow_above_ns(Some(29));
+        assert!(recorder.record_unsent(Command::Get, 0, [10, 20]));
+        let totals = Totals::read([&recorder]);
+        assert_eq!(Part::ALL.map(|part| totals.of(Command::Get, part).count), [2, 2, 0]);
+        for namespace in [Namespace(0), Namespace(3)] {
+            assert_eq!(Part::ALL.map(|part| totals.of_namespace(namespace, part).count), [1, 1, 0]);
+        }
     }
 
     #[test]

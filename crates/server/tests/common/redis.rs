@@ -1,6 +1,9 @@
 //! Debian's Redis, to compare with, and replies as they are on the wire.
 
-use super::{Client, PATIENCE};
+use super::{Client, PATIENCE, config, start};
+use gannet_server::command::Protocol;
+use gannet_server::start::{Running, ServerConfig};
+use io::listen::ListenAddr;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -36,6 +39,40 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A small server for clients of both protocols.
+pub fn both() -> ServerConfig {
+    ServerConfig { resp: vec![ListenAddr::Tcp(([127, 0, 0, 1], 0).into())], ..config() }
+}
+
+/// Where clients of this protocol connect to.
+pub fn addr(running: &Running, wanted: Protocol) -> SocketAddr {
+    let found = running.listeners().find_map(|(protocol, addr)| match addr {
+        ListenAddr::Tcp(addr) if protocol == wanted => Some(*addr),
+        _ => None,
+    });
+    found.expect("an address of this protocol")
+}
+
+/// Where clients of Redis connect to.
+pub fn resp_addr(running: &Running) -> SocketAddr {
+    addr(running, Protocol::Resp)
+}
+
+/// A client of Redis.
+pub fn resp(running: &Running) -> Replies {
+    Replies::connect(resp_addr(running))
+}
+
+/// A small server for clients of both protocols that is up.
+pub fn running() -> Running {
+    start(both())
+}
+
+/// The words of a line.
+pub fn words(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
 }
 
 /// A request as an array of bulk strings.
@@ -77,6 +114,17 @@ impl Replies {
     pub fn ask(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.client.send(&request(words));
         self.next()
+    }
+
+    /// Asks with the words of a line; gives the reply as text, with spaces for its line ends.
+    pub fn text(&mut self, line: &str) -> String {
+        String::from_utf8(self.ask(&words(line))).expect("text").trim_end().replace("\r\n", " ")
+    }
+
+    /// The same for a reply of any bytes: what is no text is shown escaped.
+    pub fn shown(&mut self, line: &str) -> String {
+        let reply = self.ask(&words(line)).escape_ascii().to_string();
+        reply.replace("\\r\\n", " ").replace("\\'", "'").trim_end().to_owned()
     }
 }
 

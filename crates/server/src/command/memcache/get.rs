@@ -92,6 +92,9 @@ impl<'c> Call<'c, '_> {
             }
             self.room(LINE_ROOM)?;
             let Some(bytes) = keys.next() else { break };
+            if self.guarded {
+                self.turn_to_key(bytes);
+            }
             self.sample(bytes, true);
             let key = self.turn.key(self.session.namespace, bytes);
             // A time that is past ends the item, but after it was told.

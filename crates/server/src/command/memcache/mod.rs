@@ -17,6 +17,7 @@ mod auth;
 mod dump;
 mod exptime;
 mod get;
+mod guarded;
 mod large;
 mod meta;
 mod run;
@@ -59,8 +60,12 @@ const _: () = assert!(reply::VALUE_HEADER_BYTES_MAX + 32 <= LINE_ROOM);
 /// What the protocol keeps of a connection between calls.
 #[derive(Default)]
 pub struct SessionState {
-    /// Where its keys are.
+    /// Where the key of its request is.
     pub(super) namespace: Namespace,
+    /// Where its listener's are.
+    home: Namespace,
+    /// What has to be looked at before its requests are done, as in [`WorkerContext::guards`].
+    guards: u32,
     /// The request at hand counts among the operations of a second already.
     is_paid: bool,
     /// Bytes of input that belong to a request that was refused; without end in a watcher.
@@ -84,7 +89,7 @@ pub struct SessionState {
 impl SessionState {
     /// That of a new connection.
     pub(super) fn of(namespace: Namespace) -> Self {
-        Self { namespace, ..Self::default() }
+        Self { namespace, home: namespace, guards: Self::guards_of(namespace), ..Self::default() }
     }
 
     /// Gives back what the connection holds in the store and among the watchers. Call it once, when it ends.
@@ -144,11 +149,12 @@ pub(crate) fn serve(
 ) -> Progress {
     // Operations that this session is not to have in one visit count as done.
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
-    ctx.turn_to(session.namespace);
-    let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops };
+    ctx.namespace = session.namespace;
+    let guarded = ctx.guards & session.guards != 0;
+    let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops, guarded, run_max: run::PROBES_MAX };
     let mut step = match head {
         _ if call.is_stranger() => call.admit(),
-        Some(head) if !call.ctx.rationed_here => call.head_run(head),
+        Some(head) if !call.guarded => call.head_run(head),
         _ => Ok(()),
     };
     let state = loop {
@@ -173,6 +179,10 @@ struct Call<'c, 'l> {
     ctx: &'c mut WorkerContext,
     /// Operations done, and those that the session may not have in this visit.
     ops: usize,
+    /// Each request is looked at before it is done: [`guarded`].
+    guarded: bool,
+    /// How many keys are looked up together.
+    run_max: usize,
 }
 
 /// `Err` says why the call ends here.
@@ -200,14 +210,15 @@ impl<'c> Call<'c, '_> {
         if self.at == self.buf.len() {
             return Err(State::NeedInput { want: 0 });
         }
-        if let Some((key, consumed)) = lone_get(self.rest()).filter(|_| !self.ctx.rationed_here) {
+        if let Some((key, consumed)) = lone_get(self.rest()).filter(|_| !self.guarded) {
             return self.lone_run(key, consumed);
         }
         match parse(self.rest()) {
             Parsed::Incomplete => Err(State::NeedInput { want: 0 }),
-            Parsed::Request { request, consumed } if self.ctx.rationed_here => self.execute_rationed(request, consumed),
+            Parsed::Request { request, consumed } if self.guarded => self.execute_guarded(request, consumed),
             Parsed::Request { request, consumed } => self.execute(request, consumed),
             Parsed::Bad { error, consumed, swallow, quiet } => {
+                self.turn_home();
                 self.at += consumed;
                 self.session.swallow = swallow;
                 self.counters().protocol_errors.add(1);
@@ -218,6 +229,7 @@ impl<'c> Call<'c, '_> {
                 Ok(())
             }
             Parsed::Fatal(error) => {
+                self.turn_home();
                 self.at = self.buf.len();
                 self.counters().protocol_errors.add(1);
                 reply::error(self.out, error);
@@ -287,25 +299,6 @@ impl<'c> Call<'c, '_> {
         if self.ctx.sampler.next(0, 1).is_some() {
             self.ctx.sample(self.turn, &self.turn.key(self.session.namespace, key), is_read);
         }
-    }
-
-    /// A request of a namespace that has a quota of operations a second.
-    #[cold]
-    fn execute_rationed(&mut self, request: Request<'c>, consumed: usize) -> Step {
-        let goes_on = self.session.is_paid || !self.session.is_between_requests();
-        if !goes_on && !self.ctx.shared.namespaces.take_op(self.session.namespace, self.ctx.now) {
-            let (value_bytes, quiet) = match request {
-                Request::Store(header) => (u64::from(header.value_len) + 2, header.noreply),
-                Request::MetaStore(_, value_len) => (u64::from(value_len) + 2, false),
-                _ => (0, false),
-            };
-            self.session.swallow = value_bytes;
-            return self.refused(Error::TooManyOps, quiet, consumed);
-        }
-        let step = self.execute(request, consumed);
-        // Asked again, it is the same operation.
-        self.session.is_paid = step.is_err() && self.session.large.is_none();
-        step
     }
 
     /// What has not been consumed.

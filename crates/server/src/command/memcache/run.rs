@@ -32,7 +32,7 @@ pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b
 }
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
-const PROBES_MAX: usize = OPS_TOGETHER_MAX;
+pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
 
 /// Bytes of `get ` before the key of a lone get.
 const LONE_VERB_BYTES: usize = 4;
@@ -109,12 +109,15 @@ impl<'c> Call<'c, '_> {
         let line = &self.rest()[..consumed - 1];
         let text = line.strip_suffix(b"\r").unwrap_or(line);
         let get = Get { keys: Keys::resume(&text[text.len() - keys_left..]), with_cas, touch };
+        if self.guarded {
+            self.turn_to_run(get.keys);
+        }
         if touch.is_some() { self.get_and_touch(get, consumed) } else { self.get(get, consumed) }
     }
 
     /// How many keys this call may still look up together.
     fn run_max(&self) -> usize {
-        PROBES_MAX.min(OPS_A_BATCH - self.ops)
+        self.run_max.min(OPS_A_BATCH - self.ops)
     }
 
     #[inline(always)]

@@ -118,18 +118,23 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    /// A delay that is not past yet is kept where every worker looks before its next turn; any other flushes now and
-    /// takes the place of a delayed one.
+    /// Ends what this connection can see: its listener's namespace, and those that keys lead to from there. A delay
+    /// that is not past yet is kept where every worker looks before its next turn; any other flushes now and takes the
+    /// place of a delayed one.
     pub(super) fn flush_all(&mut self, delay: i64, noreply: bool, consumed: usize) -> Step {
         let now = self.ctx.now;
         match exptime::expire(delay, now) {
-            Expire::At(at) if at > now => self.ctx.shared.delayed_flush.schedule(self.session.namespace, at),
+            Expire::At(at) if at > now => {
+                self.namespaces_seen().for_each(|namespace| self.ctx.shared.delayed_flush.schedule(namespace, at));
+            }
             Expire::At(_) | Expire::Never => {
-                if self.turn.flush(self.session.namespace).is_err() {
-                    self.ctx.shared.delayed_flush.note_refused();
-                    return Err(State::Parked);
+                for namespace in self.namespaces_seen() {
+                    if self.turn.flush(namespace).is_err() {
+                        self.ctx.shared.delayed_flush.note_refused();
+                        return Err(State::Parked);
+                    }
+                    self.ctx.shared.delayed_flush.cancel(namespace);
                 }
-                self.ctx.shared.delayed_flush.cancel(self.session.namespace);
             }
         }
         self.counters().cmd_flush.add(1);

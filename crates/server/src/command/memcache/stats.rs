@@ -10,6 +10,7 @@ use super::{Call, LINE_ROOM, Step, VERSION};
 use crate::command::counters::CommandTotals;
 use crate::context::State;
 use crate::metrics::Command;
+use crate::namespaces::NamespaceConfig;
 use crate::out::OutBuffer;
 use crate::shared::Shared;
 use base::clock::UnixMillis;
@@ -123,6 +124,7 @@ impl Call<'_, '_> {
             Stats::Sizes => lines.text("sizes_status", "disabled"),
             Stats::Conns => conns(&mut lines, &self.ctx.shared, self.ctx.now.secs()),
             Stats::DetailDump => prefixes(&mut lines, &self.ctx.shared),
+            Stats::Namespaces => namespaces(&mut lines, &self.ctx.shared),
             // Other classes are empty.
             Stats::Cachedump { .. } | Stats::Reset | Stats::Detail(_) => {}
         }
@@ -156,6 +158,45 @@ fn prefixes(lines: &mut Lines<'_>, shared: &Shared) {
         lines.next += 1;
         true
     });
+}
+
+/// What namespaces have and do, under memcached's names where there are such: `STAT shop:curr_items 17`.
+fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
+    let named = shared.namespaces.named();
+    for space in crate::namespaces::figures(shared) {
+        let (store, room, commands) = (space.store, space.room, space.commands);
+        let config = named.iter().find(|config| config.number == space.namespace.0);
+        let most = |of: fn(&NamespaceConfig) -> u64| config.map_or(0, of);
+        for (name, value) in [
+            ("number", space.namespace.0.into()),
+            ("curr_items", store.items),
+            ("bytes", store.item_bytes),
+            ("heap_bytes", store.heap_bytes),
+            ("heap_bytes_max", store.heap_bytes_max),
+            ("limit_maxbytes", most(|config| config.memory_bytes.unwrap_or(0))),
+            ("evictions", store.evicted),
+            ("reclaimed", store.expired),
+            ("flushed", store.flushed),
+            ("get_hits", commands.get_hits),
+            ("get_misses", commands.get_misses),
+            ("cmd_set", commands.cmd_set),
+            ("total_items", commands.items_stored),
+            ("curr_connections", room.connections),
+            ("max_connections", most(|config| config.connections_max)),
+            ("rejected_connections", room.connections_refused),
+            ("ops_max", most(|config| config.ops_max)),
+            ("rejected_ops", room.ops_refused),
+            ("prefixes", most(|config| config.prefixes.len() as u64)),
+        ] {
+            lines.line(|line| {
+                for part in [&b"STAT "[..], space.name.as_bytes(), b":", name.as_bytes(), b" "] {
+                    line.put(part);
+                }
+                put_u64(line, value);
+                line.put(reply::CRLF);
+            });
+        }
+    }
 }
 
 /// What the commands of all workers have counted since start.

@@ -10,6 +10,9 @@
 //! A command that only reads at most [`KEYS_UNCLAIMED_MAX`] keys does without: it reads, and is done if nobody changed
 //! one of them meanwhile (segment::Snapshot).
 //!
+//! What is queued is told to those that monitor, counted and timed when it is run, command by command; `EXEC` behind
+//! it, with the time of all.
+//!
 //! Invariants:
 //! - No claim is held while a client is waited for: neither for its bytes, which are all there before, nor for its
 //!   taking of answers, which begins after.
@@ -20,6 +23,7 @@
 use super::error::Fault;
 use super::transaction::{Stage, Transaction};
 use super::{Answers, Call, Identity, Run, SessionState, Step, Stop, Told, reply, table};
+use crate::clock::Ticks;
 use crate::command::values::LINE_ROOM;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
@@ -145,6 +149,7 @@ impl<'c> Call<'c, '_> {
     /// From here on the session's transaction comes before any other request.
     pub(super) fn begin(&mut self, mut transaction: Box<Transaction>) {
         transaction.answers = self.session.answers;
+        (transaction.ready, transaction.begun) = (self.ctx.ready, self.ctx.op_begun);
         if self.session.answers == Answers::SkipNext {
             self.session.answers = Answers::All;
         }
@@ -157,11 +162,17 @@ impl<'c> Call<'c, '_> {
         let step = self.come_further(&mut transaction);
         match step {
             Ok(()) | Err(State::Close) => {
-                let kind = transaction.kind;
+                let (kind, is_lone) = (transaction.kind, transaction.is_lone);
+                let ready = std::mem::replace(&mut self.ctx.ready, transaction.ready);
+                self.ctx.op_begun = transaction.begun;
                 transaction.put_away(self.ctx);
                 self.session.done = 0;
                 self.session.sum = 0;
-                self.done(kind, b"");
+                if !is_lone && self.ctx.watch.watched.tells_commands() {
+                    self.tell_monitors(b"exec", std::iter::empty());
+                }
+                self.done(kind, if is_lone { &b""[..] } else { b"EXEC" });
+                self.ctx.ready = ready;
             }
             Err(_) => self.session.under_way = Some(transaction),
         }
@@ -182,6 +193,7 @@ impl<'c> Call<'c, '_> {
             self.turn.act_for_none();
             let Ok(changed) = changed else { return Err(State::Parked) };
             transaction.stage = Stage::Running;
+            transaction.begun = self.ctx.clock.ticks();
             if changed {
                 transaction.queue.clear();
                 reply::null_array(&mut transaction.out, self.session.version);
@@ -252,7 +264,9 @@ pub(super) fn run(
     ops: &mut usize,
 ) -> Step {
     let answer_bytes_max = ANSWER_BYTES_MAX.max(ctx.shared.config.item_bytes_max as usize + 2 * LINE_ROOM);
-    let Transaction { queue, claim, out, at, is_cut, .. } = transaction;
+    let Transaction { queue, claim, out, at, is_cut, is_lone, ready, .. } = transaction;
+    let from = (!*is_lone).then_some(*ready);
+    ctx.op_begun = ctx.clock.ticks();
     if claim.is_begun() {
         turn.act_for(claim);
     }
@@ -269,7 +283,7 @@ pub(super) fn run(
         else {
             unreachable!("what was queued was a request");
         };
-        match run_one(turn, rest, args, out, session, ctx, ops) {
+        match run_one(turn, (rest, from), args, out, session, ctx, ops) {
             Ok(()) => {
                 *at += consumed;
                 (session.done, session.sum) = (0, 0);
@@ -298,24 +312,33 @@ pub(super) fn run(
     ran
 }
 
-/// Runs one request, its answer behind the others.
+/// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
+/// if it was queued.
 fn run_one<'c>(
     turn: &'c mut Turn<'_>,
-    buf: &'c [u8],
+    (buf, queued): (&'c [u8], Option<Ticks>),
     mut args: Args<'c>,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
     ctx: &'c mut WorkerContext,
     ops: &mut usize,
 ) -> Step {
-    let entry = table::find(args.next().unwrap_or_default()).expect("it was found when it was queued");
+    let name = args.next().unwrap_or_default();
+    let entry = table::find(name).expect("it was found when it was queued");
     let mark = out.mark();
     let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
-    let ran = call.room(0).map_err(Stop::State).and_then(|()| (entry.run)(&mut call, args));
+    let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
+        Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
+        _ => Ok(()),
+    });
+    let ran = ran.and_then(|()| (entry.run)(&mut call, args));
     *ops = call.ops;
     match ran {
-        Ok(()) | Err(Stop::Quit) => Ok(()),
-        Err(Stop::UnderWay) => unreachable!("what acts for a claim begins no other"),
+        Ok(()) | Err(Stop::Quit) => {
+            call.queued_done(entry, (name, args), queued);
+            Ok(())
+        }
+        Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
         Err(Stop::Fault(Fault::Damaged)) if call.turn.takes_lost() => {
             if call.session.done == 0 {
                 call.out.truncate(mark);
@@ -325,6 +348,9 @@ fn run_one<'c>(
         Err(Stop::Fault(fault)) => {
             call.out.truncate(mark);
             call.fault(fault);
+            if !matches!(fault, Fault::NoLonger(_)) {
+                call.queued_done(entry, (name, args), queued);
+            }
             Ok(())
         }
         Err(Stop::State(state)) => {
@@ -333,6 +359,19 @@ fn run_one<'c>(
             }
             Err(state)
         }
+    }
+}
+
+impl Call<'_, '_> {
+    /// A request of a transaction was executed: tells those that monitor, and keeps the times of a queued one. Its
+    /// answer is sent with those of all, so what that takes is told of `EXEC` alone.
+    fn queued_done(&mut self, entry: &table::Entry, (name, args): (&[u8], Args<'_>), queued: Option<Ticks>) {
+        if self.ctx.watch.watched.tells_commands() {
+            self.tell_monitors(name, args);
+        }
+        let Some(ready) = queued else { return };
+        let line = if self.ctx.asks || entry.has_secret() { &[][..] } else { self.buf };
+        self.ctx.op_done_unsent(entry.kind, ready, line);
     }
 }
 

@@ -22,6 +22,10 @@ pub(super) enum Fault {
     NoKeyPermission,
     /// The client's user may not use one of the channels.
     NoChannelPermission,
+    /// The client's user may not use keys of this namespace.
+    NoNamespacePermission,
+    /// It was queued when the client's user might do it, and may not any more, for this reason.
+    NoLonger(&'static str),
     /// There are no users to be one of.
     NoUsers,
     /// Options that the command does not have, or that exclude each other.
@@ -156,6 +160,11 @@ impl Fault {
             }
             Self::Disabled(name) => return ["ERR ", name, " is disabled by this server's configuration"],
             Self::WithoutMulti(name) => return ["ERR ", name, " without MULTI"],
+            Self::NoLonger(reason) => {
+                let changed = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+                               EXEC call. This command is no longer allowed for the following reason: ";
+                return [changed, reason, ""];
+            }
             Self::NestedMulti => "ERR MULTI calls can not be nested",
             Self::WatchInMulti => "ERR WATCH inside MULTI is not allowed",
             Self::ExecAbort => "EXECABORT Transaction discarded because of previous errors.",
@@ -173,6 +182,7 @@ impl Fault {
             Self::NoChannelPermission => {
                 "NOPERM this user has no permissions to access one of the channels used as arguments"
             }
+            Self::NoNamespacePermission => "NOPERM this user has no permissions to use keys of this database",
             Self::NoAuth => "NOAUTH Authentication required.",
             Self::WrongPassword => "WRONGPASS invalid username-password pair or user is disabled.",
             Self::NoUsers => {

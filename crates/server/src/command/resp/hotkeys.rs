@@ -5,6 +5,7 @@ use super::number::integer;
 use super::table::lower;
 use super::{Call, LINE_ROOM, Run};
 use crate::heat::{KEPT, LEADERS_MAX, List, MINUTES_MAX, NAME_BYTES_MAX, SAMPLED_ONE_IN};
+use crate::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use protocol::resp::{Args, reply};
 
 /// `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`
@@ -26,9 +27,9 @@ pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         }
     }
     let lists = if wanted.is_some() { 1 } else { List::ALL.len() };
-    call.room(lists * count * (NAME_BYTES_MAX + 64) + LINE_ROOM)?;
+    call.room(lists * count * (NAME_BYTES_MAX + NAMESPACE_BYTES_MAX + 64) + LINE_ROOM)?;
     let told = call.ctx.shared.hot_keys(minutes, count);
-    let (out, version) = (&mut *call.out, call.session.version);
+    let (out, version, namespaces) = (&mut *call.out, call.session.version, &call.ctx.shared.namespaces);
     reply::map(out, version, lists as u64 + 2);
     for (name, number) in [("from", told.from.secs()), ("sampled-one-in", SAMPLED_ONE_IN)] {
         reply::bulk(out, name.as_bytes());
@@ -38,9 +39,10 @@ pub(super) fn hotkeys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         reply::bulk(out, list.name().as_bytes());
         reply::array(out, told.list(list).len() as u64);
         for leader in told.list(list) {
-            reply::array(out, 2);
+            reply::array(out, 3);
             reply::bulk(out, &leader.name.bytes);
             reply::int(out, leader.amount as i64);
+            reply::bulk(out, namespaces.name(leader.name.namespace).as_bytes());
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of all sections of `INFO` at most.
-const INFO_BYTES: usize = 4096;
+const INFO_BYTES: usize = 12 << 10;
 
 /// Text of a fixed length at most.
 struct Text(Fixed<INFO_BYTES>);
@@ -29,14 +29,18 @@ impl std::fmt::Write for Text {
 type Section = fn(&mut Text, &Shared, u64) -> std::fmt::Result;
 
 /// The sections, in order, with what writes them.
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 7] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Stats", stats),
     ("Replication", replication),
     ("Keyspace", keyspace),
+    (EXTRA, namespaces),
 ];
+
+/// The section that only comes when it is asked for, or all.
+const EXTRA: &str = "Namespaces";
 
 /// `ROLE`: a first without replicas.
 pub(super) fn role<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
@@ -66,10 +70,11 @@ fn any(mut words: Args<'_>, is: impl FnMut(&[u8]) -> bool) -> bool {
 /// `INFO [section ...]`
 pub(super) fn info<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.room(INFO_BYTES)?;
-    let all = args.len() == 0 || any(args, |word| matches!(&lower(word)[..], b"all" | b"default" | b"everything"));
+    let all = any(args, |word| matches!(&lower(word)[..], b"all" | b"everything"));
+    let usual = args.len() == 0 || any(args, |word| word.eq_ignore_ascii_case(b"default"));
     let mut text = Text(Fixed::new());
     for (name, section) in SECTIONS {
-        if all || any(args, |word| word.eq_ignore_ascii_case(name.as_bytes())) {
+        if all || usual && name != EXTRA || any(args, |word| word.eq_ignore_ascii_case(name.as_bytes())) {
             let blank = if text.0.as_slice().is_empty() { "" } else { "\r\n" };
             let written = write!(text, "{blank}# {name}\r\n")
                 .and_then(|()| section(&mut text, &call.ctx.shared, call.ctx.now.secs()));
@@ -144,10 +149,36 @@ fn replication(text: &mut Text, _: &Shared, _: u64) -> std::fmt::Result {
 
 fn keyspace(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
     for namespace in Namespaces::numbers() {
-        let items = shared.store.namespace_stats(namespace).items;
+        let items = shared.store.keys(namespace);
         if items > 0 {
             write!(text, "db{}:keys={items},expires=0,avg_ttl=0\r\n", namespace.0)?;
         }
+    }
+    Ok(())
+}
+
+fn namespaces(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
+    for space in crate::namespaces::figures(shared) {
+        let (store, room, commands) = (space.store, space.room, space.commands);
+        write!(
+            text,
+            "ns{}:name={},keys={},bytes={},heap={},heap_max={},evicted={},expired={},flushed={},hits={},misses={},\
+             connections={},connections_refused={},ops_refused={}\r\n",
+            space.namespace.0,
+            space.name,
+            store.items,
+            store.item_bytes,
+            store.heap_bytes,
+            store.heap_bytes_max,
+            store.evicted,
+            store.expired,
+            store.flushed,
+            commands.get_hits,
+            commands.get_misses,
+            room.connections,
+            room.connections_refused,
+            room.ops_refused
+        )?;
     }
     Ok(())
 }

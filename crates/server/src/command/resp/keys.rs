@@ -122,7 +122,7 @@ fn flush<'c>(
 }
 
 pub(super) fn dbsize<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let items = call.ctx.shared.store.namespace_stats(call.session.namespace).items;
-    call.int(items as i64);
+    let keys = call.ctx.shared.store.keys(call.session.namespace);
+    call.int(keys as i64);
     Ok(())
 }

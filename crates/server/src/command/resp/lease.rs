@@ -10,16 +10,16 @@
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::table::lower;
+use super::told::Identity;
 use super::{Call, Run};
+use crate::context::State;
 use crate::notify::Event;
 use protocol::number::Decimal;
 use protocol::resp::{Args, reply};
 use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 
-/// What a request was given whose answer had no room yet, in [`super::SessionState::sum`].
+/// In [`super::SessionState::sum`]: the request at hand was given the right to fill, but its answer had no room yet.
 const WON: i64 = 1;
-/// The same.
-const HIT: i64 = 2;
 
 /// How long a right to fill lasts unless the request says otherwise, in ms.
 const LEASE_MS: u64 = 10_000;
@@ -106,27 +106,28 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let fetch = Fetch { vivify: Some(lasts), recache_below_ms, want_token: true, ..Fetch::default() };
     let key = call.key(bytes);
     let Some(fetched) = call.turn.fetch(&key, &fetch)? else { return Err(Fault::OutOfMemory.into()) };
-    let (token, stale) = (fetched.item.token, fetched.item.stale);
-    // The right is given once: when its answer had no room and it is asked again, what was given then counts.
-    let lease = match call.session.sum {
-        WON => Lease::Won,
-        HIT => Lease::None,
-        _ => fetched.lease,
-    };
-    call.session.sum = match lease {
-        Lease::Won => WON,
-        Lease::None => HIT,
-        Lease::AlreadyWon => 0,
-    };
+    let (token, stale, identity) = (fetched.item.token, fetched.item.stale, Identity::of(&fetched.item));
+    // The right is given once: when its answer had no room and it is asked again, it is the one that was given then.
+    let lease = if call.session.sum == WON { Lease::Won } else { fetched.lease };
+    call.session.sum = if lease == Lease::Won { WON } else { 0 };
     // What holds the place of a value that is awaited is empty, and has no meaning.
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
-    call.note_read(!awaited);
+    let mark = call.out.mark();
     reply::array(call.out, 3);
     if awaited {
         call.null();
     } else {
-        call.value_of(bytes)?;
+        let told = call.tell(&key)?;
+        if lease == Lease::AlreadyWon && told.as_ref().is_none_or(|told| told.identity != identity) {
+            // It was filled meanwhile: nobody is waited for any more.
+            call.take_back(told, mark);
+            return Err(State::Parked.into());
+        }
+        if let Some(told) = told {
+            call.finish(told);
+        }
     }
+    call.note_read(!awaited);
     let state: &[u8] = match lease {
         Lease::None => b"hit",
         Lease::Won => b"won",

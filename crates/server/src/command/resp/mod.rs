@@ -17,6 +17,7 @@
 //!   are looked up and `COMMAND` is answered.
 
 pub mod acl;
+mod admit;
 mod aside;
 mod atomic;
 mod client;
@@ -121,6 +122,8 @@ pub struct SessionState {
     transaction: Option<Box<transaction::Transaction>>,
     /// What is executed, before any other request.
     under_way: Option<Box<transaction::Transaction>>,
+    /// A copy of a value in many parts that is under way.
+    copy: Option<Box<segment::PartsCopy>>,
     /// A walk over the keys that is under way.
     walk: Option<Box<walk::Walk>>,
     /// Until when a walk over records with a rate is not to go on, in Unix ms.
@@ -205,6 +208,8 @@ enum Stop {
     Quit,
     /// It is consumed, and has become the session's transaction.
     UnderWay,
+    /// It is queued, and answered so.
+    Queued,
 }
 
 impl From<State> for Stop {
@@ -380,9 +385,12 @@ impl<'c> Call<'c, '_> {
             }
         };
         let quits = matches!(ran, Err(Stop::Quit));
+        // It is counted and told when it is executed.
+        let queued = matches!(ran, Err(Stop::Queued));
         match ran {
-            Ok(()) | Err(Stop::Quit) => {}
+            Ok(()) | Err(Stop::Quit | Stop::Queued) => {}
             Err(Stop::UnderWay) => {
+                self.session.last = entry.map_or("", |entry| entry.name);
                 self.session.is_paid = false;
                 self.at += consumed;
                 return Ok(());
@@ -411,7 +419,7 @@ impl<'c> Call<'c, '_> {
         self.session.sum = 0;
         self.session.is_paid = false;
         self.hush(mark, answers);
-        if self.ctx.watch.watched.tells_commands() && entry.is_some() {
+        if self.ctx.watch.watched.tells_commands() && entry.is_some() && !queued {
             self.tell_monitors(name, args);
         }
         self.session.last = entry.map_or("", |entry| entry.name);
@@ -420,7 +428,7 @@ impl<'c> Call<'c, '_> {
         // A secret may stand in what a stranger sends.
         let secret = entry.is_some_and(table::Entry::has_secret);
         let line = if self.ctx.asks || secret { &[][..] } else { line };
-        self.done(kind, line);
+        self.done(if queued { Command::Other } else { kind }, line);
         if quits { Err(State::Close) } else { Ok(()) }
     }
 
@@ -428,7 +436,7 @@ impl<'c> Call<'c, '_> {
         self.admit_command(entry, args.len() + 1, Asked::All(args))?;
         if self.session.transaction.is_some() {
             match self.queues(entry, args, consumed) {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Err(Stop::Queued),
                 Ok(false) => {}
                 Err(fault) => return Err(self.refused(entry, fault)),
             }
@@ -463,58 +471,6 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Whether a request of so many words may be run.
-    #[inline(always)]
-    fn admit_command(&mut self, entry: &'static table::Entry, words: usize, asked: Asked<'_, 'c>) -> Run {
-        if !entry.takes(words) {
-            return Err(self.refused(entry, Fault::Arity(entry.name)));
-        }
-        let session = &*self.session;
-        let restrained = self.ctx.restrained || self.ctx.rationed_here;
-        if restrained || session.held_off || session.aside.is_some() || self.is_stranger() {
-            self.may(entry, asked).map_err(|stop| match stop {
-                Stop::Fault(fault) => self.refused(entry, fault),
-                other => other,
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Refuses or puts off what this client may not call, or not now.
-    #[cold]
-    fn may(&mut self, entry: &'static table::Entry, asked: Asked<'_, 'c>) -> Run {
-        if self.is_stranger() && !entry.has(table::Flag::NoAuth) {
-            return Err(Fault::NoAuth.into());
-        }
-        if self.session.held_off && !matches!(entry.name, "ping" | "hello" | "auth" | "quit") {
-            return Err(Fault::Protected.into());
-        }
-        if self.ctx.shared.config.disabled.iter().any(|name| name == entry.name) {
-            return Err(Fault::Disabled(entry.name).into());
-        }
-        self.may_while_subscribed(entry)?;
-        if self.ctx.user_changes != 0 {
-            self.permit(entry, asked)?;
-        }
-        let waits = match self.ctx.pause {
-            Pause::None => false,
-            Pause::Writes => entry.has(table::Flag::Write) || matches!(entry.name, "publish" | "exec"),
-            // Who ends the pause must come through.
-            Pause::All => entry.name != "client",
-        };
-        if waits {
-            return Err(State::Parked.into());
-        }
-        // Who finds out where it is, or leaves, does nothing to the keys.
-        if self.ctx.rationed_here && !self.session.is_paid && self.session.done == 0 && entry.group != "connection" {
-            if !self.ctx.shared.namespaces.take_op(self.session.namespace, self.ctx.now) {
-                return Err(Fault::TooManyOps.into());
-            }
-            self.session.is_paid = true;
-        }
-        Ok(())
-    }
-
     /// What the connection's card says.
     fn card<T>(&self, look: impl FnOnce(&mut Card) -> T) -> Option<T> {
         self.ctx.roster().card(self.ctx.watch.connection, look)
@@ -528,18 +484,6 @@ impl<'c> Call<'c, '_> {
     /// Writes down what is called, for a command that tells it.
     fn note_command(&self, name: &'static str) {
         self.card(|card| card.command = name);
-    }
-
-    /// Why a request is neither executed nor queued.
-    #[cold]
-    fn refused(&mut self, entry: &table::Entry, fault: Fault) -> Stop {
-        if entry.name == "exec" && matches!(fault, Fault::Arity(_)) {
-            // One that is refused ends the transaction.
-            self.discard_all();
-            return Fault::ExecRefused.into();
-        }
-        self.session.spoil();
-        fault.into()
     }
 
     fn fault(&mut self, fault: Fault) {

@@ -5,13 +5,12 @@
 
 use super::error::Fault;
 use super::table::lower;
-use super::typed::{KeyParts, View, live, record};
+use super::typed::live;
 use super::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
-use record::Edit;
-use segment::{Change, Delete, Expire, Item, OpError, PutMode, Value};
+use segment::{Change, CopyStep, Delete, Expire, Item, OpError, PartsCopy, PutMode, Value};
 
 /// What is done about a target that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,10 +19,17 @@ enum Target {
     Kept,
 }
 
+/// How far a rename came, in [`super::SessionState::done`]: there is a copy under the new key.
+const COPIED: u32 = 1;
+/// The new key has the parts, and the old one has them still.
+const MOVED: u32 = 2;
+
 /// What became of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Copied {
     Done,
+    /// It is under both keys, with the same parts.
+    Moved,
     NoSource,
     TargetKept,
 }
@@ -91,28 +97,6 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// A record of many parts is put together anew, since its parts are its key's.
-fn copy_in_parts(
-    [from, to]: [KeyParts<'_>; 2],
-    item: &Item<'_>,
-    view: View<'_>,
-    bytes: &mut Vec<u8>,
-    parts: &mut segment::Parts,
-) -> Change<Copied> {
-    let mut made = record::Parts::default();
-    let mut copy = || {
-        let Some(record) = record(Some(item), view, &from)? else { return Ok(None) };
-        Ok::<_, Fault>(Edit::copy_of(&record, view.now_ms, bytes)?.finish_with(&to, &mut made)?)
-    };
-    // One that has lost a part counts as missing.
-    let kind = copy().ok().flatten();
-    (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
-    match kind {
-        Some(kind) => Change::StoreTyped { kind: kind as u8, expire: item.expire, answer: Copied::Done },
-        None => Change::Keep(Copied::NoSource),
-    }
-}
-
 impl<'c> Call<'c, '_> {
     /// Stores all values or, if one is too long or there is no room, none.
     fn store_pairs(&mut self, args: Args<'c>) -> Run {
@@ -145,45 +129,120 @@ impl<'c> Call<'c, '_> {
                 let there = live(self.turn.peek(&self.key(from)), self.ctx.view()).is_some();
                 return if there { Ok(target == Target::Replaced) } else { Err(Fault::NoKey.into()) };
             }
-            match self.copy_item(from, to, target)? {
-                Copied::Done => self.session.done = 1,
+            match self.store_under(to, &mut |call| call.move_or_copy(from, to, target))? {
+                Copied::Done => self.session.done = COPIED,
+                Copied::Moved => self.session.done = MOVED,
                 Copied::NoSource => return Err(Fault::NoKey.into()),
                 Copied::TargetKept => return Ok(false),
             }
         }
-        let key = self.key(from);
-        self.turn.delete(&key, &Delete::default())?;
+        let (key, new) = (self.key(from), self.key(to));
+        match self.session.done {
+            MOVED => drop(self.turn.part_with(&key, &new)?),
+            _ => drop(self.turn.delete(&key, &Delete::default())?),
+        }
         self.changed(Event::RENAME_FROM, from);
         self.changed(Event::RENAME_TO, to);
         Ok(true)
     }
 
-    /// Stores what `from` has under `to`: value, flags and end.
-    fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+    /// Has `store` put something under `to`, and enters that in the indexes.
+    fn store_under(
+        &mut self,
+        to: &[u8],
+        store: &mut dyn FnMut(&mut Self) -> Result<Copied, Stop>,
+    ) -> Result<Copied, Stop> {
         let shared = std::sync::Arc::clone(&self.ctx.shared);
         let stripe = match shared.indexes.any() {
             true => Some(shared.indexes.stripe(self.key(to).hash()).ok_or(State::Parked)?),
             false => None,
         };
-        let copied = self.copy_alone(from, to, target)?;
-        if stripe.is_some() && copied == Copied::Done {
-            // A copy that has lost a part already is gone.
-            let _ = self.enter_in(to, &mut |set| shared.indexes.of(set));
+        let stored = store(self)?;
+        if matches!(stored, Copied::Done | Copied::Moved) {
+            self.note_store();
+            if stripe.is_some() {
+                // What has lost a part already is gone.
+                let _ = self.enter_in(to, &mut |set| shared.indexes.of(set));
+            }
         }
-        Ok(copied)
+        Ok(stored)
     }
 
-    fn copy_alone(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+    /// Stores what `from` has under `to`: value, flags and end. Of a value in parts nothing but its head is looked at.
+    fn move_or_copy(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+        if let Some(ended) = self.is_refused(from, to, target) {
+            return Ok(ended);
+        }
+        if self.turn.adopt(&self.key(from), &self.key(to))? {
+            return Ok(Copied::Moved);
+        }
+        self.copy_whole(from, to, target)
+    }
+
+    /// Why nothing is copied, if so.
+    fn is_refused(&self, from: &[u8], to: &[u8], target: Target) -> Option<Copied> {
+        let is_there = |key: &[u8]| live(self.turn.peek(&self.key(key)), self.ctx.view()).is_some();
+        if !is_there(from) {
+            return Some(Copied::NoSource);
+        }
+        let is_kept = target == Target::Kept && is_there(to);
+        // What a rename that goes on has put there is no target.
+        (is_kept && !self.turn.shares(&self.key(from), &self.key(to))).then_some(Copied::TargetKept)
+    }
+
+    /// The same for a value that both have from then on. One in many parts is copied over many visits.
+    fn copy_item(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
+        let in_parts = |item: Item<'_>| match item.value {
+            Value::Typed { kind, .. } => kind & segment::KIND_IN_PARTS != 0,
+            _ => false,
+        };
+        if self.session.copy.is_none() && !self.turn.peek(&self.key(from)).is_some_and(in_parts) {
+            return self.store_under(to, &mut |call| call.copy_whole(from, to, target));
+        }
+        if self.session.copy.is_none() {
+            if let Some(ended) = self.is_refused(from, to, target) {
+                return Ok(ended);
+            }
+            self.session.copy = self.turn.begin_copy(&self.key(from)).map(Box::new);
+        }
+        let Some(mut copy) = self.session.copy.take() else { return Ok(Copied::NoSource) };
+        let copied = self.copy_on(from, to, &mut copy);
+        match &copied {
+            Ok(Copied::Done) => {}
+            Err(Stop::State(_)) => self.session.copy = Some(copy),
+            _ => self.turn.abandon_copy(&self.key(to), &copy),
+        }
+        copied
+    }
+
+    /// Goes on with a copy of a value in parts.
+    fn copy_on(&mut self, from: &[u8], to: &[u8], copy: &mut PartsCopy) -> Result<Copied, Stop> {
+        let keys = (self.key(from), self.key(to));
+        loop {
+            if self.ops >= OPS_A_BATCH {
+                return Err(State::Yield.into());
+            }
+            self.ops += 1;
+            match self.turn.copy_part(&keys.0, &keys.1, copy)? {
+                CopyStep::More => {}
+                // It has lost a part, and counts as missing.
+                CopyStep::Lost => return Ok(Copied::NoSource),
+                CopyStep::All => break,
+            }
+        }
+        self.store_under(to, &mut |call| {
+            let is_whole = call.turn.finish_copy(&call.key(from), &call.key(to), copy)?;
+            Ok(if is_whole { Copied::Done } else { Copied::NoSource })
+        })
+    }
+
+    /// Stores what is one item, or in pieces, under the other key too.
+    fn copy_whole(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
-        let copied = self.turn.change_parts(&to, &mut |turn, there, bytes, parts| {
+        Ok(self.turn.change(&to, &mut |turn, there, bytes| {
             let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
             if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
-            }
-            if let Value::Typed { kind, .. } = item.value
-                && kind & segment::KIND_IN_PARTS != 0
-            {
-                return copy_in_parts([KeyParts::new(turn, from), KeyParts::new(turn, to)], &item, view, bytes, parts);
             }
             if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
                 // It has lost a piece, and counts as missing.
@@ -194,10 +253,6 @@ impl<'c> Call<'c, '_> {
                 Value::Typed { kind, .. } => Change::StoreTyped { kind, expire, answer },
                 _ => Change::Store { client_flags: item.client_flags, expire, answer },
             }
-        })?;
-        if copied == Copied::Done {
-            self.note_store();
-        }
-        Ok(copied)
+        })?)
     }
 }

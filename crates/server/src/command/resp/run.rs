@@ -218,7 +218,7 @@ impl<'c> Call<'c, '_> {
                 self.fault(fault);
                 Ok(true)
             }
-            Err(Stop::Quit | Stop::UnderWay) => unreachable!("no value ends a connection"),
+            Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
         }
     }
 
@@ -232,7 +232,7 @@ impl<'c> Call<'c, '_> {
             Ok(_) => self.out.push(reply::OK),
             Err(Stop::State(state)) => return Err(state),
             Err(Stop::Fault(fault)) => self.fault(fault),
-            Err(Stop::Quit | Stop::UnderWay) => unreachable!("no value ends a connection"),
+            Err(Stop::Quit | Stop::UnderWay | Stop::Queued) => unreachable!("no value ends a connection"),
         }
         Ok(true)
     }

@@ -120,7 +120,7 @@ fn put_bulk(to: &mut [u8], key: &[u8]) {
 /// `RANDOMKEY`. Where few keys are among many of others, the walk takes several visits: it goes round once.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     let namespace = call.session.namespace;
-    if call.ctx.shared.store.namespace_stats(namespace).items == 0 {
+    if call.session.done == 0 && call.ctx.shared.store.keys(namespace) == 0 {
         call.null();
         return Ok(());
     }

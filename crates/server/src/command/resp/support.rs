@@ -77,7 +77,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "acl",
         "no selectors and no first arguments (`+select|0`); a user's rules of commands are told in their order; no \
-         `HELP`; users, passwords and rules have a maximum",
+         `HELP`; users, passwords and rules have a maximum; `ns=NAME` and `allns` bound whose keys may be used",
     ),
     ("auth", "users of `ACL` and of `listen.auth_file`"),
     ("cas.get", "not in Redis: see below"),
@@ -91,7 +91,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("command", "`COUNT`, `LIST`, `INFO`, `DOCS`; no tips, key specifications and subcommands"),
     ("config", "`GET` and `SET` of what is said below, `RESETSTAT`; `REWRITE` says what to do instead"),
     ("copy", "`DB` of its own database alone"),
-    ("dbsize", "of the database, by all protocols; a long value counts by its pieces"),
+    ("dbsize", "of the database, by all protocols"),
     ("debug", "`SLEEP`, in which nobody else waits, with `commands.debug`"),
     ("exec", "an answer of more than 64 MiB ends the connection, when all is done"),
     ("expire", "times above 24 days to the second"),
@@ -107,7 +107,8 @@ const DIFFERENT: &[(&str, &str)] = &[
     (
         "hotkeys",
         "not in Redis: `HOTKEYS [keys | big | missed | prefixes | missed-prefixes] [COUNT n] [MINUTES n]`, of the last \
-         so many whole minutes and the one that is not over; 1 and 10 of each unless said; see `docs/admin.md`",
+         so many whole minutes and the one that is not over; 1 and 10 of each unless said; each with its amount and \
+         its namespace; see `docs/admin.md`",
     ),
     ("hpersist", "as `HEXPIRE`"),
     ("hpexpire", "as `HEXPIRE`"),
@@ -120,7 +121,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hsetex", "as `HEXPIRE`"),
     ("httl", "as `HEXPIRE`"),
     ("incrbyfloat", "sums of 64-bit doubles, in the fewest digits that tell them apart; Redis has 80 bits"),
-    ("info", "the sections Server, Clients, Memory, Stats, Replication, Keyspace"),
+    ("info", "the sections Server, Clients, Memory, Stats, Replication, Keyspace, and where asked for Namespaces"),
     ("keys", "others are served meanwhile, so it is no picture of one instant; 1,048,576 keys and 64 MiB at most"),
     (
         "latency",

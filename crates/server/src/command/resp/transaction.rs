@@ -11,6 +11,7 @@
 use super::error::Fault;
 use super::table::Entry;
 use super::{Answers, Call, Run, SessionState, Stop, atomic};
+use crate::clock::Ticks;
 use crate::context::WorkerContext;
 use crate::metrics::Command;
 use crate::namespaces::Namespaces;
@@ -72,6 +73,10 @@ pub(super) struct Transaction {
     pub(super) told: usize,
     /// Whether it wants any.
     pub(super) answers: Answers,
+    /// When the bytes of the request that began it were there.
+    pub(super) ready: Ticks,
+    /// When its first request was begun.
+    pub(super) begun: Ticks,
 }
 
 impl Transaction {
@@ -93,6 +98,8 @@ impl Transaction {
             out: OutBuffer::beside(),
             told: 0,
             answers: Answers::All,
+            ready: Ticks(0),
+            begun: Ticks(0),
         }
     }
 

@@ -9,8 +9,7 @@ use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
 use super::records::query::{places_of, sweep};
 use super::{Call, LINE_ROOM, Run, Stop};
-use crate::context::State;
-use crate::context::WorkerContext;
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::indexes::{Indexes, Moves};
 use crate::notify::Event;
 use crate::out::OutBuffer;
@@ -65,8 +64,8 @@ impl<'t> KeyParts<'t> {
 }
 
 impl Source for KeyParts<'_> {
-    fn part(&self, number: u64) -> Option<&[u8]> {
-        self.turn.part(&self.key, number)
+    fn part(&self, object: u64, number: u64) -> Option<&[u8]> {
+        self.turn.part(&self.key, object, number)
     }
 
     fn fresh(&self) -> u64 {
@@ -75,6 +74,7 @@ impl Source for KeyParts<'_> {
 }
 
 const _: () = assert!(Kind::Large as u8 & segment::KIND_IN_PARTS != 0, "the store is to know of its parts");
+const _: () = assert!(record::ENTRY_BYTES == segment::ENTRY_BYTES, "the store is to find them");
 
 /// What an item is, as `TYPE` names it; `None`: it has parts, and all of them have ended, or its set was truncated.
 pub(super) fn type_name(item: &Item<'_>, view: View<'_>) -> Option<&'static str> {
@@ -106,13 +106,18 @@ pub(super) fn record<'i>(
     view: View<'i>,
     parts: &'i KeyParts<'_>,
 ) -> Result<Option<Record<'i>>, Fault> {
-    let Some(item) = item else { return Ok(None) };
-    let Value::Typed { kind, bytes } = item.value else { return Err(Fault::WrongType) };
-    let kind = Kind::of(kind).ok_or(Fault::WrongType)?;
-    Ok(match Record::of(kind, bytes, view.sets, parts)? {
+    Ok(match opened(item, view, parts)? {
         Some(record) if !record.is_empty(view.now_ms)? => Some(record),
         _ => None,
     })
+}
+
+/// The record that an item holds, whether a bin of it is there or all have ended.
+fn opened<'i>(item: Option<&Item<'i>>, view: View<'i>, parts: &'i KeyParts<'_>) -> Result<Option<Record<'i>>, Fault> {
+    let Some(item) = item else { return Ok(None) };
+    let Value::Typed { kind, bytes } = item.value else { return Err(Fault::WrongType) };
+    let kind = Kind::of(kind).ok_or(Fault::WrongType)?;
+    Ok(Record::of(kind, bytes, view.sets, parts)?)
 }
 
 /// What becomes of a record that was looked at.
@@ -192,6 +197,38 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    /// Leaves out what has ended of a large record, some of its leaves at a time, so that what is left needs no count.
+    /// A revision is no other for it. Where there is no room to write, it stays as it is.
+    pub(super) fn sweep_ended(&mut self, bytes: &[u8]) -> Run {
+        let key = self.key(bytes);
+        loop {
+            let view = self.ctx.view();
+            let item = self.turn.peek(&key);
+            let there = KeyParts::new(self.turn, key);
+            if !opened(item.as_ref(), view, &there)?.is_some_and(|record| record.is_due(view.now_ms)) {
+                return Ok(());
+            }
+            if self.ops >= OPS_A_BATCH {
+                return Err(State::Yield.into());
+            }
+            self.ops += SWEPT_LEAVES;
+            let swept = self.turn.change_parts(&key, &mut |turn, item, scratch, parts| {
+                let there = KeyParts::new(turn, key);
+                let mut made = record::Parts::default();
+                let change = sweep_some(item, scratch, &mut made, view, &there);
+                (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+                change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
+            });
+            match swept {
+                Ok(Ok(Swept::Stored)) => {}
+                Ok(Ok(Swept::Gone)) => self.changed(Event::DEL, bytes),
+                Ok(Err(fault)) => return Err(fault.into()),
+                Err(OpError::OutOfMemory) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
     pub(super) fn room_to_store(&self, bytes: u64) -> Run {
         if self.ctx.is_full(bytes) {
@@ -230,6 +267,39 @@ pub(super) fn answer_room(out: &OutBuffer, bytes_max: usize, bytes: usize) -> Ru
         true if want > bytes_max => Err(Fault::AnswerTooLong.into()),
         true => Err(State::OutputFull { want }.into()),
     }
+}
+
+/// Leaves of a large record that are looked through for what has ended in one go.
+const SWEPT_LEAVES: usize = 16;
+
+/// What became of a record some of whose bins have ended.
+enum Swept {
+    /// It is without them.
+    Stored,
+    /// Nothing was left of it.
+    Gone,
+}
+
+fn sweep_some(
+    item: Option<&Item<'_>>,
+    scratch: &mut Vec<u8>,
+    parts: &mut record::Parts,
+    view: View<'_>,
+    there: &KeyParts<'_>,
+) -> Result<Change<Result<Swept, Fault>>, Fault> {
+    let (Some(old), Some(item)) = (opened(item, view, there)?, item) else {
+        return Ok(Change::Keep(Ok(Swept::Stored)));
+    };
+    let edit = Edit::swept(&old, view.now_ms, SWEPT_LEAVES, scratch)?;
+    Ok(match edit.finish_with(there, parts)? {
+        Some(kind) => Change::StoreTyped { kind: kind as u8, expire: item.expire, answer: Ok(Swept::Stored) },
+        None => Change::Remove(Ok(Swept::Gone)),
+    })
+}
+
+/// Whether all bins of a record fit into the output without a look at each of them, with the lines before them.
+pub(super) fn has_room_for_all(out: &OutBuffer, record: &Record<'_>) -> bool {
+    record.answer_bytes_max().is_some_and(|bytes| out.room() >= bytes + LINE_ROOM)
 }
 
 /// What became of a key with a record, or without.

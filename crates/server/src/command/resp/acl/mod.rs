@@ -3,10 +3,10 @@
 //! ```text
 //!   request ──> is there any user but the default one, as it was made?  no: nothing more is looked at
 //!                 yes ──> the client's user, found anew when users changed ──> may it do everything? ──> go on
-//!                           └──no──> command ──> keys ──> channels ──> go on, or NOPERM and an entry in the log
+//!                     └─no─> command ──> keys ──> channels ──> namespace ──> go on, or NOPERM and an entry in the log
 //! ```
-//! Rights are asked for when a request is executed or queued. memcached's clients have no rights of their own: they are
-//! let in by `listen.auth_file`, or all of them.
+//! Rights are asked for when a request is executed or queued, and of a queued one again when it is executed.
+//! memcached's clients have no rights of their own: they are let in by `listen.auth_file`, or all of them.
 
 mod rights;
 mod subcommands;
@@ -79,7 +79,13 @@ struct Denied {
     object: Vec<u8>,
 }
 
-/// What `rights` have against a request of number `number`; `None`: nothing.
+impl Denied {
+    fn namespace(name: &str) -> Self {
+        Self { fault: Fault::NoNamespacePermission, reason: "namespace", object: name.into() }
+    }
+}
+
+/// What `rights` have against a request of number `number`, wherever its client is; `None`: nothing.
 fn denied(rights: &Rights, entry: &'static Entry, number: usize, asked: Asked<'_, '_>) -> Option<Denied> {
     if !rights.allows(number) {
         return Some(Denied { fault: Fault::NoPermission(number), reason: "command", object: name_of(number).into() });
@@ -137,9 +143,50 @@ impl Call<'_, '_> {
             return Ok(());
         }
         let first = if let Asked::All(mut args) = asked { args.next() } else { None };
-        let Some(denied) = denied(&user.rights, entry, number_of(entry, first), asked) else { return Ok(()) };
+        let denied = denied(&user.rights, entry, number_of(entry, first), asked);
+        let denied = denied.or_else(|| self.denied_namespace(&user.rights, entry, first));
+        let Some(denied) = denied else { return Ok(()) };
         self.log_refusal(denied.reason, denied.object, user.name.clone());
         Err(denied.fault.into())
+    }
+
+    /// What `rights` have against a request where the client is, or where it is to go.
+    fn denied_namespace(&self, rights: &Rights, entry: &Entry, first: Option<&[u8]>) -> Option<Denied> {
+        if rights.all_namespaces() {
+            return None;
+        }
+        let namespaces = &self.ctx.shared.namespaces;
+        let there = match entry.name {
+            // One that there is not is refused by the command.
+            "select" => namespaces.find(first?)?,
+            "flushall" => return Some(Denied::namespace("all")),
+            name if name.starts_with("rec.") || entry.categories.contains(&"keyspace") => self.session.namespace,
+            _ if entry.keys.0 != 0 && !entry.has(Flag::PubSub) => self.session.namespace,
+            _ => return None,
+        };
+        let name = namespaces.name(there);
+        (!rights.allows_namespace(there.0, &name)).then(|| Denied::namespace(&name))
+    }
+
+    /// Asks once more for what was asked when the request was queued: users may have changed, and a request before it
+    /// in the transaction may have changed them.
+    pub(super) fn permit_queued(&mut self, entry: &'static Entry, args: Args<'_>) -> Result<(), Fault> {
+        let changes = self.ctx.shared.users.changes();
+        if changes == 0 {
+            return Ok(());
+        }
+        self.ctx.user_changes = changes;
+        let reason = match self.permit(entry, Asked::All(args)) {
+            Ok(()) => return Ok(()),
+            Err(Stop::Fault(Fault::NoPermission(_))) => "no permission to execute the command or subcommand",
+            Err(Stop::Fault(Fault::NoKeyPermission)) => "no permission to touch the specified keys",
+            Err(Stop::Fault(Fault::NoChannelPermission)) => {
+                "no permission to access one of the channels used as arguments"
+            }
+            Err(Stop::Fault(Fault::NoNamespacePermission)) => "no permission to use keys of this database",
+            Err(_) => "no permission",
+        };
+        Err(Fault::NoLonger(reason))
     }
 
     /// Users have changed: finds the client's anew. False if it is gone.
@@ -155,7 +202,7 @@ impl Call<'_, '_> {
     }
 
     fn log_refusal(&mut self, reason: &'static str, object: Vec<u8>, user: Vec<u8>) {
-        let context = if self.session.is_queueing() { "multi" } else { "toplevel" };
+        let context = if self.session.is_queueing() || self.beside { "multi" } else { "toplevel" };
         let client = self.client_line();
         self.ctx.shared.users.refused(Refusal { reason, context, object, user }, self.ctx.now, client);
     }
@@ -245,7 +292,8 @@ impl<'c> Call<'c, '_> {
         };
         let mut all = Vec::new();
         let out = &mut all;
-        reply::map(out, version, 6);
+        let namespaces = (!user.rights.all_namespaces()).then(|| user.rights.namespaces_text());
+        reply::map(out, version, 6 + u64::from(namespaces.is_some()));
         reply::bulk(out, b"flags");
         reply::set(out, version, user.flags().len() as u64);
         user.flags().iter().for_each(|flag| reply::bulk(out, flag.as_bytes()));
@@ -259,6 +307,10 @@ impl<'c> Call<'c, '_> {
         }
         reply::bulk(out, b"selectors");
         reply::array(out, 0);
+        if let Some(text) = namespaces {
+            reply::bulk(out, b"namespaces");
+            reply::bulk(out, &text);
+        }
         self.say_long(all)
     }
 

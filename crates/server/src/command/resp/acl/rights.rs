@@ -1,8 +1,8 @@
 //! What a user may do: commands, keys and channels; and the rules by which that is said.
 //!
 //! ```text
-//!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern      on off >password nopass
-//!   └──────── commands ─────────┘ └────── keys ──────┘ channels      └───── the user ──────┘
+//!   +get -set +@read +config|get  ~pattern %R~pattern  &pattern  ns=shop     on off >password nopass
+//!   └──────── commands ─────────┘ └────── keys ──────┘ channels  namespaces  └───── the user ──────┘
 //! ```
 //! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
 //! too, since it is told again so.
@@ -11,6 +11,7 @@ use super::super::glob::matches;
 use super::super::support::absent_of;
 use super::super::table::{COMMANDS, Entry, find};
 use super::subcommands::SUBCOMMANDS;
+use crate::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use std::fmt::Write as _;
 
 /// Commands and subcommands at most.
@@ -111,6 +112,8 @@ pub struct Rights {
     all_commands: bool,
     keys: Vec<KeyPattern>,
     channels: Vec<Vec<u8>>,
+    /// Names and numbers of the namespaces whose keys may be used; none: those of all.
+    namespaces: Vec<String>,
 }
 
 /// Why a rule is not taken, in the words of Redis.
@@ -128,7 +131,14 @@ const TOO_MANY: Wrong = "The user has as many rules as this server keeps";
 impl Rights {
     /// Nothing is allowed.
     pub(super) fn none() -> Self {
-        Self { commands: Bits::NONE, rules: Vec::new(), all_commands: false, keys: Vec::new(), channels: Vec::new() }
+        Self {
+            commands: Bits::NONE,
+            rules: Vec::new(),
+            all_commands: false,
+            keys: Vec::new(),
+            channels: Vec::new(),
+            namespaces: Vec::new(),
+        }
     }
 
     /// Everything is.
@@ -142,7 +152,7 @@ impl Rights {
 
     /// Everything is allowed.
     pub(super) fn is_all(&self) -> bool {
-        self.commands == Bits::ALL && self.all_keys() && self.all_channels()
+        self.commands == Bits::ALL && self.all_keys() && self.all_channels() && self.all_namespaces()
     }
 
     pub(super) fn all_keys(&self) -> bool {
@@ -168,9 +178,20 @@ impl Rights {
         self.all_channels() || self.channels.iter().any(fits)
     }
 
-    /// Takes a rule about commands, keys or channels; `None`: it is about something else.
+    /// Nothing was said of namespaces.
+    pub(super) fn all_namespaces(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+
+    /// Whether the keys of a namespace with this number and this name may be used.
+    pub(super) fn allows_namespace(&self, number: u8, name: &str) -> bool {
+        let is = |said: &String| said == name || said.parse() == Ok(number);
+        self.all_namespaces() || self.namespaces.iter().any(is)
+    }
+
+    /// Takes a rule about commands, keys, channels or namespaces; `None`: it is about something else.
     pub(super) fn apply(&mut self, rule: &[u8]) -> Result<Option<()>, Wrong> {
-        if self.rules.len() + self.keys.len() + self.channels.len() >= RULES_MAX {
+        if self.rules.len() + self.keys.len() + self.channels.len() + self.namespaces.len() >= RULES_MAX {
             return Err(TOO_MANY);
         }
         match &rule.to_ascii_lowercase()[..] {
@@ -180,6 +201,7 @@ impl Rights {
             b"resetkeys" => self.keys.clear(),
             b"allchannels" => self.channels = vec![b"*".to_vec()],
             b"resetchannels" => self.channels.clear(),
+            b"allns" => self.namespaces.clear(),
             _ => return self.apply_marked(rule),
         }
         Ok(Some(()))
@@ -219,9 +241,23 @@ impl Rights {
                 }
             }
             [sign @ (b'+' | b'-'), name @ ..] => self.apply_command(name, *sign == b'+')?,
+            [b'n' | b'N', b's' | b'S', b'=', name @ ..] => self.add_namespace(name)?,
             _ => return Ok(None),
         }
         Ok(Some(()))
+    }
+
+    /// By its name or its number, whether there is such a one now or not.
+    fn add_namespace(&mut self, name: &[u8]) -> Result<(), Wrong> {
+        let name = std::str::from_utf8(name).map_err(|_| SYNTAX)?;
+        plain(name.as_bytes())?;
+        if name.is_empty() || name.len() > NAMESPACE_BYTES_MAX {
+            return Err(SYNTAX);
+        }
+        if !self.namespaces.iter().any(|known| known == name) {
+            self.namespaces.push(name.to_owned());
+        }
+        Ok(())
     }
 
     fn add_key(&mut self, may: u8, pattern: &[u8]) -> Result<(), Wrong> {
@@ -287,6 +323,13 @@ impl Rights {
     /// What was said of channels.
     pub(super) fn channels_text(&self) -> Vec<u8> {
         self.channels.iter().map(|pattern| [b"&", &pattern[..]].concat()).collect::<Vec<_>>().join(&b' ')
+    }
+}
+
+impl Rights {
+    /// What was said of namespaces.
+    pub(super) fn namespaces_text(&self) -> Vec<u8> {
+        self.namespaces.iter().map(|name| format!("ns={name}")).collect::<Vec<_>>().join(" ").into_bytes()
     }
 }
 
@@ -364,6 +407,19 @@ mod tests {
         let some = rights(&["&news:*"]);
         assert!(some.allows_channel(b"news:1", false) && some.allows_channel(b"news:*", true));
         assert!(!some.allows_channel(b"news:a*", true) && !some.allows_channel(b"other", false));
+    }
+
+    #[test]
+    fn a_namespace_is_allowed_by_name_or_number_and_without_a_rule_every_one_is() {
+        let some = rights(&["ns=shop", "ns=5", "NS=shop"]);
+        for (number, name, allowed) in [(3, "shop", true), (5, "any", true), (5, "5", true), (6, "6", false)] {
+            assert_eq!(some.allows_namespace(number, name), allowed, "{number} {name}");
+        }
+        assert_eq!(some.namespaces_text(), b"ns=shop ns=5");
+        let mut all = Rights::all();
+        assert!(all.apply(b"ns=shop").is_ok() && !all.is_all());
+        assert!(all.apply(b"allns").is_ok() && all.is_all() && all.namespaces_text().is_empty());
+        assert!(all.apply(b"ns=").is_err() && all.apply(b"ns=a b").is_err());
     }
 
     #[test]

@@ -136,6 +136,9 @@ impl User {
             put(&channels);
         }
         put(self.rights.commands_text().as_bytes());
+        if !self.rights.all_namespaces() {
+            put(&self.rights.namespaces_text());
+        }
         line
     }
 }
@@ -159,7 +162,7 @@ fn unhex(text: &[u8]) -> Option<[u8; 32]> {
 /// Why something was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// `auth`, `command`, `key` or `channel`.
+    /// `auth`, `command`, `key`, `channel` or `namespace`.
     pub(super) reason: &'static str,
     /// `toplevel` or `multi`.
     pub(super) context: &'static str,

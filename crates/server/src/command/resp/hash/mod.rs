@@ -10,7 +10,7 @@ pub(super) use ends::{
 };
 pub(super) use scan::{hrandfield, hscan};
 
-use super::typed::{KeyParts, put_texts, record};
+use super::typed::{self, KeyParts, put_texts, record};
 use super::{Call, Run, Stop};
 use protocol::resp::{Args, reply};
 use record::{Name, Record};
@@ -52,7 +52,17 @@ impl<'c> Call<'c, '_> {
             Telling::Both => reply::map(self.out, version, fields),
             _ => reply::array(self.out, fields),
         }
-        if let Some(record) = &record {
+        if let Some(record) = record.as_ref().filter(|record| typed::has_room_for_all(self.out, record)) {
+            for bin in record.bins(now_ms) {
+                let bin = bin?;
+                if telling != Telling::Values {
+                    typed::put_text(self.out, &bin.name);
+                }
+                if telling != Telling::Names {
+                    typed::put_text(self.out, &bin.value);
+                }
+            }
+        } else if let Some(record) = &record {
             let parts = record.bins(now_ms).flat_map(|bin| {
                 let (name, value) = match bin {
                     Ok(bin) => (Ok(Some(bin.name)), Ok(Some(bin.value))),
@@ -86,8 +96,9 @@ fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run 
     let item = call.turn.get(&key);
     let parts = KeyParts::new(call.turn, key);
     let record = record(item.as_ref(), call.ctx.view(), &parts)?;
-    let values = names.map(|name| match &record {
-        Some(record) => Ok(record.find(&Name::new(name), now_ms)?.map(|bin| bin.value)),
+    let (record, mut at) = (record.as_ref(), 0);
+    let values = names.map(move |name| match record {
+        Some(record) => Ok(record.find_behind(&mut at, &Name::new(name), now_ms)?.map(|bin| bin.value)),
         None => Ok(None),
     });
     put_texts(call.out, call.session.version, call.ctx.request_bytes_max, values)?;
@@ -113,8 +124,9 @@ pub(super) fn hexists<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn hlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let now_ms = call.ctx.now.0;
-    call.number_of(args.next().unwrap_or_default(), |record| Ok(record.count(now_ms)? as i64))
+    let (key, now_ms) = (args.next().unwrap_or_default(), call.ctx.now.0);
+    call.sweep_ended(key)?;
+    call.number_of(key, |record| Ok(record.count(now_ms)? as i64))
 }
 
 pub(super) fn hstrlen<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {

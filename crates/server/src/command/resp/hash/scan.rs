@@ -73,7 +73,7 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         return Ok(());
     };
     let scan = Scan::read(from, args)?;
-    let to = scan.to(record.count(now_ms)?);
+    let to = scan.to(record.count_at_most(now_ms)?);
     let told = record
         .bins_in(now_ms, scan.from.min(HASHES - 1) as u32, to)
         .filter(|bin| bin.as_ref().map_or(true, |bin| scan.takes(bin, to)));

@@ -123,11 +123,19 @@ impl<'c> Op<'c> {
                 edit.set(&name, &joined, true)?;
                 told.extend_from_slice(reply::OK);
             }
-            Self::List(bin, op) => return op.apply(bin, edit, told, version),
-            Self::Map(bin, op) => return op.apply(bin, edit, told, version),
+            Self::List(bin, op) => return op.apply(At { bin, edit, told, version }),
+            Self::Map(bin, op) => return op.apply(At { bin, edit, told, version }),
         }
         Ok(true)
     }
+}
+
+/// A bin that an operation is done on, and where it is told of.
+struct At<'c, 'a, 'e> {
+    bin: &'c [u8],
+    edit: &'a mut Edit<'e>,
+    told: &'a mut Vec<u8>,
+    version: Version,
 }
 
 fn put_or_null(told: &mut Vec<u8>, version: Version, value: Option<Value<'_>>) {
@@ -158,13 +166,8 @@ impl<'c> ListOp<'c> {
         })
     }
 
-    fn apply(
-        &self,
-        bin: &'c [u8],
-        edit: &mut Edit<'_>,
-        told: &mut Vec<u8>,
-        version: Version,
-    ) -> Result<bool, Stopped<'c>> {
+    fn apply(&self, at: At<'c, '_, '_>) -> Result<bool, Stopped<'c>> {
+        let At { bin, edit, told, version } = at;
         let name = Name::new(bin);
         let there = match edit.bin(&name)?.map(|bin| bin.value) {
             None => None,
@@ -243,13 +246,8 @@ impl<'c> MapOp<'c> {
         })
     }
 
-    fn apply(
-        &self,
-        bin: &'c [u8],
-        edit: &mut Edit<'_>,
-        told: &mut Vec<u8>,
-        version: Version,
-    ) -> Result<bool, Stopped<'c>> {
+    fn apply(&self, at: At<'c, '_, '_>) -> Result<bool, Stopped<'c>> {
+        let At { bin, edit, told, version } = at;
         let name = Name::new(bin);
         let map = match edit.bin(&name)?.map(|bin| bin.value) {
             None => Map::EMPTY,

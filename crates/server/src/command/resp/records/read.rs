@@ -93,8 +93,9 @@ impl<'c> Telling<'c> {
                 }
             }
             Some(names) => {
+                let mut at = 0;
                 for name in names.each() {
-                    let bin = record.find(&Name::new(name), now_ms)?;
+                    let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
                     bytes += 2 * TYPE_BYTES + name.len() + bin.map_or(0, |bin| told(&bin.value));
                 }
             }
@@ -124,9 +125,10 @@ impl<'c> Telling<'c> {
             }
             Some(names) => {
                 reply::map(out, version, names.each().count() as u64);
+                let mut at = 0;
                 for name in names.each() {
                     reply::bulk(out, name);
-                    let bin = record.find(&Name::new(name), now_ms)?;
+                    let bin = record.find_behind(&mut at, &Name::new(name), now_ms)?;
                     self.put_bin(out, version, bin.map(|bin| bin.value).as_ref());
                 }
             }
@@ -165,7 +167,9 @@ pub(super) fn tell(
         reply::null_array(out, version);
         return Ok(false);
     };
-    typed::answer_room(out, bytes_max, telling.bytes(&record, view.now_ms)?)?;
+    if telling.names.is_some() || !typed::has_room_for_all(out, &record) {
+        typed::answer_room(out, bytes_max, telling.bytes(&record, view.now_ms)?)?;
+    }
     reply::array(out, 3);
     telling.put(out, version, &record, expire, view.now_ms)?;
     Ok(true)

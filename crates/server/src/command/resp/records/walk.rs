@@ -193,8 +193,8 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
         call.int(0);
         return Ok(());
     };
-    if walk.is_none() {
-        set.truncate();
+    if walk.is_none() && !shared.sets.truncate(set) {
+        return Err(Fault::OutOfMemory.into());
     }
     let mut walk = walk.unwrap_or_default();
     loop {

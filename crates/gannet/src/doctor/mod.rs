@@ -1,13 +1,17 @@
-//! `gannet doctor`: looks at this host, explains a check, puts two reports side by side.
+//! `gannet doctor`: looks at this host, explains a check, puts two reports side by side, plans its CPUs, changes
+//! settings and takes them back.
 //!
 //! Exit codes of a look: 0 nothing to do, 1 warnings, 2 something is bad; 3 it could not look.
+
+pub mod plan;
+mod tune;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use doctor::check::{nearest_of, select};
-use doctor::{Host, Report, Target, checks, diff::diff, report, run as look};
+use doctor::{Asked, Host, Report, Target, checks, diff::diff, report, run as look};
 
 use crate::{Failure, print};
 
@@ -19,20 +23,14 @@ pub fn command() -> Command {
     let report =
         |name: &'static str, help: &'static str| Arg::new(name).required(true).help(help).value_name("REPORT.json");
     Command::new("doctor")
-        .about("Find what causes tails on this host, for any server's process; nothing is changed")
+        .about("Find what causes tails on this host, for any server's process, and mend it")
         .after_help(
             "Exit codes: 0 nothing to do, 1 warnings, 2 something is bad, 3 it could not look.\n\nExamples:\n  \
              gannet doctor --pid $(pidof redis-server)\n  gannet doctor --only mem,net.somaxconn --json > here.json\n  \
              gannet doctor explain mem.thp-defrag\n  gannet doctor diff fast-host.json slow-host.json",
         )
         .args_conflicts_with_subcommands(true)
-        .arg(
-            Arg::new("pid")
-                .long("pid")
-                .value_parser(value_parser!(u32).range(1..))
-                .value_name("PID")
-                .help("The server's process: its threads, limits, memory and control group are looked at too"),
-        )
+        .arg(pid("The server's process: its threads, limits, memory and control group are looked at too"))
         .arg(
             Arg::new("only")
                 .long("only")
@@ -48,16 +46,22 @@ pub fn command() -> Command {
                 .help("How long counters are watched")
                 .value_parser(value_parser!(u64).range(1..=SECONDS_MAX)),
         )
+        .arg(root())
+        .arg(Arg::new("measure").long("measure").action(ArgAction::SetTrue).help(
+            "Measure too what takes a CPU or a disk from what runs there, for seconds: cpu.noise, disk.fsync-probe",
+        ))
         .arg(
-            Arg::new("root")
-                .long("root")
-                .default_value("/")
+            Arg::new("data")
+                .long("data")
                 .value_parser(value_parser!(PathBuf))
                 .value_name("DIR")
-                .help(
-                    "Look at a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a \
-                 second reading, a second after",
-                ),
+                .help("The folder of the server's log or data: its mount, and with --measure its disk"),
+        )
+        .arg(
+            Arg::new("metadata")
+                .long("metadata")
+                .action(ArgAction::SetTrue)
+                .help("Ask the cloud's metadata service where this machine stands"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the whole report as JSON"))
         .arg(Arg::new("all").long("all").action(ArgAction::SetTrue).help("List also what is fine or cannot be told"))
@@ -73,7 +77,22 @@ pub fn command() -> Command {
                 .arg(report("a", "The first"))
                 .arg(report("b", "The second")),
         )
+        .subcommand(plan::command())
+        .subcommands(tune::commands())
         .subcommand(Command::new("schema").about("The JSON schema of a report").hide(true))
+}
+
+/// `--pid`.
+fn pid(help: &'static str) -> Arg {
+    Arg::new("pid").long("pid").value_parser(value_parser!(u32).range(1..)).value_name("PID").help(help)
+}
+
+/// `--root`.
+fn root() -> Arg {
+    Arg::new("root").long("root").default_value("/").value_parser(value_parser!(PathBuf)).value_name("DIR").help(
+        "Look at a tree of captured files instead: DIR/proc/stat, DIR/sys/...; DIR/later/... is a second reading, a \
+         second after",
+    )
 }
 
 /// Runs it.
@@ -85,6 +104,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             print(&lines.concat())
         }
         Some(("diff", matches)) => compare(matches),
+        Some(("plan", matches)) => plan::run(matches),
+        Some(("apply", matches)) => tune::run_apply(matches),
+        Some(("undo", matches)) => tune::run_undo(matches),
+        Some(("persist", matches)) => tune::run_persist(matches),
         Some(("schema", _)) => print(&report::schema()),
         _ => check(matches),
     }
@@ -97,20 +120,14 @@ fn failed(lines: Vec<String>) -> Failure {
 fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
     let checks = select(&only).map_err(failed)?;
-    let target = Target {
-        root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
-        pid: matches.get_one::<u32>("pid").copied(),
-        window: Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default")),
+    let window = Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default"));
+    let mut target = target(matches, window)?;
+    target.asked = Asked {
+        measure: matches.get_flag("measure"),
+        data: matches.get_one::<PathBuf>("data").cloned(),
+        metadata: matches.get_flag("metadata"),
     };
-    if !target.root.is_dir() {
-        return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));
-    }
     let pid = target.pid;
-    if let Some(pid) = pid
-        && !target.root.join(format!("proc/{pid}")).is_dir()
-    {
-        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` tells a server's")]));
-    }
     let host = Host::watch(target);
     let report = Report::new(&host, pid, look(&host, &checks));
     print(&if matches.get_flag("json") { report.json() } else { report.text(matches.get_flag("all")) })?;
@@ -118,6 +135,25 @@ fn check(matches: &ArgMatches) -> Result<(), Failure> {
         0 => Ok(()),
         code => Err(Failure::Code(code, Vec::new())),
     }
+}
+
+/// What is looked at: `--root` and `--pid`, which are there.
+fn target(matches: &ArgMatches, window: Duration) -> Result<Target, Failure> {
+    let target = Target {
+        root: matches.get_one::<PathBuf>("root").expect("it has a default").clone(),
+        pid: matches.get_one::<u32>("pid").copied(),
+        window,
+        asked: Asked::default(),
+    };
+    if !target.root.is_dir() {
+        return Err(failed(vec![format!("--root: {} is no folder", target.root.display())]));
+    }
+    if let Some(pid) = target.pid
+        && !target.root.join(format!("proc/{pid}")).is_dir()
+    {
+        return Err(failed(vec![format!("--pid: there is no process {pid}; `pidof NAME` tells a server's")]));
+    }
+    Ok(target)
 }
 
 fn explain(id: &str) -> Result<(), Failure> {

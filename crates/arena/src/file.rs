@@ -1,0 +1,270 @@
+//! A file that maps of a store lie in: locked for this process, its space allocated before it is used.
+//!
+//! ```text
+//!   open (made if it is not there) -> lock, or refused -> set_bytes -> allocate(range) -> Map::of_file(range)
+//!                                                                      punch(range)       a hole again
+//! ```
+//!
+//! Invariants:
+//! - One process has the file at a time: an exclusive lock, which the kernel takes back with the process.
+//! - Opening changes nothing of a file that is there.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FallocateFlags, FlockOperation, MemfdFlags, SeekFrom};
+use rustix::fs::{fallocate, flock, fstatfs, memfd_create, seek};
+
+/// How often the lock is asked for: the kernel may still be taking down the process that was killed.
+const LOCK_TRIES: usize = 100;
+/// And how long is waited between two tries.
+const LOCK_WAIT: Duration = Duration::from_millis(10);
+
+/// Why a file was not opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The operating system's reason.
+    Io(io::Error),
+    /// Another process has it.
+    Locked,
+    /// It is a folder, a socket, a device.
+    NotAFile,
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Locked => f.write_str("another process has it open"),
+            Self::NotAFile => f.write_str("it is not a regular file"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// What a file lies on, as far as a memory in it is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Memory: tmpfs. Gone with the machine's power.
+    Tmpfs,
+    /// Memory in huge pages: hugetlbfs.
+    HugePages,
+    /// A disk's file system, or another one: the kernel writes its pages back.
+    Disk,
+}
+
+/// The numbers by which `statfs` tells file systems apart.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+/// A file, open and locked.
+#[derive(Debug)]
+pub struct MapFile {
+    file: File,
+    path: PathBuf,
+    medium: Medium,
+}
+
+impl MapFile {
+    /// Opens the file for this process alone; makes an empty one if there is none, for its owner alone.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A file that is there is as it was.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_with(path, true)
+    }
+
+    /// The same of a file that is there.
+    ///
+    /// # Errors
+    /// As for [`MapFile::open`], and if there is none.
+    pub fn open_there(path: &Path) -> Result<Self, OpenError> {
+        Self::open_with(path, false)
+    }
+
+    fn open_with(path: &Path, make: bool) -> Result<Self, OpenError> {
+        if let Ok(meta) = std::fs::metadata(path) {
+            let kind = meta.file_type();
+            if kind.is_dir() || kind.is_socket() || kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+                return Err(OpenError::NotAFile);
+            }
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(make).truncate(false).mode(0o600);
+        let file = options.open(path)?;
+        let mut tries = LOCK_TRIES;
+        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(OpenError::Io(error.into()));
+            }
+            tries -= 1;
+            if tries == 0 {
+                return Err(OpenError::Locked);
+            }
+            std::thread::sleep(LOCK_WAIT);
+        }
+        let medium = medium_of(&file)?;
+        Ok(Self { file, path: path.to_owned(), medium })
+    }
+
+    /// A file without a name, in memory: for tests, and to be handed to another process.
+    ///
+    /// # Errors
+    /// What `memfd_create` answers.
+    pub fn in_memory() -> io::Result<Self> {
+        let fd = memfd_create("gannet", MemfdFlags::CLOEXEC)?;
+        Ok(Self { file: fd.into(), path: PathBuf::from("memory"), medium: Medium::Tmpfs })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it lies on.
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// How long it is, holes included.
+    ///
+    /// # Errors
+    /// What `fstat` answers.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Makes it so long. What is added is a hole that reads as zero; what is cut off is gone.
+    ///
+    /// # Errors
+    /// What `ftruncate` answers.
+    pub fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    /// Gets space for a range, so that no write to it can fail for want of it. What is there stays.
+    ///
+    /// # Errors
+    /// `ENOSPC`; `EOPNOTSUPP` on file systems that allocate only as they write.
+    pub fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        loop {
+            match fallocate(&self.file, FallocateFlags::empty(), at, bytes) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    /// Gives a range's space back: it is a hole that reads as zero.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where there are no holes.
+    pub fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        Ok(fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)?)
+    }
+
+    /// A copy of it as it is now, in memory and without a name: what a process would find that opens it after this one
+    /// was killed.
+    ///
+    /// # Errors
+    /// What reading and writing answer.
+    pub fn image(&self) -> io::Result<Self> {
+        let image = Self::in_memory()?;
+        let end = self.bytes()?;
+        image.set_bytes(end)?;
+        let mut at = 0;
+        while at < end {
+            // Holes are left out; behind the last one there is nothing.
+            let Ok(from) = seek(&self.file, SeekFrom::Data(at)) else { break };
+            let to = seek(&self.file, SeekFrom::Hole(from))?;
+            let mut bytes = vec![0; (to - from) as usize];
+            self.file.read_exact_at(&mut bytes, from)?;
+            image.file.write_all_at(&bytes, from)?;
+            at = to;
+        }
+        Ok(image)
+    }
+
+    /// Has all of it written to the disk it lies on, if it does.
+    ///
+    /// # Errors
+    /// What `fsync` answers.
+    pub fn sync(&self) -> io::Result<()> {
+        if self.medium == Medium::Disk { self.file.sync_all() } else { Ok(()) }
+    }
+}
+
+fn medium_of(file: &File) -> io::Result<Medium> {
+    Ok(match fstatfs(file)?.f_type as u64 {
+        TMPFS_MAGIC => Medium::Tmpfs,
+        HUGETLBFS_MAGIC => Medium::HugePages,
+        _ => Medium::Disk,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Map, PAGE_BYTES};
+    use std::sync::Arc;
+
+    /// A path of this test's own.
+    fn temp(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("gannet-arena-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn what_is_written_to_a_map_is_in_the_next_map_of_the_file_and_a_hole_reads_as_zero() {
+        let file = Arc::new(MapFile::in_memory().expect("a file"));
+        file.set_bytes(4 * PAGE_BYTES as u64).expect("length");
+        file.allocate(0, 4 * PAGE_BYTES as u64).expect("space");
+        let map = |at: usize, pages: usize| {
+            Map::of_file(&file, (at * PAGE_BYTES) as u64, pages * PAGE_BYTES, false).expect("map")
+        };
+        let first = map(1, 3);
+        for page in 0..3 {
+            // SAFETY: 1. the offset is inside the map; 2. the test's thread alone uses it.
+            unsafe { first.start().as_ptr().add(page * PAGE_BYTES).write(7) };
+        }
+        first.release(PAGE_BYTES, PAGE_BYTES).expect("released");
+        drop(first);
+        let again = map(1, 3);
+        // SAFETY: as above.
+        let read = |page: usize| unsafe { again.start().as_ptr().add(page * PAGE_BYTES).read() };
+        assert_eq!([read(0), read(1), read(2)], [7, 0, 7]);
+        assert_eq!(again.start().as_ptr() as usize % crate::HUGE_PAGE_BYTES, 0);
+        again.allocate(PAGE_BYTES, PAGE_BYTES).expect("space");
+        assert_eq!(read(1), 0);
+    }
+
+    #[test]
+    fn a_file_is_one_processs_alone_and_only_files_are_taken() {
+        let path = temp("lock");
+        let first = MapFile::open(&path).expect("made");
+        assert_eq!((first.bytes().expect("length"), first.path()), (0, path.as_path()));
+        // A lock belongs to the open file, so a second opening meets it also within a process.
+        assert!(matches!(MapFile::open(&path), Err(OpenError::Locked)));
+        drop(first);
+        assert!(MapFile::open(&path).is_ok());
+        std::fs::remove_file(&path).expect("removed");
+        assert!(matches!(MapFile::open(&std::env::temp_dir()), Err(OpenError::NotAFile)));
+        assert!(matches!(MapFile::open(&path.join("no/such")), Err(OpenError::Io(_))));
+    }
+}

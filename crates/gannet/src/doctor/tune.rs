@@ -1,0 +1,282 @@
+//! `gannet doctor apply`, `undo` and `persist`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use doctor::check::select;
+use doctor::tune::{
+    Draft, Journal, Kept, Log, Outcome, Setting, Settled, apply, draft, latest, persist, runs, script, undo,
+};
+use doctor::{Host, Target};
+
+use super::{failed, pid, root, target};
+use crate::{Failure, print};
+
+/// Seconds that a run with changes to the network waits for its confirmation.
+const CONFIRM_S: &str = "60";
+/// How often the timer looks whether the run was confirmed.
+const LOOK: Duration = Duration::from_millis(200);
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+fn journals() -> Arg {
+    Arg::new("journals")
+        .long("journals")
+        .value_parser(value_parser!(PathBuf))
+        .value_name("DIR")
+        .help("Where the journals are [default: /var/lib/gannet/doctor, below --root]")
+}
+
+/// The subcommands' arguments.
+pub fn commands() -> [Command; 3] {
+    let run = || Arg::new("run").value_name("RUN").help("The run [default: the latest that is not undone]");
+    let apply = Command::new("apply")
+        .about("Write the remedies of what is not fine, each in a journal before")
+        .after_help(
+            "Only settings of the running kernel are written; the boot loader and files are left alone.\nA run that \
+             changes the network is undone by itself unless it is confirmed in time.\nExit codes: 0 all is written, or \
+             nothing was to be; 1 some was refused or clamped; 3 it could not.",
+        )
+        .arg(
+            Arg::new("only")
+                .long("only")
+                .value_delimiter(',')
+                .value_name("ID,...")
+                .help("Only the remedies of these checks or groups"),
+        )
+        .arg(flag("dry-run", "Print a shell script that would write the same, and write nothing"))
+        .arg(flag("confirm", "Keep the latest run: its timer does not undo it").exclusive(false))
+        .arg(
+            Arg::new("timer")
+                .long("timer")
+                .value_name("SECONDS")
+                .default_value(CONFIRM_S)
+                .value_parser(value_parser!(u64).range(0..=3600))
+                .help("A run that changes the network is undone after this unless it is confirmed; 0: it is not"),
+        )
+        .arg(pid("The server's process, whose checks count too"))
+        .arg(root())
+        .arg(journals());
+    let undo = Command::new("undo")
+        .about("Take a run back, the last change first")
+        .after_help("Exit codes: 0 it is as before; 1 something was left as it is; 3 it could not.")
+        .arg(run())
+        .arg(flag("force", "Also what somebody else changed since"))
+        .arg(flag("list", "List the runs, and what of them is not undone"))
+        .arg(
+            Arg::new("unless-confirmed")
+                .long("unless-confirmed")
+                .hide(true)
+                .value_parser(value_parser!(u64))
+                .requires("run"),
+        )
+        .arg(root())
+        .arg(journals());
+    let persist = Command::new("persist")
+        .about("Print what sets a run's changes again when the host starts; it is not installed")
+        .arg(run())
+        .arg(
+            Arg::new("as")
+                .long("as")
+                .required(true)
+                .value_parser(Kept::ALL.map(|(name, _)| name))
+                .help("For sysctl (settings of /proc/sys alone), as a unit, or as a profile of tuned"),
+        )
+        .arg(root())
+        .arg(journals());
+    [apply, undo, persist]
+}
+
+/// Where the journals are.
+fn folder(matches: &ArgMatches, root: &Path) -> PathBuf {
+    matches.get_one::<PathBuf>("journals").cloned().unwrap_or_else(|| root.join("var/lib/gannet/doctor"))
+}
+
+fn words(why: String) -> Failure {
+    failed(vec![why])
+}
+
+/// Which start of the host this is.
+fn boot(root: &Path) -> String {
+    let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
+    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// The tree that the arguments name.
+fn root_of(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+    let root = matches.get_one::<PathBuf>("root").expect("it has a default").clone();
+    if root.is_dir() { Ok(root) } else { Err(words(format!("--root: {} is no folder", root.display()))) }
+}
+
+/// The run that is named, or the latest that is not undone.
+fn run_of(matches: &ArgMatches, folder: &Path) -> Result<Option<String>, Failure> {
+    match matches.get_one::<String>("run") {
+        Some(run) => Ok(Some(run.clone())),
+        None => latest(folder).map_err(words),
+    }
+}
+
+/// Runs `apply`.
+pub fn run_apply(matches: &ArgMatches) -> Result<(), Failure> {
+    let target = target(matches, Duration::from_secs(1))?;
+    let (root, folder) = (target.root.clone(), folder(matches, &target.root));
+    if matches.get_flag("confirm") {
+        return confirm(&folder);
+    }
+    let drafted = drafted(matches, target)?;
+    if matches.get_flag("dry-run") {
+        return print(&script(&drafted, &root));
+    }
+    for (check, why) in &drafted.beside {
+        eprintln!("gannet: {check}: {why}");
+    }
+    if drafted.steps.is_empty() {
+        return print("Nothing is to be written.\n");
+    }
+    let mut journal = Journal::begin(&folder, &boot(&root)).map_err(words)?;
+    let run = journal.run.clone();
+    let timer = *matches.get_one::<u64>("timer").expect("it has a default");
+    let is_network = drafted.steps.iter().any(|step| is_network(&step.new.path));
+    // Before anything is written: what is written may be what cuts this terminal off.
+    if is_network && timer > 0 {
+        start_timer(&root, &folder, &run, timer).map_err(words)?;
+    }
+    let settled = apply(&root, &mut journal, &drafted, &mut |_| {}).map_err(words)?;
+    let mut text: String = settled.iter().map(|step| line(step, false)).collect();
+    text += &format!("Run {run}; `gannet doctor undo {run}` takes it back.\n");
+    if is_network && timer > 0 {
+        text += &format!("It changes the network, and is undone in {timer} s unless: gannet doctor apply --confirm\n");
+    }
+    ended(&text, &settled)
+}
+
+fn drafted(matches: &ArgMatches, target: Target) -> Result<Draft, Failure> {
+    let only: Vec<String> = matches.get_many::<String>("only").unwrap_or_default().cloned().collect();
+    let checks = select(&only).map_err(failed)?;
+    let mut drafted = draft(&Host::watch(target), &checks);
+    // Of what nobody asked for by name only what is written is told.
+    if only.is_empty() {
+        drafted.beside.clear();
+    }
+    Ok(drafted)
+}
+
+/// What may cut off whoever is connected.
+fn is_network(path: &str) -> bool {
+    path.starts_with("/sys/class/net/") || path.starts_with("/proc/irq/")
+}
+
+/// Undoes the run later, in a process that outlives this one and its terminal.
+fn start_timer(root: &Path, folder: &Path, run: &str, seconds: u64) -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    let program = std::env::current_exe().map_err(|error| format!("this program's file is not told ({error})"))?;
+    let timer = std::process::Command::new(program)
+        .args(["doctor", "undo", run, "--unless-confirmed", &seconds.to_string()])
+        .arg("--root")
+        .arg(root)
+        .arg("--journals")
+        .arg(folder)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    timer.map(drop).map_err(|error| format!("the timer that would undo the run can not be started ({error})"))
+}
+
+fn confirm(folder: &Path) -> Result<(), Failure> {
+    let Some(run) = latest(folder).map_err(words)? else {
+        return Err(words("there is no run to confirm: none is there, or its timer has undone it".to_owned()));
+    };
+    let (mut journal, _) = Journal::open(folder, &run).map_err(words)?;
+    journal.confirm().map_err(words)?;
+    print(&format!("Run {run} stays.\n"))
+}
+
+/// Runs `undo`.
+pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
+    let root = root_of(matches)?;
+    let folder = folder(matches, &root);
+    if matches.get_flag("list") {
+        let tell = |run: String| match Log::read(&folder, &run) {
+            Ok(log) => format!("{run}  {} changes not undone\n", log.open_steps()),
+            Err(why) => format!("{run}  {why}\n"),
+        };
+        return print(&runs(&folder).into_iter().map(tell).collect::<String>());
+    }
+    let Some(run) = run_of(matches, &folder)? else { return print("Nothing is to be undone.\n") };
+    if let Some(seconds) = matches.get_one::<u64>("unless-confirmed")
+        && is_confirmed_within(&folder, &run, Duration::from_secs(*seconds))
+    {
+        return Ok(());
+    }
+    let (mut journal, log) = Journal::open(&folder, &run).map_err(words)?;
+    let settled =
+        undo(&root, &mut journal, &log, &boot(&root), matches.get_flag("force"), &mut |_| {}).map_err(words)?;
+    let text: String = settled.iter().map(|step| line(step, true)).collect();
+    let log = Log::read(&folder, &run).map_err(words)?;
+    let end = match log.open_steps() {
+        0 => format!("Run {run} is undone.\n"),
+        left => format!("{left} changes of run {run} are not undone.\n"),
+    };
+    ended(&(text + &end), &settled)
+}
+
+/// Waits for the confirmation, which a journal that can not be read is not.
+fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
+    // Its terminal's end does not end it: it is the last that can help then.
+    let _ = rustix::process::setsid();
+    let begun = Instant::now();
+    loop {
+        if Log::read(folder, run).is_ok_and(|log| log.is_confirmed) {
+            return true;
+        }
+        if begun.elapsed() >= time {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Runs `persist`.
+pub fn run_persist(matches: &ArgMatches) -> Result<(), Failure> {
+    let root = root_of(matches)?;
+    let folder = folder(matches, &root);
+    let none = || words("nothing is applied that is not undone; `gannet doctor apply` comes first".to_owned());
+    let run = run_of(matches, &folder)?.ok_or_else(none)?;
+    let log = Log::read(&folder, &run).map_err(words)?;
+    let settings: Vec<&Setting> = log.effective().map(|step| &step.new).collect();
+    if settings.is_empty() {
+        return Err(none());
+    }
+    let name = matches.get_one::<String>("as").expect("it is required");
+    let kept = Kept::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
+    print(&persist(&settings, kept))
+}
+
+/// A step in a line.
+fn line(settled: &Settled, is_back: bool) -> String {
+    let step = &settled.step;
+    let (from, to) = if is_back { (&step.new.value, &step.old) } else { (&step.old, &step.new.value) };
+    let what = match &settled.outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::Clamped(now) => format!("CLAMPED: it is {now}"),
+        Outcome::Refused(why) => format!("REFUSED: {why}"),
+        Outcome::Untouched => "it is as before already".to_owned(),
+        Outcome::Foreign(now) => format!("LEFT: somebody changed it to {now}; --force undoes that too"),
+        Outcome::Restarted => "the host was started anew since, which set it back".to_owned(),
+    };
+    let text = format!("{}: {} ({from} -> {to}): {what}", step.check, step.new.path);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>() + "\n"
+}
+
+fn ended(text: &str, settled: &[Settled]) -> Result<(), Failure> {
+    print(text)?;
+    let whole = |step: &Settled| matches!(step.outcome, Outcome::Done | Outcome::Untouched | Outcome::Restarted);
+    if settled.iter().all(whole) { Ok(()) } else { Err(Failure::Code(1, Vec::new())) }
+}

@@ -1,0 +1,234 @@
+//! Looking at a file that no server has, without changing it.
+//!
+//! Invariant: nothing is written, so that what a crash left can be looked at as it is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use arena::MapFile;
+use base::clock::UnixMillis;
+
+use super::superblock::Superblock;
+use super::{FileFault, There, ground_of, look};
+use crate::config::{Geometry, StoreConfig};
+use crate::header::{STATES, State};
+use crate::index::Index;
+use crate::item::{DEAD, Kind, Layout};
+use crate::key::{Hasher, Namespace};
+use crate::segments::{SegmentId, Segments};
+use crate::slot::Slot;
+
+/// What a memory file says of itself. Sizes are bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileStats {
+    /// The fields of the superblock, by name.
+    pub superblock: Vec<(&'static str, u64)>,
+    /// It was left in order.
+    pub clean: bool,
+    /// Segments by their state, in the order of [`crate::SEGMENT_STATES`]; free ones that were never taken with them.
+    pub segments: [u64; STATES.len()],
+    /// Items, as far as the headers of segments count them.
+    pub items: u64,
+    /// Their bytes.
+    pub item_bytes: u64,
+    /// Items of each namespace.
+    pub items_by_namespace: [u64; Namespace::MAX],
+    /// Groups of the index, and what they are to become.
+    pub groups: [u64; 2],
+    /// Locks of the index that were held.
+    pub stripes_held: u64,
+    /// The next segment sequence.
+    pub sequence: u64,
+    /// The latest time that was seen.
+    pub clock: UnixMillis,
+    /// Notes of the layers above, and their bytes.
+    pub notes: [u64; 2],
+}
+
+/// What a walk over a whole memory file finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCheck {
+    /// Items that a slot names.
+    pub items: u64,
+    /// Slots that name items.
+    pub slots: u64,
+    /// Items that live and that no slot names: a crash leaves some, and opening ends them.
+    pub unnamed: u64,
+    /// Slots that are there twice: a crash leaves some under locks that were held.
+    pub doubled: u64,
+    /// What no crash leaves, a line each; no more than [`FAULTS_MAX`].
+    pub faults: Vec<String>,
+}
+
+/// Faults that are told at most.
+pub const FAULTS_MAX: usize = 20;
+
+struct Inspected {
+    block: Superblock,
+    segments: Segments,
+    index: Index,
+    hasher: Hasher,
+    stats: FileStats,
+}
+
+fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
+    let There::Store(block) = look(file)? else {
+        return Err(FileFault::Damaged("it was not made to its end".to_owned()));
+    };
+    let config = StoreConfig {
+        memory_bytes: block.memory_bytes,
+        memory_bytes_max: 0,
+        segment_bytes: Some(block.segment_bytes as u32),
+        item_bytes_max: 1,
+        lanes_max: 1,
+        hash_seed: block.hash_seed,
+        huge_pages: false,
+    };
+    let geometry = Geometry::of(&config).map_err(|error| FileFault::Damaged(error.to_string()))?;
+    let ground = ground_of(&geometry, &config, file, &block)?;
+    let (kept, mut notes) = (ground.kept.clone(), [0; 2]);
+    if let Some(all) = &ground.notes {
+        all.read(&mut |note| notes = [notes[0] + 1, notes[1] + note.len() as u64]);
+    }
+    let stats = FileStats {
+        superblock: block.named().to_vec(),
+        clean: block.clean == 1,
+        sequence: kept.sequence.load(Acquire),
+        clock: UnixMillis(kept.clock_ms.load(Acquire)),
+        notes,
+        ..FileStats::default()
+    };
+    let segments = Segments::on(&geometry, ground.heap, ground.headers, kept.clone());
+    let index = Index::on(ground.buckets, ground.stripes, kept);
+    Ok(Inspected { block, segments, index, hasher: Hasher::new(block.hash_seed), stats })
+}
+
+impl Inspected {
+    fn ids(&self) -> impl Iterator<Item = SegmentId> + use<> {
+        (0..self.block.segments_max as u32).map(SegmentId)
+    }
+
+    fn count(&mut self) -> Result<(), FileFault> {
+        for id in self.ids() {
+            let header = self.segments.header(id);
+            if !header.has_state() {
+                return Err(FileFault::Damaged(format!("segment {} has no state that there is", id.0)));
+            }
+            self.stats.segments[header.state() as usize] += 1;
+            if holds_items(header.state()) {
+                let (items, written) = (u64::from(header.live_items()), u64::from(header.written.load(Acquire)));
+                let used = if header.state() == State::Open { written } else { self.block.segment_bytes };
+                self.stats.items += items;
+                self.stats.items_by_namespace[usize::from(header.namespace())] += items;
+                self.stats.item_bytes += used.saturating_sub(u64::from(header.dead_bytes()));
+            }
+        }
+        self.stats.groups = [self.index.groups() as u64, self.index.groups_next() as u64];
+        self.stats.stripes_held = self.index.held_stripes().count() as u64;
+        Ok(())
+    }
+
+    /// The key hash of the item at an address.
+    fn hash_at(&self, address: usize, layout: &Layout) -> crate::index::Hash {
+        let (bytes, namespace) =
+            (layout.key(&self.segments.heap, address), self.segments.header_of(address).namespace());
+        match layout.kind() {
+            Kind::Piece => self.hasher.piece(namespace, bytes).hash,
+            _ => self.hasher.key(Namespace(namespace), bytes).hash,
+        }
+    }
+
+    /// Walks each segment from item to item.
+    fn check_segments(&self, check: &mut FileCheck) {
+        for id in self.ids().filter(|id| holds_items(self.segments.header(*id).state())) {
+            let (start, written) = (self.segments.start(id), self.segments.header(id).written.load(Acquire) as usize);
+            if written > self.segments.segment_bytes() {
+                check.fault(format!("segment {} is written to {written}, past its end", id.0));
+                continue;
+            }
+            let mut at = 0;
+            while at < written {
+                let layout = Layout::read(&self.segments.heap, start + at);
+                if layout.size > written - at {
+                    check.fault(format!("segment {} has no item at {at}", id.0));
+                    break;
+                }
+                if !layout.has(DEAD) {
+                    let hash = self.hash_at(start + at, &layout);
+                    let named = self.index.find(hash, |slot| (slot.address() == start + at).then_some(()));
+                    check.items += u64::from(named.is_some());
+                    check.unnamed += u64::from(named.is_none());
+                }
+                at += layout.size;
+            }
+        }
+    }
+
+    /// Looks at what each slot names.
+    fn check_index(&self, check: &mut FileCheck) {
+        for group in 0..self.index.groups().max(self.index.groups_next()) {
+            check.doubled += self.index.count_doubles(group);
+            for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
+                check.slots += 1;
+                if let Err(what) = self.check_slot(slot) {
+                    check.fault(format!("a slot of group {group} names {what}"));
+                }
+            }
+        }
+    }
+
+    fn check_slot(&self, slot: Slot) -> Result<(), String> {
+        let id = self.segments.of(slot.address());
+        if u64::from(id.0) >= self.block.segments_max {
+            return Err(format!("segment {}, which there is not", id.0));
+        }
+        let (header, at) = (self.segments.header(id), slot.address() - self.segments.start(id));
+        if !holds_items(header.state()) || header.slot_generation() != slot.generation() {
+            return Err(format!("segment {} in another life", id.0));
+        }
+        let written = header.written.load(Acquire) as usize;
+        let layout = Layout::read(&self.segments.heap, slot.address());
+        if at + layout.size > written {
+            return Err(format!("no item: {at} of segment {}", id.0));
+        }
+        if self.hash_at(slot.address(), &layout).tag() != slot.tag() {
+            return Err(format!("another key's item: {at} of segment {}", id.0));
+        }
+        Ok(())
+    }
+}
+
+impl FileCheck {
+    fn fault(&mut self, what: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(what);
+        }
+    }
+}
+
+fn holds_items(state: State) -> bool {
+    matches!(state, State::Open | State::Sealed | State::Draining)
+}
+
+/// Reads what a memory file says of itself: its superblock, its words, 128 bytes for each segment.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_stats(file: &Arc<MapFile>) -> Result<FileStats, FileFault> {
+    let mut inspected = open(file)?;
+    inspected.count()?;
+    Ok(inspected.stats)
+}
+
+/// Looks at every item and every slot of a memory file.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_check(file: &Arc<MapFile>) -> Result<FileCheck, FileFault> {
+    let mut inspected = open(file)?;
+    inspected.count()?;
+    let mut check = FileCheck::default();
+    inspected.check_segments(&mut check);
+    inspected.check_index(&mut check);
+    Ok(check)
+}

@@ -1,0 +1,417 @@
+//! A store's memory in a file: where what lies, how it is made, and why one that is there is refused.
+//!
+//! ```text
+//!   superblock x 2 | kept words | stripes | notes x 2 | segment headers | index ...... | heap ..........
+//!   page 0, 1        page 2       3 .. 10   16 ..       on a page         on ALIGN       on ALIGN
+//! ```
+//!
+//! Invariants:
+//! - Where a part begins follows from segment size, number of segments and number of groups alone.
+//! - Each part is a map of its own, so that it is reached as private memory is.
+//! - A file is changed only once it is known to be this store's, or empty, or was asked to be made anew.
+//! - Space for all that is in use is allocated: see [`arena::Map::allocate`].
+
+pub(crate) mod inspect;
+pub(crate) mod notes;
+pub(crate) mod superblock;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+use arena::{Map, MapFile};
+use base::clock::UnixMillis;
+
+use crate::config::{Geometry, StartError, StoreConfig};
+use crate::header::SegmentHeader;
+use crate::index::{Bucket, GROUP_BUCKETS, GROUP_BYTES, Index, STRIPES, Stripe};
+use crate::kept::{Kept, KeptPage};
+use crate::raw::{Array, Heap};
+use notes::Notes;
+use superblock::{Found, Superblock, Superblocks, VERSION};
+
+const PAGE: u64 = arena::PAGE_BYTES as u64;
+/// Heap and index begin at a multiple of this, for huge pages to stand behind them.
+const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
+/// A heap smaller than this has no use for that.
+const ALIGNED_FROM: u64 = 32 * ALIGN;
+/// Where the notes begin.
+const NOTES_AT: u64 = 16 * PAGE;
+/// One half of the notes.
+const NOTES_BYTES: u64 = 4 << 20;
+
+/// The file of a store, opened by who may touch files.
+#[derive(Clone, Debug)]
+pub struct StoreFile {
+    /// It is this process's alone.
+    pub file: Arc<MapFile>,
+    /// Whatever it holds is thrown away.
+    pub reset: bool,
+}
+
+/// Why a store is not made in a file. But for `Io` and `Space`, the file is as it was.
+#[derive(Debug)]
+pub enum FileFault {
+    /// The operating system's reason.
+    Io(io::Error),
+    /// There is no space for so many bytes.
+    Space {
+        /// What the whole takes.
+        bytes: u64,
+        /// The operating system's reason.
+        error: io::Error,
+    },
+    /// It holds something that is no store's memory.
+    Foreign,
+    /// Neither copy of its superblock is whole, or it is not as long as that says, or what is in it does not hold
+    /// together.
+    Damaged(String),
+    /// It is of another version.
+    Version {
+        /// Which.
+        found: u64,
+        /// The one that this build reads.
+        known: u64,
+    },
+    /// It is of this version, from a build that lays things out otherwise.
+    Layout,
+    /// It was made for another memory.
+    Memory {
+        /// In bytes.
+        found: u64,
+        /// What was asked for, in bytes.
+        asked: u64,
+    },
+    /// Its segments have another size.
+    Segment {
+        /// In bytes.
+        found: u64,
+        /// What was asked for, in bytes.
+        asked: u64,
+    },
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ANEW: &str = "--file-reset throws its contents away and makes it anew";
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Space { bytes, error } => write!(
+                f,
+                "{bytes} bytes are not to be had there ({error}); make room, enlarge the file system, or give less \
+                 --memory"
+            ),
+            Self::Foreign => {
+                write!(f, "it holds something that is no memory of gannet; name another path; {ANEW}")
+            }
+            Self::Damaged(what) => write!(f, "it is damaged: {what}; {ANEW}"),
+            Self::Version { found, known } => write!(
+                f,
+                "it is of version {found} and this build reads version {known}; start it with the build that made it; \
+                 {ANEW}"
+            ),
+            Self::Layout => {
+                write!(f, "a build made it that lays memory out otherwise; start it with that build; {ANEW}")
+            }
+            Self::Memory { found, asked } => {
+                write!(f, "it was made for a memory of {found} bytes, not of {asked}; give that --memory; {ANEW}")
+            }
+            Self::Segment { found, asked } => {
+                write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {ANEW}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FileFault {}
+
+impl From<io::Error> for FileFault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// All that a store's words and bytes lie in.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) kept: KeptPage,
+    pub(crate) stripes: Array<Stripe>,
+    pub(crate) headers: Array<SegmentHeader>,
+    pub(crate) buckets: Array<Bucket>,
+    pub(crate) heap: Heap,
+    /// Of a file alone.
+    pub(crate) notes: Option<Notes>,
+}
+
+impl Ground {
+    /// Private memory, for as much as the geometry says.
+    pub(crate) fn private(geometry: &Geometry, segments: usize, huge_pages: bool) -> io::Result<Self> {
+        let kept = KeptPage::private()?;
+        Ok(Self {
+            kept: kept.begun(Index::growth_of(geometry.groups_start), geometry.groups_start, segments),
+            stripes: Array::reserve(STRIPES, false)?,
+            headers: Array::reserve(geometry.segments_max, false)?,
+            buckets: Index::private_buckets(geometry.groups_max, huge_pages)?,
+            heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
+            notes: None,
+        })
+    }
+}
+
+/// Where the parts of a file begin, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    stripes: u64,
+    headers: u64,
+    index: u64,
+    heap: u64,
+    end: u64,
+}
+
+impl Places {
+    fn of(geometry: &Geometry) -> Self {
+        let heap_bytes = (geometry.segments_max * geometry.segment_bytes) as u64;
+        let align = if heap_bytes < ALIGNED_FROM { PAGE } else { ALIGN };
+        let headers = NOTES_AT + 2 * NOTES_BYTES;
+        let index = (headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64).next_multiple_of(align);
+        let heap = (index + (geometry.groups_max * GROUP_BYTES) as u64).next_multiple_of(align);
+        let end = (heap + heap_bytes).next_multiple_of(align);
+        Self { stripes: 3 * PAGE, headers, index, heap, end }
+    }
+
+    fn check() {
+        const { assert!(size_of::<Kept>() as u64 == PAGE) };
+        const { assert!(3 * PAGE + (STRIPES * size_of::<Stripe>()) as u64 <= NOTES_AT) };
+    }
+}
+
+/// What a build lays out: it changes with every size and place that the sizes in the superblock do not say.
+fn layout_hash() -> u64 {
+    let sizes = [
+        VERSION,
+        PAGE,
+        ALIGN,
+        ALIGNED_FROM,
+        NOTES_AT,
+        NOTES_BYTES,
+        STRIPES as u64,
+        size_of::<Stripe>() as u64,
+        size_of::<Kept>() as u64,
+        size_of::<SegmentHeader>() as u64,
+        GROUP_BYTES as u64,
+        crate::slot::HEAP_BYTES_MAX,
+        u64::from(crate::store::TOKEN_OFFSET_BITS),
+        u64::from(cfg!(target_endian = "big")),
+    ];
+    let bytes: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
+/// A file that is a store's, and its superblock.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) file: Arc<MapFile>,
+    superblocks: Superblocks,
+    pub(crate) block: Superblock,
+    /// How it was left: `None`, it was made now.
+    pub(crate) left: Option<Left>,
+}
+
+/// How a file was left by the process before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) clean: bool,
+}
+
+impl Held {
+    /// Says that nobody works on it any more.
+    pub(crate) fn close(&self, now: UnixMillis) {
+        // A process that had a fault of its own says nothing.
+        let clean = u64::from(!std::thread::panicking());
+        self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });
+        let _ = self.file.sync();
+    }
+}
+
+/// What the file holds, or that it may be made.
+enum There {
+    Store(Superblock),
+    Nothing,
+}
+
+fn look(file: &Arc<MapFile>) -> Result<There, FileFault> {
+    let bytes = file.bytes()?;
+    if bytes == 0 {
+        return Ok(There::Nothing);
+    }
+    if bytes < 2 * PAGE {
+        return Err(FileFault::Foreign);
+    }
+    let superblocks = map_superblocks(file)?;
+    match superblocks.find() {
+        Found::Whole { block, .. } if block.made == 0 => Ok(There::Nothing),
+        Found::Whole { block, .. } if block.file_bytes != bytes => {
+            let what = format!("it has {bytes} bytes and says {}", block.file_bytes);
+            Err(FileFault::Damaged(what))
+        }
+        Found::Whole { block, .. } => Ok(There::Store(block)),
+        Found::OtherVersion(found) => Err(FileFault::Version { found, known: VERSION }),
+        Found::OtherLayout => Err(FileFault::Layout),
+        Found::Damaged => Err(FileFault::Damaged("neither copy of its superblock is whole".to_owned())),
+        // Making it had only begun.
+        Found::Blank if bytes == front_bytes(file) => Ok(There::Nothing),
+        Found::Blank | Found::Foreign => Err(FileFault::Foreign),
+    }
+}
+
+/// Both superblocks, in whole pages of the file system.
+fn front_bytes(file: &MapFile) -> u64 {
+    if file.medium() == arena::Medium::HugePages { ALIGN } else { 2 * PAGE }
+}
+
+fn map_superblocks(file: &Arc<MapFile>) -> io::Result<Superblocks> {
+    let map = Map::of_file(file, 0, 2 * PAGE as usize, false)?;
+    Ok(Superblocks::of(Array::of_map(map, 2), layout_hash()))
+}
+
+/// The store's sizes and its ground, in a file: as it was left, or made.
+pub(crate) fn lay(
+    config: &StoreConfig,
+    store_file: &StoreFile,
+    now: UnixMillis,
+) -> Result<(Geometry, Ground, Held), StartError> {
+    Places::check();
+    let fault = |fault| StartError::File { path: store_file.file.path().to_owned(), fault };
+    let there = if store_file.reset { There::Nothing } else { look(&store_file.file).map_err(fault)? };
+    let segment_bytes = match there {
+        There::Store(block) => Some(block.segment_bytes as u32),
+        There::Nothing => config.segment_bytes,
+    };
+    // A file does not grow: its memory is the most that there will be.
+    let geometry = Geometry::of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() })?;
+    let held = match there {
+        There::Store(block) => take(config, &geometry, &store_file.file, block),
+        There::Nothing => make(config, &geometry, &store_file.file, now),
+    }
+    .map_err(fault)?;
+    let ground = match held.left {
+        Some(_) => ground_of(&geometry, config, &held.file, &held.block),
+        None => ground(&geometry, config, &held.file).map_err(FileFault::Io),
+    };
+    let ground = ground.map_err(fault)?;
+    if held.left.is_some() {
+        // From here on it is changed.
+        held.superblocks.write(&held.block);
+    } else {
+        let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
+        let (kept, groups) = (ground.kept.clone(), geometry.groups_start);
+        drop(kept.begun(Index::growth_of(groups), groups, segments));
+        held.superblocks.write(&held.block);
+    }
+    Ok((geometry, ground, held))
+}
+
+/// Checks that a file is what was asked for.
+fn take(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, block: Superblock) -> Result<Held, FileFault> {
+    if block.memory_bytes != config.memory_bytes {
+        return Err(FileFault::Memory { found: block.memory_bytes, asked: config.memory_bytes });
+    }
+    if let Some(asked) = config.segment_bytes.map(u64::from).filter(|asked| *asked != block.segment_bytes) {
+        return Err(FileFault::Segment { found: block.segment_bytes, asked });
+    }
+    check_sizes(geometry, &block)?;
+    let left = Some(Left { clean: block.clean == 1 });
+    let block = Superblock { clean: 0, opened: block.opened + 1, ..block };
+    Ok(Held { file: Arc::clone(file), superblocks: map_superblocks(file)?, block, left })
+}
+
+/// The sizes in the superblock are what this build makes of the memory and the segments there.
+fn check_sizes(geometry: &Geometry, block: &Superblock) -> Result<(), FileFault> {
+    let sizes = [geometry.segments_max, geometry.groups_start, geometry.groups_max].map(|size| size as u64);
+    let same = sizes == [block.segments_max, block.groups_start, block.groups_max];
+    if same && Places::of(geometry).end == block.file_bytes { Ok(()) } else { Err(FileFault::Layout) }
+}
+
+/// Makes the file, all but for the words that are kept: until they are there it says that it is not made.
+fn make(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, now: UnixMillis) -> Result<Held, FileFault> {
+    let places = Places::of(geometry);
+    let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
+    file.set_bytes(0)?;
+    file.set_bytes(front_bytes(file))?;
+    let bytes = NOTES_AT + geometry.bytes_of(segments, geometry.groups_start);
+    let space = |error| FileFault::Space { bytes, error };
+    file.allocate(0, front_bytes(file)).map_err(space)?;
+    let superblocks = map_superblocks(file)?;
+    let block = Superblock {
+        file_bytes: places.end,
+        memory_bytes: config.memory_bytes,
+        segment_bytes: geometry.segment_bytes as u64,
+        segments_max: geometry.segments_max as u64,
+        groups_start: geometry.groups_start as u64,
+        groups_max: geometry.groups_max as u64,
+        hash_seed: config.hash_seed,
+        made_ms: now.0,
+        ..Superblock::default()
+    };
+    superblocks.write(&block);
+    let allocated = file.set_bytes(places.end).map_err(FileFault::Io).and_then(|()| {
+        let parts = [
+            (0, NOTES_AT),
+            (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
+            (places.index, (geometry.groups_start * GROUP_BYTES) as u64),
+            (places.heap, (segments * geometry.segment_bytes) as u64),
+        ];
+        parts.into_iter().try_for_each(|(at, bytes)| file.allocate(at, bytes)).map_err(space)
+    });
+    if let Err(fault) = allocated {
+        // What space was had is given back.
+        let _ = file.set_bytes(0);
+        return Err(fault);
+    }
+    let block = Superblock { made: 1, opened: 1, ..block };
+    Ok(Held { file: Arc::clone(file), superblocks, block, left: None })
+}
+
+/// The words that are kept are such that everything else can be looked at.
+fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
+    let kept = &ground.kept;
+    if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
+        return Err(FileFault::Damaged("its words say more notes than there is room for".to_owned()));
+    }
+    let (end, next) = (kept.end.load(Acquire) as usize, kept.groups_next.load(Acquire) as usize);
+    let growth = kept.growth.load(Acquire);
+    if end <= geometry.segments_max && Index::is_growth(growth, next, geometry.groups_max) {
+        return Ok(());
+    }
+    Err(FileFault::Damaged(format!("its words say {end} segments, a growth of {growth:#x} to {next} groups")))
+}
+
+/// The parts of a file that has such a superblock.
+fn ground_of(
+    geometry: &Geometry,
+    config: &StoreConfig,
+    file: &Arc<MapFile>,
+    block: &Superblock,
+) -> Result<Ground, FileFault> {
+    check_sizes(geometry, block)?;
+    let ground = ground(geometry, config, file)?;
+    check_kept(&ground, geometry)?;
+    Ok(ground)
+}
+
+fn ground(geometry: &Geometry, config: &StoreConfig, file: &Arc<MapFile>) -> io::Result<Ground> {
+    let places = Places::of(geometry);
+    let map = |at: u64, bytes: usize, huge| Map::of_file(file, at, bytes, huge);
+    let (buckets, headers) = (geometry.groups_max * GROUP_BUCKETS, geometry.segments_max);
+    let heap_bytes = geometry.segments_max * geometry.segment_bytes;
+    let kept = KeptPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
+    Ok(Ground {
+        notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
+        kept,
+        stripes: Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
+        headers: Array::of_map(map(places.headers, headers * size_of::<SegmentHeader>(), false)?, headers),
+        buckets: Array::of_map(map(places.index, buckets * size_of::<Bucket>(), config.huge_pages)?, buckets),
+        heap: Heap::of_map(map(places.heap, heap_bytes, config.huge_pages)?),
+    })
+}

@@ -1,0 +1,170 @@
+//! Notes: what the layers above want kept beside the items, appended one by one.
+//!
+//! ```text
+//!   half 0   | len 4 | note | len 4 | note | ...        the word `half 1 | bytes 63` says which half counts, how far
+//!   half 1   | len 4 | note | ...
+//! ```
+//!
+//! Invariants:
+//! - A note's bytes are there before the word says so: it is kept whole or not at all.
+//! - Notes are read in the order that they were written. A new list is written to the other half, and counts once the
+//!   word names that half.
+//! - Space is allocated before it is written to.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use arena::Map;
+
+use crate::kept::KeptPage;
+use crate::raw::{Heap, Mutex, Reserved};
+
+/// Why a note is not kept.
+#[derive(Debug)]
+pub enum NoteFault {
+    /// There is no room for it: the list has to be written anew, shorter.
+    Full,
+    /// The file has no space for it.
+    Space(std::io::Error),
+}
+
+impl std::fmt::Display for NoteFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Full => f.write_str("there is no room for another note"),
+            Self::Space(error) => write!(f, "the memory file has no space for another note ({error})"),
+        }
+    }
+}
+
+impl std::error::Error for NoteFault {}
+
+/// The word that says which notes count.
+#[derive(Clone, Copy)]
+struct Word(u64);
+
+impl Word {
+    fn new(half: usize, bytes: usize) -> Self {
+        Self((half as u64) << 63 | bytes as u64)
+    }
+
+    fn half(self) -> usize {
+        (self.0 >> 63) as usize
+    }
+
+    fn bytes(self) -> usize {
+        (self.0 & u64::MAX >> 1) as usize
+    }
+}
+
+/// The notes of a store in a file.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    halves: Heap,
+    half_bytes: usize,
+    kept: KeptPage,
+    writes: Mutex<()>,
+}
+
+impl Notes {
+    /// The notes in a map of both halves.
+    pub(super) fn of(map: Map, kept: KeptPage) -> Self {
+        let half_bytes = map.bytes() / 2;
+        Self { halves: Heap::of_map(map), half_bytes, kept, writes: Mutex::new(()) }
+    }
+
+    fn word(&self) -> Word {
+        Word(self.kept.notes.load(Acquire))
+    }
+
+    /// The word names bytes that there can be.
+    pub(super) fn is_sound(&self) -> bool {
+        self.word().bytes() <= self.half_bytes
+    }
+
+    /// Every note, in order.
+    pub(crate) fn read(&self, each: &mut dyn FnMut(&[u8])) {
+        let (from, bytes) = (self.word().half() * self.half_bytes, self.word().bytes());
+        let mut left = self.halves.bytes(from, bytes);
+        while let Some((len, rest)) = left.split_at_checked(4) {
+            let len = u32::from_le_bytes(len.try_into().expect("four bytes")) as usize;
+            let Some((note, rest)) = rest.split_at_checked(len) else { return };
+            each(note);
+            left = rest;
+        }
+    }
+
+    /// Appends one note behind those that count.
+    pub(crate) fn append(&self, note: &[u8]) -> Result<(), NoteFault> {
+        let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let word = self.word();
+        let bytes = self.put(word.half(), word.bytes(), note)?;
+        self.kept.notes.store(Word::new(word.half(), bytes).0, Release);
+        Ok(())
+    }
+
+    /// Makes these the notes.
+    pub(crate) fn rewrite(&self, notes: &[Vec<u8>]) -> Result<(), NoteFault> {
+        let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let half = 1 - self.word().half();
+        let bytes = notes.iter().try_fold(0, |at, note| self.put(half, at, note))?;
+        self.kept.notes.store(Word::new(half, bytes).0, Release);
+        Ok(())
+    }
+
+    /// Writes a note at a place of a half; where the next one goes.
+    fn put(&self, half: usize, at: usize, note: &[u8]) -> Result<usize, NoteFault> {
+        let end = at + 4 + note.len();
+        if end > self.half_bytes || u32::try_from(note.len()).is_err() {
+            return Err(NoteFault::Full);
+        }
+        let from = half * self.half_bytes + at;
+        self.halves.map().allocate(from, end - at).map_err(NoteFault::Space)?;
+        // Behind what counts, under the lock of those who write: nobody else names these bytes.
+        let mut reserved = Reserved::of_notes(from, end - at);
+        reserved.write(&self.halves, 0, &(note.len() as u32).to_le_bytes());
+        reserved.write(&self.halves, 4, note);
+        Ok(end)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn notes() -> Notes {
+        let map = Map::reserve(2 * arena::PAGE_BYTES, false).expect("reserve");
+        Notes::of(map, KeptPage::private().expect("a page"))
+    }
+
+    fn all(notes: &Notes) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        notes.read(&mut |note| all.push(note.to_vec()));
+        all
+    }
+
+    #[test]
+    fn notes_come_back_in_order_and_a_new_list_takes_the_place_of_the_old_one() {
+        let notes = notes();
+        assert!(all(&notes).is_empty() && notes.is_sound());
+        for note in [&b"one"[..], b"", b"three"] {
+            notes.append(note).expect("room");
+        }
+        assert_eq!(all(&notes), [&b"one"[..], b"", b"three"]);
+        notes.rewrite(&[b"a".to_vec(), b"bc".to_vec()]).expect("room");
+        notes.append(b"d").expect("room");
+        assert_eq!(all(&notes), [&b"a"[..], b"bc", b"d"]);
+        notes.rewrite(&[]).expect("room");
+        assert!(all(&notes).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_full_is_as_it_was() {
+        let notes = notes();
+        while notes.append(&[7; 100]).is_ok() {}
+        let before = all(&notes);
+        assert_eq!(before.len(), arena::PAGE_BYTES / 104);
+        assert!(matches!(notes.rewrite(&[vec![1; 5000]]), Err(NoteFault::Full)));
+        assert_eq!(all(&notes), before);
+    }
+}

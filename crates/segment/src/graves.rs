@@ -1,0 +1,212 @@
+//! Values that have lost their head: their pieces or parts go, many of them a few at a time.
+//!
+//! ```text
+//!   a head ends ──> a grave ──the first few at once──> nothing is left        most values
+//!                      └──the others──> the queue ──> the background, a few a slice
+//! ```
+//!
+//! - Whoever ends a head does a bounded number of steps, whatever its length, unless the queue is full: then all.
+//! - A grave names objects and parts by numbers that are never used again, so nothing that is stored later is taken for
+//!   what is to go, and it may be gone already.
+//! - What is in the queue when a server ends is in memory that ends with it, or in a memory file is evicted in time.
+//!
+//! Bounds: see [`QUEUE_BYTES_MAX`].
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::background::Background;
+use crate::counters::Counters;
+use crate::draft::Orphan;
+use crate::key::Key;
+use crate::parts::{ANCHOR, Head, entries, entry_at};
+use crate::raw::{Mutex, MutexGuard};
+use crate::slot::Slot;
+use crate::store::Store;
+
+/// Pieces and parts that go at once.
+const AT_ONCE: usize = 32;
+/// How often one goes on behind a lock that was not had, where the queue is full.
+const LOCK_TRIES: usize = 1000;
+/// Those that a slice of the background removes.
+const A_SLICE: usize = 256;
+/// What the queue takes of memory at most, in bytes: the parts of some 50,000,000 fields of hashes.
+pub(crate) const QUEUE_BYTES_MAX: u64 = 8 << 20;
+
+/// What is left of one value.
+#[derive(Debug)]
+pub(crate) struct Grave {
+    namespace: u8,
+    object: u64,
+    left: Left,
+}
+
+#[derive(Debug)]
+enum Left {
+    /// Pieces from `next` to `end`.
+    Pieces { next: u32, end: u32 },
+    /// What the head named, from `next` on: parts, or pages of parts, of which the first `within` of the next are gone.
+    Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
+}
+
+/// Those that wait for the background.
+#[derive(Debug, Default)]
+pub(crate) struct Graves {
+    queue: Mutex<Queue>,
+    /// What they take, in bytes.
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    graves: VecDeque<Grave>,
+    /// What they are of.
+    objects: HashSet<u64>,
+}
+
+impl Grave {
+    fn of(store: &Store, orphan: Orphan) -> Self {
+        match orphan {
+            Orphan::Pieces { namespace, large } => {
+                let left = Left::Pieces { next: 0, end: store.piece_count(large.bytes) };
+                Self { namespace, object: large.object, left }
+            }
+            Orphan::Parts { namespace, address, bytes } => {
+                let head = Head::of(store.segments.heap.bytes(address, bytes)).expect("it was looked at");
+                let root = entries(head.root).collect();
+                let left = Left::Parts { paged: head.levels > 1, root, next: 0, within: 0 };
+                Self { namespace, object: head.object, left }
+            }
+        }
+    }
+
+    /// Parts that were written and that no head ever named.
+    pub(crate) fn of_parts(namespace: u8, object: u64, paged: bool, root: Vec<u64>) -> Self {
+        Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
+    }
+
+    fn bytes(&self) -> u64 {
+        let parts = match &self.left {
+            Left::Pieces { .. } => 0,
+            Left::Parts { root, .. } => root.len(),
+        };
+        // Its object is in a set, too.
+        (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
+    }
+
+    /// Removes what comes next, up to `most`; true if nothing is left, false also where a lock was not had.
+    fn dig(&mut self, store: &Store, counters: &Counters, most: usize) -> bool {
+        let (namespace, object) = (self.namespace, self.object);
+        for _ in 0..most {
+            match &mut self.left {
+                Left::Pieces { next, end } if next == end => return true,
+                Left::Pieces { next, .. } => {
+                    if store.remove_piece(counters, namespace, object, *next).is_none() {
+                        return false;
+                    }
+                    *next += 1;
+                }
+                Left::Parts { root, next, .. } if *next == root.len() => {
+                    return store.remove_part(counters, namespace, object, ANCHOR).is_some();
+                }
+                Left::Parts { paged, root, next, within } => {
+                    let page = if *paged { store.part_bytes(namespace, object, root[*next]) } else { None };
+                    let of_page = page.and_then(|page| entry_at(page, *within));
+                    if store.remove_part(counters, namespace, object, of_page.unwrap_or(root[*next])).is_none() {
+                        return false;
+                    }
+                    (*next, *within) = if of_page.is_some() { (*next, *within + 1) } else { (*next + 1, 0) };
+                }
+            }
+        }
+        false
+    }
+}
+
+impl Graves {
+    /// Puts one into the queue, or gives it back where that is full.
+    fn push(&self, grave: Grave) -> Result<(), Grave> {
+        let bytes = grave.bytes();
+        if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
+            self.bytes.fetch_sub(bytes, Relaxed);
+            return Err(grave);
+        }
+        let mut queue = self.lock();
+        queue.objects.insert(grave.object);
+        queue.graves.push_back(grave);
+        Ok(())
+    }
+
+    fn pop(&self) -> Option<Grave> {
+        if self.bytes.load(Relaxed) == 0 {
+            return None;
+        }
+        let mut queue = self.lock();
+        let grave = queue.graves.pop_front()?;
+        queue.objects.remove(&grave.object);
+        self.bytes.fetch_sub(grave.bytes(), Relaxed);
+        Some(grave)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Store {
+    /// Has the pieces or parts of a value go that has lost its head.
+    pub(crate) fn bury(&self, counters: &Counters, orphan: Orphan) {
+        self.bury_grave(counters, Grave::of(self, orphan));
+    }
+
+    /// The same, of what is known.
+    pub(crate) fn bury_grave(&self, counters: &Counters, mut grave: Grave) {
+        if grave.dig(self, counters, AT_ONCE) {
+            return;
+        }
+        if let Err(mut grave) = self.graves.push(grave) {
+            // What a lock that is not had stands before stays until it is evicted: nothing names it.
+            (0..LOCK_TRIES).find(|_| grave.dig(self, counters, usize::MAX));
+        }
+        self.call_background();
+    }
+
+    /// Removes a piece or a part, if it is there; `None`: its lock was not had.
+    pub(crate) fn remove_hidden(&self, counters: &Counters, key: &Key<'_>) -> Option<()> {
+        let locked = self.index.lock(key.hash)?;
+        if let Some(seen) = self.find_locked(&locked, key) {
+            locked.replace(seen.word, seen.slot, Slot::EMPTY, false);
+            self.kill(counters, seen.address, &seen.layout);
+        }
+        Some(())
+    }
+}
+
+impl Orphan {
+    /// The object whose parts they are.
+    pub(crate) fn object(&self, store: &Store) -> Option<u64> {
+        match self {
+            Self::Pieces { large, .. } => Some(large.object),
+            Self::Parts { address, bytes, .. } => {
+                Head::of(store.segments.heap.bytes(*address, *bytes)).map(|head| head.object)
+            }
+        }
+    }
+}
+
+impl Background {
+    /// What is left of an object waits in a grave.
+    pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
+        let waits = || store.graves.bytes.load(Relaxed) > 0 && store.graves.lock().objects.contains(&object);
+        self.digging.as_ref().is_some_and(|grave| grave.object == object) || waits()
+    }
+
+    /// Removes some of what waits in graves; true if there is more.
+    pub(crate) fn dig(&mut self, store: &Store) -> bool {
+        let Some(mut grave) = self.digging.take().or_else(|| store.graves.pop()) else { return false };
+        if !grave.dig(store, Self::counters(store), A_SLICE) {
+            self.digging = Some(grave);
+        }
+        true
+    }
+}

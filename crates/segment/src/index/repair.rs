@@ -1,0 +1,88 @@
+//! What a process left in the index that was killed in the midst of a change, for [`crate::reopen`]: nobody else has
+//! the index.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::growth::{Growth, Keys, group_of};
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Index, STRIPES, other_bucket};
+use crate::raw::Word64;
+use crate::slot::Slot;
+
+impl Index {
+    /// The stripes whose lock somebody had.
+    pub(crate) fn held_stripes(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..STRIPES).filter(|stripe| !self.stripes.at(*stripe).lock.load(Relaxed).is_multiple_of(2))
+    }
+
+    /// Lets go of a stripe that somebody had.
+    pub(crate) fn let_go(&self, stripe: usize) {
+        let lock = &self.stripes.at(stripe).lock;
+        lock.store(lock.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// The groups that a stripe locks, while the index changes its size also those that will be.
+    pub(crate) fn groups_of_stripe(&self, stripe: usize) -> impl Iterator<Item = usize> + use<> {
+        (stripe..self.groups().max(self.groups_next())).step_by(STRIPES)
+    }
+
+    /// The words of both index buckets that the slot may stand in, one of which is `bucket`.
+    fn words_of(&self, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
+        let both = [bucket, other_bucket(bucket, slot.tag())];
+        both.into_iter().flat_map(move |bucket| &self.bucket(group, bucket).slots)
+    }
+
+    /// A slot that is moved from one index bucket to the other stands in both for a moment: clears all but one. Says
+    /// how many.
+    pub(crate) fn clear_doubles(&self, group: usize) -> u64 {
+        self.doubles(group, |word| word.store(Slot::EMPTY.0, Release))
+    }
+
+    /// How many slots of a group are there once more.
+    pub(crate) fn count_doubles(&self, group: usize) -> u64 {
+        // Each of a pair finds the other.
+        self.doubles(group, |_| {}) / 2
+    }
+
+    fn doubles(&self, group: usize, mut each: impl FnMut(&Word64)) -> u64 {
+        let mut found = 0;
+        for i in 0..GROUP_SLOTS {
+            let word = self.slot_word(group, i);
+            let slot = Slot(word.load(Acquire));
+            if !slot.is_item() {
+                continue;
+            }
+            let is_other = |other: &&Word64| !std::ptr::eq(*other, word) && Slot(other.load(Acquire)).same_item(slot);
+            for other in self.words_of(group, i / BUCKET_SLOTS, slot).filter(is_other) {
+                each(other);
+                found += 1;
+            }
+        }
+        found
+    }
+
+    /// Clears those slots in their old place that were moved already, of the group at the cursor of a change of size.
+    /// Says how many.
+    pub(crate) fn clear_moved(&self, keys: &impl Keys) -> u64 {
+        let growth = Growth(self.growth.load(Acquire));
+        let (groups, to, mut cleared) = (growth.groups(), self.groups_next(), 0);
+        let olds = match growth.is_shrinking() {
+            true => growth.cursor() * groups / to..=((growth.cursor() + 1) * groups - 1) / to,
+            false => growth.cursor() - 1..=growth.cursor() - 1,
+        };
+        for old in olds {
+            for (i, (word, slot)) in self.group_words(old).enumerate() {
+                if !slot.is_item() {
+                    continue;
+                }
+                let group = group_of(keys.group_hash(slot), to);
+                let moves = group != old && (!growth.is_shrinking() || group == growth.cursor());
+                let same = |there: &Word64| Slot(there.load(Acquire)).same_item(slot);
+                if moves && self.words_of(group, i / BUCKET_SLOTS, slot).any(same) {
+                    word.store(Slot::EMPTY.0, Release);
+                    cleared += 1;
+                }
+            }
+        }
+        cleared
+    }
+}

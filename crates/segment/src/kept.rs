@@ -1,0 +1,84 @@
+//! The words that a store keeps beyond its process, in one page.
+//!
+//! Invariants:
+//! - Nothing here is an address of a process: numbers, sequences, instants.
+//! - What a get or a set reads of it (growth, flush sequences) the process has a copy of, which is written second: who
+//!   sees the copy acts on what is kept already.
+//! - All zero is the page of a store that never was; [`Kept::begin`] makes it that of an empty one.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::key::Namespace;
+use crate::raw::{Array, Word64};
+
+/// The page.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub(crate) struct Kept {
+    /// The next segment sequence. Sequences are never reused; 0 is not one.
+    pub(crate) sequence: Word64,
+    /// The next object of a large value, or part of a value in parts; never reused.
+    pub(crate) objects: Word64,
+    /// See [`crate::index::growth::Growth`].
+    pub(crate) growth: Word64,
+    /// The number of groups that a growth or a shrink leads to.
+    pub(crate) groups_next: Word64,
+    /// One past the highest segment that may be taken.
+    pub(crate) end: Word64,
+    /// The latest time that a slice of the background saw, ms since 1970.
+    pub(crate) clock_ms: Word64,
+    /// Which half of the notes counts: the number of the last one written. See [`crate::file::notes`].
+    pub(crate) notes: Word64,
+    /// For each namespace, the flush sequence: items in segments with a smaller one are gone.
+    pub(crate) flushed: [Word64; Namespace::MAX],
+    /// For each namespace, when a flush that was asked for is due, ms since 1970; 0: none.
+    pub(crate) flush_at_ms: [Word64; Namespace::MAX],
+    /// And the flush sequence that there was when it was asked for.
+    pub(crate) flush_behind: [Word64; Namespace::MAX],
+}
+
+const _: () = assert!(size_of::<Kept>() == 4096);
+
+impl Kept {
+    /// The words of an empty store with an index of so many groups and so many segments.
+    fn begin(&self, growth: u64, groups: usize, segments: usize) {
+        self.sequence.store(1, Relaxed);
+        self.objects.store(1, Relaxed);
+        self.groups_next.store(groups as u64, Relaxed);
+        self.end.store(segments as u64, Relaxed);
+        self.growth.store(growth, Release);
+    }
+}
+
+/// The page, as all parts of a store share it.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptPage(Arc<Array<Kept>>);
+
+impl KeptPage {
+    /// The page that is there.
+    pub(crate) fn of(page: Array<Kept>) -> Self {
+        Self(Arc::new(page))
+    }
+
+    /// That of a store in private memory.
+    pub(crate) fn private() -> std::io::Result<Self> {
+        Ok(Self::of(Array::reserve(1, false)?))
+    }
+
+    /// The same for an empty store.
+    pub(crate) fn begun(self, growth: u64, groups: usize, segments: usize) -> Self {
+        self.begin(growth, groups, segments);
+        self
+    }
+}
+
+impl Deref for KeptPage {
+    type Target = Kept;
+
+    #[inline]
+    fn deref(&self) -> &Kept {
+        self.0.at(0)
+    }
+}

@@ -1,0 +1,72 @@
+//! Values in parts beside a flush, and rights to fill beside who fills.
+
+use shuttle::thread;
+
+use super::{NOW, explore, store, until_done};
+use crate::op::{Fetch, Lease, Put};
+use crate::{Change, Expire, KIND_IN_PARTS, Namespace, Value};
+
+const KIND: u8 = KIND_IN_PARTS | 1;
+
+/// A flush may come before the write, behind it, or between its parts and its head: what is there then is whole.
+#[test]
+fn a_first_write_beside_a_flush_leaves_no_head_without_its_parts() {
+    explore(|| {
+        let (store, _background) = store(3);
+        let mut lane = store.lane().expect("lane");
+        let flushed = std::sync::Arc::clone(&store);
+        let flush = thread::spawn(move || flushed.flush(Namespace::DEFAULT));
+        until_done(&mut lane, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"key");
+            turn.change_parts(&key, &mut |turn, _, to, parts| {
+                let part = turn.part_number();
+                parts.bytes.extend_from_slice(b"leaf");
+                parts.new.push((part, 0..4));
+                to.extend_from_slice(&turn.part_number().to_le_bytes());
+                to.push(1);
+                to.extend_from_slice(&1u32.to_le_bytes());
+                to.extend_from_slice(&[&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat());
+                Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
+            })
+        });
+        flush.join().expect("flush");
+        let turn = lane.turn(NOW);
+        let key = turn.key(Namespace::DEFAULT, b"key");
+        if let Some(Value::Typed { bytes, .. }) = turn.peek(&key).map(|item| item.value) {
+            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+            assert_eq!(turn.part(&key, word(0), word(17)), Some(&b"leaf"[..]), "a head has lost its parts");
+        }
+    });
+}
+
+/// Who is told to wait is told of no value: where it was filled meanwhile, nobody is awaited.
+#[test]
+fn who_is_told_to_wait_sees_no_value_that_was_filled_meanwhile() {
+    explore(|| {
+        let (store, _background) = store(3);
+        let (mut filler, mut other) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let fetch = Fetch { vivify: Some(Expire::Never), want_token: true, ..Fetch::default() };
+        let token = until_done(&mut filler, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"key");
+            turn.fetch(&key, &fetch).map(|fetched| fetched.expect("it was made").item.token)
+        });
+        let asking = thread::spawn(move || {
+            until_done(&mut other, |turn| {
+                let key = turn.key(Namespace::DEFAULT, b"key");
+                let fetched = turn.fetch(&key, &fetch)?.expect("it is there");
+                let filled = fetched.item.value.client_bytes() > 0;
+                match fetched.lease {
+                    Lease::Won => panic!("the right was given twice"),
+                    Lease::AlreadyWon => assert!(!filled, "who waits sees what was filled"),
+                    Lease::None => assert!(filled, "a hit has a value"),
+                }
+                Ok(())
+            });
+        });
+        until_done(&mut filler, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"key");
+            turn.put(&key, &Put { compare: Some(token), ..Put::set(b"value") })
+        });
+        asking.join().expect("the other");
+    });
+}

@@ -1,0 +1,50 @@
+//! The index: groups whose lock was held, and the group that was being split or merged.
+
+use std::sync::atomic::Ordering::Release;
+
+use super::Reopened;
+use crate::index::growth::SplitScratch;
+use crate::item::{CAS_FIELD, Layout};
+use crate::store::{Store, TOKEN_OFFSET_BITS};
+
+impl Store {
+    /// Clears second copies in the groups of each stripe that is held, and lets go of it.
+    pub(super) fn repair_stripes(&self, report: &mut Reopened) {
+        let (mut token, mut left) = (0, 0);
+        for stripe in self.index.held_stripes() {
+            report.stripes_held += 1;
+            for group in self.index.groups_of_stripe(stripe) {
+                report.slots_doubled += self.index.clear_doubles(group);
+                for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
+                    let layout = Layout::read(&self.segments.heap, slot.address());
+                    if !layout.has(CAS_FIELD) {
+                        continue;
+                    }
+                    if left == 0 {
+                        (token, left) = (self.segments.next_sequence() << TOKEN_OFFSET_BITS, 1u64 << TOKEN_OFFSET_BITS);
+                    }
+                    // Its number may have been stored and not its token: who has that one has an older value.
+                    layout.cas_field(&self.segments.heap, slot.address()).store(token, Release);
+                    (token, left) = (token + 1, left - 1);
+                }
+            }
+            self.index.let_go(stripe);
+        }
+    }
+
+    /// Completes the group at the cursor. What it had to drop for room is counted like the rest: by the headers.
+    pub(super) fn repair_growth(&self, report: &mut Reopened) {
+        report.index_changing = self.index.is_growing() || self.index.is_shrinking();
+        if !report.index_changing {
+            return;
+        }
+        report.slots_doubled += self.index.clear_moved(self);
+        let mut scratch = SplitScratch::new();
+        let done = match self.index.is_growing() {
+            true => self.index.split_next(&mut scratch, self),
+            false => self.index.merge_next(&mut scratch, self),
+        };
+        assert!(done.is_some(), "nobody else has a lock");
+        // An item that had to make room has no slot any more: the walk or the drain of its segment finds that.
+    }
+}

@@ -1,0 +1,61 @@
+//! Making whole what a process left that was killed in the midst of its stores: see
+//! `docs/decisions/0012-restartable-memory.md` for what can be half done, and why nothing else can.
+//!
+//! ```text
+//!   1  stripes     groups of held stripes: one of two equal slots goes; CAS fields get fresh tokens; let go
+//!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
+//!   3  segments    open and received into: walked; the slot decides who lives; counted; Sealed
+//!                  Draining -> Sealed, Limbo -> Free; no pins, no arrivals
+//!   4  lists       free, sealed, withheld; what each namespace has; totals
+//! ```
+//!
+//! Invariants:
+//! - One thread, before anybody else has the store.
+//! - Each step leaves alone what it has made whole, so opening can be cut short and done again.
+//! - The time depends on what was open and on the number of segments, not on how much is stored.
+
+mod index;
+mod segments;
+
+use base::clock::UnixMillis;
+
+use crate::file::FileFault;
+use crate::store::Store;
+
+/// What was found when a store was opened that lies in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reopened {
+    /// The file was there; else it was made.
+    pub found: bool,
+    /// It was left in order, not by a process that was killed.
+    pub clean: bool,
+    /// How often the file was opened since it was made, this time included.
+    pub opened: u64,
+    /// Items that are there, as far as the headers of segments say.
+    pub items: u64,
+    /// Segments that were being written to.
+    pub segments_open: u64,
+    /// Changes that were under way in the index.
+    pub stripes_held: u64,
+    /// Slots that were there twice.
+    pub slots_doubled: u64,
+    /// A change of the index's size was under way, and goes on.
+    pub index_changing: bool,
+    /// By how much the clock is behind what the process before saw last, in ms.
+    pub clock_behind_ms: u64,
+}
+
+impl Store {
+    /// Makes whole what is there.
+    pub(crate) fn reopen(&self, now: UnixMillis) -> Result<Reopened, FileFault> {
+        let mut report = Reopened { found: true, ..Reopened::default() };
+        self.repair_stripes(&mut report);
+        self.repair_growth(&mut report);
+        self.repair_segments(&mut report)?;
+        self.segments.list_anew();
+        self.count_anew(&mut report);
+        report.clock_behind_ms =
+            UnixMillis(self.kept.clock_ms.load(std::sync::atomic::Ordering::Relaxed)).ms_since(now);
+        Ok(report)
+    }
+}

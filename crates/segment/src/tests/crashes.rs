@@ -1,0 +1,486 @@
+//! A crash at every store: while an operation runs, an image of the file is taken before each change of a shared word
+//! and each copy of bytes, and every image is opened.
+//!
+//! An image is what the kernel keeps of a process that is killed there. What was acknowledged before the operation has
+//! to be in each, and of the operation all or nothing; and the store of each image has to work: every key can be
+//! deleted and is gone then, every segment can be drained, and nothing is left.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arena::MapFile;
+use base::clock::UnixMillis;
+
+use crate::background::Background;
+use crate::lane::Lane;
+use crate::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
+use crate::{Namespace, Reopened, Store, StoreConfig, StoreFile};
+
+thread_local! {
+    static HOOK: RefCell<Option<Images>> = const { RefCell::new(None) };
+}
+
+/// The images that are being taken.
+struct Images {
+    file: Arc<MapFile>,
+    taken: Vec<Arc<MapFile>>,
+    points: usize,
+    /// One image for so many points.
+    every: usize,
+}
+
+/// Called before each change.
+pub(crate) fn point() {
+    HOOK.with(|hook| {
+        let Ok(mut hook) = hook.try_borrow_mut() else { return };
+        if let Some(images) = hook.as_mut() {
+            if images.points.is_multiple_of(images.every) {
+                images.taken.push(Arc::new(images.file.image().expect("an image")));
+            }
+            images.points += 1;
+        }
+    });
+}
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+
+fn config() -> StoreConfig {
+    StoreConfig {
+        memory_bytes: 96 * 1024,
+        memory_bytes_max: 0,
+        segment_bytes: Some(1024),
+        item_bytes_max: 8000,
+        lanes_max: 1,
+        hash_seed: 5,
+        huge_pages: false,
+    }
+}
+
+/// A store in a file, and the one thread that uses it.
+struct Rig {
+    store: Arc<Store>,
+    background: Background,
+    lane: Lane,
+    file: Arc<MapFile>,
+    now: UnixMillis,
+}
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl Rig {
+    fn new() -> Self {
+        Self::open(Arc::new(MapFile::in_memory().expect("a file")), NOW)
+    }
+
+    fn open(file: Arc<MapFile>, now: UnixMillis) -> Self {
+        let store_file = StoreFile { file: Arc::clone(&file), reset: false };
+        let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
+        let lane = store.lane().expect("a lane");
+        Self { store, background, lane, file, now }
+    }
+
+    fn reopened(&self) -> Reopened {
+        *self.store.reopened().expect("it is in a file")
+    }
+
+    /// Runs an operation until it is not parked; the background may work between two tries.
+    fn until_done<T>(&mut self, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+        for _ in 0..1000 {
+            match op(&mut self.lane.turn(self.now)) {
+                Ok(done) => return done,
+                Err(OpError::Parked) => drop(self.background.slice(self.now, &mut || false)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("parked for ever");
+    }
+
+    fn put_until(&mut self, key: &[u8], value: &[u8], expire: Expire) {
+        self.until_done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, key);
+            turn.put(&key, &Put { expire, ..Put::set(value) })
+        });
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.put_until(key, value, Expire::Never);
+    }
+
+    fn delete(&mut self, key: &[u8]) -> bool {
+        let outcome = self.until_done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, key);
+            turn.delete(&key, &Delete::default())
+        });
+        outcome == DeleteOutcome::Deleted
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let turn = self.lane.turn(self.now);
+        let key = turn.key(Namespace::DEFAULT, key);
+        let hit = turn.read(&key, turn.look_ahead(key.key_hash()))?;
+        let value = hit.value;
+        let mut bytes = Vec::new();
+        let len = match value {
+            Value::Bytes(bytes) => bytes.len() as u64,
+            Value::Integer(number) => number.to_string().len() as u64,
+            Value::Large(large) => large.bytes,
+            Value::Typed { .. } => panic!("no records here"),
+        };
+        turn.copy_range(&key, value, 0..len, &mut |part| bytes.extend_from_slice(part)).then_some(bytes)
+    }
+
+    fn contents(&mut self, keys: &[Vec<u8>]) -> Contents {
+        keys.iter().filter_map(|key| Some((key.clone(), self.read(key)?))).collect()
+    }
+
+    /// Slices until nothing is to be done.
+    fn settle(&mut self) {
+        for _ in 0..5000 {
+            if !self.background.slice(self.now, &mut || false).more {
+                return;
+            }
+        }
+        panic!("the background does not come to an end");
+    }
+
+    /// Deletes all, and sees that nothing is left: not in the index, not in a segment, not in the counts.
+    fn empty_out(&mut self, keys: &[Vec<u8>]) {
+        for key in keys {
+            let was_there = self.read(key).is_some();
+            assert_eq!(self.delete(key), was_there);
+            assert!(self.read(key).is_none(), "{:?} came back", String::from_utf8_lossy(key));
+        }
+        self.lane.own_seal(&self.store);
+        self.store.flush(Namespace::DEFAULT);
+        self.settle();
+        let census = self.store.census();
+        assert_eq!(census.segments[1..5], [0; 4], "open, sealed, draining, limbo");
+        assert_eq!((self.slots(), self.store.stats().items), (0, 0), "slots that name items, and items");
+    }
+
+    /// How many slots name items.
+    fn slots(&self) -> usize {
+        let index = &self.store.index;
+        (0..index.groups_next()).flat_map(|g| index.group_words(g)).filter(|(_, slot)| slot.is_item()).count()
+    }
+}
+
+/// Fills a store, takes images while `change` runs, and opens them all: each holds what was there before or after, and
+/// works. Gives what was found in each.
+fn crash(every: usize, fill: impl FnOnce(&mut Rig), keys: &[Vec<u8>], change: impl FnOnce(&mut Rig)) -> Vec<Reopened> {
+    let mut rig = Rig::new();
+    fill(&mut rig);
+    let before = rig.contents(keys);
+    let images = Images { file: Arc::clone(&rig.file), taken: Vec::new(), points: 0, every };
+    HOOK.with(|hook| *hook.borrow_mut() = Some(images));
+    change(&mut rig);
+    let images = HOOK.with(|hook| hook.borrow_mut().take()).expect("the hook is there").taken;
+    let after = rig.contents(keys);
+    assert!(images.len() > 2, "{} images", images.len());
+    images.into_iter().map(|image| check(image, rig.now, keys, &before, &after)).collect()
+}
+
+fn check(image: Arc<MapFile>, now: UnixMillis, keys: &[Vec<u8>], before: &Contents, after: &Contents) -> Reopened {
+    let mut rig = Rig::open(image, now);
+    let reopened = rig.reopened();
+    assert!(reopened.found && !reopened.clean);
+    let found = rig.contents(keys);
+    // Once it has been scrubbed, the store counts what its slots name.
+    rig.settle();
+    let slots = rig.slots();
+    assert_eq!(rig.store.stats().items, slots as u64, "items that are counted, and slots");
+    for key in keys {
+        let (there, was, is) = (found.get(key), before.get(key), after.get(key));
+        let short = |value: Option<&Vec<u8>>| {
+            value.map(|value| String::from_utf8_lossy(&value[..value.len().min(20)]).into_owned())
+        };
+        let (name, told) = (String::from_utf8_lossy(key), [there, was, is].map(short));
+        assert!(there == was || there == is, "{name}: there, before and after: {told:?}");
+    }
+    rig.empty_out(keys);
+    reopened
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("key-{number:04}").into_bytes()
+}
+
+fn keys(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(key).collect()
+}
+
+fn fill(rig: &mut Rig, count: usize) {
+    (0..count).for_each(|number| rig.put(&key(number), format!("value {number}").as_bytes()));
+}
+
+#[test]
+fn a_put_that_was_cut_anywhere_is_there_whole_or_not_at_all() {
+    let mut keys = keys(40);
+    keys.push(b"new".to_vec());
+    let found = crash(
+        1,
+        |rig| fill(rig, 40),
+        &keys,
+        |rig| {
+            rig.put(&key(7), b"another value");
+            rig.put(b"new", b"a new one");
+            rig.put_until(&key(8), b"ends", Expire::At(NOW.plus_ms(60_000)));
+        },
+    );
+    assert!(found.iter().any(|found| found.stripes_held > 0) && found.iter().any(|found| found.stripes_held == 0));
+}
+
+#[test]
+fn a_delete_an_increment_and_a_join_that_were_cut_are_done_or_not() {
+    let mut keys = keys(20);
+    keys.push(b"number".to_vec());
+    let arith = |rig: &mut Rig| {
+        let outcome = rig.until_done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, b"number");
+            let vivify = Some((1, Expire::Never));
+            let want_token = true;
+            turn.arith(
+                &key,
+                &Arith { delta: 5, decrement: false, vivify, expire: None, compare: None, token: None, want_token },
+            )
+        });
+        assert!(matches!(outcome, ArithOutcome::Number { .. }));
+    };
+    crash(
+        1,
+        |rig| {
+            fill(rig, 20);
+            arith(rig);
+        },
+        &keys,
+        |rig| {
+            assert!(rig.delete(&key(3)));
+            arith(rig);
+        },
+    );
+}
+
+#[test]
+fn what_is_displaced_in_a_full_index_is_there_once() {
+    // One group of 512 slots, nearly full, so that new keys displace others.
+    let keys = keys(470);
+    let found = crash(
+        1,
+        |rig| (0..440).for_each(|number| rig.put(&key(number), b"v")),
+        &keys,
+        |rig| (440..470).for_each(|number| rig.put(&key(number), b"v")),
+    );
+    assert!(found.iter().any(|found| found.slots_doubled > 0), "no image has a slot twice: nothing was displaced");
+}
+
+#[test]
+fn every_key_is_found_wherever_a_growth_or_a_shrink_was_cut() {
+    let keys = keys(300);
+    let fill = |rig: &mut Rig| (0..300).for_each(|number| rig.put(&key(number), b"v"));
+    let found = crash(5, fill, &keys, |rig| {
+        let (store, mut scratch) = (Arc::clone(&rig.store), crate::index::growth::SplitScratch::new());
+        store.index.begin_growth(2);
+        while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+        store.index.begin_growth(3);
+        while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+        store.index.begin_shrink(2);
+        while store.index.merge_next(&mut scratch, &*store) == Some(false) {}
+        assert_eq!((store.index.groups(), store.index.is_growing()), (2, false));
+    });
+    let count = |what: fn(&Reopened) -> bool| found.iter().filter(|found| what(found)).count();
+    assert!(count(|found| found.index_changing) > 50, "images within a change of size");
+    assert!(count(|found| found.slots_doubled > 0) > 20, "images with slots in both places");
+}
+
+#[test]
+fn a_segment_that_was_being_emptied_loses_nothing_that_was_not_evicted() {
+    let keys = keys(70);
+    for compact in [true, false] {
+        let filled = |rig: &mut Rig| {
+            fill(rig, 70);
+            (0..70).for_each(|number| assert!(rig.read(&key(number)).is_some()));
+            rig.lane.own_seal(&rig.store);
+        };
+        let found = crash(1, filled, &keys, |rig| {
+            let sealed = |id: &u32| {
+                let header = rig.store.segments.header(crate::segments::SegmentId(*id));
+                header.state() == crate::header::State::Sealed
+            };
+            let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).collect();
+            assert!(ids.len() > 1);
+            for id in ids {
+                rig.background.drain_whole(crate::segments::SegmentId(id), compact, rig.now);
+            }
+            rig.settle();
+        });
+        assert!(found.len() > 100);
+    }
+}
+
+#[test]
+fn a_flush_that_was_cut_is_done_or_not_and_one_that_was_done_stays_done() {
+    let keys = keys(20);
+    crash(
+        1,
+        |rig| fill(rig, 20),
+        &keys[..1],
+        |rig| {
+            rig.store.flush(Namespace::DEFAULT);
+            rig.settle();
+        },
+    );
+    let found = crash(
+        1,
+        |rig| {
+            fill(rig, 20);
+            rig.store.flush(Namespace::DEFAULT);
+        },
+        &keys,
+        |rig| {
+            rig.lane.tidy(NOW);
+            rig.settle();
+        },
+    );
+    assert!(found.len() > 20);
+}
+
+#[test]
+fn a_long_value_that_was_cut_is_the_old_one_or_the_new_one() {
+    let old: Vec<u8> = (0..3000).map(|at| (at % 251) as u8).collect();
+    let new: Vec<u8> = (0..2500).map(|at| (at % 241) as u8).collect();
+    let found = crash(
+        3,
+        |rig| {
+            fill(rig, 10);
+            rig.put(b"long", &old);
+            rig.put(b"gone", &old);
+        },
+        &[b"long".to_vec(), b"gone".to_vec(), key(3)],
+        |rig| {
+            rig.put(b"long", &new);
+            rig.put(&key(3), &new);
+            assert!(rig.delete(b"gone"));
+        },
+    );
+    assert!(found.len() > 100);
+}
+
+#[test]
+fn a_value_that_was_being_received_is_there_or_its_space_is_waste() {
+    // Lengths at which a line end behind the value takes more than its padding.
+    let value: Vec<u8> = (0..74).map(|at| b'a' + at % 26).collect();
+    for len in [70, 71, 72, 73, 74] {
+        crash(
+            1,
+            |rig| fill(rig, 10),
+            &[b"sent".to_vec(), key(3), b"behind".to_vec()],
+            |rig| {
+                let value = &value[..len];
+                let mut arriving = rig.until_done(|turn| {
+                    let key = turn.key(Namespace::DEFAULT, b"sent");
+                    turn.arrive(&key, &Put::set(&[]), len, 2)
+                });
+                rig.put(&key(3), b"value 3");
+                let (store, mut lane_turn) = (Arc::clone(&rig.store), rig.lane.turn(NOW));
+                let line = [value, b"\r\n"].concat();
+                for part in line.chunks(40) {
+                    store.room_of(&mut arriving)[..part.len()].copy_from_slice(part);
+                    point();
+                    arriving.receive(part.len());
+                }
+                let sent = lane_turn.key(Namespace::DEFAULT, b"sent");
+                lane_turn.arrived(arriving, &sent, &Put::set(&[])).expect("stored");
+                drop(lane_turn);
+                let mut gone = rig.until_done(|turn| {
+                    let key = turn.key(Namespace::DEFAULT, b"other");
+                    turn.arrive(&key, &Put::set(&[]), len, 2)
+                });
+                store.room_of(&mut gone)[..len + 2].copy_from_slice(&line);
+                gone.receive(len + 2);
+                rig.put(b"behind", b"v");
+                rig.lane.turn(NOW).abandon(gone);
+            },
+        );
+    }
+}
+
+#[test]
+fn opening_that_was_cut_is_done_again() {
+    let keys = keys(470);
+    let mut rig = Rig::new();
+    (0..450).for_each(|number| rig.put(&key(number), b"v"));
+    let before = rig.contents(&keys);
+    let store = Arc::clone(&rig.store);
+    let begin = |file: &Arc<MapFile>, every: usize| {
+        let images = Images { file: Arc::clone(file), taken: Vec::new(), points: 0, every };
+        HOOK.with(|hook| *hook.borrow_mut() = Some(images));
+    };
+    let end = || HOOK.with(|hook| hook.borrow_mut().take()).expect("the hook is there").taken;
+    begin(&rig.file, 40);
+    (450..470).for_each(|number| rig.put(&key(number), b"v"));
+    store.index.begin_growth(2);
+    let mut scratch = crate::index::growth::SplitScratch::new();
+    while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+    let cut = end();
+    let after = rig.contents(&keys);
+    let mut opened = 0;
+    for image in cut.iter().step_by(cut.len() / 12 + 1) {
+        begin(image, 25);
+        drop(Rig::open(Arc::clone(image), NOW));
+        for again in end() {
+            check_any(again, &keys, &before, &after);
+            opened += 1;
+        }
+    }
+    assert!(opened > 40, "{opened} images of openings");
+}
+
+/// As [`check`], of a file that may have been left in order.
+fn check_any(image: Arc<MapFile>, keys: &[Vec<u8>], before: &Contents, after: &Contents) {
+    let mut rig = Rig::open(image, NOW);
+    let found = rig.contents(keys);
+    for key in keys {
+        let there = found.get(key);
+        assert!(there == before.get(key) || there == after.get(key), "{:?}", String::from_utf8_lossy(key));
+    }
+    rig.empty_out(keys);
+}
+
+#[test]
+fn an_item_ends_at_its_time_whoever_opens_the_file_and_a_clock_that_went_back_is_told() {
+    let mut rig = Rig::new();
+    rig.put_until(b"short", b"v", Expire::At(NOW.plus_ms(5_000)));
+    rig.put_until(b"long", b"v", Expire::At(NOW.plus_ms(500_000)));
+    rig.now = NOW.plus_ms(2_000);
+    rig.settle();
+    let open = |now| Rig::open(Arc::new(rig.file.image().expect("an image")), now);
+    let mut later = open(NOW.plus_ms(6_000));
+    assert_eq!((later.read(b"short"), later.reopened().clock_behind_ms), (None, 0));
+    assert!(later.read(b"long").is_some());
+    assert_eq!(open(NOW.plus_ms(500_001)).read(b"long"), None);
+    let earlier = open(NOW);
+    assert_eq!(earlier.reopened().clock_behind_ms, 2_000);
+}
+
+#[test]
+fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
+    let mut rig = Rig::new();
+    fill(&mut rig, 10);
+    let image = |rig: &Rig| Arc::new(rig.file.image().expect("an image"));
+    let open = |file: &Arc<MapFile>, config: StoreConfig| {
+        let file = StoreFile { file: Arc::clone(file), reset: false };
+        Store::in_file(&config, &file, NOW).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let file = image(&rig);
+    let told = open(&file, StoreConfig { memory_bytes: 128 << 10, ..config() }).expect_err("another memory");
+    assert!(told.contains("98304 bytes, not of 131072"), "{told}");
+    let told = open(&file, StoreConfig { segment_bytes: Some(2048), ..config() }).expect_err("other segments");
+    assert!(told.contains("1024 bytes, not 2048"), "{told}");
+    open(&file, StoreConfig { segment_bytes: None, hash_seed: 77, ..config() }).expect("sizes and seed are the file's");
+    let damaged = image(&rig);
+    rig.store.kept.growth.store(7, std::sync::atomic::Ordering::Relaxed);
+    let told = open(&image(&rig), config()).expect_err("a growth of no groups");
+    assert!(told.contains("damaged") && told.contains("--file-reset"), "{told}");
+    open(&damaged, config()).expect("it was whole before");
+}

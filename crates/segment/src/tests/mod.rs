@@ -1,0 +1,3 @@
+//! Tests that need the store from inside.
+
+pub(crate) mod crashes;

@@ -1,0 +1,94 @@
+//! Key prefixes by which memcached clients of the default listeners reach a namespace.
+
+use segment::Namespace;
+
+use super::namespaces::NamespaceSettings;
+use super::value::{Shape, Value, Wrong};
+use crate::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
+
+/// Prefixes of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefixes(pub Vec<String>);
+
+/// What is wrong with one prefix, whatever the others.
+fn wrong_with(prefix: &str) -> Option<Wrong> {
+    let what = if prefix.is_empty() {
+        "every key begins with an empty prefix"
+    } else if prefix.len() > PREFIX_BYTES_MAX {
+        "no key of memcached is as long as this prefix"
+    } else if prefix.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        "no key of memcached has spaces or control characters, as this prefix has"
+    } else {
+        return None;
+    };
+    let remedy = format!("write what the keys begin with, 1 to {PREFIX_BYTES_MAX} bytes, as in \"app1:\"");
+    Some(Wrong::new(format!("{what}: {prefix:.32?}"), remedy))
+}
+
+impl Value for Prefixes {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        self.read_all(&[text]).map_err(|mut wrong| wrong.remove(0))
+    }
+
+    fn show(&self) -> String {
+        self.0.join(", ")
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "PREFIX"
+    }
+
+    fn entries(&self) -> Vec<String> {
+        self.0.clone()
+    }
+
+    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        if texts.len() > PREFIXES_MAX {
+            let what = format!("{} prefixes are given and {PREFIXES_MAX} is the most", texts.len());
+            return Err(vec![Wrong::new(what, "give keys of one namespace fewer ways to begin")]);
+        }
+        let faults: Vec<Wrong> = texts.iter().filter_map(|text| wrong_with(text)).collect();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        self.0 = texts.iter().map(|text| (*text).to_owned()).collect();
+        Ok(())
+    }
+}
+
+/// The first prefix of all of these that says nothing, since it is there twice or what it begins with leads there
+/// already: the place of its namespace, with what is wrong. `numbers` are the namespaces', in their order.
+///
+/// # Errors
+/// That one.
+pub fn check(namespaces: &[NamespaceSettings], numbers: &[u8]) -> Result<(), (usize, Wrong)> {
+    let mut all: Vec<(&[u8], Namespace)> = Vec::new();
+    let mut whose = Vec::new();
+    for (place, (namespace, number)) in namespaces.iter().zip(numbers).enumerate() {
+        for prefix in &namespace.prefix.0 {
+            all.push((prefix.as_bytes(), Namespace(*number)));
+            whose.push((place, prefix));
+        }
+    }
+    let Some((rule, other)) = Routes::idle(&all) else { return Ok(()) };
+    let (place, prefix) = whose[rule];
+    let wrong = match other.map(|other| whose[other]) {
+        None => Wrong::new(
+            format!("what begins with {prefix:?} is in the default namespace anyway"),
+            "remove it, or give the shorter prefix that it is an exception of to another namespace",
+        ),
+        Some((by, same)) if same == prefix => Wrong::new(
+            format!("{prefix:?} leads to the namespace {:?} already", namespaces[by].name.0),
+            "keep one of them",
+        ),
+        Some((_, shorter)) => Wrong::new(
+            format!("{prefix:?} begins with {shorter:?}, which leads to the same namespace"),
+            "remove the longer one",
+        ),
+    };
+    Err((place, wrong))
+}

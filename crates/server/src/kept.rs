@@ -1,0 +1,206 @@
+//! What a server with a memory file keeps beside the items: sets of records with their bins, and the names and terms of
+//! namespaces, as notes of the store.
+//!
+//! ```text
+//!   note   kind 1 | fields
+//!          1  a set: namespace 1, name           2  a bin: set 2, name           3  a generation: set 2, generation 4
+//!          4  a namespace: number 1, then a line of JSON                         5  a namespace is gone: number 1
+//! ```
+//!
+//! Invariants:
+//! - What is told to a client, or named by an item, was kept before.
+//! - Notes are read in order; the last one about a thing counts. At each start they are written anew, each thing once.
+
+use std::sync::Arc;
+
+use record::{Added, Keeper};
+use segment::{NoteFault, Store};
+
+use crate::namespaces::NamespaceConfig;
+use crate::start::StartError;
+
+const SET: u8 = 1;
+const BIN: u8 = 2;
+const GENERATION: u8 = 3;
+const NAMESPACE: u8 = 4;
+const NAMESPACE_GONE: u8 = 5;
+
+/// Where notes are kept.
+#[derive(Clone, Debug)]
+pub struct Notes(Arc<Store>);
+
+impl Notes {
+    /// The notes of this store.
+    pub fn of(store: &Arc<Store>) -> Self {
+        Self(Arc::clone(store))
+    }
+
+    fn keep(&self, note: &[u8]) -> Result<(), NoteFault> {
+        self.0.keep_note(note).inspect_err(|error| tracing::error!("what is new is not kept: {error}"))
+    }
+
+    /// A namespace has these terms.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn namespace(&self, config: &NamespaceConfig) -> Result<(), NoteFault> {
+        self.keep(&namespace_note(config))
+    }
+
+    /// A namespace has no name and no terms any more.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn namespace_gone(&self, number: u8) -> Result<(), NoteFault> {
+        self.keep(&[NAMESPACE_GONE, number])
+    }
+}
+
+impl Keeper for Notes {
+    fn keep(&self, added: &Added<'_>) -> bool {
+        Self::keep(self, &added_note(added)).is_ok()
+    }
+}
+
+fn added_note(added: &Added<'_>) -> Vec<u8> {
+    match *added {
+        Added::Set { namespace, name } => [&[SET, namespace][..], name].concat(),
+        Added::Bin { set, name } => [&[BIN][..], &set.to_le_bytes(), name].concat(),
+        Added::Generation { set, generation } => {
+            [&[GENERATION][..], &set.to_le_bytes(), &generation.to_le_bytes()].concat()
+        }
+    }
+}
+
+/// What a note says was added; `None`: it is about something else.
+fn added_of(note: &[u8]) -> Option<Added<'_>> {
+    let (kind, rest) = note.split_first()?;
+    let set = || Some(u16::from_le_bytes(rest.get(..2)?.try_into().ok()?));
+    match *kind {
+        SET => rest.split_first().map(|(namespace, name)| Added::Set { namespace: *namespace, name }),
+        BIN => Some(Added::Bin { set: set()?, name: &rest[2..] }),
+        GENERATION => {
+            let generation = u32::from_le_bytes(rest.get(2..6)?.try_into().ok()?);
+            Some(Added::Generation { set: set()?, generation })
+        }
+        _ => None,
+    }
+}
+
+fn namespace_note(config: &NamespaceConfig) -> Vec<u8> {
+    let text = serde_json::json!({
+        "name": config.name,
+        "memory_bytes": config.memory_bytes,
+        "evict": config.evict,
+        "ttl_default_ms": config.ttl_default_ms,
+        "ttl_max_ms": config.ttl_max_ms,
+        "connections_max": config.connections_max,
+        "ops_max": config.ops_max,
+        "prefixes": config.prefixes,
+    });
+    [&[NAMESPACE, config.number][..], text.to_string().as_bytes()].concat()
+}
+
+fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
+    let [NAMESPACE, number, text @ ..] = note else { return None };
+    let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+    let count = |name: &str| value[name].as_u64();
+    Some(NamespaceConfig {
+        name: value["name"].as_str()?.to_owned(),
+        number: *number,
+        memory_bytes: count("memory_bytes"),
+        evict: value["evict"].as_bool()?,
+        ttl_default_ms: count("ttl_default_ms")?,
+        ttl_max_ms: count("ttl_max_ms")?,
+        connections_max: count("connections_max")?,
+        ops_max: count("ops_max")?,
+        prefixes: serde_json::from_value(value["prefixes"].clone()).ok()?,
+    })
+}
+
+/// What was kept.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Sets and bins, as they were.
+    pub(crate) sets: record::Sets,
+    /// Namespaces that had names.
+    pub(crate) namespaces: Vec<NamespaceConfig>,
+}
+
+impl Kept {
+    /// Reads the notes of a store, and writes them anew, each thing once.
+    pub(crate) fn read(store: &Arc<Store>) -> Self {
+        let mut kept = Self::default();
+        store.each_note(&mut |note| kept.take(note));
+        let mut notes = Vec::new();
+        kept.sets.added(&mut |added| notes.push(added_note(&added)));
+        notes.extend(kept.namespaces.iter().map(namespace_note));
+        if let Err(error) = store.rewrite_notes(&notes) {
+            tracing::warn!("notes are not written anew: {error}");
+        }
+        kept.sets.keep_by(Box::new(Notes::of(store)));
+        kept
+    }
+
+    /// The namespaces that there are to be: those of the configuration, and of those that were kept the ones whose name
+    /// and number it leaves.
+    ///
+    /// # Errors
+    /// When a name is to have another number than the one that its items are under.
+    pub(crate) fn configured(&self, configured: &[NamespaceConfig]) -> Result<Vec<NamespaceConfig>, StartError> {
+        for asked in configured {
+            if let Some(kept) = self.namespaces.iter().find(|kept| kept.name == asked.name)
+                && kept.number != asked.number
+            {
+                let (name, kept, asked) = (asked.name.clone(), kept.number, asked.number);
+                return Err(StartError::NamespaceMoved { name, kept, asked });
+            }
+        }
+        let is_left = |kept: &&NamespaceConfig| configured.iter().all(|asked| asked.number != kept.number);
+        let left = self.namespaces.iter().filter(is_left).cloned();
+        Ok(configured.iter().cloned().chain(left).collect())
+    }
+
+    fn take(&mut self, note: &[u8]) {
+        if let Some(added) = added_of(note) {
+            self.sets.restore(&added);
+        } else if let Some(config) = namespace_of(note) {
+            self.namespaces.retain(|other| other.number != config.number && other.name != config.name);
+            self.namespaces.push(config);
+        } else if let [NAMESPACE_GONE, number] = note {
+            self.namespaces.retain(|other| other.number != *number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_is_read_and_the_last_word_counts() {
+        let shop = NamespaceConfig { name: "shop".to_owned(), ops_max: 7, ..NamespaceConfig::plain(3, false) };
+        let cart = NamespaceConfig { memory_bytes: Some(5 << 20), ..NamespaceConfig::plain(4, true) };
+        let mut kept = Kept::default();
+        let set = Added::Set { namespace: 2, name: b"people" };
+        let bin = Added::Bin { set: 0, name: b"age" };
+        let generation = Added::Generation { set: 0, generation: 9 };
+        for note in [
+            namespace_note(&cart),
+            namespace_note(&NamespaceConfig { ops_max: 1, ..shop.clone() }),
+            added_note(&set),
+            added_note(&bin),
+            added_note(&generation),
+            namespace_note(&shop),
+            vec![NAMESPACE_GONE, 4],
+            vec![200, 1],
+            vec![],
+        ] {
+            kept.take(&note);
+        }
+        assert_eq!(kept.namespaces, [shop]);
+        let mut added = Vec::new();
+        kept.sets.added(&mut |one| added.push(added_note(&one)));
+        assert_eq!(added, [set, bin, generation].map(|one| added_note(&one)));
+    }
+}

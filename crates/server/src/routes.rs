@@ -1,0 +1,164 @@
+//! Which namespace a key of the default listeners' memcached connections is in, by what it begins with.
+//!
+//! ```text
+//!   "app1:" -> 1, "app1:tmp:" -> 2
+//!   rules in order of their bytes:   [ app1:  | app1:tmp: ]      "app1:x"      -> app1:      -> 1
+//!                                        ^------- within         "app1:tmp:y"  -> app1:tmp:  -> 2
+//!                                                                "app2:z"      -> none       -> the default one
+//! ```
+//! All rules that a key begins with begin with each other, and the greatest rule that is not greater than the key
+//! begins with them all. So a key costs one search by halves, and then steps from a rule to the longest other one that
+//! it begins with.
+//!
+//! Invariant: of two rules that a key begins with, the longer one is followed.
+
+use segment::Namespace;
+
+/// Bytes of a prefix at most: no key of memcached is longer.
+pub const PREFIX_BYTES_MAX: usize = 250;
+/// Prefixes of one namespace at most.
+pub const PREFIXES_MAX: usize = 64;
+
+/// One prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    prefix: Box<[u8]>,
+    namespace: Namespace,
+    /// The place of the longest other rule that this one begins with.
+    within: Option<usize>,
+}
+
+/// All rules of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes {
+    /// In the order of their bytes.
+    rules: Vec<Rule>,
+    /// A bit for each namespace that a rule leads to.
+    to: u32,
+}
+
+impl Routes {
+    /// The rules that send keys with these prefixes to these namespaces. Of two with the same prefix the first holds.
+    pub fn new<'p>(prefixes: impl IntoIterator<Item = (&'p [u8], Namespace)>) -> Self {
+        let rule = |(prefix, namespace): (&[u8], Namespace)| Rule { prefix: prefix.into(), namespace, within: None };
+        let mut rules: Vec<Rule> = prefixes.into_iter().map(rule).collect();
+        rules.sort_by(|a, b| a.prefix.cmp(&b.prefix));
+        rules.dedup_by(|later, first| later.prefix == first.prefix);
+        for place in 1..rules.len() {
+            let mut within = Some(place - 1);
+            while let Some(other) = within.filter(|other| !rules[place].prefix.starts_with(&rules[*other].prefix)) {
+                within = rules[other].within;
+            }
+            rules[place].within = within;
+        }
+        let to = rules.iter().fold(0, |to, rule| to | 1 << rule.namespace.0);
+        Self { rules, to }
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The namespaces that a rule leads to, and the default one, a bit each.
+    pub fn reached(&self) -> u32 {
+        self.to | 1 << Namespace::DEFAULT.0
+    }
+
+    /// Where a key is.
+    pub fn find(&self, key: &[u8]) -> Namespace {
+        let above = self.rules.partition_point(|rule| *rule.prefix <= *key);
+        let mut place = above.checked_sub(1);
+        while let Some(rule) = place.map(|place| &self.rules[place]) {
+            if key.starts_with(&rule.prefix) {
+                return rule.namespace;
+            }
+            place = rule.within;
+        }
+        Namespace::DEFAULT
+    }
+
+    /// The first rule of `prefixes` that says nothing: it is there twice, or what it begins with leads there already.
+    /// Its place, and the other one's; `None` for the other is the default namespace, which everything else is in.
+    pub fn idle(prefixes: &[(&[u8], Namespace)]) -> Option<(usize, Option<usize>)> {
+        prefixes.iter().enumerate().find_map(|(place, (prefix, namespace))| {
+            if let Some(same) = prefixes[..place].iter().position(|(other, _)| other == prefix) {
+                return Some((place, Some(same)));
+            }
+            let shorter = |(_, (other, _)): &(usize, &(&[u8], Namespace))| other.len() < prefix.len();
+            let others =
+                prefixes.iter().enumerate().filter(shorter).filter(|(_, (other, _))| prefix.starts_with(other));
+            match others.max_by_key(|(_, (other, _))| other.len()) {
+                Some((other, (_, to))) if to == namespace => Some((place, Some(other))),
+                None if *namespace == Namespace::DEFAULT => Some((place, None)),
+                _ => None,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::prng::Prng;
+
+    #[test]
+    fn the_longest_rule_that_a_key_begins_with_is_followed_whatever_stands_between() {
+        let of = |rules: &[(&'static str, u8)]| {
+            Routes::new(rules.iter().map(|(prefix, to)| (prefix.as_bytes(), Namespace(*to))))
+        };
+        let routes = of(&[("app1:tmp:", 2), ("app1:", 1), ("app1:a", 0), ("b", 3), ("b", 4)]);
+        for (key, to) in [
+            ("app1:", 1),
+            ("app1:tm", 1),
+            ("app1:tmp:", 2),
+            ("app1:tmp:x", 2),
+            ("app1:tmpx", 1),
+            ("app1:z", 1),
+            ("app1:abc", 0),
+            ("app1", 0),
+            ("app", 0),
+            ("", 0),
+            ("b", 3),
+            ("bb", 3),
+            ("c", 0),
+        ] {
+            assert_eq!(routes.find(key.as_bytes()), Namespace(to), "{key:?}");
+        }
+        assert!(of(&[]).is_empty() && of(&[]).find(b"x") == Namespace::DEFAULT);
+        assert_eq!(routes.reached(), 0b1111);
+    }
+
+    #[test]
+    fn it_follows_what_a_look_at_every_rule_says() {
+        let mut prng = Prng::new(5);
+        let mut word =
+            |len_max: u64| -> Vec<u8> { (0..prng.below(len_max + 1)).map(|_| b'a' + prng.below(2) as u8).collect() };
+        for round in 0..300 {
+            let prefixes: Vec<(Vec<u8>, Namespace)> =
+                (0..round % 20).map(|number| (word(6), Namespace(number as u8 % 16))).collect();
+            let routes = Routes::new(prefixes.iter().map(|(prefix, to)| (&prefix[..], *to)));
+            for _ in 0..100 {
+                let key = word(9);
+                let longest = prefixes.iter().filter(|(prefix, _)| key.starts_with(prefix));
+                // Of equal ones the first.
+                let longest = longest.rev().max_by_key(|(prefix, _)| prefix.len());
+                let wanted = longest.map_or(Namespace::DEFAULT, |(_, to)| *to);
+                assert_eq!(routes.find(&key), wanted, "{key:?} by {prefixes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_says_nothing_is_found_and_one_between_two_is_none() {
+        let idle = |rules: &[(&'static str, u8)]| {
+            let rules: Vec<_> = rules.iter().map(|(prefix, to)| (prefix.as_bytes(), Namespace(*to))).collect();
+            Routes::idle(&rules)
+        };
+        assert_eq!(idle(&[("a:", 1), ("b:", 2), ("a:b:", 2), ("a:b:c:", 1), ("a:x:", 0)]), None);
+        assert_eq!(idle(&[("a:", 1), ("a:", 2)]), Some((1, Some(0))));
+        assert_eq!(idle(&[("a:b:", 1), ("a:", 1)]), Some((0, Some(1))));
+        assert_eq!(idle(&[("a:b:c:", 1), ("a:", 1), ("a:b:", 1)]), Some((0, Some(2))));
+        assert_eq!(idle(&[("a:", 0)]), Some((0, None)));
+    }
+}

@@ -1,0 +1,76 @@
+//! One worker, unmodified, with a network and a time that follow from a seed.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use base::clock::UnixMillis;
+use gannet_server::clock::Clock;
+use gannet_server::command::Door;
+use gannet_server::shared::Shared;
+use gannet_server::start::{ServerConfig, assemble};
+use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use io::sim::{Faults, Sim, SimClient, SimDialler, SimStream};
+use segment::Background;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+/// When it begins.
+pub const START_NS: u64 = 1_700_000_000_000_000_000;
+
+pub struct World {
+    pub worker: Worker<Sim>,
+    pub background: Background,
+    pub shared: Arc<Shared>,
+    dialler: SimDialler,
+    intake: SyncSender<(SimStream, Door)>,
+    pub clock_ns: Arc<AtomicU64>,
+}
+
+impl World {
+    pub fn new(seed: u64, faults: Faults, config: ServerConfig) -> Self {
+        let clock_ns = Arc::new(AtomicU64::new(START_NS));
+        let sessions_max = config.connections_max;
+        let (shared, background) = assemble(config, UnixMillis(START_NS / 1_000_000)).expect("a store");
+        let io = Sim::new(seed, faults, Arc::clone(&clock_ns), EVENTS_MAX);
+        let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
+        let lane = shared.store.lane().expect("the first lane");
+        let clock = Clock::Simulated(Arc::clone(&clock_ns));
+        let parts =
+            WorkerParts { io, lane, shared: Arc::clone(&shared), number: 0, intake: receiver, clock, sessions_max };
+        Self { worker: Worker::new(parts), background, shared, dialler, intake, clock_ns }
+    }
+
+    /// A client that comes in at a door.
+    pub fn connect(&self, door: impl Into<Door>) -> SimClient {
+        let (client, stream) = self.dialler.connect();
+        self.intake.send((stream, door.into())).expect("room in the intake");
+        client
+    }
+
+    /// A turn of the worker, and a short slice of the background.
+    pub fn turn(&mut self) {
+        assert!(self.worker.turn(), "the worker does not stop by itself");
+        let mut steps = 0;
+        let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
+        self.background.slice(now, &mut || {
+            steps += 1;
+            steps > 8
+        });
+    }
+
+    pub fn turns(&mut self, count: usize) {
+        (0..count).for_each(|_| self.turn());
+    }
+
+    /// What the client has read once it is `bytes` long.
+    pub fn read(&mut self, client: &SimClient, bytes: usize) -> Vec<u8> {
+        let mut got = Vec::new();
+        for _ in 0..2000 {
+            got.extend(client.take(usize::MAX));
+            if got.len() >= bytes {
+                break;
+            }
+            self.turn();
+        }
+        got
+    }
+}
