@@ -14,12 +14,12 @@ use load::dialect::{Mapped, Run, mc_crusher, memtier, rpc_perf};
 use load::engine::Config;
 use load::report::terminal::{self, Progress};
 use load::result::{RunResult, StepResult, hdr};
-use load::search::objective::duration;
 use load::search::rate::Rate;
 use load::session::{Desk, Job, Mode, Stepped, View};
 use load::traffic::Traffic;
 use load::workload::model::{Pace, Target};
 use load::workload::{Fault, Source, Workload};
+use page::words::duration;
 
 use super::ask::{Asked, assertions, config_of, known, secured, tls_flags};
 use super::compare::{read_text, write};

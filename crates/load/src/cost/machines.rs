@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::table::{Table, number};
-use crate::report::svg::escape;
-use crate::report::{page, section, tables};
-use crate::search::rate::grouped;
+use crate::report::tables;
+use page::words::grouped;
+use page::{escape, section, whole};
 
 /// Seconds of an hour.
 const HOUR_S: f64 = 3600.0;
@@ -130,7 +130,7 @@ impl Costs {
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
         let rows: Vec<_> = self.machines.iter().map(|machine| ("", self.cells(machine))).collect();
         section(&mut body, "By machine type", &tables::table(&heads, &rows));
-        page("What a request costs", &body)
+        whole("What a request costs", &body)
     }
 }
 

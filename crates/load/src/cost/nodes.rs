@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::machines::{columns, plot};
 use super::table::{Table, number};
-use crate::report::svg::escape;
-use crate::report::{page, section, tables};
-use crate::search::rate::grouped;
+use crate::report::tables;
+use page::words::grouped;
+use page::{escape, section, whole};
 
 /// Modules of one kind in a node at most.
 const MODULES_MAX: u64 = 1024;
@@ -103,7 +103,7 @@ pub fn html(nodes: &[Node]) -> String {
     let _ = write!(body, "<div class=\"card\">{}</div>", plot("Dollars a gigabyte of memory", &bars));
     let table: Vec<_> = rows(nodes).into_iter().map(|row| ("", row)).collect();
     section(&mut body, &escape("By node"), &tables::table(&HEADS, &table));
-    page("What memory costs", &body)
+    whole("What memory costs", &body)
 }
 
 #[cfg(test)]

@@ -1,35 +1,14 @@
 //! Which charts a result has.
 
-use super::svg::{Axis, Chart, Mark, Scale, Series};
 use crate::result::{Interval, Latencies, RunResult, Timeline};
-use crate::search::objective::{duration, percentile_name};
-use crate::search::rate::grouped;
+use crate::search::objective::percentile_name;
+use page::svg::{Axis, Chart, Mark, Scale, Series};
+use page::words::{compact, duration, grouped, percent, seconds};
 
 /// Shares at which a percentile curve is drawn, a nine.
 const CURVE_POINTS_A_NINE: u32 = 24;
 /// Nines of a percentile curve at most.
 const NINES_MAX: u32 = 7;
-
-fn seconds(value: f64) -> String {
-    format!("{} s", grouped(value))
-}
-
-fn compact(value: f64) -> String {
-    let text = |value: f64, unit: &str| {
-        let text = format!("{value:.2}");
-        format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
-    };
-    match value.abs() {
-        size if size >= 1e9 => text(value / 1e9, "G"),
-        size if size >= 1e6 => text(value / 1e6, "M"),
-        size if size >= 1e3 => text(value / 1e3, "k"),
-        _ => text(value, ""),
-    }
-}
-
-fn percent(value: f64) -> String {
-    format!("{} %", compact(value * 100.0))
-}
 
 fn share_name(share: f64) -> String {
     if share <= 0.0 { "all".to_owned() } else { percentile_name(share) }

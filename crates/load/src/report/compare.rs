@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use super::svg::escape;
-use super::{charts, page, section, tables};
+use super::{charts, tables};
 use crate::result::RunResult;
-use crate::search::objective::duration;
-use crate::search::rate::grouped;
+use page::words::{duration, grouped};
+use page::{escape, section, whole};
 
 /// Results that are compared at once at most.
 pub const RESULTS_MAX: usize = 8;
@@ -104,7 +103,7 @@ pub fn text(results: &[RunResult]) -> String {
 
 /// The comparison as a page of its own.
 pub fn html(results: &[RunResult]) -> String {
-    page(&title(results), &body(results))
+    whole(&title(results), &body(results))
 }
 
 fn title(results: &[RunResult]) -> String {

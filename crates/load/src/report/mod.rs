@@ -13,7 +13,6 @@
 
 pub mod charts;
 pub mod compare;
-pub mod svg;
 pub mod tables;
 pub mod terminal;
 pub mod versus;
@@ -21,11 +20,8 @@ pub mod versus;
 use std::fmt::Write;
 
 use crate::result::{Arrivals, RunResult};
-use crate::search::objective::duration;
-use crate::search::rate::grouped;
-use svg::escape;
-
-const STYLE: &str = include_str!("style.css");
+use page::words::{duration, grouped};
+use page::{escape, section, whole};
 
 /// The whole page of a run.
 pub fn html(result: &RunResult) -> String {
@@ -66,22 +62,7 @@ pub fn html(result: &RunResult) -> String {
         let _ = write!(environment, "<details><summary>Workload</summary><pre>{}</pre></details>", escape(workload));
     }
     section(&mut body, "Settings and machine", &environment);
-    page(&result.verdict.headline, &body)
-}
-
-/// A page of its own with `body` in it.
-pub fn page(title: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{}</title><style>\n{STYLE}</style></head>\n<body><main>\n{body}</main></body></html>\n",
-        escape(title)
-    )
-}
-
-/// A part of the page under a heading.
-pub fn section(out: &mut String, title: &str, content: &str) {
-    let _ = writeln!(out, "<h2>{}</h2><div class=\"card\">{content}</div>", escape(title));
+    whole(&result.verdict.headline, &body)
 }
 
 fn verdict(result: &RunResult) -> String {

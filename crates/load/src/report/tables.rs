@@ -1,9 +1,8 @@
 //! Tables of a report, as HTML.
 
-use super::svg::escape;
 use crate::result::{Latencies, Machine, RunResult};
-use crate::search::objective::duration;
-use crate::search::rate::grouped;
+use page::escape;
+use page::words::{duration, grouped};
 
 /// Trials that a table shows at most; the JSON has all.
 const STEPS_MAX: usize = 500;

@@ -7,8 +7,7 @@ use std::fmt::Write;
 
 use crate::measure::VerbCounts;
 use crate::result::{Latencies, RunResult, StepResult};
-use crate::search::objective::duration;
-use crate::search::rate::grouped;
+use page::words::{duration, grouped};
 
 /// What is known in the middle of a run.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,12 +6,11 @@
 
 use std::fmt::Write;
 
-use super::svg::escape;
-use super::{compare, page, section, tables};
+use super::{compare, tables};
 use crate::result::RunResult;
-use crate::search::objective::duration;
-use crate::search::rate::grouped;
 use crate::session::filing;
+use page::words::{duration, grouped};
+use page::{escape, section, whole};
 
 /// Rounds at most.
 pub const ROUNDS_MAX: u32 = 101;
@@ -194,7 +193,7 @@ pub fn html(a: &[Round], b: &[Round], commands: [&str; 2]) -> String {
     section(&mut body, &format!("{} rounds of both in turn", a.len().min(b.len())), &tables::table(&HEADS, &table));
     body.push_str("<h2>All rounds of a side together</h2>");
     body.push_str(&compare::side_by_side(&sides(a, b)));
-    page("a versus b", &body)
+    whole("a versus b", &body)
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use std::str::FromStr;
 use base::units::TimeSpan;
 
 use super::Observed;
-use super::rate::{Rate, grouped};
+use super::rate::Rate;
+use page::words::{duration, grouped};
 
 /// Conditions of one list at most.
 pub const CONDITIONS_MAX: usize = 16;
@@ -174,27 +175,6 @@ fn percent(text: &str) -> Option<f64> {
     (0.0..=100.0).contains(&value).then_some(value / 100.0)
 }
 
-/// A time in ns with three digits and the unit that suits it.
-pub fn duration(ns: f64) -> String {
-    let (scale, unit) = match ns {
-        ns if ns < 1e3 => return format!("{ns:.0} ns"),
-        ns if ns < 999.5e3 => (1e3, "us"),
-        ns if ns < 999.5e6 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    };
-    let value = ns / scale;
-    let digits = if value < 9.995 {
-        2
-    } else if value < 99.95 {
-        1
-    } else {
-        0
-    };
-    let text = format!("{value:.digits$}");
-    let text = if digits > 0 { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{text} {unit}")
-}
-
 impl Condition {
     /// Whether `observed` keeps it.
     pub fn holds(&self, observed: &Observed) -> bool {
@@ -317,11 +297,5 @@ mod tests {
         let holds = |text: &str, value: f64| text.parse::<Condition>().unwrap().holds_for(value);
         assert!(holds("p99=1us", 1000.0) && holds("p99<=1us", 1000.0) && !holds("p99<1us", 1000.0));
         assert!(holds("rate>=1k", 1000.0) && !holds("rate>1k", 1000.0));
-    }
-
-    #[test]
-    fn times_have_three_digits_and_a_unit() {
-        let shown = [12.0, 1_500.0, 48_250.0, 999_400.0, 999_600.0, 2e6, 1.2345e9].map(duration);
-        assert_eq!(shown, ["12 ns", "1.5 us", "48.2 us", "999 us", "1 ms", "2 ms", "1.23 s"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Rates as people write and read them: `10k`, `1.5M`, `96,400/s`.
 
+use page::words::grouped;
 use std::fmt;
 use std::str::FromStr;
 
@@ -28,36 +29,6 @@ impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}/s", grouped(self.0)))
     }
-}
-
-/// A number with its thousands apart: three significant digits below 100, whole numbers above.
-pub fn grouped(value: f64) -> String {
-    let magnitude = value.abs();
-    if !value.is_finite() {
-        return "-".to_owned();
-    }
-    if magnitude < 100.0 && magnitude.fract() != 0.0 {
-        let digits = if magnitude < 1.0 {
-            3
-        } else if magnitude < 10.0 {
-            2
-        } else {
-            1
-        };
-        return format!("{value:.digits$}");
-    }
-    let digits = format!("{:.0}", magnitude);
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
-    if value < 0.0 {
-        text.push('-');
-    }
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Why a text is not a rate.
@@ -112,7 +83,6 @@ mod tests {
     fn what_is_shown_is_grouped_and_reads_back() {
         assert_eq!(Rate::new(96_400.4).to_string(), "96,400/s");
         assert_eq!(Rate::new(1_234_567.0).to_string(), "1,234,567/s");
-        assert_eq!((grouped(0.0), grouped(-1234.0), grouped(2.5)), ("0".into(), "-1,234".into(), "2.50".into()));
         assert_eq!("1,234,567/s".parse::<Rate>(), Ok(Rate::new(1_234_567.0)));
     }
 }

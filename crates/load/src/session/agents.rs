@@ -2,9 +2,8 @@
 
 use crate::engine::{HostRun, UseSlice};
 use crate::result::{AgentFigures, Timeline};
-use crate::search::objective::duration;
-use crate::search::rate::grouped;
 use crate::timeline::{POINTS_MAX, TIMELINES_MAX};
+use page::words::{duration, grouped};
 
 /// The share of what was due below which an agent that did not get it answered in time is the slowest.
 const ACHIEVED_MIN: f64 = 0.99;

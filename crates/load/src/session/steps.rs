@@ -4,9 +4,9 @@ use super::Stepped;
 use super::trials::Trials;
 use crate::engine::Error;
 use crate::result::{RunResult, SearchResult};
-use crate::search::objective::duration;
-use crate::search::rate::{Rate, grouped};
+use crate::search::rate::Rate;
 use crate::search::{Ask, Phase, Step, Stop, Trial};
+use page::words::{duration, grouped};
 
 /// Runs every rate; its figures are those of all of them together, and each is a step of the result.
 pub(super) fn stepped(steps: &Stepped, trials: &mut Trials<'_>, result: &mut RunResult) -> Result<(), Error> {

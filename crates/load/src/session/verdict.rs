@@ -4,9 +4,9 @@ use super::{Job, Mode};
 use crate::engine::{Ending, LoopKind, Run};
 use crate::measure::Fault;
 use crate::result::{Assertion, Figures, Latencies, ObjectiveLine, RunResult};
-use crate::search::objective::{Condition, What, duration};
-use crate::search::rate::grouped;
+use crate::search::objective::{Condition, What};
 use crate::timeline::limit;
+use page::words::{duration, grouped};
 
 /// The objective that a plot shows: the percentile furthest out.
 pub fn line(objectives: &[Condition]) -> Option<ObjectiveLine> {

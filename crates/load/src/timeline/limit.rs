@@ -12,7 +12,7 @@
 //! room left; a twentieth of the time stolen shows in a p999.
 
 use crate::result::{Limit, Timeline};
-use crate::search::rate::grouped;
+use page::words::grouped;
 
 /// A figure that can be a limit.
 struct Rule {

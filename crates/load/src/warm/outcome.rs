@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::Counts;
 use super::verify::Verified;
-use crate::search::rate::grouped;
+use page::words::grouped;
 
 /// What a copy came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
