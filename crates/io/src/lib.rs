@@ -21,6 +21,7 @@
 
 pub mod affinity;
 pub mod allocation;
+pub mod away;
 pub mod epoll;
 pub mod listen;
 pub mod signal;

@@ -4,14 +4,18 @@
 //!   rate     closed loop, 64 in flight a connection, null server on another CPU        requests/s, CPU a request
 //!   depth 1  the same with one in flight                                               requests/s, CPU a request
 //!   timing   open loop at a low rate: lateness of the sends                            microseconds
+//!   host     the generator's CPU, before and after the timing part, by a thread that
+//!            only reads the clock: how late any thread would be there                  microseconds
 //! ```
 //! What the generator measures of another server is not to be trusted below the timing error, nor near the rate.
 
 use crate::engine::{Config, Control, Error, Limit, Load, Run, run};
 use crate::fake::{Lines, Served, Server};
 use crate::schedule::Plan;
+use io::away::Away;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// Bytes of value in each answer.
 const VALUE_BYTES: usize = 200;
@@ -92,6 +96,10 @@ pub struct Outcome {
     pub lateness_p999_ns: u64,
     /// The latest.
     pub lateness_max_ns: u64,
+    /// How late a thread would have been on that CPU that did nothing but wait for its instants: half of them.
+    pub host_lateness_p50_ns: u64,
+    /// As above, for 99 %.
+    pub host_lateness_p99_ns: u64,
     /// Response time of the null server at the timing rate: half of them are at most so long.
     pub response_p50_ns: u64,
     /// As above, for 99 %.
@@ -136,6 +144,12 @@ impl fmt::Display for Outcome {
         )?;
         writeln!(
             f,
+            "of that this host's own, without a generator: p50 {:.1} us, p99 {:.1} us",
+            us(self.host_lateness_p50_ns),
+            us(self.host_lateness_p99_ns)
+        )?;
+        writeln!(
+            f,
             "null server's response time there: p50 {:.1} us, p99 {:.1} us",
             us(self.response_p50_ns),
             us(self.response_p99_ns)
@@ -155,7 +169,9 @@ impl fmt::Display for Outcome {
 pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
     let deep = part(trial, Load::Closed, trial.depth, 0.0)?;
     let shallow = part(trial, Load::Closed, 1, 0.0)?;
+    let before = host_away(trial)?;
     let timing = part(trial, Load::Open(Plan::poisson()), 1, trial.timing_rate_per_s)?;
+    let host = before.and(host_away(trial)?);
     let steal = [&deep, &shallow, &timing].map(|(run, _)| run.watched.steal_share);
     let (timing, _) = timing;
     let (lateness, response) = (&timing.bulk.lateness, &timing.bulk.response);
@@ -167,11 +183,21 @@ pub fn try_host(trial: &Trial) -> Result<Outcome, Error> {
         lateness_p99_ns: lateness.quantile_ns(0.99),
         lateness_p999_ns: lateness.quantile_ns(0.999),
         lateness_max_ns: lateness.max_ns(),
+        host_lateness_p50_ns: host.lateness_ns(0.50),
+        host_lateness_p99_ns: host.lateness_ns(0.99),
         response_p50_ns: response.quantile_ns(0.50),
         response_p99_ns: response.quantile_ns(0.99),
         steal_share: steal.into_iter().fold(0.0, f64::max),
         disturbed: timing.limits,
     })
+}
+
+/// Half as long as a part: it is done before the timing part and after it.
+fn host_away(trial: &Trial) -> Result<Away, Error> {
+    let error = |error| Error::System { doing: "watching the generator's CPU", error };
+    let last = || io::affinity::usable_cpus().map_err(error).map(|cpus| cpus.last().copied().unwrap_or_default());
+    let cpu = trial.generator_cpu.map_or_else(last, Ok)?;
+    Away::watch(cpu, Duration::from_nanos(trial.part_ns / 2)).map_err(error)
 }
 
 fn part(trial: &Trial, load: Load, depth: usize, rate_per_s: f64) -> Result<(Run, Served), Error> {
@@ -216,6 +242,7 @@ mod tests {
         assert!(outcome.deep.rate_per_s > 0.0 && outcome.shallow.rate_per_s > 0.0);
         assert!(outcome.deep.cpu_ns > 0.0 && outcome.deep.one_cpu_rate_per_s() > 0.0);
         assert!(outcome.lateness_p50_ns <= outcome.lateness_p99_ns);
+        assert!(outcome.host_lateness_p50_ns <= outcome.host_lateness_p99_ns);
         assert!(outcome.lateness_p999_ns <= outcome.lateness_max_ns && outcome.response_p50_ns > 0);
         let text = outcome.to_string();
         assert!(text.contains("timer error at 500 requests/s") && text.contains("64 in flight"), "{text}");

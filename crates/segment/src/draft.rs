@@ -77,6 +77,12 @@ impl Draft {
 }
 
 impl<'v> Plan<'v> {
+    /// A new item with neither flags nor an end, and a token that no client knows.
+    pub(crate) fn bare(kind: Kind, content: Content<'v>) -> Self {
+        let (expire, queue) = (Expire::Never, Queue::Small);
+        Self { kind, content, client_flags: 0, expire, token: None, taken: false, meta: None, queue }
+    }
+
     /// A new item as a put asks for it, whatever is there.
     pub(crate) fn of(put: &Put<'_>, kind: Kind, content: Content<'v>) -> Self {
         let Put { client_flags, expire, token, want_token: taken, .. } = *put;

@@ -27,12 +27,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::background::Background;
 use crate::counters::Counters;
 use crate::draft::{Content, Plan};
-use crate::header::Queue;
 use crate::index::Hash;
 use crate::item::{Kind, Layout, NUM};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
-use crate::op::{Expire, Item, OpError};
+use crate::op::{Item, OpError};
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref};
 use crate::write::change::Change;
@@ -359,17 +358,7 @@ impl Turn<'_> {
     fn write_hidden(&mut self, key: &Key<'_>, object: u64, part: u64, content: Content<'_>) -> Result<(), OpError> {
         let name = name(part, object);
         let hidden = self.store.hasher.piece(key.namespace, &name);
-        let plan = Plan {
-            kind: Kind::Piece,
-            content,
-            client_flags: 0,
-            expire: Expire::Never,
-            token: None,
-            taken: false,
-            meta: None,
-            queue: Queue::Small,
-        };
-        self.commit(&hidden, &plan, None).map(drop)
+        self.commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
     }
 
     /// Removes what a change has written that is not published.

@@ -11,7 +11,6 @@
 
 use crate::draft::{Content, Plan};
 use crate::graves::Grave;
-use crate::header::Queue;
 use crate::item::Kind;
 use crate::key::Key;
 use crate::lane::Turn;
@@ -193,14 +192,9 @@ impl<'l> Turn<'l> {
         let mut bytes = head.with(value, copy.object, root);
         let rest = bytes.split_off(1);
         let plan = Plan {
-            kind: Kind::Typed,
-            content: Content::Bytes(&bytes, &rest),
             client_flags: seen.layout.client_flags(&self.store.segments.heap, seen.address),
             expire: self.store.expire(&seen),
-            token: None,
-            taken: false,
-            meta: None,
-            queue: Queue::Small,
+            ..Plan::bare(Kind::Typed, Content::Bytes(&bytes, &rest))
         };
         self.set_owner(to, copy.object)?;
         let expect = Expect::there(there).unflushed_since(copy.flushed_before);

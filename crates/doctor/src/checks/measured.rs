@@ -7,6 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use io::away::Away;
+
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Unread};
 
@@ -41,10 +43,6 @@ pub(super) const CHECKS: &[Check] = &[
 /// Of all time so much may be in gaps that are longer than the limit: one request in so many meets one.
 const SHARE: f64 = 0.001;
 const GAP_US_MAX: f64 = 50.0;
-/// Shorter gaps are the readings themselves.
-const GAP_NS_MIN: u64 = 1_000;
-/// Gaps of one CPU that are kept.
-const GAPS_MAX: usize = 1 << 16;
 /// All CPUs together, and one of them at most and at least.
 const ALL_CPUS: Duration = Duration::from_secs(2);
 const ONE_CPU_MAX: Duration = Duration::from_millis(100);
@@ -57,41 +55,6 @@ fn not_asked(id: &'static str, with: &'static str) -> Unread {
     )
 }
 
-/// The length that gaps have or exceed for [`SHARE`] of the time, in microseconds: 0 if there are too few.
-fn typical_long_gap_us(mut gaps_ns: Vec<u64>, total: Duration) -> f64 {
-    gaps_ns.sort_unstable_by(|a, b| b.cmp(a));
-    let enough = total.as_nanos() as f64 * SHARE;
-    let mut sum = 0.0;
-    for gap in gaps_ns {
-        sum += gap as f64;
-        if sum >= enough {
-            return gap as f64 / 1e3;
-        }
-    }
-    0.0
-}
-
-/// Watches one CPU for a while.
-fn watch_cpu(cpu: usize, time: Duration) -> std::io::Result<f64> {
-    // A thread of its own: that of the caller keeps its affinity.
-    let watcher = std::thread::Builder::new().spawn(move || {
-        io::affinity::pin_this_thread(cpu)?;
-        let mut gaps = Vec::with_capacity(GAPS_MAX);
-        let begun = Instant::now();
-        let mut last = begun;
-        while last.duration_since(begun) < time && gaps.len() < GAPS_MAX {
-            let now = Instant::now();
-            let gap = now.duration_since(last).as_nanos() as u64;
-            if gap >= GAP_NS_MIN {
-                gaps.push(gap);
-            }
-            last = now;
-        }
-        Ok(typical_long_gap_us(gaps, last.duration_since(begun)))
-    })?;
-    watcher.join().unwrap_or_else(|_| Err(std::io::Error::other("the watching thread ended early")))
-}
-
 fn measured_cpus(host: &Host) -> Result<Vec<(String, f64)>, Unread> {
     if !host.is_live() {
         return host.measured("cpu.noise");
@@ -102,7 +65,8 @@ fn measured_cpus(host: &Host) -> Result<Vec<(String, f64)>, Unread> {
     let refused = |error: std::io::Error| Unread::Refused("a CPU".to_owned(), error.to_string());
     let cpus = io::affinity::usable_cpus().map_err(refused)?;
     let time = (ALL_CPUS / cpus.len().max(1) as u32).clamp(ONE_CPU_MIN, ONE_CPU_MAX);
-    cpus.into_iter().map(|cpu| Ok((format!("cpu{cpu}"), watch_cpu(cpu, time).map_err(refused)?))).collect()
+    let away_us = |cpu| Ok(Away::watch(cpu, time).map_err(refused)?.gap_ns_of(SHARE) as f64 / 1e3);
+    cpus.into_iter().map(|cpu| Ok((format!("cpu{cpu}"), away_us(cpu)?))).collect()
 }
 
 fn noise(host: &Host) -> Probed {
@@ -181,23 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_counts_by_the_time_that_it_takes() {
-        let second = Duration::from_secs(1);
-        // Nine long gaps of 100 us are 0.9 ms of a second: not yet one request in a thousand; with a tenth they are.
-        let mut gaps = vec![100_000; 9];
-        gaps.extend([2_000; 20]);
-        assert_eq!(typical_long_gap_us(gaps.clone(), second), 0.0);
-        gaps.push(100_000);
-        assert_eq!(typical_long_gap_us(gaps, second), 100.0);
-        assert_eq!(typical_long_gap_us(vec![2_000; 600], second), 2.0);
-        assert_eq!(typical_long_gap_us(Vec::new(), second), 0.0);
-    }
-
-    #[test]
-    fn both_measure_here_and_leave_nothing() {
-        let cpu = io::affinity::usable_cpus().unwrap()[0];
-        assert!(watch_cpu(cpu, ONE_CPU_MIN).unwrap() >= 0.0);
-        assert!(watch_cpu(usize::MAX, ONE_CPU_MIN).is_err());
+    fn syncs_are_timed_here_and_leave_nothing() {
         let folder = std::env::temp_dir().join(format!("gannet-doctor-fsync-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let [middle, slow] = sync_times_us(&folder).unwrap();

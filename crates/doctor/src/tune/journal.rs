@@ -115,7 +115,7 @@ pub struct Journal {
     /// The run's name.
     pub run: String,
     /// Held as long as this is: one at a time changes settings.
-    _lock: File,
+    _lock: Lock,
 }
 
 fn told(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
@@ -128,11 +128,23 @@ fn told(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
     }
 }
 
-fn lock(folder: &Path) -> Result<File, String> {
+/// One apply or undo at a time has a folder of journals.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Said, not left to the file's end: a program that is being started at this moment by another thread has a
+        // copy of the file until it runs, and would hold the lock for so long. What fails here ends with the process.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(folder: &Path) -> Result<Lock, String> {
     let path = folder.join("lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(told(&path))?;
     file.try_lock().map_err(|_| format!("{}: another apply or undo is at work; wait for it", path.display()))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 fn path_of(folder: &Path, run: &str) -> Result<PathBuf, String> {
@@ -262,5 +274,17 @@ mod tests {
         assert!(Log::parse(&wrong).unwrap_err().contains("no step 3"));
         assert!(Log::parse(&begin.replace('1', "9")).unwrap_err().contains("version 9"));
         assert!(path_of(Path::new("/x"), "../../etc/passwd").is_err());
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_is_free_though_a_starting_program_has_a_copy_of_its_file() {
+        let folder = std::env::temp_dir().join(format!("gannet-doctor-lock-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let held = lock(&folder).unwrap();
+        let _copy = held.0.try_clone().unwrap();
+        assert!(lock(&folder).unwrap_err().contains("another apply or undo"));
+        drop(held);
+        assert!(lock(&folder).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

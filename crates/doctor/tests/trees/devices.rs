@@ -18,52 +18,40 @@ const SIBLINGS: &Files = &[
     ("/sys/devices/system/cpu/cpu3/cache/index3/level", "3"),
     ("/sys/devices/system/cpu/cpu3/cache/index3/shared_cpu_list", "1,3"),
 ];
-/// Two threads that work, each on a core.
-const APART: &Files = &[
-    ("/proc/7/task/7/comm", "one"),
-    ("/proc/7/task/8/comm", "other"),
-    (
-        "/proc/7/task/7/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 100 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-    ),
-    (
-        "/proc/7/task/8/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 100 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0",
-    ),
-    (
-        "/later/proc/7/task/7/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 150 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-    ),
-    (
-        "/later/proc/7/task/8/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 150 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0",
-    ),
-    ("/proc/7/task/7/status", "Cpus_allowed_list:\t0"),
-    ("/proc/7/task/8/status", "Cpus_allowed_list:\t1"),
-];
-/// The same on the two CPUs of one core.
-const TOGETHER: &Files = &[
-    ("/proc/7/task/7/comm", "one"),
-    ("/proc/7/task/8/comm", "other"),
-    (
-        "/proc/7/task/7/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 100 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-    ),
-    (
-        "/proc/7/task/8/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 100 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 2 0 0",
-    ),
-    (
-        "/later/proc/7/task/7/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 150 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-    ),
-    (
-        "/later/proc/7/task/8/stat",
-        "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 150 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 2 0 0",
-    ),
-    ("/proc/7/task/7/status", "Cpus_allowed_list:\t0"),
-    ("/proc/7/task/8/status", "Cpus_allowed_list:\t2"),
-];
+/// Two threads that work: one on CPU 0, the other on the CPU that is named; and other files.
+macro_rules! threads {
+    ($other:literal $(, $file:expr)* $(,)?) => {
+        &[
+            ("/proc/7/task/7/comm", "one"),
+            ("/proc/7/task/8/comm", "other"),
+            ("/proc/7/task/7/stat", ran!("100", "0")),
+            ("/proc/7/task/8/stat", ran!("100", $other)),
+            ("/later/proc/7/task/7/stat", ran!("150", "0")),
+            ("/later/proc/7/task/8/stat", ran!("150", $other)),
+            ("/proc/7/task/7/status", "Cpus_allowed_list:\t0"),
+            ("/proc/7/task/8/status", concat!("Cpus_allowed_list:\t", $other)),
+            $($file),*
+        ]
+    };
+}
+
+/// A thread's `stat`: the ticks that it ran in user mode, and the CPU where it last did.
+macro_rules! ran {
+    ($ticks:literal, $cpu:literal) => {
+        concat!(
+            "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 ",
+            $ticks,
+            " 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 ",
+            $cpu,
+            " 0 0"
+        )
+    };
+}
+
+/// Each on a core.
+const APART: &Files = threads!("1");
+/// On the two CPUs of one core.
+const TOGETHER: &Files = threads!("2");
 
 const NIC: &str = "/sys/class/net/eth0/device/uevent";
 const DROPS: &str = "/sys/class/net/eth0/statistics/rx_missed_errors";
@@ -101,27 +89,8 @@ pub const CASES: &[Case] = &[
     },
     Case {
         id: "irq.affinity",
-        common: &[
-            ("/proc/7/task/7/comm", "one"),
-            ("/proc/7/task/8/comm", "other"),
-            (
-                "/proc/7/task/7/stat",
-                "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 100 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-            ),
-            (
-                "/proc/7/task/8/stat",
-                "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 100 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0",
-            ),
-            (
-                "/later/proc/7/task/7/stat",
-                "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 150 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-            ),
-            (
-                "/later/proc/7/task/8/stat",
-                "7 (a name) S 1 7 7 0 -1 0 0 0 0 0 150 12 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 0",
-            ),
-            ("/proc/7/task/7/status", "Cpus_allowed_list:\t0"),
-            ("/proc/7/task/8/status", "Cpus_allowed_list:\t1"),
+        common: threads!(
+            "1",
             ("/sys/devices/system/cpu/cpu0/online", "1"),
             ("/sys/devices/system/cpu/cpu1/online", "1"),
             ("/sys/devices/system/cpu/cpu2/online", "1"),
@@ -131,7 +100,7 @@ pub const CASES: &[Case] = &[
                 "      CPU0  CPU1\n 31:  1  2  PCI-MSI 1-edge  eth0-Tx-Rx-0\n 32:  1  2  PCI-MSI 2-edge  nvme0q1",
             ),
             (NIC, "DRIVER=ena"),
-        ],
+        ),
         good: &[("/proc/irq/31/smp_affinity_list", "0-3"), ("/proc/irq/31/effective_affinity_list", "3")],
         bad: &[("/proc/irq/31/smp_affinity_list", "1")],
         verdict: Warn,

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Release;
 
 use crate::draft::{Content, Plan};
-use crate::header::Queue;
 use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -115,14 +114,10 @@ impl Turn<'_> {
         }
         let (value, expire) = arith.vivify.unwrap_or((0, Expire::Never));
         let plan = Plan {
-            kind: Kind::Plain,
-            content: Content::Number(value),
-            client_flags: 0,
             expire,
             token: arith.token,
             taken: arith.want_token,
-            meta: None,
-            queue: Queue::Small,
+            ..Plan::bare(Kind::Plain, Content::Number(value))
         };
         let done = self.commit(key, &plan, Some(Expect::there(None)))?;
         Ok(done.map(|token| outcome(arith, value, token, expire)))

@@ -14,7 +14,6 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering::Release;
 
 use crate::draft::{Content, Plan};
-use crate::header::Queue;
 use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -295,16 +294,7 @@ impl Turn<'_> {
 
     fn first_number(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
         let mut text = Text::default();
-        let plan = Plan {
-            kind: Kind::Plain,
-            content: text.content(delta),
-            client_flags: 0,
-            expire: Expire::Never,
-            token: None,
-            taken: false,
-            meta: None,
-            queue: Queue::Small,
-        };
+        let plan = Plan::bare(Kind::Plain, text.content(delta));
         Ok(self.commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
     }
 }

@@ -4,7 +4,6 @@
 //! wins and all others are told that somebody has.
 
 use crate::draft::{Content, Plan};
-use crate::header::Queue;
 use crate::item::{CAS_TAKEN, Kind, META, META_STALE, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -152,14 +151,11 @@ impl Turn<'_> {
 
     fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Effect>, OpError> {
         let plan = Plan {
-            kind: Kind::Plain,
-            content: Content::Bytes(&[], &[]),
-            client_flags: 0,
             expire,
             token: fetch.token,
             taken: fetch.want_token,
             meta: Some(meta_word(self.store.meta_now(self.now), META_WON)),
-            queue: Queue::Small,
+            ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
         };
         let done = self.commit(key, &plan, Some(Expect::there(None)))?;
         Ok(done.map(|_| Effect::Vivified))

@@ -1,7 +1,6 @@
 //! set, add, replace, append, prepend, and their compared forms.
 
 use crate::draft::{Content, Plan};
-use crate::header::Queue;
 use crate::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -220,14 +219,11 @@ impl Turn<'_> {
         self.check_size(key, total)?;
         let (a, b) = if put.mode == PutMode::Append { (old, part) } else { (part, old) };
         let mut plan = Plan {
-            kind: Kind::Plain,
-            content: Content::Bytes(&[], &[]),
             client_flags: seen.layout.client_flags(&store.segments.heap, seen.address),
             expire: store.expire(&seen),
             token: put.token,
             taken: put.want_token,
-            meta: None,
-            queue: Queue::Small,
+            ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
         };
         let expect = Some(Expect::there(Some(snap)));
         let stored = match (a, b) {

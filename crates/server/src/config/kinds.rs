@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use io::affinity::{read_cpus, show_cpus};
 
-use super::value::{Shape, Value, Wrong, one_of};
+use super::value::{Shape, Value, Words, Wrong, one_of};
 
 /// Addresses that one listener list holds at most.
 pub const ENDPOINTS_MAX: usize = 32;
@@ -340,28 +340,14 @@ impl Value for FilePath {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandNames(pub Vec<String>);
 
-impl Value for CommandNames {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        self.read_all(&[text]).map_err(|mut wrong| wrong.remove(0))
+impl Words for CommandNames {
+    const PLACEHOLDER: &'static str = "COMMAND";
+
+    fn words(&self) -> &[String] {
+        &self.0
     }
 
-    fn show(&self) -> String {
-        self.0.join(", ")
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List
-    }
-
-    fn placeholder(&self) -> &'static str {
-        "COMMAND"
-    }
-
-    fn entries(&self) -> Vec<String> {
-        self.0.clone()
-    }
-
-    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+    fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
         let known = || crate::command::resp::table::COMMANDS.iter().map(|entry| entry.name);
         let (mut names, mut faults) = (Vec::new(), Vec::new());
         for text in texts {
@@ -379,8 +365,7 @@ impl Value for CommandNames {
         if !faults.is_empty() {
             return Err(faults);
         }
-        self.0 = names;
-        Ok(())
+        Ok(Self(names))
     }
 }
 

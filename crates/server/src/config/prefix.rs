@@ -3,7 +3,7 @@
 use segment::Namespace;
 
 use super::namespaces::NamespaceSettings;
-use super::value::{Shape, Value, Wrong};
+use super::value::{Words, Wrong};
 use crate::routes::{PREFIX_BYTES_MAX, PREFIXES_MAX, Routes};
 
 /// Prefixes of one namespace.
@@ -25,28 +25,14 @@ fn wrong_with(prefix: &str) -> Option<Wrong> {
     Some(Wrong::new(format!("{what}: {prefix:.32?}"), remedy))
 }
 
-impl Value for Prefixes {
-    fn read(&mut self, text: &str) -> Result<(), Wrong> {
-        self.read_all(&[text]).map_err(|mut wrong| wrong.remove(0))
+impl Words for Prefixes {
+    const PLACEHOLDER: &'static str = "PREFIX";
+
+    fn words(&self) -> &[String] {
+        &self.0
     }
 
-    fn show(&self) -> String {
-        self.0.join(", ")
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List
-    }
-
-    fn placeholder(&self) -> &'static str {
-        "PREFIX"
-    }
-
-    fn entries(&self) -> Vec<String> {
-        self.0.clone()
-    }
-
-    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+    fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>> {
         if texts.len() > PREFIXES_MAX {
             let what = format!("{} prefixes are given and {PREFIXES_MAX} is the most", texts.len());
             return Err(vec![Wrong::new(what, "give keys of one namespace fewer ways to begin")]);
@@ -55,8 +41,7 @@ impl Value for Prefixes {
         if !faults.is_empty() {
             return Err(faults);
         }
-        self.0 = texts.iter().map(|text| (*text).to_owned()).collect();
-        Ok(())
+        Ok(Self(texts.iter().map(|text| (*text).to_owned()).collect()))
     }
 }
 

@@ -86,6 +86,48 @@ pub trait Value {
     }
 }
 
+/// A list of texts that are checked one by one, and no more than checked.
+pub trait Words: Sized {
+    /// As [`Value::placeholder`].
+    const PLACEHOLDER: &'static str;
+
+    /// The texts.
+    fn words(&self) -> &[String];
+
+    /// The list that `texts` say.
+    ///
+    /// # Errors
+    /// One for each text that is wrong, or one for their number.
+    fn of(texts: &[&str]) -> Result<Self, Vec<Wrong>>;
+}
+
+impl<L: Words> Value for L {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        self.read_all(&[text]).map_err(|mut wrong| wrong.remove(0))
+    }
+
+    fn show(&self) -> String {
+        self.words().join(", ")
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List
+    }
+
+    fn placeholder(&self) -> &'static str {
+        L::PLACEHOLDER
+    }
+
+    fn entries(&self) -> Vec<String> {
+        self.words().to_vec()
+    }
+
+    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        *self = L::of(texts)?;
+        Ok(())
+    }
+}
+
 /// A number with its unit: what the reader puts in, and two units to write behind a bare number.
 macro_rules! measure {
     ($kind:ident, $placeholder:literal, $units:expr) => {

@@ -1,0 +1,168 @@
+//! How often, and for how long, a CPU is away from a thread that has never anything to wait for.
+//!
+//! ```text
+//!   thread:   reads the clock, reads the clock, reads the clock            reads the clock, ...
+//!   readings: |.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|-------- a gap --------|.|.|.|.|.|.|.|.
+//! ```
+//! In a gap the CPU ran something else: the kernel's timer, an interrupt, another thread, or nothing of this machine at
+//! all, since the hypervisor had given it to another. Whatever has to be punctual on this CPU is late by what is left of
+//! the gap in which its instant falls.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Shorter gaps are the readings themselves.
+const GAP_NS_MIN: u64 = 1_000;
+/// Gaps that are kept: watching ends with the last one.
+const GAPS_MAX: usize = 1 << 16;
+
+/// The gaps of one CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Away {
+    /// The longest first, in nanoseconds.
+    gaps_ns: Vec<u64>,
+    total_ns: u64,
+}
+
+impl Away {
+    /// Watches a CPU for `time`, on a thread of its own that is pinned to it and does not sleep.
+    ///
+    /// # Errors
+    /// No thread, or not on that CPU.
+    pub fn watch(cpu: usize, time: Duration) -> io::Result<Self> {
+        let watcher = std::thread::Builder::new().spawn(move || {
+            crate::affinity::pin_this_thread(cpu)?;
+            Ok(Self::watch_here(time))
+        })?;
+        watcher.join().unwrap_or_else(|_| Err(io::Error::other("the watching thread ended early")))
+    }
+
+    fn watch_here(time: Duration) -> Self {
+        let mut gaps_ns = Vec::with_capacity(GAPS_MAX);
+        let begun = Instant::now();
+        let mut last = begun;
+        while last.duration_since(begun) < time && gaps_ns.len() < GAPS_MAX {
+            let now = Instant::now();
+            let gap = now.duration_since(last).as_nanos() as u64;
+            if gap >= GAP_NS_MIN {
+                gaps_ns.push(gap);
+            }
+            last = now;
+        }
+        Self::of(gaps_ns, last.duration_since(begun).as_nanos() as u64)
+    }
+
+    fn of(mut gaps_ns: Vec<u64>, total_ns: u64) -> Self {
+        gaps_ns.sort_unstable_by(|a, b| b.cmp(a));
+        Self { gaps_ns, total_ns }
+    }
+
+    /// What was seen in two watches, as one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.gaps_ns.extend(other.gaps_ns);
+        Self::of(self.gaps_ns, self.total_ns + other.total_ns)
+    }
+
+    /// The length that gaps have or exceed for `share` of the time, in nanoseconds: 0 if there are too few.
+    pub fn gap_ns_of(&self, share: f64) -> u64 {
+        let enough = self.total_ns as f64 * share;
+        let mut sum = 0.0;
+        for gap in &self.gaps_ns {
+            sum += *gap as f64;
+            if sum >= enough {
+                return *gap;
+            }
+        }
+        0
+    }
+
+    /// How late a thread is on this CPU that waits for an instant by reading the clock, in nanoseconds: `quantile` of
+    /// all instants are met with at most that.
+    ///
+    /// An instant is met later than `late` if it falls into the part of a gap that is further than `late` from its end:
+    /// of a gap `g` that is `g - late`. The answer is where these parts are `1 - quantile` of the time.
+    pub fn lateness_ns(&self, quantile: f64) -> u64 {
+        let allowed = self.total_ns as f64 * (1.0 - quantile);
+        let mut sum = 0.0;
+        for (count, gap) in self.gaps_ns.iter().enumerate() {
+            // With `late` at this gap's length, the `count` longer ones reach beyond it.
+            if count > 0 && count as f64 * (*gap as f64) + allowed <= sum {
+                return ((sum - allowed) / count as f64).round() as u64;
+            }
+            sum += *gap as f64;
+        }
+        let count = self.gaps_ns.len() as f64;
+        if sum > allowed { ((sum - allowed) / count).round() as u64 } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_what_is_left_of_the_gaps() {
+        // One gap of a tenth of the time: one instant in a hundred falls into its first tenth and waits for the rest.
+        let one = Away::of(vec![100], 1_000);
+        assert_eq!(one.lateness_ns(0.99), 90);
+        assert_eq!(one.lateness_ns(0.95), 50);
+        assert_eq!(one.lateness_ns(0.90), 0);
+        assert_eq!(one.lateness_ns(0.50), 0);
+        assert_eq!(one.gap_ns_of(0.1), 100);
+        assert_eq!(one.gap_ns_of(0.2), 0);
+        // Ten of a hundredth, and one long one: 99 % of the instants are met within what is left behind the first part.
+        let several = Away::of([vec![10; 10], vec![60]].concat(), 1_000);
+        assert_eq!(several.lateness_ns(0.99), 50);
+        assert_eq!(several.lateness_ns(0.95), 10);
+        // At 7 us late the long one leaves 53 and each short one 3: 83 of 1,000.
+        assert_eq!(several.lateness_ns(1.0 - 0.083), 7);
+        assert_eq!(Away::default().lateness_ns(0.99), 0);
+    }
+
+    #[test]
+    fn lateness_agrees_with_every_instant_asked() {
+        let mut prng = base::prng::Prng::new(7);
+        let gaps: Vec<u64> = (0..40).map(|_| 1 + prng.below(500)).collect();
+        let total: u64 = gaps.iter().sum::<u64>() * 3;
+        let mut late: Vec<u64> = gaps.iter().flat_map(|gap| 1..=*gap).collect();
+        late.resize(total as usize, 0);
+        late.sort_unstable();
+        let away = Away::of(gaps, total);
+        for quantile in [0.5, 0.7, 0.8, 0.9, 0.99, 0.999] {
+            let asked = late[(total as f64 * quantile) as usize];
+            assert!(
+                away.lateness_ns(quantile).abs_diff(asked) <= 1,
+                "{quantile}: {asked}, {}",
+                away.lateness_ns(quantile)
+            );
+        }
+    }
+
+    #[test]
+    fn a_gap_counts_by_the_time_that_it_takes() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        // Nine long gaps of 100 us are 0.9 ms of a second: not yet one instant in a thousand; with a tenth they are.
+        let mut gaps = vec![100_000; 9];
+        gaps.extend([2_000; 20]);
+        assert_eq!(Away::of(gaps.clone(), SECOND_NS).gap_ns_of(0.001), 0);
+        gaps.push(100_000);
+        assert_eq!(Away::of(gaps, SECOND_NS).gap_ns_of(0.001), 100_000);
+        assert_eq!(Away::of(vec![2_000; 600], SECOND_NS).gap_ns_of(0.001), 2_000);
+        assert_eq!(Away::default().gap_ns_of(0.001), 0);
+    }
+
+    #[test]
+    fn a_cpu_is_watched_and_one_that_is_not_there_is_refused() {
+        let cpu = crate::affinity::usable_cpus().unwrap()[0];
+        let seen = Away::watch(cpu, Duration::from_millis(5)).unwrap();
+        assert!(seen.total_ns >= 5_000_000 && seen.gaps_ns.iter().sum::<u64>() <= seen.total_ns);
+        assert!(Away::watch(usize::MAX, Duration::from_millis(5)).is_err());
+    }
+
+    #[test]
+    fn two_watches_are_one() {
+        let both = Away::of(vec![10], 100).and(Away::of(vec![90], 900));
+        assert_eq!(both, Away::of(vec![90, 10], 1_000));
+    }
+}
