@@ -203,10 +203,11 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened) {
         return tracing::info!("the memory lies in {path}, which was made");
     }
     let left = if reopened.clean { "was left in order" } else { "was left by a process that was killed" };
-    let (items, open, held) = (reopened.items, reopened.segments_open, reopened.stripes_held);
+    let (items, open, held, undone) =
+        (reopened.items, reopened.segments_open, reopened.stripes_held, reopened.groups_undone);
     tracing::info!(
         "the memory lies in {path}, which {left}: {items} items are there; {open} segments were open and \
-         {held} changes under way"
+         {held} changes under way; {undone} transactions were cut and are undone"
     );
     let behind_ms = reopened.clock_behind_ms;
     if behind_ms > CLOCK_BEHIND_MAX_MS {

@@ -24,17 +24,19 @@
 //! - A word keeps clients away from a key, not the background: it moves, expires and evicts items as ever, so whoever
 //!   acts may lack memory for a while and still gets it. An eviction under a claim is a miss like any other.
 //! - The hidden keys of pieces are not claimed: no one reaches them but by their head.
+//! - In a memory file, what is changed for one claim outlives a crash all together or not at all: [`crate::undo`].
 //!
 //! Bounds: [`CLAIMS_MAX`] in flight, each with a bit for each word and a number for each lane.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::index::Hash;
+use crate::index::{Hash, Locked};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::OpError;
 use crate::raw::{Word32, Word64};
 use crate::store::Store;
+use crate::undo::Group;
 
 /// How many words the keys share.
 const WORDS: usize = 4096;
@@ -117,6 +119,8 @@ pub struct Claim {
     /// The turns that were under way when the last word was had and have not been seen to end; `None` before that.
     met: Option<usize>,
     turns: Box<[Met]>,
+    /// What was changed for it.
+    changes: Group,
     #[cfg(all(test, shuttle))]
     waits_for_nobody: bool,
 }
@@ -168,14 +172,17 @@ impl Store {
             had_below: 0,
             met: None,
             turns: vec![Met { lane: 0, turns: 0 }; self.epochs.lanes()].into_boxed_slice(),
+            changes: Group::default(),
             #[cfg(all(test, shuttle))]
             waits_for_nobody: false,
         }
     }
 
-    /// Gives back what a claim has, whether all of it was had or not. It is a claim of nothing then, to be made anew.
+    /// Gives back what a claim has, whether all of it was had or not: what was changed for it stands. It is a claim of
+    /// nothing then, to be made anew.
     pub fn let_go(&self, claim: &mut Claim) {
         if claim.number != 0 {
+            self.close_group(&mut claim.changes);
             let mut from = 0;
             while let Some(word) = claim.next_word(from).filter(|word| *word < claim.had_below) {
                 let word_there = &self.claims.rest.words[word];
@@ -222,9 +229,21 @@ impl<'l> Turn<'l> {
 
     /// Takes the lock that a change of the key needs.
     #[inline(always)]
-    pub(crate) fn lock(&self, key: &Key<'_>) -> Result<crate::index::Locked<'l>, OpError> {
-        self.admit(key)?;
+    pub(crate) fn lock(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.contended {
+            return self.lock_contended(key);
+        }
         self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    #[cold]
+    fn lock_contended(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        self.admit(key)?;
+        let locked = self.store.index.lock(key.hash).ok_or_else(|| self.parked())?;
+        if self.acting != 0 {
+            self.note_before(key, &locked)?;
+        }
+        Ok(locked)
     }
 
     /// Goes on with a claim until all of it is had. [`Turn::act_for`] then acts for it.
@@ -279,14 +298,21 @@ impl<'l> Turn<'l> {
 
     /// From here on the turn acts for the claim, all of which has to be had, until [`Turn::act_for_none`]: its keys are
     /// not kept away from it.
-    pub fn act_for(&mut self, claim: &Claim) {
+    pub fn act_for(&mut self, claim: &mut Claim) {
         assert!(claim.number != 0 && claim.met == Some(0) || cfg!(all(test, shuttle)), "all of it has to be had");
+        assert!(self.acting == 0, "a turn acts for one claim at a time");
         self.acting = claim.number;
+        std::mem::swap(self.own.group.get_mut(), &mut claim.changes);
+        self.bring_together();
     }
 
-    /// The turn acts for no claim any more.
-    pub fn act_for_none(&mut self) {
-        self.acting = 0;
+    /// The turn acts for no claim any more. `claim` is the one that it acted for, if it acted for one.
+    pub fn act_for_none(&mut self, claim: &mut Claim) {
+        if self.acting != 0 {
+            assert!(self.acting == claim.number, "a turn acted for another claim");
+            self.acting = 0;
+            std::mem::swap(self.own.group.get_mut(), &mut claim.changes);
+        }
     }
 
     /// The turn acts for a claim.

@@ -47,6 +47,8 @@ enum Left {
     Pieces { next: u32, end: u32 },
     /// What the head named, from `next` on: parts, or pages of parts, of which the first `within` of the next are gone.
     Parts { paged: bool, root: Vec<u64>, next: usize, within: usize },
+    /// Parts of a value that goes on without them.
+    Loose { parts: Vec<u64> },
 }
 
 /// Those that wait for the background.
@@ -65,7 +67,7 @@ struct Queue {
 }
 
 impl Grave {
-    fn of(store: &Store, orphan: Orphan) -> Self {
+    pub(crate) fn of(store: &Store, orphan: Orphan) -> Self {
         match orphan {
             Orphan::Pieces { namespace, large } => {
                 let left = Left::Pieces { next: 0, end: store.piece_count(large.bytes) };
@@ -85,10 +87,21 @@ impl Grave {
         Self { namespace, object, left: Left::Parts { paged, root, next: 0, within: 0 } }
     }
 
+    /// Parts that the head of their object does not name any more.
+    pub(crate) fn of_loose(namespace: u8, object: u64, parts: Vec<u64>) -> Self {
+        Self { namespace, object, left: Left::Loose { parts } }
+    }
+
+    /// The object of which nothing is to be left.
+    fn ends(&self) -> Option<u64> {
+        (!matches!(self.left, Left::Loose { .. })).then_some(self.object)
+    }
+
     fn bytes(&self) -> u64 {
         let parts = match &self.left {
             Left::Pieces { .. } => 0,
             Left::Parts { root, .. } => root.len(),
+            Left::Loose { parts } => parts.capacity(),
         };
         // Its object is in a set, too.
         (size_of::<Self>() + (parts + 3) * size_of::<u64>()) as u64
@@ -117,6 +130,13 @@ impl Grave {
                     }
                     (*next, *within) = if of_page.is_some() { (*next, *within + 1) } else { (*next + 1, 0) };
                 }
+                Left::Loose { parts } => {
+                    let Some(part) = parts.last() else { return true };
+                    if store.remove_part(counters, namespace, object, *part).is_none() {
+                        return false;
+                    }
+                    parts.pop();
+                }
             }
         }
         false
@@ -126,15 +146,27 @@ impl Grave {
 impl Graves {
     /// Puts one into the queue, or gives it back where that is full.
     fn push(&self, grave: Grave) -> Result<(), Grave> {
+        if !self.reserve(&grave) {
+            return Err(grave);
+        }
+        self.push_reserved(grave);
+        Ok(())
+    }
+
+    /// Keeps room in the queue for one that is to come; false where that is full. From here on it is one that waits.
+    pub(crate) fn reserve(&self, grave: &Grave) -> bool {
         let bytes = grave.bytes();
         if self.bytes.fetch_add(bytes, Relaxed) + bytes > QUEUE_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Relaxed);
-            return Err(grave);
+            return false;
         }
-        let mut queue = self.lock();
-        queue.objects.insert(grave.object);
-        queue.graves.push_back(grave);
-        Ok(())
+        self.lock().objects.extend(grave.ends());
+        true
+    }
+
+    /// Puts one into the queue for which there is room.
+    pub(crate) fn push_reserved(&self, grave: Grave) {
+        self.lock().graves.push_back(grave);
     }
 
     fn pop(&self) -> Option<Grave> {
@@ -143,7 +175,7 @@ impl Graves {
         }
         let mut queue = self.lock();
         let grave = queue.graves.pop_front()?;
-        queue.objects.remove(&grave.object);
+        grave.ends().map(|object| queue.objects.remove(&object));
         self.bytes.fetch_sub(grave.bytes(), Relaxed);
         Some(grave)
     }
@@ -198,7 +230,7 @@ impl Background {
     /// What is left of an object waits in a grave.
     pub(crate) fn will_dig(&self, store: &Store, object: u64) -> bool {
         let waits = || store.graves.bytes.load(Relaxed) > 0 && store.graves.lock().objects.contains(&object);
-        self.digging.as_ref().is_some_and(|grave| grave.object == object) || waits()
+        self.digging.as_ref().is_some_and(|grave| grave.ends() == Some(object)) || waits()
     }
 
     /// Removes some of what waits in graves; true if there is more.

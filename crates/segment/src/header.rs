@@ -156,6 +156,14 @@ impl SegmentHeader {
         self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)
     }
 
+    /// Its items are to be looked at again: their slots have changed while nobody had it.
+    pub(crate) fn walk_again(&self) {
+        self.arrivals.store(1, Relaxed);
+        if matches!(self.state(), State::Draining | State::Limbo) {
+            self.state.store(State::Sealed as u32, Release);
+        }
+    }
+
     /// What is left of a process that is gone: it has no readers and receivers any more, and its walk begins anew.
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);

@@ -1,6 +1,6 @@
 //! A data thread's way into the store, and one turn of it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::key::{Key, Namespace};
 use crate::open::{OpenTable, Whose};
 use crate::store::{Store, TOKEN_OFFSET_BITS};
+use crate::undo::Group;
 
 /// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
 /// thread at a time.
@@ -28,6 +29,8 @@ pub(crate) struct Own {
     pub(crate) scratch: Vec<u8>,
     /// The value that [`Turn::change`] is to store.
     pub(crate) change: Vec<u8>,
+    /// What was changed for the claim that the turn acts for.
+    pub(crate) group: RefCell<Group>,
 }
 
 /// No lane is left.
@@ -69,7 +72,8 @@ impl Lane {
         let open = OpenTable::new(Whose::Lane);
         let scratch = vec![0; store.geometry.piece_bytes];
         let change = Vec::with_capacity(store.geometry.piece_bytes);
-        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change } }
+        let group = RefCell::default();
+        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group } }
     }
 
     /// Begins a turn: what it reads stays until the [`Turn`] is dropped. `now` is the turn's time.

@@ -56,6 +56,7 @@ mod store;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod ttl;
+mod undo;
 mod write;
 
 pub use ahead::Populator;

@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::background::Background;
 use crate::counters::Counters;
 use crate::draft::{Content, Plan};
+use crate::graves::Grave;
 use crate::index::Hash;
 use crate::item::{Kind, Layout, NUM};
 use crate::key::{Key, Namespace};
@@ -173,18 +174,27 @@ impl Store {
         Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
     }
 
-    /// The item is the head of this object, and its key has this hash.
-    fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
+    /// The item that a slot names, if its key, which is hidden or is not, has this hash.
+    pub(crate) fn item_of_hash(&self, slot: Slot, namespace: u8, piece: bool, hash: Hash) -> Option<(usize, Layout)> {
         let address = slot.address();
         let header = self.segments.header_of(address);
         if header.slot_generation() != slot.generation() || header.namespace() != namespace {
             return None;
         }
-        let heap = &self.segments.heap;
-        let layout = Layout::read(heap, address);
+        let layout = Layout::read(&self.segments.heap, address);
+        let bytes = layout.key(&self.segments.heap, address);
+        let key = match piece {
+            true => self.hasher.piece(namespace, bytes),
+            false => self.hasher.key(Namespace(namespace), bytes),
+        };
+        (layout.is(Kind::Piece) == piece && key.hash == hash).then_some((address, layout))
+    }
+
+    /// The item is the head of this object, and its key has this hash.
+    fn is_head(&self, slot: Slot, namespace: u8, object: u64, owner: Hash) -> Option<(usize, Layout)> {
+        let (address, layout) = self.item_of_hash(slot, namespace, false, owner)?;
         let is_head = layout.is(Kind::Typed)
-            && Head::of(layout.value(heap, address)).is_some_and(|head| head.object == object)
-            && self.hasher.key(Namespace(namespace), layout.key(heap, address)).hash.0 == owner.0;
+            && Head::of(layout.value(&self.segments.heap, address)).is_some_and(|head| head.object == object);
         is_head.then_some((address, layout))
     }
 
@@ -260,18 +270,8 @@ impl Turn<'_> {
 
     /// The item whose key has this hash ([`Key::hash`]), without counting an access.
     pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
-        let store = self.store;
-        let found = store.index.find(Hash(hash), |slot| {
-            let address = slot.address();
-            let header = store.segments.header_of(address);
-            if header.slot_generation() != slot.generation() || header.namespace() != namespace.0 {
-                return None;
-            }
-            let layout = Layout::read(&store.segments.heap, address);
-            let bytes = layout.key(&store.segments.heap, address);
-            let is_it = !layout.is(Kind::Piece) && store.hasher.key(namespace, bytes).hash.0 == hash;
-            is_it.then_some((address, layout))
-        })?;
+        let (store, hash) = (self.store, Hash(hash));
+        let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace.0, false, hash))?;
         let (address, layout) = found.what;
         let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.now)?;
         Some(store.item(&seen))
@@ -365,6 +365,15 @@ impl Turn<'_> {
     pub(crate) fn take_parts_back(&self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
         self.remove_these(key, object, parts.new.iter().map(|(part, _)| *part).chain(anchor));
+    }
+
+    /// Removes parts that a head does not name any more.
+    pub(crate) fn end_parts(&mut self, key: &Key<'_>, object: u64, gone: &[u64]) {
+        if self.own.group.get_mut().is_open() {
+            self.bury_grave(Grave::of_loose(key.namespace, object, gone.to_vec()));
+        } else {
+            self.remove_these(key, object, gone.iter().copied());
+        }
     }
 
     /// Removes parts. One whose lock is not had stays until it is evicted: nothing names it.

@@ -6,7 +6,8 @@
 //!   copy     parts and pages, one after another ──> finish_copy: the anchor, and the head
 //! ```
 //!
-//! Whoever does either has claimed both keys, so that nobody sees what is between. The background does: it may evict
+//! Whoever does either has claimed both keys, so that nobody sees what is between, and after a crash there is one key
+//! alone ([`crate::undo`]). The background does: it may evict
 //! the value under the one key or the other, and then none is left under either.
 
 use crate::draft::{Content, Plan};

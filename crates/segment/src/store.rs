@@ -29,6 +29,7 @@ use crate::samples::Samples;
 use crate::segments::Segments;
 use crate::slot::Slot;
 use crate::spaces::Spaces;
+use crate::undo::UndoLog;
 
 /// An in-memory store of items.
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub struct Store {
     pub(crate) settled: [Word64; Namespace::MAX],
     /// What waits to be removed.
     pub(crate) graves: Graves,
+    /// What was there before changes that are to be made together, of a store in a file.
+    pub(crate) undo: Option<UndoLog>,
     /// Held by the background for a slice, so that a flush does not overlap a relocation.
     pub(crate) slice_gate: Mutex<()>,
     /// Free segments that a large value waits for, beyond those that are always kept; cleared when they are there.
@@ -150,7 +153,7 @@ impl Store {
         held: Option<Held>,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
-        let Ground { kept, stripes, headers, buckets, heap, notes } = ground;
+        let Ground { kept, stripes, headers, buckets, heap, notes, undo } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
         let mut store = Self {
             memory: Memory::new(&geometry, config.memory_bytes),
@@ -167,6 +170,7 @@ impl Store {
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
             settled: [const { Word64::new(0) }; Namespace::MAX],
             graves: Graves::default(),
+            undo,
             slice_gate: Mutex::new(()),
             room_wanted: AtomicUsize::new(0),
             spaces: Spaces::default(),
@@ -536,7 +540,7 @@ pub(crate) enum Ended {
 
 impl<'s> Seen<'s> {
     #[inline(always)]
-    fn of(found: Found<'s, (usize, Layout)>) -> Self {
+    pub(crate) fn of(found: Found<'s, (usize, Layout)>) -> Self {
         let (address, layout) = found.what;
         Self { word: found.word, slot: found.slot, address, layout }
     }

@@ -1,8 +1,8 @@
 //! A store's memory in a file: where what lies, how it is made, and why one that is there is refused.
 //!
 //! ```text
-//!   superblock x 2 | kept words | stripes | notes x 2 | segment headers | index ...... | heap ..........
-//!   page 0, 1        page 2       3 .. 10   16 ..       on a page         on ALIGN       on ALIGN
+//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | index .... | heap .......
+//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on ALIGN     on ALIGN
 //! ```
 //!
 //! Invariants:
@@ -28,6 +28,7 @@ use crate::header::SegmentHeader;
 use crate::index::{Bucket, GROUP_BUCKETS, GROUP_BYTES, Index, STRIPES, Stripe};
 use crate::kept::{Kept, KeptPage};
 use crate::raw::{Array, Heap};
+use crate::undo::{LOG_BYTES, UndoLog};
 use notes::Notes;
 use superblock::{Found, Superblock, Superblocks, VERSION};
 
@@ -38,6 +39,8 @@ const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
 const ALIGNED_FROM: u64 = 32 * ALIGN;
 /// Where the notes begin.
 const NOTES_AT: u64 = 16 * PAGE;
+/// What of the undo log has its space from the start.
+const UNDO_AT_ONCE: u64 = 8 * PAGE;
 /// One half of the notes.
 const NOTES_BYTES: u64 = 4 << 20;
 
@@ -142,6 +145,8 @@ pub(crate) struct Ground {
     pub(crate) heap: Heap,
     /// Of a file alone.
     pub(crate) notes: Option<Notes>,
+    /// Of a file alone.
+    pub(crate) undo: Option<UndoLog>,
 }
 
 impl Ground {
@@ -155,6 +160,7 @@ impl Ground {
             buckets: Index::private_buckets(geometry.groups_max, huge_pages)?,
             heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
             notes: None,
+            undo: None,
         })
     }
 }
@@ -163,6 +169,7 @@ impl Ground {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
     stripes: u64,
+    undo: u64,
     headers: u64,
     index: u64,
     heap: u64,
@@ -173,11 +180,12 @@ impl Places {
     fn of(geometry: &Geometry) -> Self {
         let heap_bytes = (geometry.segments_max * geometry.segment_bytes) as u64;
         let align = if heap_bytes < ALIGNED_FROM { PAGE } else { ALIGN };
-        let headers = NOTES_AT + 2 * NOTES_BYTES;
+        let undo = NOTES_AT + 2 * NOTES_BYTES;
+        let headers = undo + LOG_BYTES as u64;
         let index = (headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64).next_multiple_of(align);
         let heap = (index + (geometry.groups_max * GROUP_BYTES) as u64).next_multiple_of(align);
         let end = (heap + heap_bytes).next_multiple_of(align);
-        Self { stripes: 3 * PAGE, headers, index, heap, end }
+        Self { stripes: 3 * PAGE, undo, headers, index, heap, end }
     }
 
     fn check() {
@@ -195,6 +203,7 @@ fn layout_hash() -> u64 {
         ALIGNED_FROM,
         NOTES_AT,
         NOTES_BYTES,
+        LOG_BYTES as u64,
         STRIPES as u64,
         size_of::<Stripe>() as u64,
         size_of::<Kept>() as u64,
@@ -358,6 +367,8 @@ fn make(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, now: Uni
     let allocated = file.set_bytes(places.end).map_err(FileFault::Io).and_then(|()| {
         let parts = [
             (0, NOTES_AT),
+            // More of it is had when it is needed; without any no change of several keys could begin.
+            (places.undo, UNDO_AT_ONCE),
             (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
             (places.index, (geometry.groups_start * GROUP_BYTES) as u64),
             (places.heap, (segments * geometry.segment_bytes) as u64),
@@ -408,6 +419,7 @@ fn ground(geometry: &Geometry, config: &StoreConfig, file: &Arc<MapFile>) -> io:
     let kept = KeptPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
     Ok(Ground {
         notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
+        undo: Some(UndoLog::of(Array::of_map(map(places.undo, LOG_BYTES, false)?, LOG_BYTES / 8), kept.clone())),
         kept,
         stripes: Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
         headers: Array::of_map(map(places.headers, headers * size_of::<SegmentHeader>(), false)?, headers),

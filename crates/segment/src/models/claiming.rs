@@ -35,9 +35,9 @@ fn as_one(
     // One key a turn: what is half done is seen by no one, however long it takes.
     for at in 0..keys.len() {
         let mut turn = lane.turn(NOW);
-        turn.act_for(&claim);
+        turn.act_for(&mut claim);
         act(&mut turn, at);
-        turn.act_for_none();
+        turn.act_for_none(&mut claim);
     }
     store.let_go(&mut claim);
 }

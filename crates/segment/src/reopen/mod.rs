@@ -4,9 +4,10 @@
 //! ```text
 //!   1  stripes     groups of held stripes: one of two equal slots goes; CAS fields get fresh tokens; let go
 //!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
-//!   3  segments    open and received into: walked; the slot decides who lives; counted; Sealed
+//!   3  undo        keys that were changed for a claim that was not let go: their slots are what they were
+//!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
 //!                  Draining -> Sealed, Limbo -> Free; no pins, no arrivals
-//!   4  lists       free, sealed, withheld; what each namespace has; totals
+//!   5  lists       free, sealed, withheld; what each namespace has; totals
 //! ```
 //!
 //! Invariants:
@@ -16,6 +17,7 @@
 
 mod index;
 mod segments;
+mod undo;
 
 use base::clock::UnixMillis;
 
@@ -39,6 +41,8 @@ pub struct Reopened {
     pub stripes_held: u64,
     /// Slots that were there twice.
     pub slots_doubled: u64,
+    /// Transactions, and changes of several keys as one, that were under way and are undone.
+    pub groups_undone: u64,
     /// A change of the index's size was under way, and goes on.
     pub index_changing: bool,
     /// By how much the clock is behind what the process before saw last, in ms.
@@ -51,7 +55,9 @@ impl Store {
         let mut report = Reopened { found: true, ..Reopened::default() };
         self.repair_stripes(&mut report);
         self.repair_growth(&mut report);
+        self.undo_open(&mut report);
         self.repair_segments(&mut report)?;
+        self.forget_undone();
         self.segments.list_anew();
         self.count_anew(&mut report);
         report.clock_behind_ms =

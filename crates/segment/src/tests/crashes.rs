@@ -12,6 +12,7 @@ use std::sync::Arc;
 use arena::MapFile;
 use base::clock::UnixMillis;
 
+use super::parted;
 use crate::background::Background;
 use crate::lane::Lane;
 use crate::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
@@ -43,7 +44,7 @@ pub(crate) fn point() {
     });
 }
 
-const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+pub(super) const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
 fn config() -> StoreConfig {
     StoreConfig {
@@ -58,34 +59,34 @@ fn config() -> StoreConfig {
 }
 
 /// A store in a file, and the one thread that uses it.
-struct Rig {
-    store: Arc<Store>,
-    background: Background,
-    lane: Lane,
-    file: Arc<MapFile>,
-    now: UnixMillis,
+pub(super) struct Rig {
+    pub(super) store: Arc<Store>,
+    pub(super) background: Background,
+    pub(super) lane: Lane,
+    pub(super) file: Arc<MapFile>,
+    pub(super) now: UnixMillis,
 }
 
-type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(super) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 impl Rig {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::open(Arc::new(MapFile::in_memory().expect("a file")), NOW)
     }
 
-    fn open(file: Arc<MapFile>, now: UnixMillis) -> Self {
+    pub(super) fn open(file: Arc<MapFile>, now: UnixMillis) -> Self {
         let store_file = StoreFile { file: Arc::clone(&file), reset: false };
         let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
         let lane = store.lane().expect("a lane");
         Self { store, background, lane, file, now }
     }
 
-    fn reopened(&self) -> Reopened {
+    pub(super) fn reopened(&self) -> Reopened {
         *self.store.reopened().expect("it is in a file")
     }
 
     /// Runs an operation until it is not parked; the background may work between two tries.
-    fn until_done<T>(&mut self, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+    pub(super) fn until_done<T>(&mut self, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
         for _ in 0..1000 {
             match op(&mut self.lane.turn(self.now)) {
                 Ok(done) => return done,
@@ -96,18 +97,18 @@ impl Rig {
         panic!("parked for ever");
     }
 
-    fn put_until(&mut self, key: &[u8], value: &[u8], expire: Expire) {
+    pub(super) fn put_until(&mut self, key: &[u8], value: &[u8], expire: Expire) {
         self.until_done(|turn| {
             let key = turn.key(Namespace::DEFAULT, key);
             turn.put(&key, &Put { expire, ..Put::set(value) })
         });
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) {
+    pub(super) fn put(&mut self, key: &[u8], value: &[u8]) {
         self.put_until(key, value, Expire::Never);
     }
 
-    fn delete(&mut self, key: &[u8]) -> bool {
+    pub(super) fn delete(&mut self, key: &[u8]) -> bool {
         let outcome = self.until_done(|turn| {
             let key = turn.key(Namespace::DEFAULT, key);
             turn.delete(&key, &Delete::default())
@@ -115,7 +116,7 @@ impl Rig {
         outcome == DeleteOutcome::Deleted
     }
 
-    fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn read(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let turn = self.lane.turn(self.now);
         let key = turn.key(Namespace::DEFAULT, key);
         let hit = turn.read(&key, turn.look_ahead(key.key_hash()))?;
@@ -125,19 +126,22 @@ impl Rig {
             Value::Bytes(bytes) => bytes.len() as u64,
             Value::Integer(number) => number.to_string().len() as u64,
             Value::Large(large) => large.bytes,
-            Value::Typed { .. } => panic!("no records here"),
+            Value::Typed { bytes, .. } => return parted::read(&turn, &key, bytes),
         };
         turn.copy_range(&key, value, 0..len, &mut |part| bytes.extend_from_slice(part)).then_some(bytes)
     }
 
-    fn contents(&mut self, keys: &[Vec<u8>]) -> Contents {
+    pub(super) fn contents(&mut self, keys: &[Vec<u8>]) -> Contents {
         keys.iter().filter_map(|key| Some((key.clone(), self.read(key)?))).collect()
     }
 
     /// Slices until nothing is to be done.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
+        let mut idle = 0;
         for _ in 0..5000 {
-            if !self.background.slice(self.now, &mut || false).more {
+            // An idle slice may seal a segment of its own, which the next one looks at.
+            idle = if self.background.slice(self.now, &mut || false).more { 0 } else { idle + 1 };
+            if idle == 2 {
                 return;
             }
         }
@@ -145,7 +149,7 @@ impl Rig {
     }
 
     /// Deletes all, and sees that nothing is left: not in the index, not in a segment, not in the counts.
-    fn empty_out(&mut self, keys: &[Vec<u8>]) {
+    pub(super) fn empty_out(&mut self, keys: &[Vec<u8>]) {
         for key in keys {
             let was_there = self.read(key).is_some();
             assert_eq!(self.delete(key), was_there);
@@ -160,10 +164,28 @@ impl Rig {
     }
 
     /// How many slots name items.
-    fn slots(&self) -> usize {
+    pub(super) fn slots(&self) -> usize {
         let index = &self.store.index;
         (0..index.groups_next()).flat_map(|g| index.group_words(g)).filter(|(_, slot)| slot.is_item()).count()
     }
+}
+
+/// Images of the file while `change` runs, one for so many points.
+pub(super) fn images_of(rig: &mut Rig, every: usize, change: impl FnOnce(&mut Rig)) -> Vec<Arc<MapFile>> {
+    begin_images(&rig.file, every);
+    change(rig);
+    let taken = end_images();
+    assert!(taken.len() > 2, "{} images", taken.len());
+    taken
+}
+
+fn begin_images(file: &Arc<MapFile>, every: usize) {
+    let images = Images { file: Arc::clone(file), taken: Vec::new(), points: 0, every };
+    HOOK.with(|hook| *hook.borrow_mut() = Some(images));
+}
+
+fn end_images() -> Vec<Arc<MapFile>> {
+    HOOK.with(|hook| hook.borrow_mut().take()).expect("the hook is there").taken
 }
 
 /// Fills a store, takes images while `change` runs, and opens them all: each holds what was there before or after, and
@@ -172,12 +194,8 @@ fn crash(every: usize, fill: impl FnOnce(&mut Rig), keys: &[Vec<u8>], change: im
     let mut rig = Rig::new();
     fill(&mut rig);
     let before = rig.contents(keys);
-    let images = Images { file: Arc::clone(&rig.file), taken: Vec::new(), points: 0, every };
-    HOOK.with(|hook| *hook.borrow_mut() = Some(images));
-    change(&mut rig);
-    let images = HOOK.with(|hook| hook.borrow_mut().take()).expect("the hook is there").taken;
+    let images = images_of(&mut rig, every, change);
     let after = rig.contents(keys);
-    assert!(images.len() > 2, "{} images", images.len());
     images.into_iter().map(|image| check(image, rig.now, keys, &before, &after)).collect()
 }
 
@@ -202,15 +220,15 @@ fn check(image: Arc<MapFile>, now: UnixMillis, keys: &[Vec<u8>], before: &Conten
     reopened
 }
 
-fn key(number: usize) -> Vec<u8> {
+pub(super) fn key(number: usize) -> Vec<u8> {
     format!("key-{number:04}").into_bytes()
 }
 
-fn keys(count: usize) -> Vec<Vec<u8>> {
+pub(super) fn keys(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(key).collect()
 }
 
-fn fill(rig: &mut Rig, count: usize) {
+pub(super) fn fill(rig: &mut Rig, count: usize) {
     (0..count).for_each(|number| rig.put(&key(number), format!("value {number}").as_bytes()));
 }
 
@@ -412,23 +430,18 @@ fn opening_that_was_cut_is_done_again() {
     (0..450).for_each(|number| rig.put(&key(number), b"v"));
     let before = rig.contents(&keys);
     let store = Arc::clone(&rig.store);
-    let begin = |file: &Arc<MapFile>, every: usize| {
-        let images = Images { file: Arc::clone(file), taken: Vec::new(), points: 0, every };
-        HOOK.with(|hook| *hook.borrow_mut() = Some(images));
-    };
-    let end = || HOOK.with(|hook| hook.borrow_mut().take()).expect("the hook is there").taken;
-    begin(&rig.file, 40);
+    begin_images(&rig.file, 40);
     (450..470).for_each(|number| rig.put(&key(number), b"v"));
     store.index.begin_growth(2);
     let mut scratch = crate::index::growth::SplitScratch::new();
     while store.index.split_next(&mut scratch, &*store) == Some(false) {}
-    let cut = end();
+    let cut = end_images();
     let after = rig.contents(&keys);
     let mut opened = 0;
     for image in cut.iter().step_by(cut.len() / 12 + 1) {
-        begin(image, 25);
+        begin_images(image, 25);
         drop(Rig::open(Arc::clone(image), NOW));
-        for again in end() {
+        for again in end_images() {
             check_any(again, &keys, &before, &after);
             opened += 1;
         }

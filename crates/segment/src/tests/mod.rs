@@ -1,3 +1,5 @@
 //! Tests that need the store from inside.
 
 pub(crate) mod crashes;
+mod parted;
+mod together;

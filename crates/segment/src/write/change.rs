@@ -191,7 +191,7 @@ impl Turn<'_> {
                 self.write_parts(key, object, is_new, &parts)?;
                 let stored = self.commit(key, &plan, Some(expect));
                 match &stored {
-                    Ok(Some(_)) => self.remove_these(key, object, parts.gone.iter().copied()),
+                    Ok(Some(_)) => self.end_parts(key, object, &parts.gone),
                     _ => self.take_parts_back(key, object, is_new, &parts),
                 }
                 Ok(stored?.map(|_| (answer, true)))

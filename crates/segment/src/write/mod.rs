@@ -18,6 +18,7 @@ mod splice;
 mod touch;
 
 use crate::draft::Orphan;
+use crate::graves::Grave;
 use crate::item::{EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
@@ -89,7 +90,14 @@ impl<'l> Turn<'l> {
     /// go later, in the background.
     pub(crate) fn bury(&mut self, orphan: Option<Orphan>, kept: Option<u64>) {
         if let Some(orphan) = orphan.filter(|o| kept.is_none() || o.object(self.store) != kept) {
-            self.store.bury(self.counters(), orphan);
+            self.bury_grave(Grave::of(self.store, orphan));
+        }
+    }
+
+    /// The same, of what is known.
+    pub(crate) fn bury_grave(&mut self, grave: Grave) {
+        if let Some(grave) = self.keep_grave(grave) {
+            self.store.bury_grave(self.counters(), grave);
         }
     }
 

@@ -109,9 +109,9 @@ impl<'c> Call<'c, '_> {
         let ran = match self.turn.obtain(&mut one.claim) {
             Ok(()) => {
                 one.stage = Stage::Running;
-                self.turn.act_for(&one.claim);
+                self.turn.act_for(&mut one.claim);
                 let ran = (entry.run)(self, args);
-                self.turn.act_for_none();
+                self.turn.act_for_none(&mut one.claim);
                 ran
             }
             Err(error) => {
@@ -188,9 +188,9 @@ impl<'c> Call<'c, '_> {
             if transaction.out.room() < LINE_ROOM {
                 transaction.out.grow(ANSWER_BYTES);
             }
-            self.turn.act_for(&transaction.claim);
+            self.turn.act_for(&mut transaction.claim);
             let changed = transaction.is_watched_changed(self.turn);
-            self.turn.act_for_none();
+            self.turn.act_for_none(&mut transaction.claim);
             let Ok(changed) = changed else { return Err(State::Parked) };
             transaction.stage = Stage::Running;
             transaction.begun = self.ctx.clock.ticks();
@@ -308,7 +308,7 @@ pub(super) fn run(
             Err(state) => break Err(state),
         }
     };
-    turn.act_for_none();
+    turn.act_for_none(claim);
     ran
 }
 

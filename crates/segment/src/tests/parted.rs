@@ -1,0 +1,82 @@
+//! Values in parts for tests: leaves of one byte repeated, behind a head with one level or two.
+
+use std::ops::Range;
+
+use crate::op::{Expire, OpError};
+use crate::write::change::Change;
+use crate::{ENTRY_BYTES, KIND_IN_PARTS, Key, Parts, Turn};
+
+const KIND: u8 = KIND_IN_PARTS | 1;
+/// Leaves of one page.
+const A_PAGE: usize = 3;
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+fn entries(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks(ENTRY_BYTES).map(|entry| word(&entry[4..])).collect()
+}
+
+fn entry(part: u64) -> Vec<u8> {
+    [&[0; 4][..], &part.to_le_bytes(), &[0; 6]].concat()
+}
+
+/// All leaves of a value end to end; `None`: it is not whole.
+pub(super) fn read(turn: &Turn<'_>, key: &Key<'_>, head: &[u8]) -> Option<Vec<u8>> {
+    let count = u32::from_le_bytes(head[9..13].try_into().expect("four bytes")) as usize;
+    let root = entries(&head[13..13 + ENTRY_BYTES * count]);
+    let leaves = match head[8] {
+        1 => root,
+        _ => {
+            root.iter().map(|page| turn.part(key, word(head), *page).map(entries)).collect::<Option<Vec<_>>>()?.concat()
+        }
+    };
+    let parts: Option<Vec<_>> = leaves.iter().map(|part| turn.part(key, word(head), *part)).collect();
+    Some(parts?.concat())
+}
+
+fn add(turn: &Turn<'_>, parts: &mut Parts, bytes: &[u8]) -> u64 {
+    let (number, from): (u64, usize) = (turn.part_number(), parts.bytes.len());
+    parts.bytes.extend_from_slice(bytes);
+    let place: Range<usize> = from..parts.bytes.len();
+    parts.new.push((number, place));
+    number
+}
+
+/// Stores a value of so many leaves of 20 bytes, as a new object.
+pub(super) fn put(turn: &mut Turn<'_>, key: &Key<'_>, leaves: usize, fill: u8) -> Result<(), OpError> {
+    turn.change_parts(key, &mut |turn, _, to, parts| {
+        let numbers: Vec<u64> = (0..leaves).map(|_| add(turn, parts, &[fill; 20])).collect();
+        let pages = leaves > A_PAGE;
+        let root: Vec<u64> = match pages {
+            false => numbers,
+            true => numbers
+                .chunks(A_PAGE)
+                .map(|page| add(turn, parts, &page.iter().flat_map(|part| entry(*part)).collect::<Vec<_>>()))
+                .collect(),
+        };
+        write_head(to, turn.part_number(), 1 + u8::from(pages), &root);
+        Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
+    })
+}
+
+/// Puts another leaf in the place of the first one of a value with one level: two parts change, and the object stays.
+pub(super) fn change_first(turn: &mut Turn<'_>, key: &Key<'_>, fill: u8) -> Result<(), OpError> {
+    turn.change_parts(key, &mut |turn, item, to, parts| {
+        let Some(crate::Value::Typed { bytes, .. }) = item.map(|item| item.value) else { panic!("it is there") };
+        assert_eq!(bytes[8], 1, "one level");
+        let mut root = entries(&bytes[13..]);
+        parts.gone.push(root[0]);
+        root[0] = add(turn, parts, &[fill; 20]);
+        write_head(to, word(bytes), 1, &root);
+        Change::StoreTyped { kind: KIND, expire: Expire::Never, answer: () }
+    })
+}
+
+fn write_head(to: &mut Vec<u8>, object: u64, levels: u8, root: &[u64]) {
+    to.extend_from_slice(&object.to_le_bytes());
+    to.push(levels);
+    to.extend_from_slice(&(root.len() as u32).to_le_bytes());
+    root.iter().for_each(|part| to.extend(entry(*part)));
+}

@@ -1,0 +1,331 @@
+//! Changes of several keys as one, and changes of values in parts, cut at every store: all of it is there or nothing.
+
+use std::sync::Arc;
+
+use arena::MapFile;
+
+use super::crashes::{Contents, NOW, Rig, fill, images_of, key, keys};
+use super::parted;
+use crate::header::State;
+use crate::op::{Arith, Delete, Expire, OpError, Put};
+use crate::segments::SegmentId;
+use crate::{Claim, Key, Namespace, Turn};
+
+type Op<'o> = dyn FnMut(&mut Turn<'_>) -> Result<(), OpError> + 'o;
+
+fn name<'k>(turn: &Turn<'_>, bytes: &'k [u8]) -> Key<'k> {
+    turn.key(Namespace::DEFAULT, bytes)
+}
+
+fn begin(rig: &mut Rig, keys: &[Vec<u8>]) -> Claim {
+    let mut claim = rig.store.claim();
+    let turn = rig.lane.turn(NOW);
+    keys.iter().for_each(|bytes| claim.add(&name(&turn, bytes)));
+    drop(turn);
+    rig.until_done(|turn| turn.obtain(&mut claim));
+    claim
+}
+
+/// One operation of what is done as one, in a turn of its own.
+fn act(rig: &mut Rig, claim: &mut Claim, op: &mut Op<'_>) {
+    rig.until_done(|turn| {
+        turn.act_for(claim);
+        let done = op(turn);
+        turn.act_for_none(claim);
+        done
+    });
+}
+
+/// Opens every image that is taken while `change` runs: each holds what was there before or after, whole, and works.
+/// Says how many were undone.
+fn crash_whole(
+    every: usize,
+    keys: &[Vec<u8>],
+    fill: impl FnOnce(&mut Rig),
+    change: impl FnOnce(&mut Rig),
+    check: impl Fn(&mut Rig, &Contents),
+) -> usize {
+    let mut rig = Rig::new();
+    fill(&mut rig);
+    let before = rig.contents(keys);
+    let images = images_of(&mut rig, every, change);
+    let after = rig.contents(keys);
+    assert_ne!(before, after);
+    let (mut undone, mut whole) = (0, [0, 0]);
+    for image in images {
+        let mut rig = Rig::open(image, NOW);
+        undone += usize::from(rig.reopened().groups_undone > 0);
+        let found = rig.contents(keys);
+        assert!(found == before || found == after, "{}", told(&found, &before, &after));
+        whole[usize::from(found == after)] += 1;
+        // All of it can be taken over again, with nothing left to undo.
+        let again = Arc::new(rig.file.image().expect("an image"));
+        let mut again = Rig::open(again, NOW);
+        assert_eq!((again.reopened().groups_undone, again.contents(keys)), (0, found.clone()));
+        rig.settle();
+        assert_eq!(rig.store.stats().items, rig.slots() as u64, "items that are counted, and slots");
+        assert_eq!(rig.contents(keys), found);
+        check(&mut rig, &found);
+        rig.empty_out(keys);
+    }
+    assert!(whole.iter().all(|count| *count > 0), "before and after: {whole:?}");
+    undone
+}
+
+fn told(found: &Contents, before: &Contents, after: &Contents) -> String {
+    let short = |contents: &Contents| -> Vec<String> {
+        let one = |(key, value): (&Vec<u8>, &Vec<u8>)| {
+            let value = &value[..value.len().min(12)];
+            format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+        };
+        contents.iter().map(one).collect()
+    };
+    format!("found {:?}, before {:?}, after {:?}", short(found), short(before), short(after))
+}
+
+fn rename(rig: &mut Rig, claim: &mut Claim, from: &[u8], to: &[u8]) {
+    act(rig, claim, &mut |turn| {
+        let (from, to) = (name(turn, from), name(turn, to));
+        turn.adopt(&from, &to).map(|adopted| assert!(adopted))
+    });
+    act(rig, claim, &mut |turn| {
+        let (from, to) = (name(turn, from), name(turn, to));
+        turn.part_with(&from, &to).map(|both| assert!(both))
+    });
+}
+
+/// Ends each of two keys alone, and sees that the other one keeps all it has.
+fn ends_alone(rig: &mut Rig, found: &Contents) {
+    let image = Arc::new(rig.file.image().expect("an image"));
+    for (ended, other) in [(&b"from"[..], &b"to"[..]), (b"to", b"from")] {
+        let copy: Arc<MapFile> = Arc::new(image.image().expect("an image"));
+        let mut rig = Rig::open(copy, NOW);
+        rig.delete(ended);
+        rig.settle();
+        assert_eq!(rig.read(other), found.get(other).cloned(), "it lost its pieces with the other key");
+    }
+}
+
+#[test]
+fn a_rename_of_a_long_value_that_was_cut_leaves_it_under_one_key_alone() {
+    let long: Vec<u8> = (0..1500).map(|at| (at % 251) as u8).collect();
+    let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
+    let undone = crash_whole(
+        2,
+        &names,
+        |rig| {
+            fill(rig, 10);
+            rig.put(b"from", &long);
+            rig.put(b"to", &long[..900]);
+        },
+        |rig| {
+            let mut claim = begin(rig, &names);
+            rename(rig, &mut claim, b"from", b"to");
+            rig.store.let_go(&mut claim);
+        },
+        ends_alone,
+    );
+    assert!(undone > 10, "{undone} images within the rename");
+}
+
+#[test]
+fn a_rename_of_a_value_in_parts_that_was_cut_leaves_it_under_one_key_alone() {
+    let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
+    for (from, to) in [(2, 7), (8, 3)] {
+        let undone = crash_whole(
+            2,
+            &names,
+            |rig| {
+                fill(rig, 10);
+                rig.until_done(|turn| parted::put(turn, &name(turn, b"from"), from, b'f'));
+                rig.until_done(|turn| parted::put(turn, &name(turn, b"to"), to, b't'));
+            },
+            |rig| {
+                let mut claim = begin(rig, &names);
+                rename(rig, &mut claim, b"from", b"to");
+                rig.store.let_go(&mut claim);
+                rig.settle();
+            },
+            ends_alone,
+        );
+        assert!(undone > 10, "{undone} images within the rename");
+    }
+}
+
+#[test]
+fn a_change_of_a_value_in_parts_that_was_cut_is_done_or_not() {
+    let names = [b"two".to_vec(), b"levels".to_vec(), b"gone".to_vec()];
+    let fill = |rig: &mut Rig| {
+        fill(rig, 5);
+        rig.until_done(|turn| parted::put(turn, &name(turn, b"two"), 2, b'2'));
+        rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 7, b'l'));
+        rig.until_done(|turn| parted::put(turn, &name(turn, b"gone"), 9, b'g'));
+    };
+    crash_whole(
+        1,
+        &names,
+        fill,
+        |rig| rig.until_done(|turn| parted::change_first(turn, &name(turn, b"two"), b'x')),
+        |_, _| {},
+    );
+    crash_whole(
+        2,
+        &names,
+        fill,
+        |rig| rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 8, b'y')),
+        |_, _| {},
+    );
+    crash_whole(2, &names, fill, |rig| assert!(rig.delete(b"gone")), |_, _| {});
+}
+
+/// Every kind of change, on keys that hold every kind of value.
+fn many_changes(rig: &mut Rig, claim: &mut Claim, between: &mut dyn FnMut(&mut Rig)) {
+    let long = vec![b'n'; 700];
+    let ops: &mut [(&str, &mut Op<'_>)] = &mut [
+        ("put", &mut |turn| turn.put(&name(turn, b"key-0001"), &Put::set(b"another")).map(drop)),
+        ("new", &mut |turn| turn.put(&name(turn, b"new"), &Put::set(b"new")).map(drop)),
+        ("put again", &mut |turn| turn.put(&name(turn, b"key-0001"), &Put::set(b"a third")).map(drop)),
+        ("delete", &mut |turn| turn.delete(&name(turn, b"key-0002"), &Delete::default()).map(drop)),
+        ("new goes", &mut |turn| turn.delete(&name(turn, b"new"), &Delete::default()).map(drop)),
+        ("deleted comes", &mut |turn| turn.put(&name(turn, b"key-0002"), &Put::set(b"is back")).map(drop)),
+        ("add", &mut |turn| {
+            let plain = Arith {
+                delta: 5,
+                decrement: false,
+                vivify: None,
+                expire: None,
+                compare: None,
+                token: None,
+                want_token: false,
+            };
+            turn.arith(&name(turn, b"number"), &plain).map(drop)
+        }),
+        ("count", &mut |turn| turn.add(&name(turn, b"number"), 30).map(drop)),
+        ("touch", &mut |turn| turn.touch(&name(turn, b"ends"), Expire::At(NOW)).map(drop)),
+        ("long", &mut |turn| turn.put(&name(turn, b"long"), &Put::set(&long)).map(drop)),
+        ("long goes", &mut |turn| turn.delete(&name(turn, b"gone"), &Delete::default()).map(drop)),
+        ("part", &mut |turn| parted::change_first(turn, &name(turn, b"parts"), b'x')),
+        ("part again", &mut |turn| parted::change_first(turn, &name(turn, b"parts"), b'y')),
+    ];
+    for (_, op) in ops {
+        act(rig, claim, op);
+        between(rig);
+    }
+}
+
+fn many_names() -> Vec<Vec<u8>> {
+    let others = [&b"new"[..], b"number", b"ends", b"long", b"gone", b"parts"].map(<[u8]>::to_vec);
+    keys(4).into_iter().chain(others).collect()
+}
+
+fn many_filled(rig: &mut Rig) {
+    fill(rig, 30);
+    rig.until_done(|turn| turn.add(&name(turn, b"number"), 100));
+    rig.put_until(b"ends", b"later", Expire::At(NOW.plus_ms(60_000)));
+    rig.put(b"long", &[b'l'; 900]);
+    rig.put(b"gone", &[b'g'; 500]);
+    rig.until_done(|turn| parted::put(turn, &name(turn, b"parts"), 3, b'p'));
+}
+
+#[test]
+fn a_transaction_that_was_cut_is_done_or_not() {
+    let names = many_names();
+    let undone = crash_whole(
+        2,
+        &names,
+        many_filled,
+        |rig| {
+            let mut claim = begin(rig, &names);
+            many_changes(rig, &mut claim, &mut |_| {});
+            rig.store.let_go(&mut claim);
+        },
+        |_, _| {},
+    );
+    assert!(undone > 100, "{undone} images within the transaction");
+}
+
+/// What was there before is copied, its segment is emptied, and others come to be: it is put back all the same.
+#[test]
+fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_segments_emptied() {
+    let names = many_names();
+    let mut drained = 0;
+    let undone = crash_whole(
+        25,
+        &names,
+        |rig| {
+            many_filled(rig);
+            rig.lane.own_seal(&rig.store);
+        },
+        |rig| {
+            let mut claim = begin(rig, &names);
+            let mut changes = 0;
+            many_changes(rig, &mut claim, &mut |rig| {
+                rig.settle();
+                changes += 1;
+                if changes % 4 != 0 {
+                    return;
+                }
+                rig.lane.own_seal(&rig.store);
+                let sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
+                let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).take(5).collect();
+                for id in ids {
+                    rig.background.drain_whole(SegmentId(id), true, NOW);
+                    drained += 1;
+                }
+                rig.put(b"other", b"comes in between");
+            });
+            assert_eq!(rig.store.groups_cut(), 0);
+            rig.store.let_go(&mut claim);
+            rig.settle();
+        },
+        |_, _| {},
+    );
+    assert!(undone > 20 && drained > 10, "{undone} images within the transaction, {drained} segments emptied");
+}
+
+/// Each key lies in a segment of its own: what is to be kept is brought together, and stays within what may be pinned.
+#[test]
+fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
+    let names = keys(30);
+    let mut sealed = 0;
+    let undone = crash_whole(
+        60,
+        &names,
+        |rig| {
+            for name in &names {
+                rig.put(name, b"before");
+                rig.lane.own_seal(&rig.store);
+                sealed += 1;
+            }
+        },
+        |rig| {
+            let mut claim = begin(rig, &names);
+            for bytes in &names {
+                act(rig, &mut claim, &mut |turn| turn.put(&name(turn, bytes), &Put::set(b"behind")).map(drop));
+            }
+            assert_eq!(rig.store.groups_cut(), 0);
+            rig.store.let_go(&mut claim);
+        },
+        |_, _| {},
+    );
+    assert!(undone > 20 && sealed == 30, "{undone} images within the transaction");
+}
+
+#[test]
+fn a_transaction_that_changes_more_than_is_kept_of_goes_on_and_is_whole_when_it_is_over() {
+    let names = keys(400);
+    let mut rig = Rig::new();
+    fill(&mut rig, 400);
+    let mut claim = begin(&mut rig, &names);
+    for number in 0..400 {
+        act(&mut rig, &mut claim, &mut |turn| turn.put(&name(turn, &key(number)), &Put::set(b"another")).map(drop));
+    }
+    rig.store.let_go(&mut claim);
+    assert!(rig.store.groups_cut() > 0, "its keys lie in more segments than may be pinned");
+    let mut again = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
+    assert_eq!(again.reopened().groups_undone, 0);
+    assert!((0..400).all(|number| again.read(&key(number)).is_none_or(|value| value == b"another")));
+    again.empty_out(&names);
+    let pins = |id| rig.store.segments.header(SegmentId(id)).pins.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((0..rig.store.segments.high_water() as u32).all(|id| pins(id) == 0), "a segment is pinned for ever");
+}
