@@ -225,7 +225,8 @@ impl Store {
     /// An item may not take the place of the one that it would have to in an overfull index bucket.
     #[cold]
     fn is_to_wait(&self, namespace: u8, holds: Slot) -> bool {
-        if self.are_apart(namespace, self.segments.header_of(holds.address()).namespace()) {
+        let of = self.segments.named(holds).map(SegmentHeader::namespace);
+        if of.is_some_and(|of| self.are_apart(namespace, of)) {
             self.index_crowded.store(true, Relaxed);
             self.call_background();
             return true;
@@ -278,11 +279,10 @@ impl Store {
 
     /// An item that lost its slot to another key.
     pub(crate) fn evict_slot(&self, counters: &Counters, slot: Slot) -> Option<Orphan> {
-        let address = slot.address();
-        let layout = Layout::read(&self.segments.heap, address);
+        let (namespace, address, layout) = self.item_of(slot)?;
         let meta = layout.has(META).then(|| layout.meta(&self.segments.heap, address).load(Relaxed));
         let (fetched, _) = self.access(slot, address, meta);
-        counters.note_evicted(self.segments.header_of(address).namespace(), &layout, fetched);
+        counters.note_evicted(namespace, &layout, fetched);
         counters.evicted_by_index.add(1);
         self.kill(counters, address, &layout)
     }

@@ -151,6 +151,33 @@ impl SegmentHeader {
             && self.class() <= crate::ttl::CLASS_NEVER
     }
 
+    /// That it is what a process can have left.
+    pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
+        let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));
+        let faults = [
+            (!self.has_state() || kind >> 16 > 1, "it has a state, a namespace or a class that there is not"),
+            (written > segment_bytes || !written.is_multiple_of(4), "it is written to a place that there is not"),
+            (self.generation.load(Relaxed) > 0x00ff_ffff, "it has a generation that there is not"),
+            (self.created_ms.load(Relaxed) >> 48 != 0, "it was made at a time that there is not"),
+            (self.sequence() >= sequence_next, "it has a sequence that was not given yet"),
+        ];
+        if let Some((_, what)) = faults.iter().find(|(is_so, _)| *is_so) {
+            return Err(what);
+        }
+        let holds = matches!(self.state(), State::Open | State::Sealed | State::Draining);
+        if holds && self.sequence() == 0 {
+            return Err("it holds items and has no sequence");
+        }
+        if matches!(self.state(), State::Free | State::Withheld) && written > 0 {
+            return Err("it is free and was written to");
+        }
+        // No items, but counts: they are made anew from the items.
+        if holds && (self.live_items() as usize * 4 > segment_bytes || self.dead_bytes() as usize > segment_bytes) {
+            self.walk_again();
+        }
+        Ok(())
+    }
+
     /// A process that is gone was writing to it, or received into it.
     pub(crate) fn was_written_to(&self) -> bool {
         self.state() == State::Open || (self.state() == State::Sealed && self.arrivals.load(Relaxed) > 0)

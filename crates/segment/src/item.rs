@@ -168,6 +168,20 @@ impl Layout {
         Self::of(header, key_len, value_len)
     }
 
+    /// The same of what may be none: `left` bytes from `address` on can be an item's.
+    pub(crate) fn read_within(heap: &Heap, address: usize, left: usize) -> Option<Self> {
+        if left < FILLER_BYTES {
+            return None;
+        }
+        let header = heap.word32(address).load(Ordering::Acquire);
+        let lengths = if header & EXT_LEN == 0 { 0 } else { 8 };
+        if left < FILLER_BYTES + lengths || (needs_align8(header) && !address.is_multiple_of(8)) {
+            return None;
+        }
+        let layout = Self::read(heap, address);
+        (layout.size <= left && (!layout.has(NUM) || layout.value_len == 8)).then_some(layout)
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match self.header & KIND_MASK {
             0 => Kind::Plain,

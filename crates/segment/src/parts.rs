@@ -28,6 +28,7 @@ use crate::background::Background;
 use crate::counters::Counters;
 use crate::draft::{Content, Plan};
 use crate::graves::Grave;
+use crate::header::SegmentHeader;
 use crate::index::Hash;
 use crate::item::{Kind, Layout, NUM};
 use crate::key::{Key, Namespace};
@@ -174,20 +175,41 @@ impl Store {
         Some(Hash(seen.layout.number(&self.segments.heap, seen.address).load(Acquire)))
     }
 
+    /// The item at an address in a segment, if there can be one.
+    pub(crate) fn item_in(&self, header: &SegmentHeader, address: usize) -> Option<Layout> {
+        let written = header.written.load(Acquire) as usize;
+        let left = written.saturating_sub(address & (self.segments.segment_bytes() - 1));
+        Layout::read_within(&self.segments.heap, address, left)
+    }
+
+    /// The item that a slot names, if there is one: damage to a memory file can have made anything of a slot.
+    pub(crate) fn item_of(&self, slot: Slot) -> Option<(u8, usize, Layout)> {
+        let (header, address) = (self.segments.named(slot)?, slot.address());
+        let (namespace, layout) = (header.namespace(), self.item_in(header, address)?);
+        (self.hash_at(namespace, address, &layout).tag() == slot.tag()).then_some((namespace, address, layout))
+    }
+
+    /// The hash of the key of an item that is there.
+    pub(crate) fn hash_at(&self, namespace: u8, address: usize, layout: &Layout) -> Hash {
+        self.key_at(namespace, address, layout).hash
+    }
+
+    /// The key of an item that is there.
+    pub(crate) fn key_at(&self, namespace: u8, address: usize, layout: &Layout) -> Key<'_> {
+        let bytes = layout.key(&self.segments.heap, address);
+        match layout.kind() {
+            Kind::Piece => self.hasher.piece(namespace, bytes),
+            _ => self.hasher.key(Namespace(namespace), bytes),
+        }
+    }
+
     /// The item that a slot names, if its key, which is hidden or is not, has this hash.
     pub(crate) fn item_of_hash(&self, slot: Slot, namespace: u8, piece: bool, hash: Hash) -> Option<(usize, Layout)> {
         let address = slot.address();
-        let header = self.segments.header_of(address);
-        if header.slot_generation() != slot.generation() || header.namespace() != namespace {
-            return None;
-        }
-        let layout = Layout::read(&self.segments.heap, address);
-        let bytes = layout.key(&self.segments.heap, address);
-        let key = match piece {
-            true => self.hasher.piece(namespace, bytes),
-            false => self.hasher.key(Namespace(namespace), bytes),
-        };
-        (layout.is(Kind::Piece) == piece && key.hash == hash).then_some((address, layout))
+        let header = self.segments.named(slot).filter(|header| header.namespace() == namespace)?;
+        let layout = self.item_in(header, address)?;
+        (layout.is(Kind::Piece) == piece && self.hash_at(namespace, address, &layout) == hash)
+            .then_some((address, layout))
     }
 
     /// The item is the head of this object, and its key has this hash.

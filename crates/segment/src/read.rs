@@ -15,10 +15,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use base::clock::UnixMillis;
 
-use crate::index::growth::Keys as _;
-use crate::index::{RANGE_SLOTS_MAX, bump};
+use crate::index::{Hash, RANGE_SLOTS_MAX, bump};
 use crate::item::bare;
-use crate::item::{CAS_TAKEN, Layout, META, META_FETCHED, meta_secs, meta_word};
+use crate::item::{CAS_TAKEN, META, META_FETCHED, meta_secs, meta_word};
 use crate::item::{META_STALE, META_WON};
 use crate::key::{Key, KeyHash, Namespace};
 use crate::lane::Turn;
@@ -62,9 +61,9 @@ impl Store {
         if slot.tag() != key.hash.tag() || !slot.is_item() || key.piece {
             return None;
         }
-        let header = self.segments.header_of(slot.address());
+        let header = self.segments.named(slot)?;
         let namespace = header.namespace();
-        if header.slot_generation() != slot.generation() || namespace != key.namespace {
+        if namespace != key.namespace {
             return None;
         }
         let (bytes, value) = bare(&self.segments.heap, slot.address())?;
@@ -224,14 +223,14 @@ impl<'l> Turn<'l> {
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
         let range = store.index.range(cursor, &mut slots);
         for (at, slot) in slots[..range.count].iter().copied().enumerate() {
-            if !slot.is_item() || !(cursor..=range.last).contains(&store.group_hash(slot)) {
+            if !slot.is_item() {
                 continue;
             }
-            let address = slot.address();
-            if store.segments.header_of(address).namespace() != namespace.0 {
+            let Some((of, address, layout)) = store.item_of(slot) else { continue };
+            let within = |hash: Hash| (cursor..=range.last).contains(&hash.group_hash());
+            if of != namespace.0 || !within(store.hash_at(of, address, &layout)) {
                 continue;
             }
-            let layout = Layout::read(&store.segments.heap, address);
             let seen = Seen { word: store.index.range_word(&range, at), slot, address, layout };
             if seen.layout.kind() != crate::item::Kind::Piece && store.ended(&seen, self.now).is_none() {
                 visit(&store.item(&seen));
@@ -254,11 +253,11 @@ impl<'l> Turn<'l> {
                 if !slot.is_item() {
                     continue;
                 }
-                let address = slot.address();
-                if store.segments.header_of(address).namespace() != namespace.0 {
+                let Some((of, address, layout)) = store.item_of(slot) else { continue };
+                if of != namespace.0 {
                     continue;
                 }
-                let seen = Seen { word, slot, address, layout: Layout::read(&store.segments.heap, address) };
+                let seen = Seen { word, slot, address, layout };
                 let piece = seen.layout.kind() == crate::item::Kind::Piece;
                 if !piece && store.ended(&seen, self.now).is_none() {
                     visit(&store.item(&seen));

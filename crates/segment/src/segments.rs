@@ -24,6 +24,7 @@ use crate::config::Geometry;
 use crate::header::{SegmentHeader, State};
 use crate::kept::KeptPage;
 use crate::raw::{Array, Heap, Word32, Word64};
+use crate::slot::Slot;
 
 /// A segment's number: its place in the heap and in the array of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +185,14 @@ impl Segments {
     #[inline(always)]
     pub(crate) fn header_of(&self, address: usize) -> &SegmentHeader {
         self.headers.at(address >> self.shift)
+    }
+
+    /// The header of the segment that a slot names, in the life that it names. `None`: that is over, or the slot is
+    /// what damage to a memory file made of it.
+    #[inline(always)]
+    pub(crate) fn named(&self, slot: Slot) -> Option<&SegmentHeader> {
+        let header = self.headers.get(slot.address() >> self.shift)?;
+        (header.slot_generation() == slot.generation()).then_some(header)
     }
 
     #[inline(always)]

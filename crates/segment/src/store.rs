@@ -361,8 +361,7 @@ impl Store {
     #[inline(always)]
     fn matches(&self, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
         let address = slot.address();
-        let header = self.segments.header_of(address);
-        if header.slot_generation() != slot.generation() || header.namespace() != key.namespace {
+        if self.segments.named(slot)?.namespace() != key.namespace {
             return None;
         }
         let layout = Layout::read(&self.segments.heap, address);

@@ -9,7 +9,7 @@ use super::shadow::freq_of_next_round;
 use super::{Background, PROMOTE_FREQ, SliceKind};
 use crate::draft::Plan;
 use crate::header::{Queue, SegmentHeader, State};
-use crate::item::{DEAD, Kind, Layout};
+use crate::item::{DEAD, Layout};
 use crate::key::{Key, Namespace};
 use crate::segments::SegmentId;
 use crate::slot::{FREQ_MAX, Slot};
@@ -114,11 +114,15 @@ impl Background {
         now: UnixMillis,
         over: &mut dyn FnMut() -> bool,
     ) -> Option<Drain> {
-        let start = store.segments.start(drain.id);
+        let (start, header) = (store.segments.start(drain.id), store.segments.header(drain.id));
         let mut items = 0;
         while drain.at < drain.end {
             let address = start + drain.at;
-            let layout = Layout::read(&store.segments.heap, address);
+            let Some(layout) = store.item_in(header, address) else {
+                // The file was damaged: what would follow is not found any more once the segment has another life.
+                debug_assert!(lived_on(store, header), "an item that does not fit");
+                break;
+            };
             if !layout.has(DEAD) && self.drain_item(store, &drain, address, &layout, now) == Step::Busy {
                 return Some(drain);
             }
@@ -128,7 +132,6 @@ impl Background {
                 return Some(drain);
             }
         }
-        let header = store.segments.header(drain.id);
         if header.live_items() != 0 && !lived_on(store, header) {
             // A lane has taken an item's slot and not counted its death yet. It is inside its turn: look again soon.
             return Some(drain);
@@ -140,12 +143,7 @@ impl Background {
 
     fn drain_item(&mut self, store: &Store, drain: &Drain, address: usize, layout: &Layout, now: UnixMillis) -> Step {
         let header = store.segments.header(drain.id);
-        let bytes = layout.key(&store.segments.heap, address);
-        let key = if layout.kind() == Kind::Piece {
-            store.hasher.piece(header.namespace(), bytes)
-        } else {
-            store.hasher.key(Namespace(header.namespace()), bytes)
-        };
+        let key = store.key_at(header.namespace(), address, layout);
         let Some(seen) = store.find(&key).filter(|seen| seen.address == address) else {
             // Replaced since its header was read: whoever does that marks it dead, unless he was killed before.
             return if lived_on(store, header) { Self::end_lost(store, &key, address) } else { Step::Done };

@@ -9,8 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Background;
 use crate::index::GROUP_SLOTS;
 use crate::index::growth::Keys;
-use crate::item::{Kind, Layout};
-use crate::key::Namespace;
 use crate::slot::Slot;
 use crate::store::Store;
 
@@ -90,17 +88,9 @@ impl Background {
 
 /// Only the background recycles segments, so the item that a slot names is there.
 impl Keys for Store {
-    fn group_hash(&self, slot: Slot) -> u32 {
-        let (heap, address) = (&self.segments.heap, slot.address());
-        let layout = Layout::read(heap, address);
-        let bytes = layout.key(heap, address);
-        let namespace = self.segments.header_of(address).namespace();
-        let key = if layout.kind() == Kind::Piece {
-            self.hasher.piece(namespace, bytes)
-        } else {
-            self.hasher.key(Namespace(namespace), bytes)
-        };
-        key.hash.group_hash()
+    fn group_hash(&self, slot: Slot) -> Option<u32> {
+        let (namespace, address, layout) = self.item_of(slot)?;
+        Some(self.hash_at(namespace, address, &layout).group_hash())
     }
 
     fn prefetch(&self, slot: Slot) {

@@ -16,8 +16,7 @@
 use super::Background;
 use super::drain::Step;
 use crate::header::State;
-use crate::item::{DEAD, Kind, Layout};
-use crate::key::Namespace;
+use crate::item::{DEAD, Layout};
 use crate::segments::SegmentId;
 use crate::store::Store;
 
@@ -100,7 +99,11 @@ impl Scrub {
         let written = header.written.load(std::sync::atomic::Ordering::Acquire) as usize;
         if self.walk.at < written {
             let address = store.segments.start(id) + self.walk.at;
-            let layout = Layout::read(&store.segments.heap, address);
+            let Some(layout) = store.item_in(header, address) else {
+                // The file was damaged: what it counts stays as it is until it is drained.
+                (self.walk, self.suspect) = (Walk::default(), None);
+                return true;
+            };
             if !layout.has(DEAD) && Self::ends_lost(store, address, &layout) == Step::Done {
                 let lives = !Layout::read(&store.segments.heap, address).has(DEAD);
                 self.walk.found.items += u32::from(lives);
@@ -119,11 +122,7 @@ impl Scrub {
     /// Ends an item that no slot names.
     fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
         let namespace = store.segments.header_of(address).namespace();
-        let bytes = layout.key(&store.segments.heap, address);
-        let key = match layout.kind() {
-            Kind::Piece => store.hasher.piece(namespace, bytes),
-            _ => store.hasher.key(Namespace(namespace), bytes),
-        };
+        let key = store.key_at(namespace, address, layout);
         match store.find(&key).is_some_and(|seen| seen.address == address) {
             true => Step::Done,
             false => Background::end_lost(store, &key, address),

@@ -148,11 +148,10 @@ impl Inspected {
             }
             let mut at = 0;
             while at < written {
-                let layout = Layout::read(&self.segments.heap, start + at);
-                if layout.size > written - at {
+                let Some(layout) = Layout::read_within(&self.segments.heap, start + at, written - at) else {
                     check.fault(format!("segment {} has no item at {at}", id.0));
                     break;
-                }
+                };
                 if !layout.has(DEAD) {
                     let hash = self.hash_at(start + at, &layout);
                     let named = self.index.find(hash, |slot| (slot.address() == start + at).then_some(()));
@@ -187,10 +186,10 @@ impl Inspected {
             return Err(format!("segment {} in another life", id.0));
         }
         let written = header.written.load(Acquire) as usize;
-        let layout = Layout::read(&self.segments.heap, slot.address());
-        if at + layout.size > written {
+        let left = written.min(self.segments.segment_bytes()).saturating_sub(at);
+        let Some(layout) = Layout::read_within(&self.segments.heap, slot.address(), left) else {
             return Err(format!("no item: {at} of segment {}", id.0));
-        }
+        };
         if self.hash_at(slot.address(), &layout).tag() != slot.tag() {
             return Err(format!("another key's item: {at} of segment {}", id.0));
         }

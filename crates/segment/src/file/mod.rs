@@ -33,6 +33,8 @@ use notes::Notes;
 use superblock::{Found, Superblock, Superblocks, VERSION};
 
 const PAGE: u64 = arena::PAGE_BYTES as u64;
+/// Sequences have so many bits: those that a CAS token has for them.
+const SEQUENCE_BITS: u32 = 64 - crate::store::TOKEN_OFFSET_BITS;
 /// Heap and index begin at a multiple of this, for huge pages to stand behind them.
 const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
 /// A heap smaller than this has no use for that.
@@ -176,6 +178,24 @@ struct Places {
     end: u64,
 }
 
+/// Where each part but the heap begins and ends, by name, for tests that damage one.
+#[cfg(all(test, not(shuttle)))]
+pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<u64>)> {
+    let geometry = Geometry::of(config).expect("sizes that fit");
+    let Places { stripes, undo, headers, index, .. } = Places::of(&geometry);
+    let index_end = index + (geometry.groups_start * GROUP_BYTES) as u64;
+    let headers_end = headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
+    vec![
+        ("superblock", 0..2 * PAGE),
+        ("kept words", 2 * PAGE..2 * PAGE + 512),
+        ("stripes", stripes..stripes + (STRIPES * size_of::<Stripe>()) as u64),
+        ("notes", NOTES_AT..NOTES_AT + 256),
+        ("undo log", undo..undo + PAGE),
+        ("headers", headers..headers_end),
+        ("index", index..index_end),
+    ]
+}
+
 impl Places {
     fn of(geometry: &Geometry) -> Self {
         let heap_bytes = (geometry.segments_max * geometry.segment_bytes) as u64;
@@ -203,6 +223,7 @@ fn layout_hash() -> u64 {
         ALIGNED_FROM,
         NOTES_AT,
         NOTES_BYTES,
+        notes::FRONT_BYTES as u64,
         LOG_BYTES as u64,
         STRIPES as u64,
         size_of::<Stripe>() as u64,
@@ -316,6 +337,8 @@ pub(crate) fn lay(
         let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
         let (kept, groups) = (ground.kept.clone(), geometry.groups_start);
         drop(kept.begun(Index::growth_of(groups), groups, segments));
+        // Both copies: were one damaged, the other must not say that the file was never made.
+        held.superblocks.write(&held.block);
         held.superblocks.write(&held.block);
     }
     Ok((geometry, ground, held))
@@ -388,10 +411,15 @@ fn make(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, now: Uni
 fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
     let kept = &ground.kept;
     if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
-        return Err(FileFault::Damaged("its words say more notes than there is room for".to_owned()));
+        return Err(FileFault::Damaged("its notes are not what was written".to_owned()));
     }
     let (end, next) = (kept.end.load(Acquire) as usize, kept.groups_next.load(Acquire) as usize);
     let growth = kept.growth.load(Acquire);
+    let sequence = kept.sequence.load(Acquire);
+    let flushed = kept.flushed.iter().map(|flushed| flushed.load(Acquire)).max().unwrap_or(0);
+    if sequence == 0 || sequence >> SEQUENCE_BITS != 0 || flushed >= sequence {
+        return Err(FileFault::Damaged(format!("its words say a sequence of {sequence}, and flushes up to {flushed}")));
+    }
     if end <= geometry.segments_max && Index::is_growth(growth, next, geometry.groups_max) {
         return Ok(());
     }

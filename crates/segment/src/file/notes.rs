@@ -1,8 +1,8 @@
 //! Notes: what the layers above want kept beside the items, appended one by one.
 //!
 //! ```text
-//!   half 0   | len 4 | note | len 4 | note | ...        the word `half 1 | bytes 63` says which half counts, how far
-//!   half 1   | len 4 | note | ...
+//!   half 0   | len 4 | sum 4 | note | len 4 | ...        the word `half 1 | bytes 63` says which half counts, how far
+//!   half 1   | len 4 | sum 4 | note | ...                sum: of the note, XXH3
 //! ```
 //!
 //! Invariants:
@@ -38,6 +38,13 @@ impl std::fmt::Display for NoteFault {
 }
 
 impl std::error::Error for NoteFault {}
+
+/// Bytes before each note: its length, its sum.
+pub(super) const FRONT_BYTES: usize = 8;
+
+fn sum_of(note: &[u8]) -> u32 {
+    xxhash_rust::xxh3::xxh3_64(note) as u32
+}
 
 /// The word that says which notes count.
 #[derive(Clone, Copy)]
@@ -77,21 +84,26 @@ impl Notes {
         Word(self.kept.notes.load(Acquire))
     }
 
-    /// The word names bytes that there can be.
+    /// The word names bytes that there can be, and they are what was written.
     pub(super) fn is_sound(&self) -> bool {
-        self.word().bytes() <= self.half_bytes
+        self.word().bytes() <= self.half_bytes && self.read(&mut |_| {})
     }
 
-    /// Every note, in order.
-    pub(crate) fn read(&self, each: &mut dyn FnMut(&[u8])) {
+    /// Gives every note, in order, up to one that is not what was written; false if there is such a one.
+    pub(crate) fn read(&self, each: &mut dyn FnMut(&[u8])) -> bool {
         let (from, bytes) = (self.word().half() * self.half_bytes, self.word().bytes());
         let mut left = self.halves.bytes(from, bytes);
-        while let Some((len, rest)) = left.split_at_checked(4) {
-            let len = u32::from_le_bytes(len.try_into().expect("four bytes")) as usize;
-            let Some((note, rest)) = rest.split_at_checked(len) else { return };
+        while let Some((front, rest)) = left.split_at_checked(FRONT_BYTES) {
+            let [len, sum] =
+                [&front[..4], &front[4..]].map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes")));
+            let Some((note, rest)) = rest.split_at_checked(len as usize) else { return false };
+            if sum != sum_of(note) {
+                return false;
+            }
             each(note);
             left = rest;
         }
+        left.is_empty()
     }
 
     /// Appends one note behind those that count.
@@ -114,7 +126,7 @@ impl Notes {
 
     /// Writes a note at a place of a half; where the next one goes.
     fn put(&self, half: usize, at: usize, note: &[u8]) -> Result<usize, NoteFault> {
-        let end = at + 4 + note.len();
+        let end = at + FRONT_BYTES + note.len();
         if end > self.half_bytes || u32::try_from(note.len()).is_err() {
             return Err(NoteFault::Full);
         }
@@ -123,7 +135,8 @@ impl Notes {
         // Behind what counts, under the lock of those who write: nobody else names these bytes.
         let mut reserved = Reserved::of_notes(from, end - at);
         reserved.write(&self.halves, 0, &(note.len() as u32).to_le_bytes());
-        reserved.write(&self.halves, 4, note);
+        reserved.write(&self.halves, 4, &sum_of(note).to_le_bytes());
+        reserved.write(&self.halves, FRONT_BYTES, note);
         Ok(end)
     }
 }
@@ -163,7 +176,7 @@ mod tests {
         let notes = notes();
         while notes.append(&[7; 100]).is_ok() {}
         let before = all(&notes);
-        assert_eq!(before.len(), arena::PAGE_BYTES / 104);
+        assert_eq!(before.len(), arena::PAGE_BYTES / 108);
         assert!(matches!(notes.rewrite(&[vec![1; 5000]]), Err(NoteFault::Full)));
         assert_eq!(all(&notes), before);
     }

@@ -18,6 +18,7 @@
 //! A split holds the stripe locks of the old group and of the new ones, taken in order of their numbers, so no writer
 //! is in any of them; keys are hashed before, without a lock.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::room::Spot;
@@ -70,6 +71,11 @@ pub(super) fn group_of(group_hash: u32, groups: usize) -> usize {
     ((u64::from(group_hash) * groups as u64) >> 32) as usize
 }
 
+/// A group hash and its group, if that is one of those that can be.
+pub(super) fn place_of(hash: Option<u32>, groups: usize, within: RangeInclusive<usize>) -> Option<(u32, usize)> {
+    hash.map(|hash| (hash, group_of(hash, groups))).filter(|(_, group)| within.contains(group))
+}
+
 impl Default for Slot {
     fn default() -> Self {
         Self::EMPTY
@@ -78,8 +84,8 @@ impl Default for Slot {
 
 /// What a change of the index asks of the items' keys.
 pub(crate) trait Keys {
-    /// The group hash of the key of the item that a slot names.
-    fn group_hash(&self, slot: Slot) -> u32;
+    /// The group hash of the key of the item that a slot names; `None`: it names none, since the file was damaged.
+    fn group_hash(&self, slot: Slot) -> Option<u32>;
     /// Asks for the bytes that [`Keys::group_hash`] will read.
     fn prefetch(&self, slot: Slot);
 }
@@ -87,8 +93,8 @@ pub(crate) trait Keys {
 /// For tests: whoever knows the hashes by heart.
 #[cfg(test)]
 impl<F: Fn(Slot) -> u32> Keys for F {
-    fn group_hash(&self, slot: Slot) -> u32 {
-        self(slot)
+    fn group_hash(&self, slot: Slot) -> Option<u32> {
+        Some(self(slot))
     }
 
     fn prefetch(&self, _: Slot) {}
@@ -100,7 +106,7 @@ const HASH_AHEAD: usize = 16;
 /// Room to hash the keys of the groups that are split or merged before their locks are taken.
 #[derive(Debug)]
 pub(crate) struct SplitScratch {
-    pub(super) hashed: Box<[(Slot, u32)]>,
+    pub(super) hashed: Box<[(Slot, Option<u32>)]>,
     /// Items of the last split or merge that had to make room for others. The caller counts them as evicted.
     pub(crate) dropped: Vec<Slot>,
 }
@@ -108,7 +114,7 @@ pub(crate) struct SplitScratch {
 impl SplitScratch {
     pub(crate) fn new() -> Self {
         Self {
-            hashed: vec![(Slot::EMPTY, 0); CHANGED_GROUPS_MAX * GROUP_SLOTS].into_boxed_slice(),
+            hashed: vec![(Slot::EMPTY, None); CHANGED_GROUPS_MAX * GROUP_SLOTS].into_boxed_slice(),
             dropped: Vec::with_capacity(CHANGED_GROUPS_MAX * GROUP_SLOTS),
         }
     }
@@ -181,7 +187,7 @@ impl Index {
 
     /// Notes the slots of a group with the group hashes of their items' keys. An item is far away, so each is asked for
     /// [`HASH_AHEAD`] slots before it is hashed.
-    pub(super) fn hash_group(&self, group: usize, hashed: &mut [(Slot, u32)], keys: &impl Keys) {
+    pub(super) fn hash_group(&self, group: usize, hashed: &mut [(Slot, Option<u32>)], keys: &impl Keys) {
         for (at, (_, slot)) in self.group_words(group).enumerate() {
             hashed[at].0 = slot;
             if slot.is_item() {
@@ -194,8 +200,8 @@ impl Index {
         hashed[GROUP_SLOTS - HASH_AHEAD..].iter_mut().for_each(|hashed| Self::hash_one(hashed, keys));
     }
 
-    fn hash_one(hashed: &mut (Slot, u32), keys: &impl Keys) {
-        hashed.1 = if hashed.0.is_item() { keys.group_hash(hashed.0) } else { 0 };
+    fn hash_one(hashed: &mut (Slot, Option<u32>), keys: &impl Keys) {
+        hashed.1 = if hashed.0.is_item() { keys.group_hash(hashed.0) } else { None };
     }
 
     /// Splits the next group; true when the growth is complete. `None`: a lock was not had and nothing was done; try
@@ -214,12 +220,16 @@ impl Index {
                 continue;
             }
             let group_hash = match scratch.hashed[i] {
-                _ if slot.is_ghost() => slot.ghost_group_hash(),
+                _ if slot.is_ghost() => Some(slot.ghost_group_hash()),
                 (hashed, group_hash) if hashed.same_item(slot) => group_hash,
                 _ => keys.group_hash(slot),
             };
-            let group = group_of(group_hash, to);
-            debug_assert!(group >= old, "a key never moves down");
+            // What names no item, or one that never was here, is what damage made of a slot.
+            let (first, last) = (old, ((old + 1) * to - 1) / growth.groups());
+            let Some((group_hash, group)) = place_of(group_hash, to, first..=last) else {
+                word.store(Slot::EMPTY.0, Release);
+                continue;
+            };
             if group != old {
                 let (stripe, bucket, tag) = (self.stripe(group), i / BUCKET_SLOTS, slot.tag());
                 let spot = Spot { index: self, stripe, group, bucket, tag, group_hash };

@@ -74,7 +74,7 @@ impl Index {
                 if !slot.is_item() {
                     continue;
                 }
-                let group = group_of(keys.group_hash(slot), to);
+                let Some(group) = keys.group_hash(slot).map(|hash| group_of(hash, to)) else { continue };
                 let moves = group != old && (!growth.is_shrinking() || group == growth.cursor());
                 let same = |there: &Word64| Slot(there.load(Acquire)).same_item(slot);
                 if moves && self.words_of(group, i / BUCKET_SLOTS, slot).any(same) {

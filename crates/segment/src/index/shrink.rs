@@ -14,9 +14,9 @@
 //! A merge holds the stripe locks of the new group and of the old ones that its keys come from, so no writer is in any
 //! of them. When it is complete, the groups from G' on are empty and are never looked at, and their memory can go.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::growth::{CHANGED_GROUPS_MAX, Growth, Keys, SplitGuards, SplitScratch, group_of};
+use super::growth::{CHANGED_GROUPS_MAX, Growth, Keys, SplitGuards, SplitScratch, place_of};
 use super::room::Spot;
 use super::{BUCKET_SLOTS, GROUP_SLOTS, Index};
 use crate::slot::Slot;
@@ -58,12 +58,15 @@ impl Index {
                     continue;
                 }
                 let group_hash = match slot.is_ghost() {
-                    true => slot.ghost_group_hash(),
+                    true => Some(slot.ghost_group_hash()),
                     false if before.same_item(slot) => *group_hash,
                     false => keys.group_hash(slot),
                 };
-                let group = group_of(group_hash, to);
-                debug_assert!(group >= new && group <= old, "a key never moves up, and never below the cursor");
+                // A key never moves up, and never below the cursor: what would is what damage made of a slot.
+                let Some((group_hash, group)) = place_of(group_hash, to, new..=old) else {
+                    word.store(Slot::EMPTY.0, Release);
+                    continue;
+                };
                 if group == new {
                     let (stripe, bucket, tag) = (self.stripe(new), i / BUCKET_SLOTS, slot.tag());
                     let spot = Spot { index: self, stripe, group, bucket, tag, group_hash };
@@ -82,7 +85,7 @@ impl Index {
 mod tests {
     use super::*;
     use crate::index::Hash;
-    use std::sync::atomic::Ordering::Release;
+    use crate::index::growth::group_of;
 
     #[test]
     fn a_key_never_moves_to_a_higher_group_and_comes_from_the_locked_ones_alone() {

@@ -65,13 +65,19 @@ impl<T: ZeroValid> Array<T> {
         unsafe { &*self.map.start().as_ptr().cast::<T>().add(index) }
     }
 
+    /// The value at `index`, if there is one.
+    #[inline(always)]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        if index < self.len { Some(self.at(index)) } else { None }
+    }
+
     pub(crate) fn map(&self) -> &Map {
         &self.map
     }
 
-    /// Asks the processor to bring the line of the value at `index`.
+    /// Asks the processor to bring the line of the value at `index`. A hint: any index is allowed.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
-        super::heap::prefetch(std::ptr::from_ref(self.at(index)).cast());
+        super::heap::prefetch(self.map.start().as_ptr().cast::<T>().wrapping_add(index).cast());
     }
 }

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::Release;
 
 use super::Reopened;
 use crate::index::growth::SplitScratch;
-use crate::item::{CAS_FIELD, Layout};
+use crate::item::CAS_FIELD;
+use crate::slot::Slot;
 use crate::store::{Store, TOKEN_OFFSET_BITS};
 
 impl Store {
@@ -15,8 +16,13 @@ impl Store {
             report.stripes_held += 1;
             for group in self.index.groups_of_stripe(stripe) {
                 report.slots_doubled += self.index.clear_doubles(group);
-                for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
-                    let layout = Layout::read(&self.segments.heap, slot.address());
+                for (word, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
+                    let Some((_, address, layout)) = self.item_of(slot) else {
+                        // No crash leaves that: the file was damaged.
+                        word.store(Slot::EMPTY.0, Release);
+                        report.slots_dropped += 1;
+                        continue;
+                    };
                     if !layout.has(CAS_FIELD) {
                         continue;
                     }
@@ -24,7 +30,7 @@ impl Store {
                         (token, left) = (self.segments.next_sequence() << TOKEN_OFFSET_BITS, 1u64 << TOKEN_OFFSET_BITS);
                     }
                     // Its number may have been stored and not its token: who has that one has an older value.
-                    layout.cas_field(&self.segments.heap, slot.address()).store(token, Release);
+                    layout.cas_field(&self.segments.heap, address).store(token, Release);
                     (token, left) = (token + 1, left - 1);
                 }
             }

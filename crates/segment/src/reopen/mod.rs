@@ -41,6 +41,8 @@ pub struct Reopened {
     pub stripes_held: u64,
     /// Slots that were there twice.
     pub slots_doubled: u64,
+    /// Slots that named no item, for the file was damaged, as far as they were looked at.
+    pub slots_dropped: u64,
     /// Transactions, and changes of several keys as one, that were under way and are undone.
     pub groups_undone: u64,
     /// A change of the index's size was under way, and goes on.

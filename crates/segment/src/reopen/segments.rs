@@ -7,7 +7,6 @@ use crate::background::Background;
 use crate::file::FileFault;
 use crate::header::State;
 use crate::item::{DEAD, Kind, Layout};
-use crate::key::Namespace;
 use crate::segments::SegmentId;
 use crate::store::Store;
 
@@ -16,9 +15,9 @@ impl Store {
     pub(super) fn repair_segments(&self, report: &mut Reopened) -> Result<(), FileFault> {
         for id in (0..self.geometry.segments_max as u32).map(SegmentId) {
             let header = self.segments.header(id);
-            if !header.has_state() {
-                return Err(FileFault::Damaged(format!("segment {} has no state that there is", id.0)));
-            }
+            header.check(self.segments.segment_bytes(), self.kept.sequence.load(Acquire)).map_err(|what| {
+                FileFault::Damaged(format!("the header of segment {} of {}: {what}", id.0, self.geometry.segments_max))
+            })?;
             // Its arrivals are forgotten last, so that a walk that is cut short begins anew.
             if header.was_written_to() {
                 report.segments_open += 1;
@@ -38,10 +37,9 @@ impl Store {
         let (mut at, mut items, mut hidden, mut bytes) = (0, 0, 0, 0);
         while at < written {
             let address = start + at;
-            let layout = Layout::read(heap, address);
-            if written > self.segments.segment_bytes() || layout.size > written - at {
+            let Some(layout) = self.item_in(header, address) else {
                 return Err(FileFault::Damaged(format!("segment {} has no item at {at}", id.0)));
-            }
+            };
             let named = self.is_named(address, &layout, header.namespace());
             if named {
                 let _ = heap.word32(address).fetch_and(!DEAD, AcqRel);
@@ -58,12 +56,8 @@ impl Store {
 
     /// A slot names the item at this address.
     fn is_named(&self, address: usize, layout: &Layout, namespace: u8) -> bool {
-        let bytes = layout.key(&self.segments.heap, address);
-        let key = match layout.kind() {
-            Kind::Piece => self.hasher.piece(namespace, bytes),
-            _ => self.hasher.key(Namespace(namespace), bytes),
-        };
-        self.index.find(key.hash, |slot| (slot.address() == address).then_some(())).is_some()
+        let hash = self.hash_at(namespace, address, layout);
+        self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some()
     }
 
     /// What each namespace has, and how much there is of everything, by the headers.

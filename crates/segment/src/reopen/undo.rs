@@ -1,11 +1,12 @@
 //! Changes of several keys that were cut: each key is as it was before the first of them.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Release;
 
 use super::Reopened;
 use crate::header::State;
 use crate::index::Hash;
 use crate::item::{CAS_FIELD, EXPIRY, Layout, META, NUM};
+use crate::key::Namespace;
 use crate::segments::SegmentId;
 use crate::slot::Slot;
 use crate::store::Store;
@@ -28,6 +29,9 @@ impl Store {
     }
 
     fn undo_one(&self, record: &Record) {
+        if usize::from(record.namespace) >= Namespace::MAX {
+            return;
+        }
         let hash = Hash(record.hash);
         let locked = self.index.lock(hash).expect("nobody else has a lock");
         let there = locked.find(|slot| self.item_of_hash(slot, record.namespace, record.piece, hash));
@@ -75,16 +79,10 @@ impl Store {
 
     /// The bytes that a slot of a record names are what they were: its segment was pinned.
     fn is_kept(&self, slot: Slot) -> bool {
-        let id = self.segments.of(slot.address());
-        if id.0 as usize >= self.geometry.segments_max {
-            return false;
-        }
-        let (header, at) = (self.segments.header(id), slot.address() - self.segments.start(id));
-        let written = header.written.load(Acquire) as usize;
-        matches!(header.state(), State::Open | State::Sealed | State::Draining | State::Limbo)
-            && header.slot_generation() == slot.generation()
-            && at < written
-            && Layout::read(&self.segments.heap, slot.address()).size <= written - at
+        let Some(header) = self.segments.named(slot) else { return false };
+        header.has_state()
+            && matches!(header.state(), State::Open | State::Sealed | State::Draining | State::Limbo)
+            && self.item_in(header, slot.address()).is_some()
     }
 
     fn walk_again(&self, address: usize) {

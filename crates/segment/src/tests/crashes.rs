@@ -46,7 +46,7 @@ pub(crate) fn point() {
 
 pub(super) const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
-fn config() -> StoreConfig {
+pub(super) fn config() -> StoreConfig {
     StoreConfig {
         memory_bytes: 96 * 1024,
         memory_bytes_max: 0,

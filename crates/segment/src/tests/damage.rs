@@ -1,0 +1,137 @@
+//! A memory file that somebody damaged: a line that says what, where and what to do, or it is mended. No panic, no
+//! loop, and no value that nobody stored.
+//!
+//! The bytes of items are not looked at: without checksums nobody can tell that a value is another one.
+
+use std::sync::Arc;
+
+use arena::{Map, MapFile};
+use base::prng::Prng;
+
+use super::crashes::{Contents, NOW, Rig, config, fill, key, keys};
+use super::parted;
+use crate::raw::{Array, Word64};
+use crate::{FileFault, Namespace, StartError, Store, StoreFile};
+
+/// Names the seed of a test that fails.
+struct Seed(u64, &'static str);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("damage of the {} with seed {}", self.1, self.0);
+        }
+    }
+}
+
+/// Damages some words of a part: bits, bytes, or all of a word.
+fn damage(file: &Arc<MapFile>, prng: &mut Prng, part: &std::ops::Range<u64>) {
+    let page = arena::PAGE_BYTES as u64;
+    for _ in 0..=prng.below(8) {
+        let at = (part.start + prng.below(part.end - part.start)) / 8 * 8;
+        let map = Map::of_file(file, at / page * page, page as usize, false).expect("a page");
+        let words = Array::<Word64>::of_map(map, arena::PAGE_BYTES / 8);
+        let word = words.at((at % page / 8) as usize);
+        let was = word.load(std::sync::atomic::Ordering::Relaxed);
+        let is = match prng.below(4) {
+            0 => was ^ 1 << prng.below(64),
+            1 => was ^ (1 + prng.below(255)) << (8 * prng.below(8)),
+            2 => prng.next_u64(),
+            _ => [0, u64::MAX][prng.below(2) as usize],
+        };
+        word.store(is, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// A store with something of every kind, cut in the midst of a transaction.
+fn image() -> (Arc<MapFile>, Vec<Vec<u8>>, Contents) {
+    let mut rig = Rig::new();
+    fill(&mut rig, 60);
+    rig.put(b"long", &[b'l'; 900]);
+    rig.until_done(|turn| parted::put(turn, &turn.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
+    (50..60).for_each(|number| assert!(rig.delete(&key(number))));
+    [&b"a note"[..], b"another"].iter().for_each(|note| rig.store.keep_note(note).expect("room"));
+    let names: Vec<Vec<u8>> = keys(60).into_iter().chain([b"long".to_vec(), b"parts".to_vec()]).collect();
+    let contents = rig.contents(&names);
+    let mut claim = rig.store.claim();
+    claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, &key(3)));
+    rig.until_done(|turn| turn.obtain(&mut claim));
+    rig.until_done(|turn| {
+        turn.act_for(&mut claim);
+        let put = turn.put(&turn.key(Namespace::DEFAULT, &key(3)), &crate::Put::set(b"never")).map(drop);
+        turn.act_for_none(&mut claim);
+        put
+    });
+    let image = Arc::new(rig.file.image().expect("an image"));
+    rig.store.let_go(&mut claim);
+    (image, names, contents)
+}
+
+/// Uses all of a store that was opened: what it holds is what was stored, or missing.
+fn use_all(mut rig: Rig, names: &[Vec<u8>], contents: &Contents) {
+    let found = rig.contents(names);
+    for (name, value) in &found {
+        // The undo log may have been damaged.
+        let never = *name == key(3) && value == b"never";
+        assert!(never || contents.get(name) == Some(value), "{:?}", String::from_utf8_lossy(name));
+    }
+    let mut notes = Vec::new();
+    rig.store.each_note(&mut |note| notes.push(note.to_vec()));
+    assert_eq!(notes, [&b"a note"[..], b"another"]);
+    rig.settle();
+    for number in 0..500 {
+        rig.put(&key(number), b"new");
+        rig.put(b"long", &[b'm'; 700]);
+        if number % 3 == 0 {
+            rig.delete(&key(number / 2));
+        }
+    }
+    let (store, mut scratch) = (Arc::clone(&rig.store), crate::index::growth::SplitScratch::new());
+    if store.index.groups() == store.index.groups_next() {
+        store.index.begin_growth(2);
+        while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+    }
+    rig.settle();
+    let known = |value: Option<Vec<u8>>, new: &[u8]| value.is_none_or(|value| value == new);
+    assert!((400..500).all(|number| known(rig.read(&key(number)), b"new")));
+    assert!(known(rig.read(b"long"), &[b'm'; 700]));
+    rig.store.flush(Namespace::DEFAULT);
+    rig.settle();
+    assert!(names.iter().all(|name| rig.read(name).is_none()));
+}
+
+#[test]
+fn a_file_that_was_damaged_anywhere_but_in_its_items_is_refused_with_a_line_or_mended() {
+    let (whole, names, contents) = image();
+    for (part, range) in crate::file::parts(&config()) {
+        let (mut refused, mut mended) = (0, 0);
+        for seed in 0..60 {
+            let _told = Seed(seed, part);
+            let file = Arc::new(whole.image().expect("an image"));
+            damage(&file, &mut Prng::new(seed), &range);
+            let _ = crate::file_stats(&file);
+            let _ = crate::file_check(&file);
+            let store_file = StoreFile { file: Arc::clone(&file), reset: false };
+            match Store::in_file(&config(), &store_file, NOW) {
+                Ok((store, background)) => {
+                    drop((background, store));
+                    use_all(Rig::open(file, NOW), &names, &contents);
+                    mended += 1;
+                }
+                Err(StartError::File { fault, .. }) => {
+                    let line = fault.to_string();
+                    assert!(line.contains("--file-reset"), "{line}");
+                    refused += usize::from(matches!(fault, FileFault::Damaged(_) | FileFault::Foreign));
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        // One copy of the superblock is enough; locks and slots are mended; the rest is not made up.
+        let told = format!("{part}: {refused} refused, {mended} mended");
+        match part {
+            "stripes" | "index" | "undo log" => assert_eq!(refused, 0, "{told}"),
+            "headers" | "kept words" => assert!(refused > 5 && mended > 5, "{told}"),
+            _ => assert!(mended > 0, "{told}"),
+        }
+    }
+}
