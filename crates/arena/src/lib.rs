@@ -16,8 +16,10 @@
 //! This crate hands out an address and never a reference: who may read and write what, and when, is the business of
 //! the crate above it.
 
+mod cells;
 mod file;
 
+pub use cells::{Cells, Order, Pages};
 pub use file::{MapFile, Medium, OpenError};
 
 use std::io;
@@ -186,13 +188,26 @@ impl Map {
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn huge_bytes(&self) -> io::Result<u64> {
+        self.summed(huge_line)
+    }
+
+    /// Bytes of this map that have a page behind them now. Slow, as [`Map::huge_bytes`] is.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.summed(|line| line.strip_prefix("Rss:"))
+    }
+
+    /// The kB of those lines of `smaps` about this map of which `told` gives the number's place, in bytes.
+    fn summed(&self, told: fn(&str) -> Option<&str>) -> io::Result<u64> {
         let (from, to) = (self.start.as_ptr() as u64, self.start.as_ptr() as u64 + self.bytes as u64);
         let mut inside = false;
         let mut kib = 0;
         for line in std::fs::read_to_string("/proc/self/smaps")?.lines() {
             if let Some((start, end)) = line.split(' ').next().and_then(address_range) {
                 inside = start < to && end > from;
-            } else if let (true, Some(rest)) = (inside, huge_line(line)) {
+            } else if let (true, Some(rest)) = (inside, told(line)) {
                 kib += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
             }
         }
