@@ -14,8 +14,8 @@
 //! Invariants:
 //! - What was not read is never fine: a file that is absent, refused or garbage makes its check "cannot tell", with the
 //!   file's name, and the other checks go on. A test runs every check on an empty tree.
-//! - Only [`tune`] changes anything, and nothing that was read is run. What is longer than [`host::FILE_BYTES_MAX`] or
-//!   has more than [`host::ENTRIES_MAX`] entries is not read in part, but told as not read.
+//! - Only [`tune`] and [`lab`] change anything, and nothing that was read is run. What is longer than
+//!   [`host::FILE_BYTES_MAX`] or has more than [`host::ENTRIES_MAX`] entries is not read in part, but told as not read.
 //! - Every check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ pub mod checks;
 pub mod diff;
 mod ethtool;
 pub mod host;
+pub mod lab;
 mod metadata;
 pub mod plan;
 pub mod report;

@@ -57,7 +57,7 @@ pub(crate) fn quota(host: &Host) -> Result<Option<(i64, i64)>, Unread> {
     let Ok(path) = host.cgroup("cpu", "cpu.max") else {
         let path = host.cgroup("cpu", "cpu.cfs_quota_us")?;
         let quota = host.number(&path)?;
-        let period = host.number(&path.replace("quota", "period"))?;
+        let period = host.number(&path.replace("cpu.cfs_quota_us", "cpu.cfs_period_us"))?;
         return Ok((quota > 0).then_some((quota, period)));
     };
     let text = host.read(&path)?;
@@ -118,16 +118,16 @@ fn memory(host: &Host) -> Probed {
     };
     let (limit, used) = match host.cgroup("memory", "memory.max") {
         Ok(path) => {
-            let high = number(&path.replace("memory.max", "memory.high"))?;
+            let high = number(&path.replace("/memory.max", "/memory.high"))?;
             let max = number(&path)?;
             let limit = high.into_iter().chain(max).min();
-            (limit, host.number(&path.replace("memory.max", "memory.current"))?)
+            (limit, host.number(&path.replace("/memory.max", "/memory.current"))?)
         }
         Err(_) => {
             let path = host.cgroup("memory", "memory.limit_in_bytes")?;
             // Without a limit version 1 has the largest number that is a whole number of pages.
             let limit = number(&path)?.filter(|bytes| *bytes < 1 << 60);
-            (limit, host.number(&path.replace("limit_in_bytes", "usage_in_bytes"))?)
+            (limit, host.number(&path.replace("/memory.limit_in_bytes", "/memory.usage_in_bytes"))?)
         }
     };
     let Some(limit) = limit else { return Ok(Seen::ok(format!("no limit, {} MiB in use", used >> 20))) };

@@ -3,6 +3,7 @@
 //!
 //! Exit codes of a look: 0 nothing to do, 1 warnings, 2 something is bad; 3 it could not look.
 
+mod lab;
 pub mod plan;
 mod tune;
 
@@ -79,6 +80,7 @@ pub fn command() -> Command {
         )
         .subcommand(plan::command())
         .subcommands(tune::commands())
+        .subcommand(lab::command())
         .subcommand(Command::new("schema").about("The JSON schema of a report").hide(true))
 }
 
@@ -108,6 +110,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("apply", matches)) => tune::run_apply(matches),
         Some(("undo", matches)) => tune::run_undo(matches),
         Some(("persist", matches)) => tune::run_persist(matches),
+        Some(("lab", matches)) => lab::run(matches),
         Some(("schema", _)) => print(&report::schema()),
         _ => check(matches),
     }

@@ -24,7 +24,7 @@ mod record;
 mod replay;
 mod run;
 mod self_test;
-mod stop;
+pub mod stop;
 mod tool;
 mod versus;
 mod view;

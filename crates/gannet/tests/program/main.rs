@@ -3,6 +3,7 @@
 mod arguments;
 mod common;
 mod doctor;
+mod lab;
 mod load;
 mod load_cluster;
 mod load_counts;

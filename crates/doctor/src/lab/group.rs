@@ -1,0 +1,191 @@
+//! A control group of a lab's own, in either version: its limits, who is in it, what it counts.
+//!
+//! ```text
+//!   version 1   below this process's own group of the controller
+//!   version 2   below the nearest group above this process that hands the controller to its children
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::Unable;
+use super::ledger::{Ledger, Left, persist};
+use super::reclaim::Pressed;
+use crate::host::field;
+
+/// Where control groups are.
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Which version's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A control group.
+#[derive(Debug)]
+pub struct Group {
+    path: PathBuf,
+    version: Version,
+}
+
+/// The folder in which a group with this controller may be made.
+fn parent(own: &str, root: &Path, controller: &str) -> Option<(PathBuf, Version)> {
+    let line = |is_wanted: &dyn Fn(&str) -> bool| {
+        own.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            is_wanted(controllers).then(|| path.trim_matches('/').to_owned())
+        })
+    };
+    if let Some(path) = line(&|controllers| controllers.split(',').any(|name| name == controller)) {
+        let base = root.join(controller);
+        // Inside a container the group's own folder is the root of what is seen.
+        let whole = base.join(&path);
+        return Some((if whole.is_dir() { whole } else { base }, Version::One));
+    }
+    let path = line(&str::is_empty)?;
+    let own = root.join(&path);
+    let hands_on = |folder: &&Path| {
+        let text = fs::read_to_string(folder.join("cgroup.subtree_control"));
+        text.is_ok_and(|text| text.split_whitespace().any(|name| name == controller))
+    };
+    let above = own.ancestors().take_while(|folder| folder.starts_with(root)).find(hands_on)?;
+    Some((above.to_owned(), Version::Two))
+}
+
+impl Group {
+    /// Makes a group with this controller (`cpu`, `memory`).
+    ///
+    /// # Errors
+    /// Why there can be none here.
+    pub fn make(ledger: &mut Ledger, controller: &str, what: &str) -> Result<Self, Unable> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let Some((parent, version)) = parent(&own, Path::new(ROOT), controller) else {
+            return Err(Unable::Host(format!("no control group here hands {controller:?} to groups below it")));
+        };
+        let path = parent.join(ledger.name_for(what));
+        ledger.will_make(Left::Group(path.clone())).map_err(Unable::Failed)?;
+        fs::create_dir(&path).map_err(|error| {
+            Unable::Host(format!("no control group may be made in {} ({error}): it takes root", parent.display()))
+        })?;
+        Ok(Self { path, version })
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), Unable> {
+        let path = self.path.join(file);
+        fs::write(&path, text).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))
+    }
+
+    /// Lets it have so many microseconds of CPU in each period; all that there is without a number.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn limit_cpu(&self, quota_us: Option<u64>, period_us: u64) -> Result<(), Unable> {
+        match self.version {
+            Version::One => {
+                // Without a quota any period is taken; with one, only those that leave a millisecond and more.
+                self.write("cpu.cfs_quota_us", "-1")?;
+                self.write("cpu.cfs_period_us", &period_us.to_string())?;
+                quota_us.map_or(Ok(()), |quota| self.write("cpu.cfs_quota_us", &quota.to_string()))
+            }
+            Version::Two => {
+                let quota = quota_us.map_or_else(|| "max".to_owned(), |quota| quota.to_string());
+                self.write("cpu.max", &format!("{quota} {period_us}"))
+            }
+        }
+    }
+
+    /// Lets it have so much memory at most, caches of files among it.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn limit_memory(&self, bytes: u64) -> Result<(), Unable> {
+        let file = if self.version == Version::One { "memory.limit_in_bytes" } else { "memory.max" };
+        self.write(file, &bytes.to_string())
+    }
+
+    /// Where it is told how often its limit of memory was reached.
+    pub fn pressed(&self) -> Pressed {
+        match self.version {
+            Version::One => Pressed::Number(self.path.join("memory.failcnt")),
+            Version::Two => Pressed::Field(self.path.join("memory.events"), "max".to_owned()),
+        }
+    }
+
+    /// How often that was.
+    pub fn limit_reached(&self) -> f64 {
+        let told = match self.version {
+            Version::One => self.read("memory.failcnt").trim().parse().ok(),
+            Version::Two => field(&self.read("memory.events"), "max"),
+        };
+        told.unwrap_or(0) as f64
+    }
+
+    /// Puts a process into it.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn add(&self, pid: u32) -> Result<(), Unable> {
+        self.write("cgroup.procs", &pid.to_string())
+    }
+
+    /// A file of it; empty if there is none.
+    pub fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path.join(file)).unwrap_or_default()
+    }
+
+    /// How often its threads were stopped, and for how long together in ms.
+    pub fn throttled(&self) -> (f64, f64) {
+        let text = self.read("cpu.stat");
+        let number = |key| field(&text, key).unwrap_or(0) as f64;
+        let ms =
+            if self.version == Version::One { number("throttled_time") / 1e6 } else { number("throttled_usec") / 1e3 };
+        (number("nr_throttled"), ms)
+    }
+}
+
+/// Ends what is in a group, and removes it.
+pub fn remove(path: &Path) -> Result<(), String> {
+    if !path.exists() {
+        return Ok(());
+    }
+    persist(|| {
+        for pid in fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default().lines() {
+            if let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) {
+                // One that has just ended is what is wanted.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        fs::remove_dir(path).map_err(|error| format!("{}: {error}", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_made_where_its_controller_reaches() {
+        let root = std::env::temp_dir().join(format!("gannet-groups-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        for folder in ["memory/own", "slice/unit/leaf"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for (folder, text) in [("", "cpu memory\n"), ("slice", "cpu\n"), ("slice/unit", "\n"), ("slice/unit/leaf", "")]
+        {
+            fs::write(root.join(folder).join("cgroup.subtree_control"), text).unwrap();
+        }
+        let one = "4:memory:/own\n3:cpuset:/\n0::/\n";
+        assert_eq!(parent(one, &root, "memory"), Some((root.join("memory/own"), Version::One)));
+        assert_eq!(parent("4:memory:/hidden\n", &root, "memory"), Some((root.join("memory"), Version::One)));
+        let two = "0::/slice/unit/leaf\n";
+        assert_eq!(parent(two, &root, "cpu"), Some((root.join("slice"), Version::Two)));
+        assert_eq!(parent(two, &root, "memory"), Some((root.clone(), Version::Two)));
+        assert_eq!(parent(two, &root, "io"), None);
+        assert_eq!(parent("", &root, "cpu"), None);
+        let _ = fs::remove_dir_all(root);
+    }
+}

@@ -1,0 +1,185 @@
+//! `lab irq`: packets that nobody on this CPU asked for, received on it.
+//!
+//! ```text
+//!   network A                                network B
+//!   Flood, on the last CPU ── veth pair ──>  rx-0: rps_cpus = the worker's CPU, or another ──> Sink
+//!                                                    │ NET_RX
+//!   this network                                     v
+//!   Turns, pinned to the first CPU  <── waits while its CPU receives
+//! ```
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Left, command};
+use super::outcome::{Outcome, Phase};
+use super::part::{Done, Part, Role};
+use super::phases::order;
+use super::tally::Tally;
+use super::turns::Turns;
+use super::{Lab, Scene, Unable, found};
+
+/// The worker's requests: half of its CPU.
+const RATE_PER_S: f64 = 2500.0;
+const WORK: Duration = Duration::from_micros(200);
+/// How long the packets come before and after the worker is measured.
+const AROUND: Duration = Duration::from_millis(200);
+/// Addresses of a range that is for tests of networks, behind no route of this host.
+const FROM: &str = "198.18.77.1/30";
+const TO: &str = "198.18.77.2/30";
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 77, 2);
+const PORT: u16 = 9;
+/// Bytes of a packet's contents.
+const PACKET: [u8; 18] = [0; 18];
+/// Packets between two looks at the clock.
+const BATCH: u32 = 64;
+
+const SETTINGS: [&str; 2] = ["packets on another CPU", "packets on the worker's CPU"];
+const FIGURES: [&str; 4] = ["p50_us", "p99_us", "p999_us", "packets_per_s"];
+
+/// A receiver that reads nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sink {
+    /// How long it is there.
+    pub time: Duration,
+}
+
+/// A sender.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Flood {
+    /// The CPU that it is pinned to.
+    pub cpu: usize,
+    /// How long.
+    pub time: Duration,
+}
+
+/// Is there, with a port that takes packets until its room is full.
+pub fn sink(sink: &Sink) -> Result<Done, String> {
+    let socket = UdpSocket::bind(SocketAddr::from((ADDRESS, PORT))).map_err(|error| format!("sink: {error}"))?;
+    std::thread::sleep(sink.time);
+    drop(socket);
+    Ok(Done::default())
+}
+
+/// Sends.
+pub fn flood(flood: &Flood) -> Result<Done, String> {
+    io::affinity::pin_this_thread(flood.cpu).map_err(|error| format!("CPU {}: {error}", flood.cpu))?;
+    let failed = |error: std::io::Error| format!("flood: {error}");
+    let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).map_err(failed)?;
+    socket.connect(SocketAddr::from((ADDRESS, PORT))).map_err(failed)?;
+    let (mut sent, begun) = (0u64, Instant::now());
+    while begun.elapsed() < flood.time {
+        // What finds no room or no receiver is lost, as packets are.
+        sent += (0..BATCH).filter(|_| socket.send(&PACKET).is_ok()).count() as u64;
+    }
+    let rate = sent as f64 / begun.elapsed().as_secs_f64();
+    Ok(Done { counts: [("packets_per_s".to_owned(), rate)].into(), ..Done::default() })
+}
+
+/// The two networks' names.
+struct Wire {
+    from: String,
+    to: String,
+}
+
+impl Wire {
+    fn make(scene: &mut Scene<'_>) -> Result<Self, Unable> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Unable::Host("networks of its own take root".to_owned()));
+        }
+        let wire = Self { from: scene.ledger.name_for("a"), to: scene.ledger.name_for("b") };
+        for name in [&wire.from, &wire.to] {
+            scene.ledger.will_make(Left::Network(name.clone())).map_err(Unable::Failed)?;
+        }
+        let (from, to) = (wire.from.as_str(), wire.to.as_str());
+        for line in [
+            &["netns", "add", from][..],
+            &["netns", "add", to],
+            // Made inside, so that they go with the networks.
+            &["-n", from, "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", to],
+            &["-n", from, "address", "add", FROM, "dev", "wire"],
+            &["-n", to, "address", "add", TO, "dev", "wire"],
+            &["-n", from, "link", "set", "wire", "up"],
+            &["-n", to, "link", "set", "wire", "up"],
+        ] {
+            command("ip", line).map_err(|why| Unable::Host(format!("no network can be made: {why}")))?;
+        }
+        Ok(wire)
+    }
+
+    /// Has the packets received on `cpu`.
+    fn receive_on(&self, cpu: usize) -> Result<(), Unable> {
+        let script = format!("echo {} > /sys/class/net/wire/queues/rx-0/rps_cpus", mask(cpu));
+        let done = command("ip", &["netns", "exec", &self.to, "sh", "-c", &script]);
+        done.map(drop).map_err(|why| Unable::Host(format!("packets can not be steered: {why}")))
+    }
+}
+
+/// A CPU as the kernel's masks have it: words of 32 bits, the highest first.
+fn mask(cpu: usize) -> String {
+    let mut text = format!("{:x}", 1u64 << (cpu % 32));
+    text.push_str(&",00000000".repeat(cpu / 32));
+    text
+}
+
+pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+    let cpus = io::affinity::usable_cpus().map_err(|error| Unable::Failed(error.to_string()))?;
+    let (Some(&worker), Some(&other)) = (cpus.first(), cpus.last()) else {
+        return Err(Unable::Failed("no CPU is told".to_owned()));
+    };
+    if worker == other {
+        return Err(Unable::Host("it takes two CPUs".to_owned()));
+    }
+    let wire = Wire::make(scene)?;
+    let (mut phases, mut findings) = (Vec::new(), Vec::new());
+    for (round, setting) in order(SETTINGS.len(), scene.wanted.rounds, scene.wanted.seed) {
+        (scene.tell)(&format!("round {}: {}", round + 1, SETTINGS[setting]));
+        wire.receive_on([other, worker][setting])?;
+        let time = scene.wanted.phase;
+        let start = |role: &Role, network: Option<&str>| Part::start(&scene.wanted.program, role, network);
+        let mut sink = start(&Role::Sink(Sink { time: time + 4 * AROUND }), Some(&wire.to))?;
+        let mut flood = start(&Role::Flood(Flood { cpu: other, time: time + 2 * AROUND }), Some(&wire.from))?;
+        let seed = scene.wanted.seed ^ u64::from(round);
+        let turns = Turns { cpu: Some(worker), rate_per_s: RATE_PER_S, work: WORK, time, seed };
+        let mut turns = start(&Role::Turns(turns), None)?;
+        sink.go()?;
+        flood.go()?;
+        std::thread::sleep(AROUND);
+        let mut phase = Phase::begin(setting, round, scene.now_s());
+        turns.go()?;
+        if setting == 1 && findings.is_empty() {
+            findings = found(Lab::Irq, "/", None, time / 2);
+        }
+        let done = turns.end(scene, &mut |_| {})?;
+        phase.take(Tally::from(done.times));
+        phase.figures.extend(flood.end(scene, &mut |_| {})?.counts);
+        phases.push(phase);
+    }
+    let mut outcome = Outcome::of(Lab::Irq, scene, &SETTINGS, &FIGURES, phases);
+    outcome.findings = findings;
+    let p99 = outcome.against_first("p99_us", 1).cloned();
+    outcome.is_shown = p99.as_ref().is_some_and(|compared| compared.is_higher());
+    outcome.headline = match p99 {
+        Some(compared) if compared.is_higher() => format!(
+            "Shown: a worker whose CPU receives others' packets answers in {:.2} ms (p99), in {:.2} ms if another \
+             CPU does.",
+            compared.mean_b / 1e3,
+            compared.mean_a / 1e3
+        ),
+        _ => "Not shown: the worker's p99 is not clearly higher when its CPU receives; more rounds would tell."
+            .to_owned(),
+    };
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_names_one_cpu_in_words_of_32() {
+        assert_eq!([0, 1, 31, 32, 70].map(mask), ["1", "2", "80000000", "1,00000000", "40,00000000,00000000"]);
+    }
+}

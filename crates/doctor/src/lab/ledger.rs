@@ -1,0 +1,326 @@
+//! What a lab makes that would outlive it, written down before it is made.
+//!
+//! ```text
+//!   FOLDER/lock              held while runs begin
+//!   FOLDER/run-PID-N/lock    held by the run as long as it lives: the kernel gives it back whatever ends it
+//!                   /left    a line of JSON for each thing outside this folder
+//!                   /...     the lab's files
+//!
+//!   begin: every run whose lock can be had is dead: what its lines name is taken away, last one first; then its folder
+//! ```
+//!
+//! Invariants:
+//! - Only what bears a lab's name is taken away, whatever a line says: `gannet-lab-`, a file in the run's own folder, a
+//!   setting below /proc/sys/vm that still has a value which the lab has written.
+//! - The folder is its owner's alone, or it is refused: its lines are followed with the rights of who runs the lab.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::group;
+
+/// What every name that a lab gives begins with.
+pub const PREFIX: &str = "gannet-lab-";
+/// Folders of runs that are looked at.
+const RUNS_MAX: usize = 1000;
+/// Lines of a run that are followed.
+const LINES_MAX: usize = 10_000;
+/// How often something that is still in use is tried again, and how long between.
+const TRIES: usize = 100;
+const WAIT: Duration = Duration::from_millis(20);
+
+/// A thing outside the run's folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Left {
+    /// A control group, by its folder.
+    Group(PathBuf),
+    /// A network, by its name.
+    Network(String),
+    /// The loop device of a file.
+    Loop(PathBuf),
+    /// A setting of the kernel: its file, the value that it had, the values that the lab gives it, and this start.
+    Setting {
+        /// Its file.
+        path: PathBuf,
+        /// What it was.
+        old: String,
+        /// What the lab makes of it.
+        new: Vec<String>,
+        /// Which start of the host this was in.
+        boot: String,
+    },
+}
+
+/// A run's folder.
+#[derive(Debug)]
+pub struct Ledger {
+    folder: PathBuf,
+    name: String,
+    left: Vec<Left>,
+    lines: File,
+    /// Held as long as this is there.
+    _lock: File,
+}
+
+/// Where labs of this user have their folders.
+pub fn usual_folder() -> PathBuf {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        PathBuf::from("/var/lib/gannet/lab")
+    } else {
+        std::env::temp_dir().join(format!("gannet-lab-of-{}", uid.as_raw()))
+    }
+}
+
+fn own_file(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+impl Ledger {
+    /// Begins a run in `folder`, after dead ones have been cleared away; tells what was.
+    ///
+    /// # Errors
+    /// Why the folder can not be used.
+    pub fn begin(folder: &Path) -> Result<(Self, Vec<String>), String> {
+        let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
+        let seen = fs::symlink_metadata(folder).map_err(wrong)?;
+        if !seen.is_dir() || seen.uid() != rustix::process::geteuid().as_raw() || seen.mode() & 0o022 != 0 {
+            let why = "it is no folder that its owner alone may write to, and that is you; name another with --folder";
+            return Err(format!("{}: {why}", folder.display()));
+        }
+        let gate = own_file(&folder.join("lock")).map_err(wrong)?;
+        gate.lock().map_err(wrong)?;
+        let told = sweep(folder);
+        let name = (0..RUNS_MAX)
+            .map(|n| format!("run-{}-{n}", std::process::id()))
+            .find(|name| DirBuilder::new().mode(0o700).create(folder.join(name)).is_ok())
+            .ok_or_else(|| format!("{}: no folder can be made in it", folder.display()))?;
+        let folder = folder.join(&name);
+        let lock = own_file(&folder.join("lock")).map_err(wrong)?;
+        lock.lock().map_err(wrong)?;
+        let lines = own_file(&folder.join("left")).map_err(wrong)?;
+        Ok((Self { folder, name, left: Vec::new(), lines, _lock: lock }, told))
+    }
+
+    /// The run's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A name for something of this run.
+    pub fn name_for(&self, what: &str) -> String {
+        format!("{PREFIX}{}-{what}", self.name)
+    }
+
+    /// Writes down what is about to be made.
+    ///
+    /// # Errors
+    /// Why it is not written: then it may not be made.
+    pub fn will_make(&mut self, left: Left) -> Result<(), String> {
+        let line = serde_json::to_string(&left).expect("a line is plain JSON") + "\n";
+        let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
+        written.map_err(|error| format!("{}: {error}", self.folder.join("left").display()))?;
+        self.left.push(left);
+        Ok(())
+    }
+
+    /// Takes everything away that was written down, the last first. What could not be stays for the next start.
+    pub fn clear(&mut self) -> Vec<String> {
+        let (mut faults, mut still) = (Vec::new(), Vec::new());
+        for left in std::mem::take(&mut self.left).into_iter().rev() {
+            if let Err(fault) = take_away(&left, &self.folder) {
+                faults.push(fault);
+                still.push(left);
+            }
+        }
+        self.left = still;
+        faults
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if self.clear().is_empty() {
+            // What stays of files is the next start's.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// Clears away what dead runs have left, and tells which.
+fn sweep(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let is_run = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("run-") && path.symlink_metadata().is_ok_and(|seen| seen.is_dir())
+    };
+    let runs: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_run).take(RUNS_MAX).collect();
+    let mut told = Vec::new();
+    for run in runs {
+        let Ok(lock) = own_file(&run.join("lock")) else { continue };
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => continue,
+            Err(TryLockError::Error(error)) => {
+                told.push(format!("{}: {error}", run.display()));
+                continue;
+            }
+        }
+        let text = fs::read_to_string(run.join("left")).unwrap_or_default();
+        // A line that was cut short by the run's end is of something that was not made.
+        let left: Vec<Left> = text.lines().take(LINES_MAX).filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let faults: Vec<String> = left.iter().rev().filter_map(|left| take_away(left, &run).err()).collect();
+        let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if faults.is_empty() {
+            told.push(match fs::remove_dir_all(&run) {
+                Ok(()) => {
+                    format!("what a lab that was killed had left is cleared away ({name}, {} things)", left.len())
+                }
+                Err(error) => format!("{}: {error}", run.display()),
+            });
+        } else {
+            told.push(format!("what a lab that was killed had left stays: {}", faults.join("; ")));
+        }
+    }
+    told
+}
+
+/// Which start of the host this is.
+pub fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Takes a thing away; one that is not there is no fault.
+fn take_away(left: &Left, run: &Path) -> Result<(), String> {
+    match left {
+        Left::Group(path) => {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !path.starts_with("/sys/fs/cgroup") || !name.starts_with(PREFIX) {
+                return Err(format!("{}: no control group of a lab", path.display()));
+            }
+            group::remove(path)
+        }
+        Left::Network(name) if name.starts_with(PREFIX) && !name.contains('/') => {
+            if !Path::new("/run/netns").join(name).exists() {
+                return Ok(());
+            }
+            command("ip", &["netns", "delete", name]).map(drop)
+        }
+        Left::Network(name) => Err(format!("{name}: no network of a lab")),
+        Left::Loop(file) if file.parent() == Some(run) => match loop_of(file) {
+            Some(device) => command("losetup", &["-d", &device]).map(drop),
+            None => Ok(()),
+        },
+        Left::Loop(file) => Err(format!("{}: not in the run's folder", file.display())),
+        Left::Setting { path, old, new, boot: then } => {
+            if !path.starts_with("/proc/sys/vm") || path.components().any(|part| part.as_os_str() == "..") {
+                return Err(format!("{}: no setting of a lab", path.display()));
+            }
+            let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
+            let now = fs::read_to_string(path).map_err(wrong)?.trim().to_owned();
+            if *then == boot() && now != *old && new.contains(&now) {
+                fs::write(path, old).map_err(wrong)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The loop device that a file is behind: `/dev/loop3`.
+pub fn loop_of(file: &Path) -> Option<String> {
+    fs::read_dir("/sys/block").ok()?.filter_map(Result::ok).find_map(|entry| {
+        let behind = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+        (Path::new(behind.trim_end()) == file).then(|| format!("/dev/{}", entry.file_name().to_string_lossy()))
+    })
+}
+
+/// Runs a program of the system, and has what it says.
+pub fn command(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(format!("{program} {}: {why}", arguments.join(" ")))
+}
+
+/// Tries until it is done, as long as what is in use may still be let go.
+pub fn persist(mut act: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    for _ in 1..TRIES {
+        if act().is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(WAIT);
+    }
+    act()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gannet-ledger-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        folder
+    }
+
+    #[test]
+    fn a_dead_run_is_cleared_away_and_a_living_one_is_left() {
+        let folder = folder("dead");
+        let (living, told) = Ledger::begin(&folder).expect("begin");
+        assert!(told.is_empty(), "{told:?}");
+        let dead = folder.join("run-1-0");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join("left"), "{\"network\":\"gannet-lab-none\"}\n{\"grou").unwrap();
+        let (other, told) = Ledger::begin(&folder).expect("begin");
+        assert!(told.len() == 1 && told[0].contains("run-1-0, 1 things"), "{told:?}");
+        assert!(!dead.exists() && living.folder().exists() && living.folder() != other.folder());
+        let path = living.folder().to_owned();
+        drop((living, other));
+        assert!(!path.exists());
+        let _ = fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn lines_that_name_what_is_no_labs_are_not_followed() {
+        let run = folder("foreign");
+        let setting = |path: &str| Left::Setting {
+            path: path.into(),
+            old: "1".to_owned(),
+            new: vec!["0".to_owned()],
+            boot: boot(),
+        };
+        for left in [
+            Left::Group("/sys/fs/cgroup/memory/system.slice".into()),
+            Left::Group("/home/gannet-lab-x".into()),
+            Left::Network("default".to_owned()),
+            Left::Network("gannet-lab-/../x".to_owned()),
+            Left::Loop("/var/disk.img".into()),
+            setting("/proc/sys/kernel/core_pattern"),
+            setting("/proc/sys/vm/../kernel/core_pattern"),
+        ] {
+            assert!(take_away(&left, &run).is_err(), "{left:?}");
+        }
+        assert_eq!(take_away(&Left::Group("/sys/fs/cgroup/gannet-lab-none".into()), &run), Ok(()));
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = folder("open");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Ledger::begin(&folder).is_err_and(|why| why.contains("--folder")));
+        let _ = fs::remove_dir_all(folder);
+    }
+}

@@ -1,0 +1,238 @@
+//! What a lab comes to, as data and as text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use page::words::{duration, grouped};
+use serde::Serialize;
+
+use super::phases::compare;
+use super::tally::Tally;
+use super::{Lab, Scene};
+use crate::check::Finding;
+use crate::host::read_at;
+
+/// Raised when the JSON's meaning changes.
+const VERSION: u32 = 1;
+
+/// A time in which one setting held.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// Which, by its place in the outcome's list.
+    pub setting: usize,
+    /// Which of the rounds.
+    pub round: u32,
+    /// When it began, in seconds since the lab did.
+    pub begun_s: f64,
+    /// What was measured, by names that end with their unit.
+    pub figures: BTreeMap<String, f64>,
+    /// The times that its figures are of.
+    #[serde(skip)]
+    pub tally: Tally,
+}
+
+impl Phase {
+    /// One that begins.
+    pub fn begin(setting: usize, round: u32, begun_s: f64) -> Self {
+        Self { setting, round, begun_s, figures: BTreeMap::new(), tally: Tally::default() }
+    }
+
+    /// Takes times, and the figures that they have.
+    pub fn take(&mut self, tally: Tally) {
+        for (name, share) in [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999), ("max_us", 1.0)] {
+            self.figures.insert(name.to_owned(), tally.at(share) as f64 / 1e3);
+        }
+        self.figures.insert("count".to_owned(), tally.count() as f64);
+        self.tally = tally;
+    }
+}
+
+/// How a figure differs between two settings.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Which.
+    pub figure: String,
+    /// The setting that is compared with.
+    pub a: usize,
+    /// The one that is compared.
+    pub b: usize,
+    /// The mean over the rounds under `a`.
+    pub mean_a: f64,
+    /// And under `b`.
+    pub mean_b: f64,
+    /// The interval (95 %) of the mean difference `b - a`: its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+    /// Rounds.
+    pub pairs: usize,
+}
+
+impl Compared {
+    /// Whether the interval leaves 0 out.
+    pub fn is_clear(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+
+    /// Whether `b` is higher, clearly.
+    pub fn is_higher(&self) -> bool {
+        self.low > 0.0
+    }
+}
+
+/// A figure over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timeline {
+    /// `chart/line`, or the name of both.
+    pub name: String,
+    /// What its numbers are.
+    pub unit: &'static str,
+    /// Seconds since the lab began, and the value.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What a lab has shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Which lab.
+    pub lab: &'static str,
+    /// The kernel.
+    pub kernel: String,
+    /// When it began.
+    pub started_at_unix_ms: u64,
+    /// How what it shows comes about.
+    pub mechanism: &'static str,
+    /// Whether it was shown: every difference that it is about is clear.
+    pub is_shown: bool,
+    /// What was shown, or was not, in a sentence.
+    pub headline: String,
+    /// The settings' names, the one that the others are compared with first.
+    pub settings: Vec<String>,
+    /// In the order in which they were.
+    pub phases: Vec<Phase>,
+    /// Differences.
+    pub compared: Vec<Compared>,
+    /// What the checks for it found while it was so.
+    pub findings: Vec<Finding>,
+    /// What else was seen over time.
+    pub timelines: Vec<Timeline>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Of these phases. `figures` are compared: every setting with the first.
+    pub(super) fn of(lab: Lab, scene: &Scene<'_>, settings: &[&str], figures: &[&str], phases: Vec<Phase>) -> Self {
+        let seed = scene.wanted.seed;
+        let compared = figures
+            .iter()
+            .flat_map(|figure| (1..settings.len()).map(move |setting| (figure, setting)))
+            .filter_map(|(figure, setting)| compare(&phases, figure, 0, setting, seed))
+            .collect();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            version: VERSION,
+            lab: lab.entry().name,
+            kernel: read_at("/proc/sys/kernel/osrelease".as_ref(), "").unwrap_or_else(|_| "unknown".to_owned()),
+            started_at_unix_ms: now.saturating_sub(scene.begun.elapsed()).as_millis() as u64,
+            mechanism: lab.entry().mechanism,
+            is_shown: false,
+            headline: String::new(),
+            settings: settings.iter().map(|name| (*name).to_owned()).collect(),
+            phases,
+            compared,
+            findings: Vec::new(),
+            timelines: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// How a figure under a setting differs from the first one's; too few rounds tell nothing.
+    pub(super) fn against_first(&self, figure: &str, setting: usize) -> Option<&Compared> {
+        self.compared.iter().find(|compared| compared.figure == figure && compared.b == setting)
+    }
+
+    /// All times of a setting.
+    pub fn tally_of(&self, setting: usize) -> Tally {
+        let mut all = Tally::default();
+        self.phases.iter().filter(|phase| phase.setting == setting).for_each(|phase| all.add(&phase.tally));
+        all
+    }
+
+    /// As JSON, with a line end.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("an outcome is plain JSON") + "\n"
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut text = format!("{}\n\n", self.headline);
+        let wide = self.settings.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        for (at, name) in self.settings.iter().enumerate() {
+            let tally = self.tally_of(at);
+            let times = ["p50", "p99", "p999", "max"].into_iter().zip([0.5, 0.99, 0.999, 1.0]);
+            let times: Vec<String> =
+                times.map(|(name, share)| format!("{name} {:>8}", duration(tally.at(share) as f64))).collect();
+            let _ = writeln!(text, "{name:<wide$}  {}  of {}", times.join("  "), grouped(tally.count() as f64));
+        }
+        for compared in &self.compared {
+            let _ = writeln!(text, "\n{}", self.sentence(compared));
+        }
+        for finding in &self.findings {
+            let _ = writeln!(text, "\ncheck {}: {} ({})", finding.id, finding.verdict.text(), finding.value);
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "\n{note}");
+        }
+        text
+    }
+
+    /// A difference in a line.
+    pub fn sentence(&self, compared: &Compared) -> String {
+        let show = |value: f64| shown(&compared.figure, value);
+        format!(
+            "{}: {} with {}, {} with {}; difference {} to {} (95 %, {} rounds){}",
+            compared.figure,
+            show(compared.mean_b),
+            self.settings[compared.b],
+            show(compared.mean_a),
+            self.settings[compared.a],
+            show(compared.low),
+            show(compared.high),
+            compared.pairs,
+            if compared.is_clear() { "" } else { ": none is clear" }
+        )
+    }
+}
+
+/// A figure's value with the unit that its name ends with.
+pub fn shown(figure: &str, value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    let scaled = |ns: f64| format!("{sign}{}", duration(value.abs() * ns));
+    match figure.rsplit('_').next() {
+        Some("ns") => scaled(1.0),
+        Some("us") => scaled(1e3),
+        Some("ms") => scaled(1e6),
+        Some("s") if figure.ends_with("_per_s") => format!("{}/s", grouped(value)),
+        Some("kib") => format!("{} KiB", grouped(value)),
+        Some("mib") => format!("{} MiB", grouped(value)),
+        Some("percent") => format!("{} %", grouped(value)),
+        _ => grouped(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_shown_in_its_figures_unit() {
+        let all =
+            [("p99_us", 1500.0), ("p99_us", -20.0), ("throttled_ms", 60.0), ("read_kib", 12.5), ("faults_per_s", 1e4)];
+        let shown = all.map(|(figure, value)| shown(figure, value));
+        assert_eq!(shown, ["1.5 ms", "-20 us", "60 ms", "12.5 KiB", "10,000/s"]);
+    }
+}

@@ -1,0 +1,212 @@
+//! A part of a lab as a process of its own, which can be put into a control group or a network.
+//!
+//! ```text
+//!   lab                                     part: this program, with a hidden argument
+//!    │ start ─────────────────────────────>  │  waits
+//!    │ (puts it where it belongs) "go" ────>  │  works
+//!    │ <──────────────── lines: Note, Done ── │  ends
+//! ```
+//!
+//! Invariants: a part ends when its lab does, however that ends; no part is left when [`Part`] is dropped.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use super::reclaim::work;
+use super::tally::Pairs;
+use super::{Scene, Unable, irq, turns};
+
+/// How often it is looked whether the lab was told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of a line at most.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// What a part does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// Serves requests that each take some CPU.
+    Turns(turns::Turns),
+    /// Receives packets and reads none.
+    Sink(irq::Sink),
+    /// Sends packets, as many as it can.
+    Flood(irq::Flood),
+    /// Reads and replaces segments.
+    Reclaim(Box<work::Work>),
+}
+
+/// What a part came to.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// The times that it measured.
+    pub times: Pairs,
+    /// What it counted, by names that end with their unit.
+    pub counts: BTreeMap<String, f64>,
+}
+
+/// A line that a part writes.
+#[derive(Debug, Serialize, Deserialize)]
+enum Said {
+    /// For whoever watches.
+    Note(String),
+    /// What it prepared is there, and what is measured begins.
+    Ready,
+    /// It ends well.
+    Done(Done),
+    /// It does not.
+    Failed(String),
+}
+
+/// A part that runs.
+pub struct Part {
+    child: Child,
+    said: Receiver<Said>,
+}
+
+impl Part {
+    /// Starts a part, which waits. In `network` if one is named.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn start(program: &Path, role: &Role, network: Option<&str>) -> Result<Self, Unable> {
+        let role = serde_json::to_string(role).expect("a role is plain JSON");
+        let mut command = match network {
+            Some(name) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(["doctor", "lab", "part", &role, &std::process::id().to_string()]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| Unable::Failed(format!("{}: {error}", program.display())))?;
+        let out = child.stdout.take().expect("it is piped");
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            let mut out = BufReader::new(out);
+            let mut line = String::new();
+            while out.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                let heard = serde_json::from_str(&line);
+                line.clear();
+                if tell.send(heard.unwrap_or_else(|_| Said::Failed("a part said what is no line".to_owned()))).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, said })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Lets it begin.
+    ///
+    /// # Errors
+    /// When it has gone.
+    pub fn go(&mut self) -> Result<(), Unable> {
+        let mut input = self.child.stdin.take().expect("it is let begin once");
+        input.write_all(b"go\n").map_err(|error| Unable::Failed(format!("a part has gone ({error})")))
+    }
+
+    /// Waits until it is ready, and hands on what it says meanwhile; `tick` is called some times a second.
+    ///
+    /// # Errors
+    /// [`Unable`]: it failed, or the lab was told to stop.
+    pub fn until_ready(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<(), Unable> {
+        match self.next(scene, tick)? {
+            Said::Ready => Ok(()),
+            said => Err(Unable::Failed(format!("a part said {said:?} before it was ready"))),
+        }
+    }
+
+    /// Waits for its end, in the same way.
+    ///
+    /// # Errors
+    /// [`Unable`]: it failed, or the lab was told to stop.
+    pub fn end(mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<Done, Unable> {
+        match self.next(scene, tick)? {
+            Said::Done(done) => {
+                let _ = self.child.wait();
+                Ok(done)
+            }
+            said => Err(Unable::Failed(format!("a part said {said:?} for an end"))),
+        }
+    }
+
+    /// What it says next that is no note and no failure.
+    fn next(&mut self, scene: &mut Scene<'_>, tick: &mut dyn FnMut(f64)) -> Result<Said, Unable> {
+        loop {
+            scene.go_on()?;
+            match self.said.recv_timeout(LOOK) {
+                Ok(Said::Note(note)) => (scene.tell)(&note),
+                Ok(Said::Failed(why)) => return Err(Unable::Failed(why)),
+                Ok(said) => return Ok(said),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let how = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                    return Err(Unable::Failed(format!("a part ended without a word ({how})")));
+                }
+            }
+            tick(scene.now_s());
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // One that has ended is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn say(said: &Said) {
+    let line = serde_json::to_string(said).expect("what is said is plain JSON") + "\n";
+    // Whoever does not listen any more ends this part anyway.
+    let _ = std::io::stdout().lock().write_all(line.as_bytes());
+}
+
+/// Says something to whoever watches.
+pub fn note(text: String) {
+    say(&Said::Note(text));
+}
+
+/// Says that what is measured begins.
+pub fn ready() {
+    say(&Said::Ready);
+}
+
+/// Is a part: `role` is what [`Part::start`] wrote, `lab` the process that it did it in.
+///
+/// # Errors
+/// When these are not what a lab writes.
+pub fn run(role: &str, lab: u32) -> Result<(), String> {
+    let role: Role = serde_json::from_str(role).map_err(|error| format!("no part of a lab: {error}"))?;
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| error.to_string())?;
+    if getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()) != Some(lab) {
+        return Err("the lab has gone".to_owned());
+    }
+    let mut word = String::new();
+    std::io::stdin().read_line(&mut word).map_err(|error| error.to_string())?;
+    if word != "go\n" {
+        return Err("the lab has gone".to_owned());
+    }
+    let done = match role {
+        Role::Turns(turns) => turns::serve(&turns),
+        Role::Sink(sink) => irq::sink(&sink),
+        Role::Flood(flood) => irq::flood(&flood),
+        Role::Reclaim(work) => work::work(&work),
+    };
+    say(&done.map_or_else(Said::Failed, Said::Done));
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! `lab quota`: a server that uses less than its share of the CPUs is stopped all the same.
+//!
+//! ```text
+//!   used    ▁▃▂▇▁▂ ▂▁█████──────▂▃▁      mean below the quota, but this period had more than its share:
+//!           |    period    |stopped |     all threads wait for the next one
+//! ```
+
+use std::time::Duration;
+
+use super::group::Group;
+use super::outcome::{Outcome, Phase};
+use super::part::{Part, Role};
+use super::phases::order;
+use super::tally::Tally;
+use super::turns::Turns;
+use super::{Lab, Scene, Unable, found};
+
+/// What the server is asked: three tenths of a CPU.
+const RATE_PER_S: f64 = 300.0;
+const WORK: Duration = Duration::from_millis(1);
+/// What the group may use: three and a half tenths.
+const QUOTA: f64 = 0.35;
+/// The kernel's usual period, and one that stops for less long.
+const PERIOD_US: u64 = 100_000;
+const SHORT_US: u64 = 10_000;
+/// How long the check watches, from when the phase is under way.
+const WINDOW: Duration = Duration::from_secs(1);
+
+const SETTINGS: [&str; 3] = ["no quota", "0.35 CPU, period 100 ms", "0.35 CPU, period 10 ms"];
+const FIGURES: [&str; 3] = ["p99_us", "p999_us", "throttled_ms"];
+
+pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+    let group = Group::make(scene.ledger, "cpu", "quota")?;
+    let (mut phases, mut findings) = (Vec::new(), Vec::new());
+    for (round, setting) in order(SETTINGS.len(), scene.wanted.rounds, scene.wanted.seed) {
+        (scene.tell)(&format!("round {}: {}", round + 1, SETTINGS[setting]));
+        let limit = |period_us: u64| (Some((period_us as f64 * QUOTA) as u64), period_us);
+        let (quota_us, period_us) = [(None, PERIOD_US), limit(PERIOD_US), limit(SHORT_US)][setting];
+        group.limit_cpu(quota_us, period_us)?;
+        let seed = scene.wanted.seed ^ u64::from(round);
+        let turns = Turns { cpu: None, rate_per_s: RATE_PER_S, work: WORK, time: scene.wanted.phase, seed };
+        let mut part = Part::start(&scene.wanted.program, &Role::Turns(turns), None)?;
+        group.add(part.pid())?;
+        let mut phase = Phase::begin(setting, round, scene.now_s());
+        let before = group.throttled();
+        part.go()?;
+        if setting == 1 && findings.is_empty() {
+            let window = WINDOW.min(scene.wanted.phase / 2);
+            findings = found(Lab::Quota, "/", Some(part.pid()), window);
+        }
+        let done = part.end(scene, &mut |_| {})?;
+        let after = group.throttled();
+        phase.take(Tally::from(done.times));
+        phase.figures.extend(done.counts);
+        phase.figures.insert("throttled_times".to_owned(), after.0 - before.0);
+        phase.figures.insert("throttled_ms".to_owned(), after.1 - before.1);
+        phases.push(phase);
+    }
+    let mut outcome = Outcome::of(Lab::Quota, scene, &SETTINGS, &FIGURES, phases);
+    outcome.findings = findings;
+    let p999 = outcome.against_first("p999_us", 1).cloned();
+    outcome.is_shown = p999.as_ref().is_some_and(|compared| compared.is_higher());
+    outcome.headline = match p999 {
+        Some(compared) if compared.is_higher() => format!(
+            "Shown: with a quota of 0.35 CPU a server that uses 0.3 answers in {:.1} ms (p999), without one in \
+             {:.1} ms.",
+            compared.mean_b / 1e3,
+            compared.mean_a / 1e3
+        ),
+        _ => "Not shown: the quota's p999 is not clearly above that without one; more rounds would tell.".to_owned(),
+    };
+    outcome.notes.push(
+        "A shorter period stops the group more often and for less long at a time; no quota, or whole CPUs, never."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_uses_less_than_the_quota() {
+        assert!(RATE_PER_S * WORK.as_secs_f64() < QUOTA - 0.04);
+    }
+}

@@ -1,0 +1,152 @@
+//! `lab readahead`: what a fault for one page reads, by the device's setting and by advice on the map.
+//!
+//! ```text
+//!   file in the lab's folder ── loop device of its own ── map, random touches
+//!                               read_ahead_kb: 0, 128, 8192          the host's disks keep theirs
+//! ```
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use arena::{Cells, Order, PAGE_BYTES};
+use base::prng::Prng;
+use rustix::fs::{Advice, fadvise};
+
+use super::ledger::{Left, command, loop_of};
+use super::outcome::{Outcome, Phase};
+use super::phases::order;
+use super::tally::Tally;
+use super::{Lab, Scene, Unable, found};
+
+/// The file's size.
+const BYTES: usize = 512 << 20;
+/// Bytes that the file is written in at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// Touches of a phase: the kernel reads around faults no more after 100 in a row that found nothing cached.
+const TOUCHES_MAX: u32 = 64;
+/// Bytes of a sector, in which devices count.
+const SECTOR_BYTES: f64 = 512.0;
+
+/// What a phase does: the device's setting and the map's advice.
+const SETTINGS: [(&str, &str, Order); 4] = [
+    ("read_ahead_kb 0", "0", Order::Usual),
+    ("read_ahead_kb 128", "128", Order::Usual),
+    ("read_ahead_kb 8192", "8192", Order::Usual),
+    ("read_ahead_kb 8192, random advice", "8192", Order::Random),
+];
+const FIGURES: [&str; 2] = ["read_a_touch_kib", "p50_us"];
+
+pub fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+    let (device, queue) = device(scene)?;
+    let mut phases = Vec::new();
+    for (round, setting) in order(SETTINGS.len(), scene.wanted.rounds, scene.wanted.seed) {
+        scene.go_on()?;
+        let (name, kib, advice) = SETTINGS[setting];
+        (scene.tell)(&format!("round {}: {name}", round + 1));
+        write(&queue.join("queue/read_ahead_kb"), kib)?;
+        let mut phase = Phase::begin(setting, round, scene.now_s());
+        let failed = |error: std::io::Error| Unable::Failed(format!("{device}: {error}"));
+        let file = File::open(&device).map_err(failed)?;
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
+        let before = sectors(&queue)?;
+        let cells = Cells::of_file(&file, BYTES, advice).map_err(failed)?;
+        let tally = touch(&cells, scene, scene.wanted.seed ^ u64::from(round))?;
+        drop(cells);
+        let read_kib = (sectors(&queue)? - before) * SECTOR_BYTES / 1024.0;
+        phase.figures.insert("read_a_touch_kib".to_owned(), read_kib / tally.count().max(1) as f64);
+        phase.take(tally);
+        phases.push(phase);
+    }
+    let names = SETTINGS.map(|(name, ..)| name);
+    let mut outcome = Outcome::of(Lab::Readahead, scene, &names, &FIGURES, phases);
+    outcome.findings = check_device(scene.ledger.folder(), &queue)?;
+    let read = |setting| outcome.against_first("read_a_touch_kib", setting);
+    let is_shown = read(2).is_some_and(|compared| compared.is_higher());
+    let headline = match (read(2), read(3)) {
+        (Some(far), Some(advised)) if far.is_higher() => format!(
+            "Shown: a touch of 4 KiB reads {:.0} KiB with read_ahead_kb 8192, {:.0} KiB with 0, and {:.0} KiB with \
+             8192 and the advice that reads are random.",
+            far.mean_b, far.mean_a, advised.mean_b
+        ),
+        _ => "Not shown: read-ahead does not clearly read more here.".to_owned(),
+    };
+    (outcome.is_shown, outcome.headline) = (is_shown, headline);
+    outcome.notes.push(
+        "64 touches a phase, by chance in 512 MiB that no cache holds when it begins; with much read-ahead later ones \
+         find what earlier ones read, which in a file larger than memory they would not."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// A loop device of a file of the lab's: its name, and its folder below /sys/block.
+fn device(scene: &mut Scene<'_>) -> Result<(String, std::path::PathBuf), Unable> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Unable::Host("a loop device takes root".to_owned()));
+    }
+    let path = scene.ledger.folder().join("disk");
+    let failed = |error: std::io::Error| Unable::Failed(format!("{}: {error}", path.display()));
+    let mut file = File::create_new(&path).map_err(failed)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut prng = Prng::new(scene.wanted.seed);
+    for _ in 0..BYTES / PIECE_BYTES {
+        scene.go_on()?;
+        prng.fill(&mut piece);
+        file.write_all(&piece).map_err(failed)?;
+    }
+    file.sync_all().map_err(failed)?;
+    fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
+    scene.ledger.will_make(Left::Loop(path.clone())).map_err(Unable::Failed)?;
+    let name = path.to_str().ok_or_else(|| Unable::Failed("the folder's name is not text".to_owned()))?;
+    // Without a cache of its own below the device's: a second one would answer what the first has dropped.
+    let made = command("losetup", &["--find", "--read-only", "--direct-io=on", name]);
+    made.map_err(|why| Unable::Host(format!("no loop device: {why}")))?;
+    let device = loop_of(&path).ok_or_else(|| Unable::Failed("the loop device is not told".to_owned()))?;
+    let queue = Path::new("/sys/block").join(device.trim_start_matches("/dev/"));
+    Ok((device, queue))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Unable> {
+    fs::write(path, text).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))
+}
+
+/// Sectors that a device has read.
+fn sectors(queue: &Path) -> Result<f64, Unable> {
+    let path = queue.join("stat");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let number = text.split_whitespace().nth(2).and_then(|word| word.parse().ok());
+    number.ok_or_else(|| Unable::Failed(format!("{} has no sectors", path.display())))
+}
+
+/// Touches pages by chance until the phase's time or touches are over.
+fn touch(cells: &Cells, scene: &Scene<'_>, seed: u64) -> Result<Tally, Unable> {
+    let (mut tally, mut prng) = (Tally::default(), Prng::new(seed));
+    let begun = Instant::now();
+    for _ in 0..TOUCHES_MAX {
+        if begun.elapsed() >= scene.wanted.phase {
+            break;
+        }
+        scene.go_on()?;
+        let page = prng.below((cells.bytes() / PAGE_BYTES) as u64) as usize;
+        let before = Instant::now();
+        std::hint::black_box(cells.load(page * PAGE_BYTES));
+        tally.record(before.elapsed().as_nanos() as u64);
+    }
+    Ok(tally)
+}
+
+/// What the check says of a host whose disk is set as the lab's device was.
+fn check_device(folder: &Path, queue: &Path) -> Result<Vec<crate::Finding>, Unable> {
+    let tree = folder.join("tree");
+    let to = tree.join("sys/block/lab/queue");
+    let failed = |error: std::io::Error| Unable::Failed(format!("{}: {error}", to.display()));
+    fs::create_dir_all(&to).map_err(failed)?;
+    write(&queue.join("queue/read_ahead_kb"), SETTINGS[2].1)?;
+    for file in ["read_ahead_kb", "rotational"] {
+        let text = fs::read_to_string(queue.join("queue").join(file)).map_err(failed)?;
+        fs::write(to.join(file), text).map_err(failed)?;
+    }
+    Ok(found(Lab::Readahead, &tree.to_string_lossy(), None, Duration::ZERO))
+}

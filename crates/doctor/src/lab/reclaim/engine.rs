@@ -1,0 +1,235 @@
+//! Three ways to keep segments of data that are read by chance and replaced one after the other.
+//!
+//! ```text
+//!   files   replace: a new file, written, mapped; the old one unmapped and deleted       its pages are the cache's
+//!   pool    replace: a file that is there and mapped, written anew                       the same pages, again
+//!   arena   replace: memory that was got at the start, written anew                      no file at all
+//! ```
+//!
+//! Invariants: a reader keeps the segment that it reads in place; what is replaced is used again, or deleted, only
+//! when nobody reads it any more.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arena::{Cells, Order, Pages};
+use serde::{Deserialize, Serialize};
+
+/// Bytes that are written at once.
+const PIECE_BYTES: usize = 1 << 18;
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Engine {
+    /// Files that are created and deleted.
+    Files,
+    /// Files that are used again.
+    Pool,
+    /// Memory.
+    Arena,
+}
+
+impl Engine {
+    /// All of them by name; the one that the others are compared with first.
+    pub const ALL: [(&'static str, Self); 3] = [("arena", Self::Arena), ("pool", Self::Pool), ("files", Self::Files)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, engine)| *engine == self).expect("all are in the list").0
+    }
+}
+
+/// A segment's memory.
+#[derive(Debug)]
+struct Segment {
+    cells: Cells,
+    /// The file behind it.
+    file: Option<(File, PathBuf)>,
+    /// It goes with the segment.
+    is_deleted_with_it: bool,
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if let (Some((_, path)), true) = (&self.file, self.is_deleted_with_it) {
+            // Its folder goes at the end in any case.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The segments in use, by place, and those that wait for use.
+pub struct Store {
+    engine: Engine,
+    folder: PathBuf,
+    segment_bytes: usize,
+    places: Vec<Mutex<Arc<Segment>>>,
+    spare: Mutex<Vec<Arc<Segment>>>,
+    made: AtomicU64,
+    piece: Vec<u8>,
+}
+
+fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// `places` segments, with `spare` more to write into while those are read.
+    ///
+    /// # Errors
+    /// What the file system or memory answers.
+    pub fn make(
+        engine: Engine,
+        folder: &Path,
+        segment_bytes: usize,
+        places: usize,
+        spare: usize,
+    ) -> Result<Self, String> {
+        let mut store = Self {
+            engine,
+            folder: folder.to_owned(),
+            segment_bytes,
+            places: Vec::new(),
+            spare: Mutex::new(Vec::new()),
+            made: AtomicU64::new(0),
+            piece: vec![0xa5; PIECE_BYTES],
+        };
+        for _ in 0..places {
+            let segment = store.fresh()?;
+            store.places.push(Mutex::new(segment));
+        }
+        if engine != Engine::Files {
+            for _ in 0..spare {
+                let segment = store.fresh()?;
+                held(&store.spare).push(segment);
+            }
+        }
+        Ok(store)
+    }
+
+    /// A segment that was not there before, written whole.
+    fn fresh(&self) -> Result<Arc<Segment>, String> {
+        let wrong = |error: std::io::Error| format!("a segment: {error}");
+        if self.engine == Engine::Arena {
+            let cells = Cells::anonymous(self.segment_bytes, Pages::Small).map_err(wrong)?;
+            cells.populate(0, self.segment_bytes).map_err(wrong)?;
+            return Ok(Arc::new(Segment { cells, file: None, is_deleted_with_it: false }));
+        }
+        let path = self.folder.join(format!("segment-{}", self.made.fetch_add(1, Ordering::Relaxed)));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(wrong)?;
+        self.write(&file).map_err(wrong)?;
+        let cells = Cells::of_file(&file, self.segment_bytes, Order::Usual).map_err(wrong)?;
+        Ok(Arc::new(Segment { cells, file: Some((file, path)), is_deleted_with_it: true }))
+    }
+
+    fn write(&self, file: &File) -> std::io::Result<()> {
+        for offset in (0..self.segment_bytes).step_by(PIECE_BYTES) {
+            let bytes = PIECE_BYTES.min(self.segment_bytes - offset);
+            file.write_all_at(&self.piece[..bytes], offset as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Places.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Bytes that a place has.
+    pub fn segment_bytes(&self) -> usize {
+        self.segment_bytes
+    }
+
+    /// Reads the pages that touch `bytes` from `offset` on, at a place.
+    pub fn read(&self, place: usize, offset: usize, bytes: usize) -> u64 {
+        let segment = Arc::clone(&held(&self.places[place]));
+        let end = (offset + bytes).min(self.segment_bytes);
+        (offset..end).step_by(arena::PAGE_BYTES).map(|at| u64::from(segment.cells.load(at))).sum()
+    }
+
+    /// Puts new data at a place. `false` if all spare segments are still read.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn replace(&self, place: usize, word: u64) -> Result<bool, String> {
+        let segment = if self.engine == Engine::Files {
+            self.fresh()?
+        } else {
+            let Some(segment) = self.take_spare() else { return Ok(false) };
+            match &segment.file {
+                Some((file, _)) => self.write(file).map_err(|error| format!("a segment: {error}"))?,
+                None => (0..self.segment_bytes).step_by(8).for_each(|offset| segment.cells.store(offset, word)),
+            }
+            segment
+        };
+        let old = std::mem::replace(&mut *held(&self.places[place]), segment);
+        if self.engine != Engine::Files {
+            held(&self.spare).push(old);
+        }
+        Ok(true)
+    }
+
+    /// A spare segment that nobody reads.
+    fn take_spare(&self) -> Option<Arc<Segment>> {
+        let mut spare = held(&self.spare);
+        let at = spare.iter().position(|segment| Arc::strong_count(segment) == 1)?;
+        Some(spare.remove(at))
+    }
+
+    /// The part of all places' bytes that has a page mapped.
+    pub fn resident_percent(&self) -> f64 {
+        let bytes = |place: &Mutex<Arc<Segment>>| held(place).cells.resident_bytes().unwrap_or(0) as f64;
+        let all = (self.places.len() * self.segment_bytes) as f64;
+        self.places.iter().map(bytes).sum::<f64>() / all * 100.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gannet-engine-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn files_come_and_go_while_a_pool_keeps_its_own() {
+        for (name, engine) in Engine::ALL {
+            let folder = folder(name);
+            let store = Store::make(engine, &folder, 64 << 10, 4, 2).unwrap();
+            let files = || fs::read_dir(&folder).unwrap().count();
+            let kept = [0, 6, 4][Engine::ALL.iter().position(|(_, known)| *known == engine).unwrap()];
+            assert_eq!(files(), kept, "{name}");
+            for n in 0..20 {
+                assert_eq!(store.replace(n % 4, n as u64), Ok(true), "{name}");
+            }
+            assert_eq!(files(), kept, "{name}");
+            let first = if engine == Engine::Arena { 0 } else { 0xa5 };
+            assert_eq!(store.read(3, 0, 2 * arena::PAGE_BYTES), 2 * if engine == Engine::Arena { 19 } else { first });
+            let made = store.made.load(Ordering::Relaxed);
+            assert_eq!(made, [0, 6, 24][Engine::ALL.iter().position(|(_, known)| *known == engine).unwrap()], "{name}");
+            drop(store);
+            assert_eq!(files(), 0, "{name}");
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_read_is_not_written_into() {
+        let folder = folder("read");
+        let store = Store::make(Engine::Arena, &folder, 64 << 10, 1, 1).unwrap();
+        let reader = Arc::clone(&held(&store.places[0]));
+        assert_eq!(store.replace(0, 1), Ok(true));
+        assert_eq!(store.replace(0, 2), Ok(false));
+        assert_eq!(reader.cells.load(0), 0);
+        drop(reader);
+        assert_eq!((store.replace(0, 3), store.read(0, 0, 1)), (Ok(true), 3));
+        let _ = fs::remove_dir_all(folder);
+    }
+}

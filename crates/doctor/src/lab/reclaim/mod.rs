@@ -1,0 +1,344 @@
+//! `lab reclaim`: a cache full of garbage, more data in use than fits, and segments that are replaced all the time.
+//!
+//! ```text
+//!   a control group of its own, so that the host keeps its memory (or a whole guest: --whole-host)
+//!     phase:  garbage is read ── segments ── ready ── readers | writers | scan | a look at the counters each second
+//!     settings taken in turns: the three engines, or one engine under several values of a kernel's setting
+//! ```
+//!
+//! After the simulator of an article on stalls of a graph store (2013): 25 GB of garbage and 25 GB in use on 48 GB,
+//! files of 10 MB that are mapped, created and swapped. The sizes follow the memory that there is; what was the
+//! unevenness of its zones is here a scan of the garbage that goes on, and more in use.
+
+mod cause;
+mod engine;
+mod watch;
+pub(super) mod work;
+
+use std::fs;
+use std::path::PathBuf;
+
+pub use cause::Pressed;
+pub use engine::Engine;
+
+use super::group::Group;
+use super::ledger::{Left, boot};
+use super::outcome::{Outcome, Phase};
+use super::part::{Part, Role};
+use super::phases::order;
+use super::tally::Tally;
+use super::{Lab, Scene, Unable};
+use crate::host::{field, read_at};
+use watch::{Counts, Watch};
+use work::Work;
+
+/// The most that a lab takes in a group, and what it takes if nothing is said.
+pub const MEMORY_MAX: u64 = 2 << 30;
+const MEMORY_USUAL: u64 = 512 << 20;
+/// The part of what the host has free that it takes at most.
+const OF_AVAILABLE: u64 = 3;
+/// What the part takes beside its segments, at most.
+const PROGRAM_BYTES: u64 = 24 << 20;
+/// Less is no place to show it.
+const MEMORY_MIN: u64 = 64 << 20;
+/// What the files take on the disk beyond garbage and active, at most: segments that are written and not yet deleted.
+const DISK_SPARE: f64 = 1.3;
+
+const FIGURES: [&str; 5] = ["read_p99_us", "read_p999_us", "p999_us", "major_faults", "workingset_refault_file"];
+const HOST_FIGURES: [&str; 6] =
+    ["pgscan_direct", "pgscan_kswapd", "zone_reclaim_success", "zone_reclaim_failed", "major_faults", "read_p999_us"];
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Memory of the group; what is usual if it is not said.
+    pub memory_bytes: Option<u64>,
+    /// No group: all memory that there is. For a guest that is there for nothing else.
+    pub is_whole_host: bool,
+    /// Parts of the memory.
+    pub garbage: f64,
+    /// That are in use.
+    pub active: f64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Threads that read.
+    pub readers: u32,
+    /// Threads that replace.
+    pub writers: u32,
+    /// What they write, together.
+    pub write_bytes_per_s: u64,
+    /// Garbage that is read meanwhile.
+    pub scan_bytes_per_s: u64,
+    /// Tell each read as the article did.
+    pub tells_slow: bool,
+    /// The one engine; all if it is not said.
+    pub engine: Option<Engine>,
+    /// A setting `vm.NAME`, and its values.
+    pub values: Option<(String, Vec<String>)>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self {
+            memory_bytes: None,
+            is_whole_host: false,
+            garbage: 0.52,
+            active: 0.8,
+            segment_bytes: 4 << 20,
+            readers: 2,
+            writers: 1,
+            write_bytes_per_s: 32 << 20,
+            scan_bytes_per_s: 64 << 20,
+            tells_slow: false,
+            engine: None,
+            values: None,
+        }
+    }
+}
+
+/// A setting of the lab.
+struct Setting {
+    name: String,
+    engine: Engine,
+    /// What the kernel's setting is meanwhile.
+    value: Option<String>,
+}
+
+fn settings(shape: &Shape) -> Vec<Setting> {
+    match &shape.values {
+        Some((name, values)) => {
+            let engine = shape.engine.unwrap_or(Engine::Files);
+            let of = |value: &String| Setting { name: format!("{name}={value}"), engine, value: Some(value.clone()) };
+            values.iter().map(of).collect()
+        }
+        None => Engine::ALL
+            .into_iter()
+            .filter(|(_, engine)| shape.engine.is_none_or(|only| only == *engine))
+            .map(|(name, engine)| Setting { name: name.to_owned(), engine, value: None })
+            .collect(),
+    }
+}
+
+/// The file of `vm.NAME`.
+fn file_of(name: &str) -> Result<PathBuf, Unable> {
+    let name =
+        name.strip_prefix("vm.").filter(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+    let path = name.map(|name| PathBuf::from("/proc/sys/vm").join(name)).filter(|path| path.is_file());
+    path.ok_or_else(|| Unable::Host("--compare takes a setting of this kernel, as vm.zone_reclaim_mode=0,1".to_owned()))
+}
+
+/// Memory that the lab is about: the group's limit, or the host's.
+fn memory(shape: &Shape) -> Result<u64, Unable> {
+    let meminfo = read_at("/proc/meminfo".as_ref(), "/proc/meminfo").unwrap_or_default();
+    let kib = |key| field(&meminfo, key).unwrap_or(0).unsigned_abs() << 10;
+    if shape.is_whole_host {
+        return Ok(kib("MemTotal"));
+    }
+    let most = (kib("MemAvailable") / OF_AVAILABLE).min(MEMORY_MAX);
+    let bytes = shape.memory_bytes.unwrap_or(MEMORY_USUAL.min(most));
+    if bytes > most || bytes < MEMORY_MIN {
+        let (bytes, most) = (bytes >> 20, most >> 20);
+        return Err(Unable::Host(format!("{bytes} MiB is not between 64 and {most} MiB, a third of what is free")));
+    }
+    Ok(bytes)
+}
+
+/// Whether the lab's files have room.
+fn check_room(scene: &Scene<'_>, bytes: f64) -> Result<(), Unable> {
+    let folder = scene.ledger.folder();
+    let told = rustix::fs::statvfs(folder).map_err(|error| Unable::Failed(format!("{}: {error}", folder.display())))?;
+    let free = told.f_bavail as f64 * told.f_frsize as f64;
+    if free < bytes * DISK_SPARE {
+        let needed = bytes * DISK_SPARE / f64::from(1 << 20);
+        return Err(Unable::Host(format!(
+            "{} has no {needed:.0} MiB free; name another with --folder",
+            folder.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether an arena has room in the group: it can not be dropped as files' pages can, so the kernel would end the part.
+fn check_arena(shape: &Shape, settings: &[Setting], memory: u64, active: usize) -> Result<(), Unable> {
+    let spare = work::SPARE + shape.writers as usize;
+    let needed = (active + spare) as u64 * shape.segment_bytes + PROGRAM_BYTES;
+    if needed <= memory || settings.iter().all(|setting| setting.engine != Engine::Arena) {
+        return Ok(());
+    }
+    let (needed, memory) = (needed >> 20, memory >> 20);
+    let why = format!("an arena of that size takes {needed} MiB of {memory}: lower --active, or --segment");
+    Err(Unable::Host(why))
+}
+
+/// What all phases have in common.
+struct Bench {
+    shape: Shape,
+    memory: u64,
+    garbage: usize,
+    active: usize,
+    /// The file of the setting that is compared.
+    file: Option<PathBuf>,
+}
+
+impl Bench {
+    fn prepare(scene: &mut Scene<'_>, settings: &[Setting]) -> Result<Self, Unable> {
+        let shape = scene.wanted.reclaim.clone();
+        let memory = memory(&shape)?;
+        let count = |part: f64| ((memory as f64 * part) as u64 / shape.segment_bytes).max(1) as usize;
+        let (garbage, active) = (count(shape.garbage), count(shape.active));
+        check_arena(&shape, settings, memory, active)?;
+        check_room(scene, (garbage + active) as f64 * shape.segment_bytes as f64)?;
+        let file = shape.values.as_ref().map(|(name, _)| file_of(name)).transpose()?;
+        if let Some(path) = &file {
+            let old = read_at(path, "").map_err(|unread| Unable::Host(unread.to_string()))?;
+            let new = settings.iter().filter_map(|setting| setting.value.clone()).collect();
+            let left = Left::Setting { path: path.clone(), old, new, boot: boot() };
+            scene.ledger.will_make(left).map_err(Unable::Failed)?;
+        }
+        (scene.tell)(&format!("{} MiB: {garbage} files of garbage, {active} segments in use", memory >> 20));
+        work::make_garbage(scene.ledger.folder(), garbage, shape.segment_bytes as usize).map_err(Unable::Failed)?;
+        Ok(Self { shape, memory, garbage, active, file })
+    }
+
+    /// A phase: in a group of its own, since what an earlier one left in the cache would be counted there.
+    fn phase(&self, scene: &mut Scene<'_>, setting: &Setting, round: u32, watch: &mut Watch) -> Result<Phase, Unable> {
+        if let (Some(path), Some(value)) = (&self.file, &setting.value) {
+            fs::write(path, value).map_err(|error| Unable::Host(format!("{}: {error}", path.display())))?;
+        }
+        let group = if self.shape.is_whole_host {
+            None
+        } else {
+            let group = Group::make(scene.ledger, "memory", &format!("{}-{round}", setting.engine.name()))?;
+            group.limit_memory(self.memory)?;
+            Some(group)
+        };
+        let usual = || Pressed::Field("/proc/vmstat".into(), "pgscan_direct".to_owned());
+        let work = Work {
+            folder: scene.ledger.folder().to_owned(),
+            engine: setting.engine,
+            segment_bytes: self.shape.segment_bytes as usize,
+            garbage: self.garbage,
+            active: self.active,
+            readers: self.shape.readers,
+            writers: self.shape.writers,
+            write_bytes_per_s: self.shape.write_bytes_per_s,
+            scan_bytes_per_s: self.shape.scan_bytes_per_s,
+            pressed: group.as_ref().map_or_else(usual, Group::pressed),
+            tells_slow: self.shape.tells_slow,
+            time: scene.wanted.phase,
+            seed: scene.wanted.seed ^ u64::from(round),
+        };
+        let mut part = Part::start(&scene.wanted.program, &Role::Reclaim(Box::new(work)), None)?;
+        group.as_ref().map_or(Ok(()), |group| group.add(part.pid()))?;
+        part.go()?;
+        part.until_ready(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
+        let mut phase = Phase::begin(0, round, scene.now_s());
+        let reached = |group: &Option<Group>| group.as_ref().map(Group::limit_reached);
+        let (before, reached_before) = (Counts::now(), reached(&group));
+        let done = part.end(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
+        phase.figures = Counts::now().since(&before);
+        if let (Some(now), Some(then)) = (reached(&group), reached_before) {
+            phase.figures.insert("limit_reached".to_owned(), now - then);
+        }
+        phase.take(Tally::from(done.times));
+        phase.figures.extend(done.counts);
+        Ok(phase)
+    }
+}
+
+pub(super) fn run(scene: &mut Scene<'_>) -> Result<Outcome, Unable> {
+    let settings = settings(&scene.wanted.reclaim);
+    let bench = Bench::prepare(scene, &settings)?;
+    let (mut phases, mut watch) = (Vec::new(), Watch::default());
+    for (round, setting) in order(settings.len(), scene.wanted.rounds, scene.wanted.seed) {
+        (scene.tell)(&format!("round {}: {}", round + 1, settings[setting].name));
+        let mut phase = bench.phase(scene, &settings[setting], round, &mut watch)?;
+        phase.setting = setting;
+        phases.push(phase);
+    }
+    let names: Vec<&str> = settings.iter().map(|setting| setting.name.as_str()).collect();
+    let figures = if bench.shape.is_whole_host { &HOST_FIGURES[..] } else { &FIGURES[..] };
+    let mut outcome = Outcome::of(Lab::Reclaim, scene, &names, figures, phases);
+    outcome.timelines = watch.timelines();
+    outcome.findings = super::found(Lab::Reclaim, "/", None, std::time::Duration::from_secs(1));
+    conclude(&mut outcome, &bench);
+    Ok(outcome)
+}
+
+/// Says what was shown, and what a reader has to know.
+fn conclude(outcome: &mut Outcome, bench: &Bench) {
+    let last = outcome.settings.len() - 1;
+    let is_engines = bench.file.is_none();
+    // Of engines the last is what costs; of a setting's values any may be.
+    let clear: Vec<String> = outcome
+        .compared
+        .iter()
+        .filter(|compared| if is_engines { compared.b == last && compared.is_higher() } else { compared.is_clear() })
+        .map(|compared| outcome.sentence(compared))
+        .collect();
+    outcome.is_shown = !clear.is_empty();
+    outcome.headline = match clear.first() {
+        Some(first) => format!("Shown: {first}."),
+        None if is_engines => {
+            "Not shown: reads of files that come and go are not clearly dearer than the arena's.".to_owned()
+        }
+        None => "Not shown: no figure differs clearly; longer phases or more rounds would tell.".to_owned(),
+    };
+    let (memory, segment) = (bench.memory >> 20, bench.shape.segment_bytes >> 10);
+    outcome.notes.push(format!(
+        "{memory} MiB of memory; {} files of garbage and {} segments in use of {segment} KiB each; {} readers, {} \
+         writers with {} MiB a second, a scan of the garbage with {}.",
+        bench.garbage,
+        bench.active,
+        bench.shape.readers,
+        bench.shape.writers,
+        bench.shape.write_bytes_per_s >> 20,
+        bench.shape.scan_bytes_per_s >> 20
+    ));
+    if !bench.shape.is_whole_host {
+        let note =
+            "Counters of /proc/vmstat and pressure are the whole host's; those of the limit and the lists the group's.";
+        outcome.notes.push(note.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engines_are_compared_unless_a_setting_is() {
+        let names = |shape: &Shape| settings(shape).into_iter().map(|setting| setting.name).collect::<Vec<_>>();
+        assert_eq!(names(&Shape::default()), ["arena", "pool", "files"]);
+        let one = Shape { engine: Some(Engine::Pool), ..Shape::default() };
+        assert_eq!(names(&one), ["pool"]);
+        let values = Some(("vm.zone_reclaim_mode".to_owned(), vec!["0".to_owned(), "1".to_owned()]));
+        let modes = Shape { values, ..Shape::default() };
+        assert_eq!(names(&modes), ["vm.zone_reclaim_mode=0", "vm.zone_reclaim_mode=1"]);
+        assert!(settings(&modes).iter().all(|setting| setting.engine == Engine::Files));
+    }
+
+    #[test]
+    fn an_arena_that_the_group_has_no_room_for_is_refused() {
+        let check = |active, engine| {
+            let shape = Shape { engine, ..Shape::default() };
+            check_arena(&shape, &settings(&shape), 512 << 20, active)
+        };
+        assert!(check(102, None).is_ok() && check(120, None).is_err() && check(120, Some(Engine::Files)).is_ok());
+    }
+
+    #[test]
+    fn only_settings_of_memory_are_compared() {
+        assert_eq!(file_of("vm.swappiness").ok(), Some("/proc/sys/vm/swappiness".into()));
+        for wrong in ["kernel.core_pattern", "vm./../kernel/core_pattern", "vm.none_such", "swappiness", "vm."] {
+            assert!(file_of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn memory_that_the_host_can_not_spare_is_refused() {
+        let asked = |mib: u64| memory(&Shape { memory_bytes: Some(mib << 20), ..Shape::default() });
+        assert!(asked(1).is_err() && asked(1 << 20).is_err());
+        assert!(memory(&Shape { is_whole_host: true, ..Shape::default() }).is_ok_and(|bytes| bytes > MEMORY_MIN));
+    }
+}

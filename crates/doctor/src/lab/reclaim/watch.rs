@@ -1,0 +1,209 @@
+//! What the kernel counts of memory while a lab runs: each second for the charts, over a phase for its figures.
+
+use std::collections::BTreeMap;
+
+use super::super::group::Group;
+use super::super::outcome::Timeline;
+use crate::host::{field, read_at};
+
+/// Counters of /proc/vmstat that a phase's growth is kept of.
+pub const COUNTERS: [&str; 35] = [
+    "pgscan_direct",
+    "pgscan_kswapd",
+    "pgsteal_direct",
+    "pgsteal_kswapd",
+    "pgscan_direct_throttle",
+    "allocstall_normal",
+    "allocstall_movable",
+    "zone_reclaim_success",
+    "zone_reclaim_failed",
+    "pgmajfault",
+    "pgfault",
+    "workingset_refault_file",
+    "workingset_activate_file",
+    "kswapd_low_wmark_hit_quickly",
+    "kswapd_high_wmark_hit_quickly",
+    "compact_stall",
+    "compact_fail",
+    "compact_success",
+    "thp_fault_alloc",
+    "thp_fault_fallback",
+    "thp_split_page",
+    "thp_collapse_alloc",
+    "numa_hit",
+    "numa_miss",
+    "numa_foreign",
+    "numa_interleave",
+    "numa_other",
+    "numa_pte_updates",
+    "numa_hint_faults",
+    "numa_pages_migrated",
+    "pgmigrate_success",
+    "pgmigrate_fail",
+    "pgpromote_success",
+    "pgdemote_direct",
+    "drop_pagecache",
+];
+
+/// Lines of charts that a counter's growth a second makes.
+const RATES: [(&str, &str); 9] = [
+    ("pages scanned/direct", "pgscan_direct"),
+    ("pages scanned/kswapd", "pgscan_kswapd"),
+    ("pages freed/direct", "pgsteal_direct"),
+    ("pages freed/kswapd", "pgsteal_kswapd"),
+    ("zone reclaim/success", "zone_reclaim_success"),
+    ("zone reclaim/failed", "zone_reclaim_failed"),
+    ("refaults/refaulted", "workingset_refault_file"),
+    ("refaults/activated", "workingset_activate_file"),
+    ("major faults", "pgmajfault"),
+];
+
+/// Bytes of a page, in which /proc/zoneinfo counts.
+const PAGE_KIB: f64 = 4.0;
+
+/// Where files are read from: the host's counters, and the group's if there is one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts(BTreeMap<&'static str, f64>);
+
+fn text(path: &str) -> String {
+    read_at(path.as_ref(), path).unwrap_or_default()
+}
+
+impl Counts {
+    /// What they are now.
+    pub fn now() -> Self {
+        Self::of(&text("/proc/vmstat"))
+    }
+
+    fn of(vmstat: &str) -> Self {
+        Self(COUNTERS.into_iter().filter_map(|key| Some((key, field(vmstat, key)? as f64))).collect())
+    }
+
+    /// How much each has grown since.
+    pub fn since(&self, before: &Self) -> BTreeMap<String, f64> {
+        let grown = |(key, now): (&&'static str, &f64)| Some(((*key).to_owned(), now - before.0.get(key)?));
+        self.0.iter().filter_map(grown).collect()
+    }
+}
+
+/// Pages over all zones: free, and the low mark; `/proc/zoneinfo` has both of each zone.
+fn free_and_low(zoneinfo: &str) -> (f64, f64) {
+    let sum = |key: &str| -> f64 {
+        let numbers = zoneinfo.lines().filter_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("pages ").unwrap_or(line).trim_start().strip_prefix(key)?.trim().parse::<f64>().ok()
+        });
+        numbers.sum()
+    };
+    (sum("free "), sum("low "))
+}
+
+/// The time that something waited, in us, since the start of the host.
+fn lost_us(pressure: &str) -> Option<f64> {
+    let some = pressure.lines().find(|line| line.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.parse().ok()
+}
+
+/// What is seen over time.
+#[derive(Debug, Default)]
+pub struct Watch {
+    lines: BTreeMap<&'static str, Timeline>,
+    last: Option<(f64, Counts, BTreeMap<&'static str, f64>)>,
+}
+
+impl Watch {
+    fn point(&mut self, name: &'static str, unit: &'static str, at_s: f64, value: f64) {
+        let fresh = || Timeline { name: name.to_owned(), unit, points: Vec::new() };
+        self.lines.entry(name).or_insert_with(fresh).points.push((at_s, value));
+    }
+
+    /// Called often, it looks once a second.
+    pub fn tick(&mut self, now_s: f64, group: Option<&Group>) {
+        if self.last.as_ref().is_some_and(|(at_s, ..)| now_s - at_s < 1.0) {
+            return;
+        }
+        self.levels(now_s, group);
+        let counts = Counts::now();
+        let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
+        for (name, path) in [("time lost/memory", "/proc/pressure/memory"), ("time lost/disk", "/proc/pressure/io")] {
+            sums.extend(lost_us(&text(path)).map(|us| (name, us)));
+        }
+        sums.extend(group.map(|group| ("limit reached", group.limit_reached())));
+        if let Some((then_s, before, sums_before)) = self.last.take() {
+            let seconds = now_s - then_s;
+            let grown = counts.since(&before);
+            for (name, key) in RATES {
+                if let Some(grown) = grown.get(key) {
+                    self.point(name, "a second", now_s, grown / seconds);
+                }
+            }
+            for (name, sum) in &sums {
+                let Some(before) = sums_before.get(name) else { continue };
+                match name.starts_with("time lost") {
+                    true => self.point(name, "% of the time", now_s, (sum - before) / 1e4 / seconds),
+                    false => self.point(name, "a second", now_s, (sum - before) / seconds),
+                }
+            }
+        }
+        self.last = Some((now_s, counts, sums));
+    }
+
+    /// What is there, rather than what has grown.
+    fn levels(&mut self, now_s: f64, group: Option<&Group>) {
+        let (free, low) = free_and_low(&text("/proc/zoneinfo"));
+        self.point("free memory/free", "MiB", now_s, free * PAGE_KIB / 1024.0);
+        self.point("free memory/low mark", "MiB", now_s, low * PAGE_KIB / 1024.0);
+        let (told, keys, mib) = match group {
+            Some(group) => (group.read("memory.stat"), ["active_file", "inactive_file"], f64::from(1 << 20)),
+            None => (text("/proc/meminfo"), ["Active(file)", "Inactive(file)"], 1024.0),
+        };
+        for (name, key) in ["file pages/active", "file pages/inactive"].into_iter().zip(keys) {
+            if let Some(value) = field(&told, key) {
+                self.point(name, "MiB", now_s, value as f64 / mib);
+            }
+        }
+    }
+
+    /// All that was seen; what was 0 all the while says nothing, and is left out.
+    pub fn timelines(self) -> Vec<Timeline> {
+        self.lines.into_values().filter(|line| line.points.iter().any(|point| point.1 != 0.0)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONES: &str = "Node 0, zone      DMA\n  per-node stats\n      nr_inactive_file 7\n  pages free     3840\n   \
+                              boost    0\n \u{20}       min      10\n        low      13\n        high     16\nNode \
+                         0, zone   Normal\n  pages free 100\n        low      7\n      nr_free_pages 100\n";
+
+    #[test]
+    fn marks_and_free_pages_are_summed_over_zones() {
+        assert_eq!(free_and_low(ZONES), (3940.0, 20.0));
+        assert_eq!(free_and_low(""), (0.0, 0.0));
+    }
+
+    #[test]
+    fn only_counters_that_this_kernel_has_are_told() {
+        let before = Counts::of("pgscan_direct 5\npgfault 1000\nnr_free_pages 3\n");
+        let after = Counts::of("pgscan_direct 12\npgfault 1500\npgmajfault 3\n");
+        let grown = after.since(&before);
+        assert_eq!(
+            grown.into_iter().collect::<Vec<_>>(),
+            [("pgfault".to_owned(), 500.0), ("pgscan_direct".to_owned(), 7.0)]
+        );
+        assert_eq!(lost_us("some avg10=0.00 avg60=0.00 avg300=0.00 total=12345\nfull ..."), Some(12345.0));
+    }
+
+    #[test]
+    fn it_looks_once_a_second() {
+        let mut watch = Watch::default();
+        for tenth in 0..=20 {
+            watch.tick(f64::from(tenth) / 10.0, None);
+        }
+        let lines = watch.timelines();
+        let free = lines.iter().find(|line| line.name == "free memory/free").expect("this host has memory");
+        assert_eq!(free.points.len(), 3, "{free:?}");
+    }
+}

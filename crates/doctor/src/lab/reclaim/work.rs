@@ -1,0 +1,275 @@
+//! The part that reads and replaces segments, in the memory that it is given.
+//!
+//! ```text
+//!   garbage: map every file, read it, unmap it    the cache is full of what nobody wants any more
+//!   active:  segments of an engine                together more than fits
+//!   ready ── readers: a piece by chance, timed        writers: replace one by chance        scan: the garbage again
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arena::{Cells, Order, PAGE_BYTES};
+use base::prng::Prng;
+use rustix::fs::{Advice, fadvise};
+use serde::{Deserialize, Serialize};
+
+use super::cause::{Cause, Meter, Pressed, cause};
+use super::engine::{Engine, Store};
+use crate::lab::part::{Done, note, ready};
+use crate::lab::tally::Tally;
+
+/// Bytes that a read touches.
+const READ_BYTES: usize = 64 << 10;
+/// Reads a second of each reader.
+const READS_PER_S: f64 = 1000.0;
+/// From here on a read is slow, and has a cause.
+const SLOW: Duration = Duration::from_millis(1);
+/// From here on the article printed it.
+const ARTICLE: Duration = Duration::from_millis(100);
+/// Notes of slow reads, of a reader, at most.
+const NOTES_MAX: u64 = 1000;
+/// Segments beyond those in use that a writer has to write into.
+pub const SPARE: usize = 2;
+
+/// What it does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Work {
+    /// Where its files are.
+    pub folder: PathBuf,
+    /// How segments are kept.
+    pub engine: Engine,
+    /// Bytes of a segment, a multiple of a page.
+    pub segment_bytes: usize,
+    /// Files that fill the cache.
+    pub garbage: usize,
+    /// Segments in use.
+    pub active: usize,
+    /// Threads that read.
+    pub readers: u32,
+    /// Threads that replace.
+    pub writers: u32,
+    /// What they write, together.
+    pub write_bytes_per_s: u64,
+    /// Garbage that is read meanwhile, as a backup does.
+    pub scan_bytes_per_s: u64,
+    /// Where shortage is told.
+    pub pressed: Pressed,
+    /// Tell each read that took as long as the article printed.
+    pub tells_slow: bool,
+    /// How long.
+    pub time: Duration,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+/// Makes the files that fill the cache, once for all phases.
+///
+/// # Errors
+/// What the file system answers.
+pub fn make_garbage(folder: &Path, files: usize, bytes: usize) -> Result<(), String> {
+    let piece = vec![0x5a; bytes];
+    for n in 0..files {
+        let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let file = File::create(folder.join(format!("garbage-{n}"))).map_err(wrong)?;
+        file.write_all_at(&piece, 0).and_then(|()| file.sync_data()).map_err(wrong)?;
+        fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| wrong(error.into()))?;
+    }
+    Ok(())
+}
+
+/// Fills the cache, with what another phase left of it dropped before.
+fn read_garbage(work: &Work) -> Result<(), String> {
+    let wrong = |error: std::io::Error| format!("garbage: {error}");
+    let open = |n: usize| File::open(work.folder.join(format!("garbage-{n}")));
+    for n in 0..work.garbage {
+        fadvise(open(n).map_err(wrong)?, 0, None, Advice::DontNeed).map_err(|error| wrong(error.into()))?;
+    }
+    for n in 0..work.garbage {
+        let cells = Cells::of_file(&open(n).map_err(wrong)?, work.segment_bytes, Order::Usual).map_err(wrong)?;
+        std::hint::black_box(
+            (0..work.segment_bytes).step_by(PAGE_BYTES).map(|at| u64::from(cells.load(at))).sum::<u64>(),
+        );
+    }
+    Ok(())
+}
+
+/// What a reader has seen.
+#[derive(Default)]
+struct Seen {
+    /// From when a read was due.
+    tally: Tally,
+    /// From when it began.
+    service: Tally,
+    causes: BTreeMap<Cause, u64>,
+    major_faults: u64,
+}
+
+/// Works.
+///
+/// # Errors
+/// What the file system or memory answers.
+pub fn work(work: &Work) -> Result<Done, String> {
+    read_garbage(work)?;
+    let spare = work.writers as usize + SPARE;
+    let store = Store::make(work.engine, &work.folder, work.segment_bytes, work.active, spare)?;
+    ready();
+    let (begun, written) = (Instant::now(), AtomicU64::new(0));
+    let seen = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..work.readers)
+            .map(|n| {
+                scope.spawn({
+                    let store = &store;
+                    move || read(work, store, begun, u64::from(n))
+                })
+            })
+            .collect();
+        let writers: Vec<_> = (0..work.writers)
+            .map(|n| {
+                scope.spawn({
+                    let (store, written) = (&store, &written);
+                    move || write(work, store, begun, n, written)
+                })
+            })
+            .collect();
+        let scan = scope.spawn(move || scan(work, begun));
+        let mut all = Seen::default();
+        let mut failed = None;
+        for reader in readers {
+            match reader.join().expect("a reader does not panic") {
+                Ok(seen) => {
+                    all.tally.add(&seen.tally);
+                    all.service.add(&seen.service);
+                    all.major_faults += seen.major_faults;
+                    seen.causes.into_iter().for_each(|(cause, count)| *all.causes.entry(cause).or_default() += count);
+                }
+                Err(why) => failed = Some(why),
+            }
+        }
+        for writer in writers {
+            failed = writer.join().expect("a writer does not panic").err().or(failed);
+        }
+        failed = scan.join().expect("the scan does not panic").err().or(failed);
+        failed.map_or(Ok(all), Err)
+    })?;
+    let mut counts: BTreeMap<String, f64> = Cause::ALL
+        .iter()
+        .map(|(name, cause)| ((*name).to_owned(), seen.causes.get(cause).copied().unwrap_or(0) as f64))
+        .collect();
+    for (name, share) in [("read_p50_us", 0.5), ("read_p99_us", 0.99), ("read_p999_us", 0.999), ("read_max_us", 1.0)] {
+        counts.insert(name.to_owned(), seen.service.at(share) as f64 / 1e3);
+    }
+    counts.insert("major_faults".to_owned(), seen.major_faults as f64);
+    counts.insert("written_mib".to_owned(), written.into_inner() as f64 / f64::from(1 << 20));
+    counts.insert("resident_percent".to_owned(), store.resident_percent());
+    Ok(Done { times: seen.tally.pairs(), counts })
+}
+
+fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen, String> {
+    let (mut seen, mut meter) = (Seen::default(), Meter::new(&work.pressed)?);
+    let mut prng = Prng::new(work.seed ^ (reader << 32));
+    let (first, mut notes, mut due) = (meter.read(), 0, Duration::ZERO);
+    loop {
+        due += Duration::from_secs_f64(-(1.0 - prng.unit()).ln() / READS_PER_S);
+        if due >= work.time {
+            break;
+        }
+        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        let place = prng.below(store.places() as u64) as usize;
+        let offset = prng.below((store.segment_bytes() / PAGE_BYTES) as u64) as usize * PAGE_BYTES;
+        let before = meter.read();
+        let started = Instant::now();
+        std::hint::black_box(store.read(place, offset, READ_BYTES));
+        let took = started.elapsed();
+        seen.service.record(took.as_nanos() as u64);
+        if took >= SLOW {
+            let cause = cause(&before, &meter.read(), took.as_nanos() as u64);
+            *seen.causes.entry(cause).or_default() += 1;
+            if work.tells_slow && took >= ARTICLE && notes < NOTES_MAX {
+                notes += 1;
+                note(format!("a read took {:.0} ms: {cause:?}", took.as_secs_f64() * 1e3));
+            }
+        }
+        // From when it was due: a read that waits for the one before it waits for the same cause.
+        seen.tally.record(begun.elapsed().saturating_sub(due).as_nanos() as u64);
+    }
+    seen.major_faults = meter.read().major_faults - first.major_faults;
+    Ok(seen)
+}
+
+fn write(work: &Work, store: &Store, begun: Instant, writer: u32, written: &AtomicU64) -> Result<(), String> {
+    let mut prng = Prng::new(work.seed ^ u64::from(writer) ^ (1 << 63));
+    let each = work.segment_bytes as f64 * f64::from(work.writers) / work.write_bytes_per_s.max(1) as f64;
+    let mut due = Duration::ZERO;
+    while begun.elapsed() < work.time {
+        let place = prng.below(store.places() as u64) as usize;
+        if store.replace(place, prng.next_u64())? {
+            written.fetch_add(work.segment_bytes as u64, Ordering::Relaxed);
+        }
+        due += Duration::from_secs_f64(each);
+        std::thread::sleep(due.saturating_sub(begun.elapsed()).min(work.time));
+    }
+    Ok(())
+}
+
+/// Reads the garbage file by file, from the beginning when all were read.
+fn scan(work: &Work, begun: Instant) -> Result<(), String> {
+    if work.scan_bytes_per_s == 0 || work.garbage == 0 {
+        return Ok(());
+    }
+    let mut piece = vec![0; work.segment_bytes];
+    let each = Duration::from_secs_f64(work.segment_bytes as f64 / work.scan_bytes_per_s as f64);
+    for n in (0..work.garbage).cycle() {
+        let left = work.time.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            break;
+        }
+        let file = File::open(work.folder.join(format!("garbage-{n}")));
+        file.and_then(|file| file.read_exact_at(&mut piece, 0)).map_err(|error| format!("garbage: {error}"))?;
+        std::thread::sleep(each.min(left));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_read_is_counted_and_writes_keep_to_their_rate() {
+        let folder = std::env::temp_dir().join(format!("gannet-work-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        make_garbage(&folder, 2, 64 << 10).unwrap();
+        let one = Work {
+            folder: folder.clone(),
+            engine: Engine::Files,
+            segment_bytes: 64 << 10,
+            garbage: 2,
+            active: 4,
+            readers: 2,
+            writers: 1,
+            write_bytes_per_s: 1 << 20,
+            scan_bytes_per_s: 1 << 20,
+            pressed: Pressed::Field("/proc/vmstat".into(), "pgscan_direct".to_owned()),
+            tells_slow: false,
+            time: Duration::from_millis(300),
+            seed: 5,
+        };
+        if Meter::new(&one.pressed).is_err() {
+            eprintln!("skipped: this kernel does not tell threads' times");
+            return;
+        }
+        let done = work(&one).expect("it works");
+        let reads = Tally::from(done.times).count();
+        assert!((300..900).contains(&reads), "{reads}");
+        // 0.3 s of 1 MiB/s is less than five segments, and the first is written at once.
+        assert!((0.0625..=0.4).contains(&done.counts["written_mib"]), "{:?}", done.counts);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}

@@ -1,0 +1,98 @@
+//! Times that were counted: an HDR histogram with three digits, and its form between processes.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The longest time that is told apart from longer ones, in ns: ten minutes.
+const NS_MAX: u64 = 600_000_000_000;
+/// Shares at which a curve has a point, a nine.
+const POINTS_A_NINE: u32 = 12;
+/// Nines of a curve at most.
+const NINES_MAX: f64 = 6.0;
+
+/// How often which time was seen.
+#[derive(Clone, Debug)]
+pub struct Tally(Histogram<u64>);
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self(Histogram::new_with_bounds(1, NS_MAX, 3).expect("the bounds are sound"))
+    }
+}
+
+/// A tally's values and their counts, as parts write them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Pairs(Vec<(u64, u64)>);
+
+impl Tally {
+    /// Counts a time.
+    pub fn record(&mut self, ns: u64) {
+        self.0.saturating_record(ns.max(1));
+    }
+
+    /// Counts all that another has.
+    pub fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("the bounds are the same");
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time that a share of all are not longer than, in ns; 0 of none.
+    pub fn at(&self, share: f64) -> u64 {
+        if self.0.is_empty() { 0 } else { self.0.value_at_quantile(share) }
+    }
+
+    /// Shares and times in ns, for a curve.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let nines = (self.0.len() as f64).log10().min(NINES_MAX);
+        let steps = 0..=(nines * f64::from(POINTS_A_NINE)) as u32;
+        let share = |step: u32| 1.0 - 10f64.powf(-f64::from(step) / f64::from(POINTS_A_NINE));
+        steps.map(share).map(|share| (share, self.at(share) as f64)).collect()
+    }
+
+    /// For another process.
+    pub fn pairs(&self) -> Pairs {
+        Pairs(
+            self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_since_last_iteration())).collect(),
+        )
+    }
+}
+
+impl From<Pairs> for Tally {
+    fn from(pairs: Pairs) -> Self {
+        let mut tally = Self::default();
+        for (ns, count) in pairs.0 {
+            tally.0.saturating_record_n(ns.max(1), count);
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_is_the_same_in_another_process() {
+        let mut tally = Tally::default();
+        for n in 1..=10_000u64 {
+            tally.record(n * 977);
+        }
+        tally.record(u64::MAX);
+        let json = serde_json::to_string(&tally.pairs()).unwrap();
+        let other = Tally::from(serde_json::from_str::<Pairs>(&json).unwrap());
+        assert_eq!((tally.count(), tally.curve()), (other.count(), other.curve()));
+        assert!(other.at(0.5).abs_diff(5000 * 977) < 5000 * 2, "{}", other.at(0.5));
+    }
+
+    #[test]
+    fn of_no_times_there_is_no_curve() {
+        assert_eq!((Tally::default().at(0.99), Tally::default().curve().len()), (0, 0));
+    }
+}

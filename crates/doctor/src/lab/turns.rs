@@ -1,0 +1,78 @@
+//! A server as small as one can be: requests that arrive by chance, each of which takes some CPU time.
+//!
+//! A request's time counts from the instant at which it arrived, whatever the thread was doing then, to its end: what
+//! stops the thread shows as it does to who asks.
+
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::part::Done;
+use super::tally::Tally;
+
+/// How it is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Turns {
+    /// The CPU that it is pinned to.
+    pub cpu: Option<usize>,
+    /// Requests a second, in the mean.
+    pub rate_per_s: f64,
+    /// CPU time of each.
+    pub work: Duration,
+    /// How long.
+    pub time: Duration,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+/// CPU time of this thread.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Serves.
+///
+/// # Errors
+/// When it can not be pinned.
+pub fn serve(turns: &Turns) -> Result<Done, String> {
+    if let Some(cpu) = turns.cpu {
+        io::affinity::pin_this_thread(cpu).map_err(|error| format!("CPU {cpu}: {error}"))?;
+    }
+    let (mut tally, mut prng) = (Tally::default(), Prng::new(turns.seed));
+    let begun = Instant::now();
+    let mut arrived = Duration::ZERO;
+    loop {
+        arrived += Duration::from_secs_f64(-(1.0 - prng.unit()).ln() / turns.rate_per_s);
+        if arrived >= turns.time {
+            break;
+        }
+        std::thread::sleep(arrived.saturating_sub(begun.elapsed()));
+        let before = used();
+        while used() - before < turns.work {}
+        tally.record((begun.elapsed() - arrived.min(begun.elapsed())).as_nanos() as u64);
+    }
+    Ok(Done { times: tally.pairs(), counts: [("cpu_ms".to_owned(), used().as_secs_f64() * 1e3)].into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_takes_at_least_its_work_and_all_are_counted() {
+        let turns = Turns {
+            cpu: None,
+            rate_per_s: 500.0,
+            work: Duration::from_micros(100),
+            time: Duration::from_millis(200),
+            seed: 3,
+        };
+        let done = serve(&turns).expect("it is not pinned");
+        let (tally, cpu_ms) = (Tally::from(done.times), done.counts["cpu_ms"]);
+        assert!((50..200).contains(&tally.count()), "{}", tally.count());
+        assert!(tally.at(0.0) >= 99_000 && cpu_ms >= tally.count() as f64 * 0.1, "{} {cpu_ms}", tally.at(0.0));
+    }
+}

@@ -1,0 +1,179 @@
+//! `gannet doctor lab`: shows one mechanism that makes tails, and the check that finds it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base::units::{ByteSize, UnitError};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use doctor::lab::ledger::usual_folder;
+use doctor::lab::reclaim::{Engine, Shape};
+use doctor::lab::{LABS, Lab, Ledger, Wanted, html, run as show, run_part};
+
+use super::failed;
+use crate::load::stop;
+use crate::{Failure, print};
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let part = Command::new("part")
+        .hide(true)
+        .args([Arg::new("role").required(true), Arg::new("lab").required(true).value_parser(value_parser!(u32))]);
+    Command::new("lab")
+        .about("Make one cause of tails on purpose, measure it, and see which check finds it")
+        .after_help(
+            "A lab takes CPU for some seconds; what it makes (control groups, networks, loop devices, files) it takes \
+             away again, also when it is interrupted, and what one that was killed has left the next one clears \
+             away.\nExit codes: 0 it was shown; 1 it was not; 3 it can not be shown on this host.",
+        )
+        .subcommand_required(true)
+        .subcommands(LABS.iter().map(|entry| {
+            let command = Command::new(entry.name).about(entry.about).args(arguments(entry.seconds));
+            if entry.lab == Lab::Reclaim { command.args(reclaim_arguments()) } else { command }
+        }))
+        .subcommand(part)
+}
+
+fn arguments(seconds: &'static str) -> [Arg; 6] {
+    [
+        Arg::new("rounds")
+            .long("rounds")
+            .default_value("5")
+            .value_name("N")
+            .value_parser(value_parser!(u32).range(1..=100))
+            .help("How often each setting has its turn"),
+        Arg::new("seconds")
+            .long("seconds")
+            .default_value(seconds)
+            .value_name("SECONDS")
+            .value_parser(value_parser!(u64).range(1..=600))
+            .help("How long a phase is, at most"),
+        Arg::new("seed")
+            .long("seed")
+            .default_value("1")
+            .value_name("N")
+            .value_parser(value_parser!(u64))
+            .help("What chance begins with"),
+        Arg::new("folder")
+            .long("folder")
+            .value_parser(value_parser!(PathBuf))
+            .value_name("DIR")
+            .help("Where its files are [default: /var/lib/gannet/lab]"),
+        Arg::new("html")
+            .long("html")
+            .value_parser(value_parser!(PathBuf))
+            .value_name("FILE")
+            .help("Write a report with charts, one file"),
+        Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print the outcome as JSON"),
+    ]
+}
+
+fn bytes(text: &str) -> Result<u64, UnitError> {
+    text.parse::<ByteSize>().map(|size| size.0)
+}
+
+/// A part of the memory.
+fn part(text: &str) -> Result<f64, String> {
+    let part: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    if (0.01..=4.0).contains(&part) { Ok(part) } else { Err("not between 0.01 and 4".to_owned()) }
+}
+
+fn reclaim_arguments() -> [Arg; 12] {
+    let value =
+        |name: &'static str, of: &'static str, help: &'static str| Arg::new(name).long(name).value_name(of).help(help);
+    let threads = || value_parser!(u32).range(1..=64);
+    [
+        value("memory", "SIZE", "Memory of its control group, 2GiB at most [default: 512MiB]").value_parser(bytes),
+        value("garbage", "PART", "Files that fill the cache, as a part of that")
+            .default_value("0.52")
+            .value_parser(part),
+        value("active", "PART", "Segments in use, as a part of that").default_value("0.8").value_parser(part),
+        value("segment", "SIZE", "Bytes of a segment").default_value("4MiB").value_parser(bytes),
+        value("readers", "N", "Threads that read").default_value("2").value_parser(threads()),
+        value("writers", "N", "Threads that replace segments").default_value("1").value_parser(threads()),
+        value("writes", "SIZE", "What they write a second, together").default_value("32MiB").value_parser(bytes),
+        value("scan", "SIZE", "What of the garbage is read a second meanwhile, as a backup does; 0B: none")
+            .default_value("64MiB")
+            .value_parser(bytes),
+        value("engine", "ENGINE", "One engine alone").value_parser(Engine::ALL.map(|(name, _)| name)),
+        value(
+            "compare",
+            "vm.NAME=A,B",
+            "Values of a setting of the kernel in turns, instead of engines; it is set back",
+        )
+        .value_parser(|text: &str| compared(text).ok_or("no setting with values, as vm.zone_reclaim_mode=0,1")),
+        value("whole-host", "", "All memory of this host, without a control group: for a guest that is there for this")
+            .action(ArgAction::SetTrue)
+            .conflicts_with("memory"),
+        value("article-mode", "", "Tell each read that takes 100 ms, as the article's simulator did")
+            .action(ArgAction::SetTrue),
+    ]
+}
+
+/// A setting of the kernel and the values that it is given.
+fn compared(text: &str) -> Option<(String, Vec<String>)> {
+    let (name, values) = text.split_once('=')?;
+    let values: Vec<String> = values.split(',').map(str::to_owned).collect();
+    let is_number = |value: &String| !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    (name.starts_with("vm.") && values.len() > 1 && values.iter().all(is_number)).then(|| (name.to_owned(), values))
+}
+
+/// What `reclaim` is asked for.
+fn shape(matches: &ArgMatches) -> Shape {
+    let size = |name: &str| matches.get_one::<u64>(name).copied();
+    let part = |name: &str| *matches.get_one::<f64>(name).expect("it has a default");
+    let threads = |name: &str| *matches.get_one::<u32>(name).expect("it has a default");
+    let named =
+        |name: &String| Engine::ALL.into_iter().find(|(known, _)| known == name).expect("the parser knows them").1;
+    let page = arena::PAGE_BYTES as u64;
+    Shape {
+        memory_bytes: size("memory"),
+        is_whole_host: matches.get_flag("whole-host"),
+        garbage: part("garbage"),
+        active: part("active"),
+        segment_bytes: size("segment").expect("it has a default").max(1).next_multiple_of(page),
+        readers: threads("readers"),
+        writers: threads("writers"),
+        write_bytes_per_s: size("writes").expect("it has a default").max(1),
+        scan_bytes_per_s: size("scan").expect("it has a default"),
+        tells_slow: matches.get_flag("article-mode"),
+        engine: matches.get_one::<String>("engine").map(named),
+        values: matches.get_one::<(String, Vec<String>)>("compare").cloned(),
+    }
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    match matches.subcommand() {
+        Some(("part", matches)) => {
+            let role = matches.get_one::<String>("role").expect("it is required");
+            run_part(role, *matches.get_one::<u32>("lab").expect("it is required")).map_err(|why| failed(vec![why]))
+        }
+        Some((name, matches)) => one(name, matches),
+        None => unreachable!("a subcommand is required"),
+    }
+}
+
+fn one(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
+    let words = |why: String| failed(vec![why]);
+    let entry = LABS.iter().find(|entry| entry.name == name).expect("the parser knows them");
+    let wanted = Wanted {
+        rounds: *matches.get_one::<u32>("rounds").expect("it has a default"),
+        phase: Duration::from_secs(*matches.get_one::<u64>("seconds").expect("it has a default")),
+        seed: *matches.get_one::<u64>("seed").expect("it has a default"),
+        reclaim: if entry.lab == Lab::Reclaim { shape(matches) } else { Shape::default() },
+        program: std::env::current_exe()
+            .map_err(|error| words(format!("this program's file is not told ({error})")))?,
+    };
+    let stop = stop::switch()?;
+    let folder = matches.get_one::<PathBuf>("folder").cloned().unwrap_or_else(usual_folder);
+    let (mut ledger, told) = Ledger::begin(&folder).map_err(words)?;
+    told.iter().for_each(|line| eprintln!("gannet: {line}"));
+    let ran = show(entry.lab, &wanted, &mut ledger, &stop, &mut |line| eprintln!("{name}: {line}"));
+    drop(ledger);
+    let outcome = ran.map_err(|why| words(format!("lab {name}: {why}")))?;
+    if let Some(path) = matches.get_one::<PathBuf>("html") {
+        std::fs::write(path, html(&outcome)).map_err(|error| words(format!("{}: {error}", path.display())))?;
+    }
+    print(&if matches.get_flag("json") { outcome.json() } else { outcome.text() })?;
+    if outcome.is_shown { Ok(()) } else { Err(Failure::Code(1, Vec::new())) }
+}
