@@ -12,6 +12,7 @@ mod resp;
 mod rounds;
 mod storm;
 mod summary;
+mod tails;
 
 use std::time::Duration;
 
@@ -79,7 +80,11 @@ pub fn run(options: &Options) -> Result<bool, String> {
         };
         let mut kinds = vec![Kind::Gannet, Kind::Redis];
         kinds.extend(options.valkey.then_some(Kind::Valkey));
-        resp::run(&kinds, &options.rows, options.depth, plan)?;
+        let tails = match options.quick {
+            true => tails::Plan { rounds: 1, turn: Duration::from_millis(500) },
+            false => tails::Plan { rounds: 5, turn: Duration::from_secs(2) },
+        };
+        resp::run(&kinds, &options.rows, options.depth, plan, tails)?;
     }
     if options.memory {
         let mut kinds = options.kinds.clone();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::generator::{KEY_BYTES, KEYS, Talk, VALUE_BYTES, key};
 use super::rounds::{GENERATOR_CPU, Load, Outcome, Plan, SERVER_CPU, median_min_max, run_load};
+use super::tails;
 use crate::server::{Kind, NullReply, Options, Server, pin};
 
 const CONNECTIONS: usize = 50;
@@ -205,11 +206,18 @@ fn store(server: &Server) -> Result<(), String> {
     }
 }
 
-/// Measures and prints the rows whose names contain one of `only`, and of those the depth that is asked for.
+/// Measures and prints the rows whose names begin with one of `only`, and of those the depth that is asked for; if all
+/// are asked for, the times of the open loop too.
 ///
 /// # Errors
 /// When a server does not start or gives a wrong reply.
-pub fn run(kinds: &[Kind], only: &[String], depth: Option<usize>, plan: Plan) -> Result<(), String> {
+pub fn run(
+    kinds: &[Kind],
+    only: &[String],
+    depth: Option<usize>,
+    plan: Plan,
+    tails: tails::Plan,
+) -> Result<(), String> {
     let options = Options { cpu: Some(SERVER_CPU), resp: true, ..Options::memory(512) };
     let peers: Vec<Server> = kinds.iter().map(|kind| Server::start(*kind, &options)).collect::<Result<_, _>>()?;
     peers.iter().try_for_each(store)?;
@@ -249,6 +257,9 @@ pub fn run(kinds: &[Kind], only: &[String], depth: Option<usize>, plan: Plan) ->
         println!("| {name} | {depth} | {ratio:.2} ({low:.2}-{high:.2}) | {goal:.2} | {reached} |");
     }
     println!();
+    if only.is_empty() && depth.is_none() {
+        tails::run(&peers, tails)?;
+    }
     Ok(())
 }
 

@@ -8,12 +8,11 @@
 //! than it could be, the ratio is that of the generators' own speeds: it is printed and not judged.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
-use load::result::RunResult;
-
+use super::ours::{Folder, load_with, output, prefilled};
 use super::quietly;
 use crate::host;
 use crate::server::{Kind, Options as ServerOptions, Server, pin};
@@ -107,29 +106,6 @@ impl Case {
             self.verb,
             if self.keys > 1 { format!(", keys = {}", self.keys) } else { String::new() }
         )
-    }
-}
-
-/// A folder for what the generators read and write, gone in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("gannet-agree-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -279,37 +255,9 @@ fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Re
     Ok((rounds, all_quiet))
 }
 
-/// The same workload, with every key stored before.
-fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
-    let text = std::fs::read_to_string(workload).map_err(|error| error.to_string())?;
-    folder.write("prefilled.toml", &format!("prefill = true\n{text}"))
-}
-
-/// Runs `command` to its end; its standard output.
-fn output(mut command: Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Our own says by 3 that the generator was the limit, which is what a closed loop may be about.
-    match output.status.code() {
-        Some(0 | 3) => Ok(text),
-        _ => Err(format!("{name}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))),
-    }
-}
-
 fn ours(addr: &str, workload: &Path, seconds: u64, folder: &Folder) -> Result<f64, String> {
-    let json = folder.0.join("ours.json");
-    let mut command = Command::new(crate::server::gannet_binary()?);
-    command.args(["load", "--target", addr, "--closed", "--warm-up", "200ms", "--quiet"]);
-    command.args(["--duration", &format!("{seconds}s"), "--workload"]).arg(workload).arg("--json").arg(&json);
-    output(command)?;
-    let text = std::fs::read_to_string(&json).map_err(|error| format!("{}: {error}", json.display()))?;
-    let result = RunResult::from_json(&text).map_err(|error| format!("{}: {error}", json.display()))?;
-    let counts = &result.figures.counts;
-    if counts.errors + counts.misses + counts.unanswered > 0 {
-        return Err(format!("gannet load: not every request found its key: {counts:?}"));
-    }
-    Ok(result.figures.achieved_per_s)
+    let duration = format!("{seconds}s");
+    Ok(load_with(addr, workload, &["--closed", "--duration", &duration], folder)?.figures.achieved_per_s)
 }
 
 fn redis_benchmark(case: Case, server: &Server, requests: u64) -> Result<f64, String> {

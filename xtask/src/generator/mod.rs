@@ -9,6 +9,7 @@
 
 pub mod accuracy;
 pub mod agree;
+pub mod ours;
 
 use crate::host;
 

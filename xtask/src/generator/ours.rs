@@ -1,0 +1,80 @@
+//! Our own generator as a program of its own, as others are: what a user runs, and what it says in its result.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use load::result::RunResult;
+
+/// A folder for what the generators read and write, gone in the end.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// In the system's folder for temporary files.
+    ///
+    /// # Errors
+    /// It can not be made.
+    pub fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("gannet-generators-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Writes a file in it; its path.
+    ///
+    /// # Errors
+    /// It can not be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The same workload, with every key stored before.
+///
+/// # Errors
+/// It can not be read, or the other not be written.
+pub fn prefilled(workload: &Path, folder: &Folder) -> Result<PathBuf, String> {
+    let text = std::fs::read_to_string(workload).map_err(|error| error.to_string())?;
+    folder.write("prefilled.toml", &format!("prefill = true\n{text}"))
+}
+
+/// Runs `command` to its end; its standard output.
+///
+/// # Errors
+/// It does not start, or fails.
+pub fn output(mut command: Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Our own says by 3 that the generator was the limit, which is what a closed loop may be about.
+    match output.status.code() {
+        Some(0 | 3) => Ok(text),
+        _ => Err(format!("{name}: {}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Runs `gannet load` with `flags` on a workload; its result.
+///
+/// # Errors
+/// It fails, or not every request found its key.
+pub fn load_with(addr: &str, workload: &Path, flags: &[&str], folder: &Folder) -> Result<RunResult, String> {
+    let json = folder.0.join("ours.json");
+    let mut command = Command::new(crate::server::gannet_binary()?);
+    command.args(["load", "--target", addr, "--warm-up", "200ms", "--quiet"]).args(flags);
+    command.arg("--workload").arg(workload).arg("--json").arg(&json);
+    output(command)?;
+    let text = std::fs::read_to_string(&json).map_err(|error| format!("{}: {error}", json.display()))?;
+    let result = RunResult::from_json(&text).map_err(|error| format!("{}: {error}", json.display()))?;
+    let counts = &result.figures.counts;
+    if counts.errors + counts.misses + counts.unanswered > 0 {
+        return Err(format!("gannet load: not every request found its key: {counts:?}"));
+    }
+    Ok(result)
+}
