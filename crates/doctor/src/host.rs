@@ -5,7 +5,8 @@
 //!   a tree         DIR/proc/stat is the first reading, DIR/later/proc/stat the second, one second after it
 //! ```
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,19 @@ pub struct Host {
     begun: Instant,
     /// The clocks at the beginning of the window, if this is the machine.
     clocks: Option<Clocks>,
+    /// What was read, if somebody wants to know.
+    tape: Option<RefCell<Tape>>,
+}
+
+/// What was read of a host, as a tree has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tape {
+    /// Files by their paths; second readings below `/later`.
+    pub files: BTreeMap<String, String>,
+    /// Folders whose names were asked for, each with its path, and the names themselves.
+    pub folders: BTreeSet<String>,
+    /// Links, with the last part of what they lead to.
+    pub links: BTreeMap<String, String>,
 }
 
 /// What a file held at two instants.
@@ -99,10 +113,17 @@ pub struct Twice {
     pub seconds: f64,
 }
 
+impl Tape {
+    /// Of a counter the first reading is kept.
+    fn keep_first(&mut self, path: &str, text: &str) {
+        self.files.entry(path.to_owned()).or_insert_with(|| text.to_owned());
+    }
+}
+
 impl Host {
     /// Looks at a host, and watches its counters for the window. A tree has its second reading already.
     pub fn watch(target: Target) -> Self {
-        let mut host = Self { target, before: BTreeMap::new(), begun: Instant::now(), clocks: None };
+        let mut host = Self { target, before: BTreeMap::new(), begun: Instant::now(), clocks: None, tape: None };
         if host.is_live() {
             host.clocks = Some(Clocks::now());
             let mut paths: Vec<String> = COUNTERS.map(str::to_owned).to_vec();
@@ -131,6 +152,29 @@ impl Host {
         host
     }
 
+    /// A host of which nothing is watched, and nothing is read yet.
+    pub fn now(root: PathBuf, pid: Option<u32>) -> Self {
+        let target = Target { root, pid, window: Duration::ZERO, asked: Asked::default() };
+        Self { target, before: BTreeMap::new(), begun: Instant::now(), clocks: None, tape: None }
+    }
+
+    /// Keeps what is read from here on.
+    #[must_use]
+    pub fn taped(self) -> Self {
+        Self { tape: Some(RefCell::default()), ..self }
+    }
+
+    /// What was read since [`Host::taped`].
+    pub fn tape(&self) -> Tape {
+        self.tape.as_ref().map(|tape| tape.borrow().clone()).unwrap_or_default()
+    }
+
+    fn keep(&self, keep: impl FnOnce(&mut Tape)) {
+        if let Some(tape) = &self.tape {
+            keep(&mut tape.borrow_mut());
+        }
+    }
+
     /// It is the machine that this runs on, not a tree.
     pub fn is_live(&self) -> bool {
         self.target.root == Path::new("/")
@@ -145,7 +189,9 @@ impl Host {
     /// # Errors
     /// [`Unread`]: it is not there, or cannot be read.
     pub fn read(&self, path: &str) -> Result<String, Unread> {
-        read_at(&self.place(path), path)
+        let text = read_at(&self.place(path), path)?;
+        self.keep(|tape| tape.keep_first(path, &text));
+        Ok(text)
     }
 
     /// What a counter's file held at the beginning of the window, and holds now.
@@ -157,11 +203,20 @@ impl Host {
         let once = || Unread::Once(path.to_owned());
         if self.is_live() {
             let before = self.before.get(path).cloned().ok_or_else(once)?;
+            self.keep_twice(path, &before, &now);
             return Ok(Twice { before, after: now, seconds: self.begun.elapsed().as_secs_f64() });
         }
         let later = self.place(&format!("/later{path}"));
         let after = read_at(&later, path).map_err(|_| once())?;
+        self.keep_twice(path, &now, &after);
         Ok(Twice { before: now, after, seconds: 1.0 })
+    }
+
+    fn keep_twice(&self, path: &str, before: &str, after: &str) {
+        self.keep(|tape| {
+            tape.files.insert(path.to_owned(), before.to_owned());
+            tape.files.insert(format!("/later{path}"), after.to_owned());
+        });
     }
 
     /// The whole number that a file holds.
@@ -177,7 +232,13 @@ impl Host {
     /// # Errors
     /// [`Unread`].
     pub fn ethtool(&self, nic: &str, option: &str) -> Result<String, Unread> {
-        if self.is_live() { crate::ethtool::ask(nic, option) } else { self.read(&format!("/ethtool/{nic}/{option}")) }
+        let path = format!("/ethtool/{nic}/{option}");
+        if !self.is_live() {
+            return self.read(&path);
+        }
+        let text = crate::ethtool::ask(nic, option)?;
+        self.keep(|tape| tape.keep_first(&path, &text));
+        Ok(text)
     }
 
     /// The same at the beginning of the window, and now.
@@ -189,8 +250,10 @@ impl Host {
         if !self.is_live() {
             return self.twice(&path);
         }
-        let before = self.before.get(&path).cloned().ok_or(Unread::Once(path))?;
-        Ok(Twice { before, after: self.ethtool(nic, option)?, seconds: self.begun.elapsed().as_secs_f64() })
+        let before = self.before.get(&path).cloned().ok_or_else(|| Unread::Once(path.clone()))?;
+        let after = self.ethtool(nic, option)?;
+        self.keep_twice(&path, &before, &after);
+        Ok(Twice { before, after, seconds: self.begun.elapsed().as_secs_f64() })
     }
 
     /// What is asked for beyond reading.
@@ -221,7 +284,11 @@ impl Host {
 
     /// The last part of what a link points to.
     pub fn link_name(&self, path: &str) -> Option<String> {
-        fs::read_link(self.place(path)).ok()?.file_name()?.to_str().map(str::to_owned)
+        let name = fs::read_link(self.place(path)).ok()?.file_name()?.to_str()?.to_owned();
+        self.keep(|tape| {
+            tape.links.insert(path.to_owned(), name.clone());
+        });
+        Some(name)
     }
 
     /// A kernel's setting: `vm.swappiness`.
@@ -243,6 +310,10 @@ impl Host {
         if names.len() > ENTRIES_MAX {
             return Err(Unread::Refused(path.to_owned(), format!("it has more than {ENTRIES_MAX} entries")));
         }
+        self.keep(|tape| {
+            tape.folders.insert(path.to_owned());
+            tape.folders.extend(names.iter().map(|name| format!("{path}/{name}")));
+        });
         names.sort_by_key(|name| (name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(), digits(name)));
         Ok(names)
     }
@@ -283,8 +354,9 @@ impl Host {
     /// [`Unread`].
     pub fn nics(&self) -> Result<Vec<String>, Unread> {
         const NET: &str = "/sys/class/net";
-        let nics: Vec<String> =
-            self.list(NET)?.into_iter().filter(|name| self.place(&format!("{NET}/{name}/device")).exists()).collect();
+        let device = |name: &String| format!("{NET}/{name}/device");
+        let nics: Vec<String> = self.list(NET)?.into_iter().filter(|name| self.place(&device(name)).exists()).collect();
+        self.keep(|tape| tape.folders.extend(nics.iter().map(device)));
         if nics.is_empty() { Err(Unread::Absent(format!("{NET}/*/device"))) } else { Ok(nics) }
     }
 

@@ -19,14 +19,17 @@
 //! - Every check has a tree on which it is fine, one on which it is not, and one without its files (`tests/checks.rs`).
 #![forbid(unsafe_code)]
 
+pub mod bundle;
 pub mod check;
 pub mod checks;
+pub mod counters;
 pub mod diff;
 mod ethtool;
 pub mod host;
 pub mod lab;
 mod metadata;
 pub mod plan;
+pub mod prove;
 pub mod report;
 mod shell;
 pub mod topology;

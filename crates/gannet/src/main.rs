@@ -11,6 +11,7 @@ mod doctor;
 mod file;
 mod load;
 mod memcached;
+mod screen;
 mod serve;
 mod top;
 

@@ -5,8 +5,8 @@
 //!   readings: |.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|.|-------- a gap --------|.|.|.|.|.|.|.|.
 //! ```
 //! In a gap the CPU ran something else: the kernel's timer, an interrupt, another thread, or nothing of this machine at
-//! all, since the hypervisor had given it to another. Whatever has to be punctual on this CPU is late by what is left of
-//! the gap in which its instant falls.
+//! all, since the hypervisor had given it to another. Whatever has to be punctual on this CPU is late by what is left
+//! of the gap in which its instant falls.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -119,6 +119,11 @@ fn what_clients_did_is_on_every_page() {
     assert_eq!((status, &stats["latency"]["start"]["get"]["execute"]["count"]), (200, &serde_json::json!(100)));
     assert_eq!(stats["figures"]["gannet_lookups_total"]["hit"], 50);
     assert!(!stats["slow"].as_array().unwrap().is_empty(), "with a threshold of 1 ns every request is slow");
+    let (_, histograms) = page(fixture.admin, "/histograms.json");
+    let histograms: serde_json::Value = serde_json::from_str(&histograms).unwrap();
+    let executed = histograms["execute"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum::<u64>();
+    let counted = stats["latency"]["start"].as_object().unwrap().values();
+    assert_eq!(executed, counted.map(|times| times["execute"]["count"].as_u64().unwrap()).sum::<u64>());
     let (_, slow) = page(fixture.admin, "/slow");
     assert!(slow.lines().any(|line| line.contains("  get ") && line.ends_with("  get none")), "{slow}");
     assert!(page(fixture.admin, "/config").1.contains("memory = \"auto\"  # default"));

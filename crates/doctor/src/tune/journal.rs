@@ -65,6 +65,11 @@ impl Log {
         self.steps.iter().filter(|known| !known.is_undone).count()
     }
 
+    /// It had steps, and all of them are undone.
+    pub fn is_over(&self) -> bool {
+        !self.steps.is_empty() && self.open_steps() == 0
+    }
+
     /// The steps that were written, took, and were not undone.
     pub fn effective(&self) -> impl Iterator<Item = &Step> {
         let took = |known: &&Known| !known.is_undone && known.now.as_ref().is_some_and(|now| *now != known.step.old);

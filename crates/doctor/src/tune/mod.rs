@@ -78,44 +78,57 @@ pub fn is_written(check: &str) -> bool {
 pub fn draft(host: &Host, checks: &[&Check]) -> Draft {
     let mut draft = Draft::default();
     for check in checks {
-        let verdict = match (check.probe)(host) {
-            Ok(seen) => seen.verdict,
-            Err(why) => {
-                draft.beside.push((check.id.to_owned(), why.to_string()));
-                continue;
-            }
-        };
-        if verdict == Verdict::Ok {
-            continue;
-        }
-        match remedies::of(check.id, host) {
-            None => {
-                draft.beside.push((check.id.to_owned(), format!("not by a setting that is written: {}", check.remedy)))
-            }
-            Some(Err(why)) => draft.beside.push((check.id.to_owned(), why.to_string())),
-            Some(Ok(wishes)) => draft.add(host, check, wishes),
+        match (check.probe)(host) {
+            Ok(seen) if seen.verdict == Verdict::Ok => {}
+            Ok(_) => draft.remedy(host, check),
+            Err(why) => draft.beside.push((check.id.to_owned(), why.to_string())),
         }
     }
     draft
 }
 
+/// Drafts the remedy of a check, whatever it finds.
+pub fn draft_remedy(host: &Host, check: &Check) -> Draft {
+    let mut draft = Draft::default();
+    draft.remedy(host, check);
+    draft
+}
+
+/// Drafts settings that somebody wishes for, under the name `change`.
+pub fn draft_settings(host: &Host, change: &str, settings: Vec<Setting>) -> Draft {
+    let mut draft = Draft::default();
+    draft.add(host, change, settings.into_iter().map(|new| remedies::Wish { new, back: None }).collect());
+    draft
+}
+
 impl Draft {
-    fn add(&mut self, host: &Host, check: &Check, wishes: Vec<remedies::Wish>) {
-        let known = self.steps.len() + self.beside.len();
+    fn remedy(&mut self, host: &Host, check: &Check) {
+        let beside = |why: String| (check.id.to_owned(), why);
+        match remedies::of(check.id, host) {
+            None => self.beside.push(beside(format!("not by a setting that is written: {}", check.remedy))),
+            Some(Err(why)) => self.beside.push(beside(why.to_string())),
+            Some(Ok(wishes)) => {
+                let known = self.steps.len() + self.beside.len();
+                self.add(host, check.id, wishes);
+                if known == self.steps.len() + self.beside.len() {
+                    self.beside.push(beside(format!("its settings are so already: {}", check.remedy)));
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, host: &Host, check: &str, wishes: Vec<remedies::Wish>) {
         for wish in wishes {
             match host.read(&wish.new.path) {
-                Err(why) => self.beside.push((check.id.to_owned(), why.to_string())),
+                Err(why) => self.beside.push((check.to_owned(), why.to_string())),
                 Ok(old) if is_same(&wish.new.path, &old, &wish.new.value) => {}
                 Ok(_) if self.steps.iter().any(|step| step.new.path == wish.new.path) => {}
                 Ok(old) => {
                     let value = written_form(&old);
                     let back = wish.back.unwrap_or(Setting { path: wish.new.path.clone(), value });
-                    self.steps.push(Step { check: check.id.to_owned(), new: wish.new, old, back });
+                    self.steps.push(Step { check: check.to_owned(), new: wish.new, old, back });
                 }
             }
-        }
-        if known == self.steps.len() + self.beside.len() {
-            self.beside.push((check.id.to_owned(), format!("its settings are so already: {}", check.remedy)));
         }
     }
 }

@@ -1,11 +1,14 @@
 //! `gannet doctor`: looks at this host, explains a check, puts two reports side by side, plans its CPUs, changes
-//! settings and takes them back.
+//! settings, takes them back, and proves what they bring.
 //!
 //! Exit codes of a look: 0 nothing to do, 1 warnings, 2 something is bad; 3 it could not look.
 
+mod bundle;
 mod lab;
 pub mod plan;
+mod prove;
 mod tune;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,6 +84,9 @@ pub fn command() -> Command {
         .subcommand(plan::command())
         .subcommands(tune::commands())
         .subcommand(lab::command())
+        .subcommand(prove::command())
+        .subcommand(watch::command())
+        .subcommand(bundle::command())
         .subcommand(Command::new("schema").about("The JSON schema of a report").hide(true))
 }
 
@@ -111,6 +117,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("undo", matches)) => tune::run_undo(matches),
         Some(("persist", matches)) => tune::run_persist(matches),
         Some(("lab", matches)) => lab::run(matches),
+        Some(("prove", matches)) => prove::run(matches),
+        Some(("watch", matches)) => watch::run(matches),
+        Some(("bundle", matches)) => bundle::run(matches),
         Some(("schema", _)) => print(&report::schema()),
         _ => check(matches),
     }

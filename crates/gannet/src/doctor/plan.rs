@@ -95,6 +95,18 @@ fn wanted(matches: &ArgMatches) -> Wanted {
     }
 }
 
+/// The plan of a host in words, or why there is none.
+pub fn of_host(host: &Host) -> String {
+    let topology = match Topology::read(host, None) {
+        Ok(topology) => topology,
+        Err(why) => return format!("{why}\n"),
+    };
+    match plan(&topology, &Wanted::default()) {
+        Ok(plan) => plan.text(Format::Table, &topology),
+        Err(faults) => faults.join("\n") + "\n",
+    }
+}
+
 /// The plan for this process on this host, for `--pin auto`.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! `gannet doctor apply`, `undo` and `persist`.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -19,11 +19,11 @@ const CONFIRM_S: &str = "60";
 /// How often the timer looks whether the run was confirmed.
 const LOOK: Duration = Duration::from_millis(200);
 
-fn flag(name: &'static str, help: &'static str) -> Arg {
+pub fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-fn journals() -> Arg {
+pub fn journals() -> Arg {
     Arg::new("journals")
         .long("journals")
         .value_parser(value_parser!(PathBuf))
@@ -74,6 +74,14 @@ pub fn commands() -> [Command; 3] {
                 .value_parser(value_parser!(u64))
                 .requires("run"),
         )
+        .arg(
+            Arg::new("when-gone")
+                .long("when-gone")
+                .hide(true)
+                .value_parser(value_parser!(i32).range(1..))
+                .requires("run")
+                .conflicts_with("unless-confirmed"),
+        )
         .arg(root())
         .arg(journals());
     let persist = Command::new("persist")
@@ -92,22 +100,22 @@ pub fn commands() -> [Command; 3] {
 }
 
 /// Where the journals are.
-fn folder(matches: &ArgMatches, root: &Path) -> PathBuf {
+pub fn folder(matches: &ArgMatches, root: &Path) -> PathBuf {
     matches.get_one::<PathBuf>("journals").cloned().unwrap_or_else(|| root.join("var/lib/gannet/doctor"))
 }
 
-fn words(why: String) -> Failure {
+pub fn words(why: String) -> Failure {
     failed(vec![why])
 }
 
 /// Which start of the host this is.
-fn boot(root: &Path) -> String {
+pub fn boot(root: &Path) -> String {
     let text = std::fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
     text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 /// The tree that the arguments name.
-fn root_of(matches: &ArgMatches) -> Result<PathBuf, Failure> {
+pub fn root_of(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     let root = matches.get_one::<PathBuf>("root").expect("it has a default").clone();
     if root.is_dir() { Ok(root) } else { Err(words(format!("--root: {} is no folder", root.display()))) }
 }
@@ -172,10 +180,20 @@ fn is_network(path: &str) -> bool {
 
 /// Undoes the run later, in a process that outlives this one and its terminal.
 fn start_timer(root: &Path, folder: &Path, run: &str, seconds: u64) -> Result<(), String> {
+    start_undo(root, folder, run, ["--unless-confirmed", &seconds.to_string()]).map(drop)
+}
+
+/// Undoes the run when this process is gone, however it went, unless it is confirmed or undone by then.
+pub fn start_guard(root: &Path, folder: &Path, run: &str) -> Result<Child, String> {
+    start_undo(root, folder, run, ["--when-gone", &std::process::id().to_string()])
+}
+
+fn start_undo(root: &Path, folder: &Path, run: &str, when: [&str; 2]) -> Result<Child, String> {
     use std::os::unix::process::CommandExt;
-    let program = std::env::current_exe().map_err(|error| format!("this program's file is not told ({error})"))?;
-    let timer = std::process::Command::new(program)
-        .args(["doctor", "undo", run, "--unless-confirmed", &seconds.to_string()])
+    // This very program, also when its file was replaced meanwhile.
+    let later = std::process::Command::new("/proc/self/exe")
+        .args(["doctor", "undo", run])
+        .args(when)
         .arg("--root")
         .arg(root)
         .arg("--journals")
@@ -186,7 +204,7 @@ fn start_timer(root: &Path, folder: &Path, run: &str, seconds: u64) -> Result<()
         .stderr(Stdio::null())
         .process_group(0)
         .spawn();
-    timer.map(drop).map_err(|error| format!("the timer that would undo the run can not be started ({error})"))
+    later.map_err(|error| format!("what would undo the run later can not be started ({error})"))
 }
 
 fn confirm(folder: &Path) -> Result<(), Failure> {
@@ -215,6 +233,11 @@ pub fn run_undo(matches: &ArgMatches) -> Result<(), Failure> {
     {
         return Ok(());
     }
+    if let Some(process) = matches.get_one::<i32>("when-gone")
+        && is_settled_before_gone(&folder, &run, *process)
+    {
+        return Ok(());
+    }
     let (mut journal, log) = Journal::open(&folder, &run).map_err(words)?;
     let settled =
         undo(&root, &mut journal, &log, &boot(&root), matches.get_flag("force"), &mut |_| {}).map_err(words)?;
@@ -237,6 +260,23 @@ fn is_confirmed_within(folder: &Path, run: &str, time: Duration) -> bool {
             return true;
         }
         if begun.elapsed() >= time {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Waits until the run is confirmed or undone, or the process is gone.
+fn is_settled_before_gone(folder: &Path, run: &str, process: i32) -> bool {
+    let _ = rustix::process::setsid();
+    let parent = || rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
+    loop {
+        // Whose parent is another one has lost its own; the number may be some other process's by now.
+        let is_gone = parent() != Some(process);
+        if Log::read(folder, run).is_ok_and(|log| log.is_confirmed || log.is_over()) {
+            return true;
+        }
+        if is_gone {
             return false;
         }
         std::thread::sleep(LOOK);

@@ -10,20 +10,21 @@
 //!   again     a result's run once more
 //!   agent     one run on several hosts
 //!   replay    a trace at its instants      record    what clients ask of a server, as a trace
-//!   stop      Ctrl-C ends it
+//!   stop      Ctrl-C ends it         started   a server that a run starts and ends
 //! ```
 
 mod again;
 mod agent;
 mod args;
 mod ask;
-mod compare;
+pub mod compare;
 mod cost;
 mod plan;
 mod record;
 mod replay;
 mod run;
 mod self_test;
+pub mod started;
 pub mod stop;
 mod tool;
 mod versus;
@@ -31,6 +32,8 @@ mod view;
 mod warm;
 
 use clap::{ArgMatches, Command};
+use load::result::RunResult;
+use load::session::Desk;
 
 use crate::{Failure, print};
 
@@ -74,6 +77,17 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("schema", _)) => print(&load::result::schema()),
         _ => run::run(matches),
     }
+}
+
+/// A run with the flags in `words`, for another subcommand; nothing is said meanwhile.
+pub fn one(words: &[String], desk: &Desk) -> Result<RunResult, Failure> {
+    let command = args::add(Command::new("load")).no_binary_name(true);
+    let matches = command.try_get_matches_from(words).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Failure::Usage(vec![format!("of `gannet load`: {first}")])
+    })?;
+    run::one(&matches, ask::ask(&matches)?, desk, &mut view::Screen::new(true), None)
 }
 
 /// The presets, a line each.

@@ -1,9 +1,7 @@
 //! `gannet load versus --a CMD --b CMD`: two servers in turn at the same address, round by round.
 
 use std::path::Path;
-use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgMatches, Command};
 use load::report::versus::{ROUNDS_MAX, Round, html, text};
@@ -14,13 +12,10 @@ use super::args;
 use super::ask::ask;
 use super::compare::write;
 use super::run::one;
+use super::started::{Server, listens};
 use super::stop;
 use super::view::Screen;
 use crate::{Failure, print};
-
-/// How long a server may take to listen, and to end.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(10);
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
@@ -92,9 +87,9 @@ fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) 
         return Err(Failure::Failed(vec![line]));
     }
     let mut server = Server::start(command, &target)?;
-    let before = cpu_ns(server.child.id());
+    let before = cpu_ns(server.pid());
     let result = one(matches, asked, desk, screen, None)?;
-    let used = cpu_ns(server.child.id()).zip(before).map(|(after, before)| after.saturating_sub(before));
+    let used = cpu_ns(server.pid()).zip(before).map(|(after, before)| after.saturating_sub(before));
     server.end();
     let counts = &result.figures.counts;
     let per_request = used.map(|ns| ns as f64 / (counts.answered + counts.warm_up).max(1) as f64);
@@ -102,69 +97,4 @@ fn round(matches: &ArgMatches, command: &str, desk: &Desk, screen: &mut Screen) 
     // that are counted.
     let is_plain = result.search.is_none() && matches.get_flag("no-prefill");
     Ok(Round { result, server_cpu_ns: per_request.filter(|_| is_plain) })
-}
-
-fn listens(target: &str) -> bool {
-    match target.strip_prefix("unix:") {
-        Some(path) => std::os::unix::net::UnixStream::connect(path).is_ok(),
-        None => std::net::TcpStream::connect(target).is_ok(),
-    }
-}
-
-/// A server that was started here.
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    /// Starts `command` and waits until it listens at `target`.
-    fn start(command: &str, target: &str) -> Result<Self, Failure> {
-        let failed = |what: String| Failure::Failed(vec![format!("{command}: {what}")]);
-        // The shell gives its place to the server, so that the process started is the one to end.
-        let child = Process::new("sh")
-            .args(["-c", &format!("exec {command}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| failed(format!("it can not be started ({error})")))?;
-        let mut server = Self { child };
-        let begun = Instant::now();
-        while !listens(target) {
-            if let Ok(Some(status)) = server.child.try_wait() {
-                return Err(failed(format!(
-                    "it ended with {status} before it listened at {target}; run it by hand to see why"
-                )));
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(failed(format!("it does not listen at {target} after 30 s; let it listen there")));
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(server)
-    }
-
-    /// Ends it by its id: first as its users would, then by force.
-    fn end(&mut self) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(LOOK);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.end();
-        }
-    }
 }

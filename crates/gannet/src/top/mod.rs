@@ -5,7 +5,6 @@
 //! ```
 
 mod reading;
-mod screen;
 mod view;
 
 use std::io::IsTerminal;
@@ -15,13 +14,14 @@ use std::time::Duration;
 use base::units::TimeSpan;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use crate::{Failure, print};
+use crate::{Failure, print, screen};
 use reading::Reading;
+pub use reading::page;
 
 /// The admin port of a server with default settings.
 const ADMIN: &str = "127.0.0.1:9090";
 /// Columns where standard output is no terminal.
-const PLAIN_COLUMNS: usize = 120;
+pub const PLAIN_COLUMNS: usize = 120;
 
 /// The subcommand's arguments.
 pub fn command() -> Command {
@@ -59,12 +59,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let first = reading(addr)?;
         std::thread::sleep(interval);
         let lines = view::lines(&reading(addr)?, Some(&first), &addr.to_string(), PLAIN_COLUMNS);
-        return print(&(lines.iter().map(|line| line.text.trim_end()).collect::<Vec<_>>().join("\n") + "\n"));
+        return print(&screen::plain(&lines));
     }
-    screen::run(addr, interval).map_err(|error| Failure::Failed(vec![format!("the terminal can not be used: {error}")]))
+    let show = |now: &Reading, before: Option<&Reading>, columns| view::lines(now, before, &addr.to_string(), columns);
+    screen::run(interval, || Reading::take(addr), show).map_err(no_terminal)
 }
 
-fn interval(text: &str) -> Result<Duration, Failure> {
+/// Of a terminal that refused something.
+pub fn no_terminal(error: std::io::Error) -> Failure {
+    Failure::Failed(vec![format!("the terminal can not be used: {error}")])
+}
+
+pub fn interval(text: &str) -> Result<Duration, Failure> {
     let wrong = || {
         let line = format!("--interval: '{text}' is no time from 100ms to 1h: write it as 1s or 500ms");
         Failure::Usage(vec![line])

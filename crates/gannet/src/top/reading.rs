@@ -111,7 +111,11 @@ impl Reading {
     }
 }
 
-fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
+/// A page of the admin port at `addr`.
+///
+/// # Errors
+/// Why not, in a sentence that says what to do.
+pub fn page(addr: SocketAddr, path: &str) -> Result<Value, String> {
     let ask = || -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;

@@ -1,24 +1,8 @@
 //! What two readings come to, as lines.
 
 use super::reading::{Of, Reading};
+use crate::screen::{Line, Weight};
 use server::namespaces::DEFAULT_NAME;
-
-/// How a line is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// The names of columns and lists.
-    Head,
-    /// Everything else.
-    Plain,
-}
-
-/// A line of the view.
-pub struct Line {
-    /// At most as many characters as there are columns.
-    pub text: String,
-    /// How it is shown.
-    pub weight: Weight,
-}
 
 /// Lists that stand beside each other, their titles, and the figures' which reading.rs names.
 const LISTS: [(&str, &str); 5] = [
@@ -58,7 +42,7 @@ impl Rates<'_> {
 pub fn lines(now: &Reading, before: Option<&Reading>, addr: &str, columns: usize) -> Vec<Line> {
     let rates = Rates { now, before };
     let mut lines = Vec::new();
-    let mut put = |weight, text: String| lines.push(Line { text: cut(&text, columns), weight });
+    let mut put = |weight, text: String| lines.push(Line::new(weight, &text, columns));
     put(Weight::Head, head(now, addr));
     for line in summary(&rates) {
         put(Weight::Plain, line);

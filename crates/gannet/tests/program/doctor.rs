@@ -225,3 +225,32 @@ fn a_real_kernels_setting_is_written_and_taken_back_in_a_network_of_its_own() {
     assert!(output.status.success() && alone == ["0", "1"], "{out}{}", String::from_utf8_lossy(&output.stderr));
     let _ = std::fs::remove_dir_all(folder);
 }
+
+#[test]
+fn a_process_is_watched_by_thread_and_cpu_and_one_that_is_gone_is_told() {
+    let own = std::process::id().to_string();
+    let (code, out, err) = run(&["doctor", "watch", "--pid", &own, "--once", "--interval", "100ms"]);
+    assert!(code == 0 && err.is_empty(), "{code} {err}");
+    for part in ["something waited for", "\nCPU ", "\n0 ", "\nthread ", "taken off", "pgscan_direct"] {
+        assert!(out.contains(part), "{part:?} is not in\n{out}");
+    }
+    assert!(!out.contains('\x1b') && out.lines().all(|line| line.chars().count() <= 120), "{out}");
+    let (code, _, err) = run(&["doctor", "watch", "--pid", "4194399", "--once"]);
+    assert!(code == 3 && err.contains("there is no process 4194399"), "{err}");
+    let (code, _, err) = run(&["doctor", "watch", "--once", "--interval", "5"]);
+    assert!(code == 2 && err.contains("write it as 1s or 500ms"), "{err}");
+}
+
+#[test]
+fn a_bundle_is_written_once_and_never_over_what_is_there() {
+    let root = tree("bundle", &PLANTED);
+    let (at, file) = (root.to_str().unwrap(), root.join("out.tar.gz"));
+    let bundle = || run(&["doctor", "bundle", "--root", at, "--out", file.to_str().unwrap()]);
+    let (code, out, err) = bundle();
+    assert!(code == 0 && out.contains("look through it before you send it"), "{out} {err}");
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(&[0x1f, 0x8b]) && bytes.len() > 500);
+    let (code, _, err) = bundle();
+    assert!(code == 3 && err.contains("name another --out") && std::fs::read(&file).unwrap() == bytes, "{err}");
+    let _ = std::fs::remove_dir_all(root);
+}

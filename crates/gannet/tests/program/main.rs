@@ -17,6 +17,7 @@ mod load_warm;
 mod memcached;
 mod memory;
 mod peers;
+mod prove;
 mod redis_rs;
 mod restart;
 mod signals;

@@ -28,6 +28,17 @@ pub fn write(figures: &[Figure], latencies: &Latencies, spaces: &[Figures], slow
     text
 }
 
+/// `/histograms.json`: the times of all requests since the start, a list for each part: the greatest ns of a bucket
+/// and how many requests are in it. Two readings have what came between in their difference.
+pub fn histograms(start: &Totals) -> String {
+    let part = |part: Part| {
+        let mut all = Counts::default();
+        start.commands().for_each(|command| all.join(start.of(command, part)));
+        (part.name().to_owned(), all.filled().map(|(ns, count)| json!([ns, count])).collect::<Value>())
+    };
+    Value::Object(Part::ALL.into_iter().map(part).collect()).to_string() + "\n"
+}
+
 /// One number, or objects of them: by label after label; those of a histogram by what they are, before their `le`.
 fn value(figure: &Figure) -> Value {
     let mut root = Value::Null;

@@ -19,6 +19,7 @@ Gannet's admin port
 
 /metrics     everything that is counted and measured, for Prometheus
 /stats.json  the same with latencies of the last minute and since the start, and slow requests
+/histograms.json  the times of all requests since the start, bucket by bucket
 /slow        requests that took longer than log.slow_request, by their parts
 /hotkeys     hot, big and missed keys and prefixes of the last minutes (?minutes=60&count=20); .json for programs
 /config      the settings that the server runs with, and where each came from; PUT changes those that can change
@@ -86,6 +87,9 @@ impl Pages {
                 let figures = figures::read(&self.shared, &spaces);
                 let body = json::write(&figures, &self.latencies(now), &spaces, &self.slow());
                 Response { status: 200, content_type: "application/json", body }
+            }
+            "/histograms.json" => {
+                Response { status: 200, content_type: "application/json", body: json::histograms(&self.totals()) }
             }
             "/hotkeys" | "/hotkeys.json" => match hot::Query::parse(query) {
                 Err(fault) => Response::text(400, fault),

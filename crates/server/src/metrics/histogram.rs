@@ -160,6 +160,15 @@ impl Counts {
         self.buckets[..end].iter().sum()
     }
 
+    /// The buckets that hold something: the greatest value of each, in ns, and how many are in it.
+    pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.buckets
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(bucket, count)| (highest(bucket), *count))
+    }
+
     /// The arithmetic mean, in ns; 0 if there is no value.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.count).unwrap_or(0)
@@ -181,6 +190,18 @@ mod tests {
         }
         assert_eq!(highest(BUCKETS - 1), MAX_NS);
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn the_filled_buckets_hold_every_value_under_an_end_that_it_does_not_exceed() {
+        let histogram = Histogram::default();
+        for (ns, count) in [(0, 2), (63, 1), (1_000, 3), (u64::MAX, 1)] {
+            histogram.record(ns, count);
+        }
+        let mut counts = Counts::default();
+        counts.add(&histogram);
+        assert_eq!(counts.filled().collect::<Vec<_>>(), [(0, 2), (63, 1), (1_007, 3), (MAX_NS, 1)]);
+        assert_eq!(Counts::default().filled().count(), 0);
     }
 
     #[test]

@@ -1,7 +1,11 @@
-//! The terminal: another screen while it runs, and the one before when it ends, however it ends.
+//! A live view in a terminal: another screen while it runs, and the one before when it ends, however it ends.
+//!
+//! ```text
+//!   take ──a reading each interval──> show(now, before, columns) ──lines──> the terminal
+//! ```
+//! Keys: q, Esc or Ctrl-C ends it; space stops and goes on.
 
 use std::io::{Stdout, Write, stdout};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -9,8 +13,34 @@ use crossterm::style::{Attribute, Print, SetAttribute};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
 
-use super::reading::Reading;
-use super::view::{self, Line, Weight};
+/// How a line is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// The names of columns and lists.
+    Head,
+    /// Everything else.
+    Plain,
+}
+
+/// A line of a view.
+pub struct Line {
+    /// At most as many characters as there are columns.
+    pub text: String,
+    /// How it is shown.
+    pub weight: Weight,
+}
+
+impl Line {
+    /// A line that is cut to `columns`.
+    pub fn new(weight: Weight, text: &str, columns: usize) -> Self {
+        Self { text: text.chars().take(columns).collect(), weight }
+    }
+}
+
+/// Lines as plain text.
+pub fn plain(lines: &[Line]) -> String {
+    lines.iter().map(|line| line.text.trim_end().to_owned() + "\n").collect()
+}
 
 /// Restores the terminal when it is dropped.
 struct Screen(Stdout);
@@ -55,16 +85,21 @@ enum Wish {
     Draw,
 }
 
-/// Shows the server at `addr` until somebody ends it.
+/// Shows what `take` reads, as `show` makes lines of the last reading and the one before, until somebody ends it. What
+/// can not be read is said in place of it.
 ///
 /// # Errors
 /// What the terminal refused.
-pub fn run(addr: SocketAddr, interval: Duration) -> std::io::Result<()> {
+pub fn run<R>(
+    interval: Duration,
+    mut take: impl FnMut() -> Result<R, String>,
+    show: impl Fn(&R, Option<&R>, usize) -> Vec<Line>,
+) -> std::io::Result<()> {
     let mut screen = Screen::open()?;
     let (mut before, mut now, mut fault, mut held) = (None, None, None, false);
     loop {
         if !held {
-            match Reading::take(addr) {
+            match take() {
                 Ok(reading) => {
                     before = now.replace(reading);
                     fault = None;
@@ -75,7 +110,11 @@ pub fn run(addr: SocketAddr, interval: Duration) -> std::io::Result<()> {
         let due = Instant::now() + interval;
         loop {
             let (columns, rows) = terminal::size()?;
-            screen.draw(&lines(&now, &before, fault.as_deref(), held, addr, columns.into()), rows)?;
+            let said = fault.as_deref().or(held.then_some("held: space goes on"));
+            let said = said.map(|text| Line::new(Weight::Head, text, columns.into()));
+            let shown = now.as_ref().map(|now| show(now, before.as_ref(), columns.into()));
+            let lines: Vec<Line> = said.into_iter().chain(shown.into_iter().flatten()).collect();
+            screen.draw(&lines, rows)?;
             match wait(due)? {
                 Some(Wish::End) => return Ok(()),
                 Some(Wish::Hold) => held = !held,
@@ -84,21 +123,6 @@ pub fn run(addr: SocketAddr, interval: Duration) -> std::io::Result<()> {
             }
         }
     }
-}
-
-fn lines(
-    now: &Option<Reading>,
-    before: &Option<Reading>,
-    fault: Option<&str>,
-    held: bool,
-    addr: SocketAddr,
-    columns: usize,
-) -> Vec<Line> {
-    let said = fault
-        .or(held.then_some("held: space goes on"))
-        .map(|text| Line { text: text.chars().take(columns).collect(), weight: Weight::Head });
-    let shown = now.as_ref().map(|now| view::lines(now, before.as_ref(), &addr.to_string(), columns));
-    said.into_iter().chain(shown.into_iter().flatten()).collect()
 }
 
 /// Waits until `due`, or until somebody wants something.

@@ -1,0 +1,106 @@
+//! What a bundle tells, and what it does not.
+
+mod tree;
+mod trees;
+
+use std::io::Read;
+
+use gannet_doctor::bundle::Bundle;
+use gannet_doctor::{Host, checks, run};
+use tree::Tree;
+use trees::{CASES, PID};
+
+fn all_checks() -> Vec<&'static gannet_doctor::Check> {
+    checks::all().collect()
+}
+
+fn packed(host: &Host, pid: Option<u32>) -> Vec<u8> {
+    Bundle::of(&host.tape(), pid).write(Vec::new()).unwrap()
+}
+
+#[test]
+fn the_tree_of_a_bundle_has_the_same_findings_as_the_host() {
+    let mut compared = 0;
+    for case in CASES.iter().filter(|case| !case.bad.is_empty()) {
+        let tree = Tree::new(case.id);
+        for (path, text) in case.common.iter().chain(case.bad) {
+            tree.write(path, text);
+        }
+        let host = tree.host(Some(PID)).taped();
+        let only: Vec<_> = checks::all().filter(|check| check.id == case.id).collect();
+        let here = run(&host, &only);
+        let there = Tree::new("unpacked");
+        let archive = packed(&host, Some(PID));
+        tar::Archive::new(flate2::read::GzDecoder::new(&archive[..])).unpack(&there.0).unwrap();
+        let root = there.0.join("bundle/tree");
+        let again = run(&Host::now(root, Some(PID)), &only);
+        // How many files a process has open is a count of names that are nobody's business.
+        if case.id == "lim.nofile" || case.id == "lim.nproc" {
+            continue;
+        }
+        assert_eq!(here[0].verdict, again[0].verdict, "{}: {} / {}", case.id, here[0].value, again[0].value);
+        compared += 1;
+    }
+    assert!(compared > 40, "{compared}");
+}
+
+#[test]
+fn no_secret_that_lies_about_on_a_host_is_in_its_bundle() {
+    const SECRET: &str = "hunter2";
+    let tree = Tree::new("secrets");
+    for (path, text) in CASES.iter().flat_map(|case| case.common.iter().chain(case.bad)) {
+        tree.write(path, text);
+    }
+    let maps = format!("7f00-7f01 r--p 00000000 08:01 77 /home/{SECRET}/key.pem\n");
+    for (path, text) in [
+        ("/proc/sys/kernel/hostname", SECRET.to_owned()),
+        ("/proc/7/environ", format!("PASSWORD={SECRET}")),
+        ("/proc/7/cmdline", format!("server --password={SECRET}")),
+        ("/proc/7/maps", maps),
+        ("/proc/7/numa_maps", format!("7f00 bind:0 file=/home/{SECRET} mapped=3 N0=5 N1=6\n")),
+        ("/proc/8/comm", SECRET.to_owned()),
+        ("/proc/1/comm", SECRET.to_owned()),
+        (
+            "/proc/mounts",
+            format!(
+                "//nas/{SECRET} /srv/x/{SECRET} cifs rw,username={SECRET},password={SECRET} 0 0\n/dev/vda / ext4 rw 0 0"
+            ),
+        ),
+        ("/etc/default/irqbalance", format!("# {SECRET}\nTOKEN={SECRET}\nIRQBALANCE_BANNED_CPULIST=\n")),
+        ("/etc/shadow", SECRET.to_owned()),
+    ] {
+        tree.write(path, &text);
+    }
+    let host = tree.host(Some(PID)).taped();
+    run(&host, &all_checks());
+    let read = host.tape();
+    assert!(read.files.values().any(|text| text.contains(SECRET)), "else nothing is proved");
+    let archive = packed(&host, Some(PID));
+    let mut entries = 0;
+    for entry in tar::Archive::new(flate2::read::GzDecoder::new(&archive[..])).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let (name, mut bytes) = (entry.path().unwrap().display().to_string(), Vec::new());
+        entry.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!name.contains(SECRET) && !text.contains(SECRET), "{name}: {text}");
+        assert!(!["environ", "cmdline", "shadow"].iter().any(|secret| name.ends_with(secret)), "{name}");
+        entries += 1;
+    }
+    assert!(entries > 60, "{entries}");
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let mut bundle = Bundle::of(&Default::default(), None);
+    bundle.add("huge.txt", "x".repeat(2 << 20));
+    let archive = bundle.write(Vec::new()).unwrap();
+    let mut names = Vec::new();
+    for entry in tar::Archive::new(flate2::read::GzDecoder::new(&archive[..])).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        names.push((entry.path().unwrap().display().to_string(), text));
+    }
+    assert_eq!(names.len(), 2);
+    assert!(names[1].0 == "bundle/left-out.txt" && names[1].1 == "huge.txt: 2097152 bytes\n", "{names:?}");
+}

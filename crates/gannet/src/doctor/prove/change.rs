@@ -1,0 +1,187 @@
+//! What is changed and taken back between measurements, so that nothing stays that nobody chose.
+//!
+//! ```text
+//!   apply: journal ─> guard ─> write      the guard is a process that undoes the run when this one is gone
+//!   back:  undo ─> the guard sees that and ends
+//!   keep:  confirm ─> the guard ends; `gannet doctor undo RUN` takes it back later
+//! ```
+
+use std::path::PathBuf;
+use std::process::Child;
+
+use doctor::prove::Side;
+use doctor::tune::{Draft, Journal, Log, Outcome, Settled, apply, undo};
+
+use super::super::tune;
+
+/// Settings of the host that are written and taken back.
+pub struct Settings {
+    root: PathBuf,
+    folder: PathBuf,
+    draft: Draft,
+    applied: Option<Applied>,
+}
+
+struct Applied {
+    journal: Journal,
+    guard: Child,
+}
+
+/// What is compared.
+pub enum Change {
+    /// Settings of the host.
+    Settings(Settings),
+    /// The CPUs of the workers of a server that is started here.
+    Pins(String),
+}
+
+impl Settings {
+    /// The settings of `draft`, none of them written yet.
+    pub const fn new(root: PathBuf, folder: PathBuf, draft: Draft) -> Self {
+        Self { root, folder, draft, applied: None }
+    }
+
+    fn write(&mut self) -> Result<(), String> {
+        let mut journal = Journal::begin(&self.folder, &tune::boot(&self.root))?;
+        let guard = tune::start_guard(&self.root, &self.folder, &journal.run)?;
+        let settled = apply(&self.root, &mut journal, &self.draft, &mut |_| {});
+        // From here on there may be something to take back.
+        self.applied = Some(Applied { journal, guard });
+        match settled?.iter().find_map(refused) {
+            Some(why) => Err(format!("it can not be applied here: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    fn take_back(&mut self) -> Result<(), String> {
+        let Some(mut applied) = self.applied.take() else { return Ok(()) };
+        let run = applied.journal.run.clone();
+        let log = Log::read(&self.folder, &run)?;
+        let boot = tune::boot(&self.root);
+        let settled = undo(&self.root, &mut applied.journal, &log, &boot, false, &mut |_| {})?;
+        let stuck = settled.iter().find_map(|step| match &step.outcome {
+            Outcome::Foreign(now) => Some(format!("{} was changed by somebody else, to {now}", step.step.new.path)),
+            outcome => refusal(outcome).map(|why| format!("{}: {why}", step.step.new.path)),
+        });
+        match stuck {
+            // The guard goes on trying when this process is gone.
+            Some(why) => Err(format!("run {run} is not undone ({why}); see `gannet doctor undo {run}`")),
+            None => {
+                let _ = applied.guard.wait();
+                Ok(())
+            }
+        }
+    }
+
+    fn keep(&mut self) -> Result<String, String> {
+        let mut applied = self.applied.take().ok_or("nothing is applied")?;
+        applied.journal.confirm()?;
+        let _ = applied.guard.wait();
+        Ok(applied.journal.run.clone())
+    }
+}
+
+/// Why a value is not what was to be written.
+fn refusal(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Refused(why) => Some(why.clone()),
+        _ => None,
+    }
+}
+
+fn refused(settled: &Settled) -> Option<String> {
+    refusal(&settled.outcome).map(|why| format!("{}: {why}", settled.step.new.path))
+}
+
+impl Change {
+    /// Makes the host what `side` is compared as.
+    pub fn set(&mut self, side: Side) -> Result<(), String> {
+        match (self, side) {
+            (Self::Settings(settings), Side::Changed) if settings.applied.is_none() => settings.write(),
+            (Self::Settings(settings), Side::Before) => settings.take_back(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the change stay; its end in a sentence.
+    pub fn keep(&mut self) -> Result<String, String> {
+        self.set(Side::Changed)?;
+        match self {
+            Self::Settings(settings) => {
+                let run = settings.keep()?;
+                Ok(format!("It stays: run {run}; `gannet doctor undo {run}` takes it back."))
+            }
+            Self::Pins(cpus) => Ok(format!("Start the server with --pin {cpus}.")),
+        }
+    }
+
+    /// The `--pin` of a server that is started for `side`.
+    pub fn pin(&self, side: Side) -> Option<&str> {
+        match (self, side) {
+            (Self::Pins(cpus), Side::Changed) => Some(cpus),
+            (Self::Pins(_), Side::Before) => Some("none"),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doctor::Host;
+    use doctor::tune::{Setting, draft_settings};
+    use std::path::Path;
+
+    const PATH: &str = "/proc/sys/vm/swappiness";
+
+    fn held(root: &Path) -> String {
+        std::fs::read_to_string(root.join(&PATH[1..])).unwrap().trim().to_owned()
+    }
+
+    /// A change of a tree's setting from 60 to 1.
+    fn change(name: &str) -> (PathBuf, Change) {
+        let root = std::env::temp_dir().join(format!("gannet-change-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(root.join(&PATH[1..]).parent().unwrap()).unwrap();
+        std::fs::write(root.join(&PATH[1..]), "60").unwrap();
+        let wish = Setting { path: PATH.to_owned(), value: "1".to_owned() };
+        let draft = draft_settings(&Host::now(root.clone(), None), "test", vec![wish]);
+        let settings = Settings::new(root.clone(), root.join("journals"), draft);
+        (root, Change::Settings(settings))
+    }
+
+    #[test]
+    fn a_change_is_there_for_its_side_alone_and_what_is_kept_can_be_undone_later() {
+        let (root, mut change) = change("kept");
+        for (side, value) in [(Side::Before, "60"), (Side::Changed, "1"), (Side::Changed, "1"), (Side::Before, "60")] {
+            change.set(side).unwrap();
+            assert_eq!(held(&root), value);
+        }
+        let end = change.keep().unwrap();
+        assert_eq!(held(&root), "1");
+        let run = doctor::tune::latest(&root.join("journals")).unwrap().expect("it is not undone");
+        assert!(end.contains(&run) && Log::read(&root.join("journals"), &run).unwrap().is_confirmed, "{end}");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn what_somebody_else_changed_meanwhile_is_left_and_told() {
+        let (root, mut change) = change("foreign");
+        change.set(Side::Changed).unwrap();
+        std::fs::write(root.join(&PATH[1..]), "33").unwrap();
+        let why = change.set(Side::Before).unwrap_err();
+        assert!(why.contains("changed by somebody else, to 33") && why.contains("gannet doctor undo"), "{why}");
+        assert_eq!(held(&root), "33");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_setting_that_is_refused_ends_the_proof() {
+        let (root, mut change) = change("refused");
+        std::fs::remove_file(root.join(&PATH[1..])).unwrap();
+        let why = change.set(Side::Changed).unwrap_err();
+        assert!(why.starts_with("it can not be applied here: /proc/sys/vm/swappiness"), "{why}");
+        change.set(Side::Before).unwrap();
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,371 @@
+//! `gannet doctor prove`: whether a change helps, measured on this host, as it was and changed in turn.
+//!
+//! ```text
+//!   what       --remedy ID, --set NAME=VALUE or --pin CPUS ─> change      journaled, guarded, taken back
+//!   on what    a server started for it, or one that runs   ─> trial       requests from `gannet load`'s engine
+//!              one that runs, under its own traffic        ─> live        its own histograms, twice
+//!   rounds     each side in turn, by the seed's order      ─> doctor::prove: intervals, verdict
+//!   out        text, JSON, one HTML page                   ─> page
+//! ```
+//! With --root the settings are those of a tree; requests and what the kernel counts are always this host's. Whatever
+//! ends it (a failed round, Ctrl-C, a crash), the host is as it was; only what helped stays.
+
+mod change;
+mod live;
+mod page;
+mod trial;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base::prng::split_mix;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
+use doctor::check::{Check, Verdict as Found, nearest_of};
+use doctor::prove::{
+    Measured, Proof, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Round, Side, Subject, Verdict, judge, order, text,
+};
+use doctor::tune::{Draft, Setting, draft_remedy, draft_settings, is_written};
+use doctor::{Host, checks};
+use load::result::Machine;
+use load::session::Desk;
+use load::timeline::locate;
+
+use super::{failed, tune};
+use crate::load::{compare::write, stop};
+use crate::{Failure, print};
+use change::{Change, Settings};
+use live::{Live, apart};
+use trial::{Bench, settle};
+
+/// The exit code of a change that is not shown to help.
+const NOT_HELPED: u8 = 1;
+/// After a change, before anything is measured.
+const SETTLE: Duration = Duration::from_secs(1);
+
+fn value(name: &'static str, placeholder: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(placeholder).help(help)
+}
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    let command = Command::new("prove")
+        .about(
+            "Whether a change helps: rounds as it was and changed, p999 with intervals; what does not help is undone",
+        )
+        .after_help(
+            "Each round measures both, in an order that follows from the seed. Flags behind -- are those of \
+             `gannet load`.\nExit codes: 0 it helped and stays; 1 it did not, or nothing could be told, and it is \
+             undone; 2 wrong arguments; 3 it could not be applied or measured, and is undone.\n\nExamples:\n  \
+             gannet doctor prove --remedy mem.min-free --report min-free.html\n  gannet doctor prove --pin auto \
+             --slo p999=2ms\n  gannet doctor prove --set vm.swappiness=10 --target 127.0.0.1:6379 --rate 20k -- \
+             --protocol resp",
+        )
+        .next_help_heading("What is changed")
+        .arg(value("remedy", "ID", "The remedy of a check [default: of each that finds something, one by one]"))
+        .arg(
+            value("set", "NAME=VALUE", "A setting, as vm.swappiness=10 or /sys/...=never; may be repeated")
+                .action(ArgAction::Append),
+        )
+        .arg(value("pin", "CPULIST", "The CPUs of the workers of a server that is started for it: auto or as 0-3"))
+        .group(ArgGroup::new("what").args(["remedy", "set", "pin"]));
+    let command = command
+        .next_help_heading("On what")
+        .arg(
+            value("live", "ADMIN-ADDR", "No load: the traffic of the server with this admin port, by its own account")
+                .conflicts_with_all(["target", "server", "rate", "slo", "trial", "pin", "flags"]),
+        )
+        .arg(value("target", "HOST:PORT", "The server [default: a Gannet that is started for each measurement]"))
+        .arg(value("server", "COMMAND", "Starts the server at --target, anew for each measurement").requires("target"))
+        .arg(super::pid("The server's process, where it is not found by its port"));
+    let command = command
+        .next_help_heading("How it is measured")
+        .arg(value("rate", "RATE", "Requests a second [default: half of what a closed loop of 3 s reaches]"))
+        .arg(value("slo", "LIST", "Objectives, as p999=2ms: each measurement then searches the rate within them too"))
+        .arg(value("trial", "DURATION", "How long each trial of that search is").default_value("2s"))
+        .arg(
+            value("rounds", "N", "Rounds of both [default: 5, of --live 7]")
+                .value_parser(value_parser!(u64).range(ROUNDS_MIN as u64..=ROUNDS_MAX as u64)),
+        )
+        .arg(
+            value("seconds", "SECONDS", "How long each side of a round is measured")
+                .default_value("30")
+                .value_parser(value_parser!(u64).range(1..=3600)),
+        )
+        .arg(
+            value("seed", "N", "Order and intervals follow from it [default: the time]")
+                .value_parser(value_parser!(u64)),
+        )
+        .arg(Arg::new("flags").value_name("FLAGS").last(true).num_args(1..).help("More flags of `gannet load`"));
+    command
+        .next_help_heading("What comes out")
+        .arg(value("report", "FILE.html", "A page with everything, in one file"))
+        .arg(value("json", "FILE", "Everything as JSON"))
+        .arg(tune::flag("undo", "Undo also what helped"))
+        .arg(super::root())
+        .arg(tune::journals())
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let desk = Arc::new(Desk::default());
+    let mut changes = wanted(matches)?;
+    let seed = matches.get_one::<u64>("seed").copied().unwrap_or_else(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        // Short enough to be typed again.
+        split_mix(now) % 1_000_000
+    });
+    let mut bench = meter(matches)?;
+    stop::desk(&desk)?;
+    let mut proofs = Vec::new();
+    for (subject, change) in &mut changes {
+        if desk.is_stopped() {
+            break;
+        }
+        subject.seed = seed;
+        let proof = proved(matches, subject, change, &mut bench, &desk)?;
+        print(&(text(&proof) + "\n"))?;
+        proofs.push(proof);
+    }
+    if let Some(path) = matches.get_one::<String>("report") {
+        write(Path::new(path), &page::html(&proofs))?;
+    }
+    if let Some(path) = matches.get_one::<String>("json") {
+        let json = serde_json::to_string_pretty(&proofs).expect("a proof is plain JSON");
+        write(Path::new(path), &(json + "\n"))?;
+    }
+    let helped = proofs.iter().any(|proof| proof.verdict == Verdict::Helped);
+    if helped { Ok(()) } else { Err(Failure::Code(NOT_HELPED, Vec::new())) }
+}
+
+/// How both sides are measured.
+enum Meter {
+    /// By requests from here.
+    Load(Bench),
+    /// By the server's own account of its traffic.
+    Live(Live),
+}
+
+impl Meter {
+    fn measure(&mut self, pin: Option<&str>, desk: &Desk) -> Result<Measured, Failure> {
+        match self {
+            Self::Load(bench) => bench.measure(pin, desk),
+            Self::Live(live) => live.measure(desk),
+        }
+    }
+
+    /// What is asked, and how, in words.
+    fn words(&self) -> (String, String) {
+        match self {
+            Self::Load(bench) => (bench.server_words(), bench.load_words()),
+            Self::Live(live) => {
+                let load = format!("its own traffic for {} s, as its histograms tell it", live.seconds);
+                (format!("the server with the admin port {}", live.admin), load)
+            }
+        }
+    }
+}
+
+fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let pid = matches.get_one::<u32>("pid").copied();
+    let seconds = *matches.get_one::<u64>("seconds").expect("it has a default");
+    if let Some(admin) = text("live") {
+        let wrong = || Failure::Usage(vec![format!("--live: '{admin}' is no address: write it as 127.0.0.1:9090")]);
+        let addr: SocketAddr = admin.parse().map_err(|_| wrong())?;
+        return Ok(Meter::Live(Live { admin: addr, pid: pid.or_else(|| locate::listener(&admin)), seconds }));
+    }
+    Ok(Meter::Load(Bench {
+        server: text("server"),
+        target: text("target"),
+        pid,
+        rate: text("rate"),
+        seconds,
+        slo: text("slo"),
+        trial: text("trial").expect("it has a default"),
+        flags: matches.get_many::<String>("flags").into_iter().flatten().cloned().collect(),
+        is_filled: false,
+    }))
+}
+
+/// Rounds that are wanted: enough that the verdict is right.
+fn rounds_wanted(matches: &ArgMatches, meter: &Meter) -> Result<u64, Failure> {
+    let least = if matches!(meter, Meter::Live(_)) { ROUNDS_MIN_LIVE } else { ROUNDS_MIN } as u64;
+    match matches.get_one::<u64>("rounds").copied() {
+        Some(rounds) if rounds < least => {
+            Err(Failure::Usage(vec![format!("--rounds: {least} are the least that tell anything here")]))
+        }
+        rounds => Ok(rounds.unwrap_or(least)),
+    }
+}
+
+/// What is to be proved, each with its change.
+fn wanted(matches: &ArgMatches) -> Result<Vec<(Subject, Change)>, Failure> {
+    let root = tune::root_of(matches)?;
+    let host = Host::now(root.clone(), matches.get_one::<u32>("pid").copied());
+    let folder = tune::folder(matches, &root);
+    let settings = |change: &str, mechanism: Option<&str>, draft: Draft| {
+        let mut subject = subject(change, mechanism);
+        subject.steps.clone_from(&draft.steps);
+        (subject, Change::Settings(Settings::new(root.clone(), folder.clone(), draft)))
+    };
+    if let Some(cpus) = matches.get_one::<String>("pin") {
+        return pinned(matches, cpus).map(|pinned| vec![pinned]);
+    }
+    if let Some(wishes) = matches.get_many::<String>("set") {
+        let wishes: Vec<Setting> = wishes.map(|wish| setting(wish)).collect::<Result<_, _>>()?;
+        let name: Vec<String> = wishes.iter().map(|wish| format!("{}={}", wish.path, wish.value)).collect();
+        let name = name.join(" ");
+        let draft = draft_settings(&host, &name, wishes);
+        none_beside(&draft)?;
+        return Ok(vec![settings(&name, None, draft)]);
+    }
+    if let Some(id) = matches.get_one::<String>("remedy") {
+        let Some(check) = checks::all().find(|check| check.id == id) else {
+            return Err(failed(vec![format!("{id:?} is no check{}; `gannet doctor list` names all", nearest_of(id))]));
+        };
+        let draft = draft_remedy(&host, check);
+        none_beside(&draft)?;
+        return Ok(vec![settings(check.id, Some(check.mechanism), draft)]);
+    }
+    let finds =
+        |check: &&Check| is_written(check.id) && (check.probe)(&host).is_ok_and(|seen| seen.verdict != Found::Ok);
+    let drafts = checks::all().filter(finds).map(|check| (check, draft_remedy(&host, check)));
+    let drafts = drafts.filter(|(_, draft)| !draft.steps.is_empty());
+    let all: Vec<_> = drafts.map(|(check, draft)| settings(check.id, Some(check.mechanism), draft)).collect();
+    if all.is_empty() {
+        return Err(failed(vec![
+            "nothing that is found has a remedy by settings; name a --remedy, --set or --pin".into(),
+        ]));
+    }
+    Ok(all)
+}
+
+/// A change that has nothing to write, or not all of it, is none.
+fn none_beside(draft: &Draft) -> Result<(), Failure> {
+    if let Some((check, why)) = draft.beside.first() {
+        return Err(failed(vec![format!("{check} can not be proved here: {why}")]));
+    }
+    if draft.steps.is_empty() {
+        return Err(failed(vec!["all of it is so already, so there is nothing to compare with".to_owned()]));
+    }
+    Ok(())
+}
+
+/// `vm.swappiness=10` or `/sys/kernel/mm/ksm/run=0`.
+fn setting(text: &str) -> Result<Setting, Failure> {
+    let (name, value) =
+        text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty()).ok_or_else(|| {
+            Failure::Usage(vec![format!("--set: {text:?} is no NAME=VALUE; write it as vm.swappiness=10")])
+        })?;
+    let path = match name.starts_with('/') {
+        true => name.to_owned(),
+        false => format!("/proc/sys/{}", name.replace('.', "/")),
+    };
+    Ok(Setting { path, value: value.to_owned() })
+}
+
+fn pinned(matches: &ArgMatches, cpus: &str) -> Result<(Subject, Change), Failure> {
+    if matches.contains_id("target") && !matches.contains_id("server") {
+        let line = "--pin: a server that runs already is not pinned from outside; let --server start one";
+        return Err(Failure::Usage(vec![line.to_owned()]));
+    }
+    if cpus == "auto"
+        && let Err(why) =
+            super::plan::for_this_process(&doctor::Wanted::default()).and_then(|plan| super::plan::pins(&plan))
+    {
+        return Err(failed(vec![format!("--pin auto pins nothing here: {why}; name the CPUs, as in --pin 0-1")]));
+    }
+    let mechanism = "A thread that is not pinned is moved between CPUs and queues behind others on one.";
+    Ok((subject(&format!("pin {cpus}"), Some(mechanism)), Change::Pins(cpus.to_owned())))
+}
+
+fn subject(change: &str, mechanism: Option<&str>) -> Subject {
+    let machine = Machine::here();
+    let mib = machine.memory_bytes >> 20;
+    let kind = if machine.virtual_machine { "a virtual machine" } else { "a machine" };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    Subject {
+        change: change.to_owned(),
+        mechanism: mechanism.map(str::to_owned),
+        host: host.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned()),
+        machine: format!("{kind} with {} CPUs ({}), {mib} MiB, {}", machine.cpus, machine.cpu, machine.kernel),
+        ..Subject::default()
+    }
+}
+
+/// All rounds of one change, and what becomes of it.
+fn proved(
+    matches: &ArgMatches,
+    subject: &mut Subject,
+    change: &mut Change,
+    bench: &mut Meter,
+    desk: &Desk,
+) -> Result<Proof, Failure> {
+    let rounds = rounds_wanted(matches, bench)?;
+    if let Meter::Load(bench) = bench {
+        bench.calibrate(change.pin(Side::Before), desk)?;
+    }
+    (subject.server, subject.load) = bench.words();
+    let measured = self::rounds(subject, change, bench, rounds, desk);
+    // Whatever came of it: first the host is as it was.
+    let back = change.set(Side::Before).map_err(|why| failed(vec![why]));
+    let measured = measured?;
+    back?;
+    let mut proof = judge(subject.clone(), measured);
+    let stays = proof.verdict == Verdict::Helped && !matches.get_flag("undo") && !desk.is_stopped();
+    proof.end = match stays {
+        true => change.keep().map_err(|why| failed(vec![why]))?,
+        false => "It is taken back: the host is as it was.".to_owned(),
+    };
+    Ok(proof)
+}
+
+/// Rounds until enough count; half as many more are tried for those that do not.
+fn rounds(
+    subject: &Subject,
+    change: &mut Change,
+    bench: &mut Meter,
+    wanted: u64,
+    desk: &Desk,
+) -> Result<Vec<Round>, Failure> {
+    let mut rounds: Vec<Round> = Vec::new();
+    let counted = |rounds: &[Round]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
+    eprintln!("{}: {}; {}; seed {}", subject.change, subject.server, subject.load, subject.seed);
+    while counted(&rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) {
+        let both = order(subject.seed, rounds.len() as u64);
+        let (mut before, mut changed) = (None, None);
+        for side in both {
+            change.set(side).map_err(|why| failed(vec![why]))?;
+            settle(SETTLE, desk);
+            let measured = bench.measure(change.pin(side), desk)?;
+            if desk.is_stopped() {
+                return Ok(rounds);
+            }
+            told(rounds.len(), side, &measured);
+            match side {
+                Side::Before => before = Some(measured),
+                Side::Changed => changed = Some(measured),
+            }
+        }
+        if let (Some(before), Some(mut changed)) = (before, changed) {
+            if matches!(bench, Meter::Live(_)) && changed.fault.is_none() {
+                changed.fault = apart(&before, &changed);
+            }
+            rounds.push(Round { first: both[0], before, changed });
+        }
+    }
+    Ok(rounds)
+}
+
+/// A measurement in a line on standard error.
+fn told(round: usize, side: Side, measured: &Measured) {
+    let side = if side == Side::Before { "as it was" } else { "changed  " };
+    let p999 = ["p999_ns", "execute_p999_ns"].iter().find_map(|id| measured.figures.get(*id));
+    match (&measured.fault, p999) {
+        (Some(fault), _) => eprintln!("round {}, {side}: does not count: {fault}", round + 1),
+        (None, Some(p999_ns)) => eprintln!("round {}, {side}: p999 {:.0} us", round + 1, p999_ns / 1e3),
+        (None, None) => {}
+    }
+}

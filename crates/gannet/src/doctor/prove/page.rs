@@ -1,0 +1,138 @@
+//! Proofs as one HTML page: the verdict, the rounds side by side, the table with its intervals.
+
+use std::fmt::Write;
+
+use doctor::prove::{Figure, Measured, Proof, Side, Unit, Verdict, change, number};
+use load::report::tables::table;
+use page::svg::{Axis, Chart, Mark, Scale, Series, escape};
+use page::{section, whole};
+
+/// The whole page.
+pub fn html(proofs: &[Proof]) -> String {
+    let title = match proofs {
+        [one] => format!("{}: {}", one.subject.change, one.verdict.words()),
+        _ => format!("{} changes measured", proofs.len()),
+    };
+    whole(&title, &proofs.iter().map(proof).collect::<String>())
+}
+
+fn proof(proof: &Proof) -> String {
+    let subject = &proof.subject;
+    let class = match proof.verdict {
+        Verdict::Helped => "",
+        Verdict::NoDifference => " warn",
+        Verdict::Hurt | Verdict::CannotTell => " bad",
+    };
+    let mut body = format!(
+        "<div class=\"card verdict{class}\"><div class=\"what\">{}</div><h1>{}</h1><p>{}.</p><p>{}</p>",
+        escape(&subject.change),
+        escape(proof.verdict.words()),
+        escape(&proof.why),
+        escape(&proof.end),
+    );
+    for text in subject.mechanism.iter() {
+        let _ = write!(body, "<p>{}</p>", escape(text));
+    }
+    body.push_str("</div>");
+    body.push_str("<div class=\"charts\">");
+    for figure in proof.rows.iter().filter_map(|row| row.figure()).filter(|figure| figure.is_of_requests) {
+        let _ = write!(body, "<div class=\"card\">{}</div>", chart(proof, figure).render());
+    }
+    body.push_str("</div>");
+    let cells = |row: &doctor::prove::Row| {
+        let figure = row.figure()?;
+        let [before, changed] = [row.before, row.changed].map(|value| number(figure.unit, value));
+        Some(("", vec![figure.name.to_owned(), before, changed, change(figure, row), row.says().words().to_owned()]))
+    };
+    let rows: Vec<_> = proof.rows.iter().filter_map(cells).collect();
+    let heads = ["median of the rounds", "as it was", "changed", "mean change, 95 % interval", "verdict"];
+    section(&mut body, "Figures", &table(&heads, &rows));
+    body.push_str("<h2>Meanwhile, as the kernel counted</h2><div class=\"charts small\">");
+    let moved = proof.rows.iter().filter(|row| row.before != 0.0 || row.changed != 0.0);
+    for figure in moved.filter_map(|row| row.figure()).filter(|figure| !figure.is_of_requests) {
+        let _ = write!(body, "<div class=\"card\">{}</div>", chart(proof, figure).render_small());
+    }
+    body.push_str("</div>");
+    section(&mut body, "Rounds", &rounds(proof));
+    section(&mut body, "What was compared, on what", &settings(proof));
+    body
+}
+
+fn chart(proof: &Proof, figure: &Figure) -> Chart {
+    let side = |name: &str, colour, of: fn(&doctor::prove::Round) -> &Measured| {
+        let point = |(at, round): (usize, &doctor::prove::Round)| {
+            let value = of(round).figures.get(figure.id).filter(|_| round.fault().is_none());
+            ((at + 1) as f64, value.copied().unwrap_or(f64::NAN))
+        };
+        let points = proof.rounds.iter().enumerate().map(point).filter(|(_, value)| !value.is_nan()).collect();
+        Series { name: name.to_owned(), colour, mark: Mark::Dot, points }
+    };
+    let show = match figure.unit {
+        Unit::Time => |value| number(Unit::Time, value),
+        Unit::PerSecond => |value| number(Unit::PerSecond, value),
+        Unit::Share => |value| number(Unit::Share, value),
+    };
+    Chart {
+        title: figure.name.to_owned(),
+        x: Axis { label: "round".to_owned(), scale: Scale::Linear, show: |value| format!("{value:.0}") },
+        y: Axis { label: String::new(), scale: Scale::Linear, show },
+        series: vec![side("as it was", 0, |round| &round.before), side("changed", 1, |round| &round.changed)],
+        limit: None,
+        band: None,
+    }
+}
+
+fn rounds(proof: &Proof) -> String {
+    let row = |(at, round): (usize, &doctor::prove::Round)| {
+        let p999 =
+            |side: &Measured| side.figures.get("p999_ns").map_or_else(|| "-".to_owned(), |ns| number(Unit::Time, *ns));
+        let first = if round.first == Side::Before { "as it was" } else { "changed" };
+        let state = round.fault().unwrap_or("counts").to_owned();
+        ("", vec![(at + 1).to_string(), first.to_owned(), p999(&round.before), p999(&round.changed), state])
+    };
+    let rows: Vec<_> = proof.rounds.iter().enumerate().map(row).collect();
+    table(&["round", "first", "p999 as it was", "p999 changed", "state"], &rows)
+}
+
+fn settings(proof: &Proof) -> String {
+    let subject = &proof.subject;
+    let mut rows: Vec<(&str, Vec<String>)> = subject
+        .steps
+        .iter()
+        .map(|step| ("", vec![step.new.path.clone(), format!("{} -> {}", step.old, step.new.value)]))
+        .collect();
+    for (name, value) in [
+        ("host", format!("{}, {}", subject.host, subject.machine)),
+        ("server", subject.server.clone()),
+        ("requests", subject.load.clone()),
+        ("seed of the order and of the intervals", subject.seed.to_string()),
+    ] {
+        rows.push(("", vec![name.to_owned(), value]));
+    }
+    table(&["setting", "value"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doctor::prove::{Round, Subject, judge};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_verdict_is_first_and_what_came_from_outside_is_escaped() {
+        let measured = |ns: f64| Measured { figures: BTreeMap::from([("p999_ns".to_owned(), ns)]), fault: None };
+        let round = |at: usize| Round {
+            first: Side::Before,
+            before: measured(2e6 + at as f64),
+            changed: measured(1e6 + at as f64),
+        };
+        let subject = Subject { change: "<b>vm.x".to_owned(), host: "a&b".to_owned(), ..Subject::default() };
+        let mut proof = judge(subject, (0..5).map(round).collect());
+        proof.end = "It stays.".to_owned();
+        let page = html(&[proof]);
+        assert!(page.contains("<h1>helped</h1><p>p999 went from 2 ms to 1 ms"), "{page}");
+        assert!(page.contains("&lt;b&gt;vm.x") && !page.contains("<b>vm.x") && page.contains("a&amp;b"));
+        assert_eq!(page.matches("class=\"dot s").count(), 10, "a dot for each side of each round");
+        assert!(!page.contains("http"), "it needs nothing but itself");
+    }
+}

@@ -1,0 +1,191 @@
+//! `gannet doctor watch`: who is switched, moved, interrupted and made to wait, live, by thread and by CPU.
+//!
+//! ```text
+//!   Counters ──two of them──> Grown ──> lines: host, CPUs, threads (who waited most comes first)
+//! ```
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use doctor::Host;
+use doctor::counters::{Counters, Grown, ThreadGrown};
+
+use super::{pid, root, target};
+use crate::screen::{self, Line, Weight};
+use crate::top::{PLAIN_COLUMNS, interval, no_terminal};
+use crate::{Failure, print};
+
+/// Threads that are shown at most: those that waited, ran and were switched most.
+const THREADS_MAX: usize = 40;
+
+/// The subcommand's arguments.
+pub fn command() -> Command {
+    Command::new("watch")
+        .about("Watch switches, moves, soft interrupts, steal, faults, reclaim and pressure, by thread and CPU")
+        .after_help("Keys: q or Esc ends it, space stops and goes on.")
+        .arg(pid("The server's process: its threads are shown"))
+        .arg(root())
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("DURATION")
+                .help("Time between two readings, over which rates are taken")
+                .default_value("1s"),
+        )
+        .arg(
+            Arg::new("once")
+                .long("once")
+                .action(ArgAction::SetTrue)
+                .help("Take two readings, print what they come to as plain text, and end"),
+        )
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let interval = interval(matches.get_one::<String>("interval").expect("it has a default"))?;
+    let target = target(matches, interval)?;
+    let (pid, host) = (target.pid, Host::now(target.root, target.pid));
+    let begun = Instant::now();
+    let take = || {
+        let counters = Counters::read(&host, begun.elapsed());
+        match pid {
+            Some(pid) if counters.threads.is_empty() => Err(format!("process {pid} is gone")),
+            _ => Ok(counters),
+        }
+    };
+    let failed = |why: String| Failure::Failed(vec![why]);
+    if matches.get_flag("once") || !std::io::stdout().is_terminal() {
+        let first = take().map_err(failed)?;
+        std::thread::sleep(interval);
+        return print(&screen::plain(&lines(&take().map_err(failed)?.since(&first), PLAIN_COLUMNS)));
+    }
+    let show = |now: &Counters, before: Option<&Counters>, columns| match before {
+        Some(before) => lines(&now.since(before), columns),
+        None => vec![Line::new(Weight::Head, "the second reading is awaited", columns)],
+    };
+    screen::run(interval, take, show).map_err(no_terminal)
+}
+
+/// What was counted between two readings, as lines.
+fn lines(grown: &Grown, columns: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut put = |weight, text: String| lines.push(Line::new(weight, &text, columns));
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0));
+    let pressure = ["cpu", "memory", "io"].map(|of| format!("{of} {}", share(grown.pressure.get(of).copied())));
+    put(Weight::Head, format!("the last {:.1} s; shares are in % of the time", grown.seconds));
+    put(Weight::Plain, format!("something waited for  {}", pressure.join("   ")));
+    put(Weight::Plain, format!("stopped by a quota    {}", share(grown.throttled)));
+    let memory: Vec<String> =
+        grown.memory_per_s.iter().map(|(name, rate)| format!("{name} {}", rate_of(Some(*rate)))).collect();
+    put(Weight::Plain, format!("of memory, a second   {}", memory.join("   ")));
+    put(Weight::Plain, String::new());
+    put(Weight::Head, format!("{:<6}{:>8}{:>10}{:>8}", "CPU", "busy", "softirq", "steal"));
+    for cpu in &grown.cpus {
+        let [busy, softirq, steal] = [cpu.busy, cpu.softirq, cpu.steal].map(|part| share(Some(part)));
+        put(Weight::Plain, format!("{:<6}{busy:>8}{softirq:>10}{steal:>8}", cpu.number));
+    }
+    if grown.threads.is_empty() {
+        return lines;
+    }
+    put(Weight::Plain, String::new());
+    put(
+        Weight::Head,
+        format!(
+            "{:<16}{:>7}{:>9}{:>11}{:>10}{:>9}{:>10}{:>10}",
+            "thread", "ran", "waited", "taken off", "slept", "moved", "faults", "of disk"
+        ),
+    );
+    let mut threads: Vec<&ThreadGrown> = grown.threads.iter().collect();
+    let weight = |thread: &ThreadGrown| (thread.waited, thread.ran, thread.involuntary_per_s);
+    threads.sort_by(|a, b| weight(b).partial_cmp(&weight(a)).unwrap_or(std::cmp::Ordering::Equal));
+    for thread in threads.iter().take(THREADS_MAX) {
+        put(
+            Weight::Plain,
+            format!(
+                "{:<16}{:>7}{:>9}{:>11}{:>10}{:>9}{:>10}{:>10}",
+                // What a process names its threads may hold anything.
+                thread.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>(),
+                share(Some(thread.ran)),
+                share(Some(thread.waited)),
+                rate_of(Some(thread.involuntary_per_s)),
+                rate_of(Some(thread.voluntary_per_s)),
+                rate_of(thread.moves_per_s),
+                rate_of(Some(thread.minor_faults_per_s)),
+                rate_of(Some(thread.major_faults_per_s)),
+            ),
+        );
+    }
+    if threads.len() > THREADS_MAX {
+        put(Weight::Plain, format!("and {} threads more", threads.len() - THREADS_MAX));
+    }
+    lines
+}
+
+/// A second; `-` if it is not told.
+fn rate_of(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 9.95 || rate == 0.0 => format!("{rate:.0}"),
+        Some(rate) => format!("{rate:.1}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doctor::counters::CpuGrown;
+    use std::collections::BTreeMap;
+
+    fn thread(name: &str, waited: f64, moves_per_s: Option<f64>) -> ThreadGrown {
+        let (ran, voluntary_per_s, involuntary_per_s) = (0.25, 7.0, 12.5);
+        let (minor_faults_per_s, major_faults_per_s) = (0.0, 0.5);
+        let name = name.to_owned();
+        ThreadGrown {
+            name,
+            ran,
+            waited,
+            voluntary_per_s,
+            involuntary_per_s,
+            moves_per_s,
+            minor_faults_per_s,
+            major_faults_per_s,
+        }
+    }
+
+    fn grown(threads: Vec<ThreadGrown>) -> Grown {
+        Grown {
+            seconds: 1.0,
+            threads,
+            cpus: vec![CpuGrown { number: 3, busy: 0.5, softirq: 0.2, steal: 0.01 }],
+            memory_per_s: BTreeMap::from([("pgscan_direct", 640.0)]),
+            pressure: BTreeMap::from([("cpu", 0.125)]),
+            throttled: None,
+        }
+    }
+
+    #[test]
+    fn who_waited_most_is_first_and_what_is_not_told_is_no_zero() {
+        let text =
+            screen::plain(&lines(&grown(vec![thread("idle\x1b[2J", 0.0, None), thread("held", 0.4, Some(3.0))]), 120));
+        for part in [
+            "something waited for  cpu 12.5   memory -   io -\n",
+            "stopped by a quota    -\n",
+            "pgscan_direct 640",
+            "3         50.0      20.0     1.0\n",
+            "held               25.0     40.0         12         7      3.0         0       0.5\n",
+            "idle?[2J           25.0      0.0         12         7        -         0       0.5\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert!(text.find("held") < text.find("idle"), "{text}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_and_a_thousand_threads_have_bounds() {
+        let many = (0..1000).map(|n| thread(&format!("t{n}"), 0.0, None)).collect();
+        let lines = lines(&grown(many), 30);
+        assert!(lines.len() < THREADS_MAX + 16 && lines.iter().all(|line| line.text.chars().count() <= 30));
+        assert!(lines.last().unwrap().text.starts_with("and 960 threads more"));
+    }
+}

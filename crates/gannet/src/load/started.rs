@@ -1,0 +1,81 @@
+//! A server that is started for a run, and ended by its id.
+
+use std::process::{Child, Command as Process, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+
+/// How long a server may take to listen, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Whether somebody listens at `target`.
+pub fn listens(target: &str) -> bool {
+    match target.strip_prefix("unix:") {
+        Some(path) => std::os::unix::net::UnixStream::connect(path).is_ok(),
+        None => std::net::TcpStream::connect(target).is_ok(),
+    }
+}
+
+/// A server that was started here.
+pub struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Starts `command` and waits until it listens at `target`.
+    pub fn start(command: &str, target: &str) -> Result<Self, Failure> {
+        let failed = |what: String| Failure::Failed(vec![format!("{command}: {what}")]);
+        // The shell gives its place to the server, so that the process started is the one to end.
+        let child = Process::new("sh")
+            .args(["-c", &format!("exec {command}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| failed(format!("it can not be started ({error})")))?;
+        let mut server = Self { child };
+        let begun = Instant::now();
+        while !listens(target) {
+            if let Ok(Some(status)) = server.child.try_wait() {
+                return Err(failed(format!(
+                    "it ended with {status} before it listened at {target}; run it by hand to see why"
+                )));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(failed(format!("it does not listen at {target} after 30 s; let it listen there")));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(server)
+    }
+
+    /// Ends it by its id: first as its users would, then by force.
+    pub fn end(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end();
+        }
+    }
+}
