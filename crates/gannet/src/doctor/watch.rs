@@ -173,8 +173,8 @@ mod tests {
             "stopped by a quota    -\n",
             "pgscan_direct 640",
             "3         50.0      20.0     1.0\n",
-            "held               25.0     40.0         12         7      3.0         0       0.5\n",
-            "idle?[2J           25.0      0.0         12         7        -         0       0.5\n",
+            "held               25.0     40.0         12       7.0      3.0         0       0.5\n",
+            "idle?[2J           25.0      0.0         12       7.0        -         0       0.5\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
