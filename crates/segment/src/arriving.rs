@@ -235,7 +235,7 @@ impl<'l> Turn<'l> {
         token: Option<u64>,
     ) -> Result<u64, (Arriving, OpError)> {
         let (store, counters) = (self.store, self.counters());
-        let locked = match self.lock(key) {
+        let locked = match self.lock_over(key) {
             Ok(locked) => locked,
             Err(error) => return Err((arriving, error)),
         };

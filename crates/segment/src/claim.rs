@@ -35,7 +35,7 @@ use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::OpError;
 use crate::raw::{Word32, Word64};
-use crate::store::Store;
+use crate::store::{Seen, Store};
 use crate::undo::Group;
 
 /// How many words the keys share.
@@ -209,9 +209,22 @@ impl<'l> Turn<'l> {
         self.contended
     }
 
-    /// Whether another's claim keeps this turn away from the key: what wants to read it parks. Changes ask themselves.
+    /// Something may keep this turn away from keys: claims, or that they are on flash.
+    #[inline(always)]
+    pub fn is_guarded(&self) -> bool {
+        self.contended | self.tiered
+    }
+
+    /// Whether another's claim keeps this turn away from the key, or that it is on flash, from where it is asked for:
+    /// what wants to read it parks. Changes ask themselves.
     #[inline(always)]
     pub fn is_kept_away(&self, key: &Key<'_>) -> bool {
+        self.is_guarded() && (self.is_claimed_by_other(key) || self.awaits_flash(key))
+    }
+
+    /// Whether another's claim keeps this turn away from the key, for a plain read, which looks on flash itself.
+    #[inline(always)]
+    pub fn is_claimed_by_other(&self, key: &Key<'_>) -> bool {
         self.contended && self.is_claimed(key)
     }
 
@@ -227,19 +240,49 @@ impl<'l> Turn<'l> {
         if self.is_kept_away(key) { Err(self.parked()) } else { Ok(()) }
     }
 
+    /// The live item of a key that an operation may come to an end with: where there is none, it is nowhere.
+    #[inline(always)]
+    pub(crate) fn find_admitted(&self, key: &Key<'_>) -> Result<Option<Seen<'l>>, OpError> {
+        self.admit(key)?;
+        let found = self.find_live(key);
+        // It may have gone to flash since that was looked at.
+        if self.tiered && found.is_none() && !self.is_nowhere(key) {
+            return Err(self.parked());
+        }
+        Ok(found)
+    }
+
     /// Takes the lock that a change of the key needs.
     #[inline(always)]
     pub(crate) fn lock(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
-        if self.contended {
-            return self.lock_contended(key);
+        if self.is_guarded() {
+            return self.lock_guarded(key, false);
+        }
+        self.store.index.lock(key.hash).ok_or_else(|| self.parked())
+    }
+
+    /// The same for a change that does not depend on what is there, on flash or in memory.
+    #[inline(always)]
+    pub(crate) fn lock_over(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
+        if self.is_guarded() {
+            return self.lock_guarded(key, true);
         }
         self.store.index.lock(key.hash).ok_or_else(|| self.parked())
     }
 
     #[cold]
-    fn lock_contended(&self, key: &Key<'_>) -> Result<Locked<'l>, OpError> {
-        self.admit(key)?;
+    fn lock_guarded(&self, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
+        if over && self.is_claimed_by_other(key) {
+            return Err(self.parked());
+        }
+        if !over {
+            self.admit(key)?;
+        }
         let locked = self.store.index.lock(key.hash).ok_or_else(|| self.parked())?;
+        // It may have gone to flash since it was looked for.
+        if !over && self.tiered && self.may_be_on_flash(&locked, key) {
+            return Err(self.parked());
+        }
         if self.acting != 0 {
             self.note_before(key, &locked)?;
         }

@@ -106,6 +106,8 @@ pub(crate) struct Geometry {
     pub(crate) groups_start: usize,
     /// Index groups that address space is reserved for.
     pub(crate) groups_max: usize,
+    /// The index has so many, whatever the memory.
+    pub(crate) groups_fixed: Option<usize>,
     /// The largest item that is stored whole, header included; above it, pieces.
     pub(crate) item_whole_max: usize,
     /// Values up to here are stored whole, in bytes.
@@ -132,6 +134,15 @@ pub(crate) struct Limits {
 
 impl Geometry {
     pub(crate) fn of(config: &StoreConfig) -> Result<Self, StartError> {
+        Self::sized(config, None)
+    }
+
+    /// With an index that has so many groups, and keeps them.
+    pub(crate) fn with_index(config: &StoreConfig, groups: usize) -> Result<Self, StartError> {
+        Self::sized(config, Some(groups))
+    }
+
+    fn sized(config: &StoreConfig, groups_fixed: Option<usize>) -> Result<Self, StartError> {
         let memory = config.memory_bytes;
         let segment_bytes = match config.segment_bytes {
             Some(bytes) if bytes.is_power_of_two() && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes) => bytes,
@@ -147,8 +158,9 @@ impl Geometry {
             segment_bytes: segment_bytes as usize,
             segment_shift: segment_bytes.trailing_zeros(),
             segments_max: 0,
-            groups_start: groups_for(memory),
+            groups_start: groups_fixed.unwrap_or(groups_for(memory)),
             groups_max: 0,
+            groups_fixed,
             item_whole_max,
             value_whole_max: item_whole_max - PIECE_OVERHEAD,
             piece_bytes: (segment_bytes as usize / 32).max(PIECE_BYTES_MIN).min(item_whole_max) - PIECE_OVERHEAD,
@@ -170,7 +182,8 @@ impl Geometry {
         geometry.memory_bytes_max = geometry.memory_bytes_max.min(HEAP_BYTES_MAX).max(memory);
         let most = geometry.segments_for(geometry.memory_bytes_max, groups);
         geometry.segments_max = most.min((HEAP_BYTES_MAX / segment_bytes) as usize).max(segments);
-        geometry.groups_max = (geometry.memory_bytes_max as usize / GROUP_BYTES).max(groups + 1);
+        geometry.groups_max =
+            groups_fixed.unwrap_or((geometry.memory_bytes_max as usize / GROUP_BYTES).max(groups + 1));
         Ok(geometry)
     }
 
@@ -200,6 +213,9 @@ impl Geometry {
     /// The least memory that a store can begin with, in bytes. The index is a twentieth of it or less.
     fn least_start_bytes(&self) -> u64 {
         let segments = self.segments_min() as u64 * (self.segment_bytes as u64 + HEADER_BYTES);
+        if let Some(groups) = self.groups_fixed {
+            return self.bytes_of(self.segments_min(), groups);
+        }
         (segments + Index::stripes_bytes() as u64) * 105 / 100 + GROUP_BYTES as u64
     }
 
@@ -223,7 +239,7 @@ impl Geometry {
 
     /// What follows from `memory_bytes`.
     pub(crate) fn limits(&self, memory_bytes: u64) -> Limits {
-        let segments = self.segments_for(memory_bytes, groups_for(memory_bytes));
+        let segments = self.segments_for(memory_bytes, self.groups_fixed.unwrap_or(groups_for(memory_bytes)));
         let free_reserve = 2 + segments / 200;
         let least = self.least_bytes(0);
         let index_most = memory_bytes.saturating_sub(least) as usize / GROUP_BYTES;
@@ -231,7 +247,7 @@ impl Geometry {
             free_low: (segments / 50).max(free_reserve + self.lanes_max + 1),
             free_reserve,
             open_max: (segments / 10 / (self.lanes_max + 1)).clamp(OPEN_MIN, OPEN_MAX),
-            groups_max: index_most.min(self.groups_max),
+            groups_max: self.groups_fixed.unwrap_or(index_most.min(self.groups_max)),
         }
     }
 }

@@ -266,4 +266,18 @@ counters! {
     segments_freed,
     /// Large values that lost a piece.
     large_broken,
+    /// Evicted items that the second tier took.
+    flash_taken,
+    /// Items that no slot names there any more.
+    flash_removed,
+    /// Of those, items that went with their region, before their time.
+    flash_evicted,
+    /// Items that went on in another region there.
+    flash_again,
+    /// Values told from there.
+    flash_hits,
+    /// Items that came back to memory.
+    flash_back,
+    /// Reads there that failed, or found what was not written.
+    flash_failed,
 }

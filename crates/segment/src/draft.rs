@@ -188,21 +188,21 @@ impl Store {
         old: Option<&Seen<'_>>,
         freq: Option<u64>,
     ) -> Result<Option<Orphan>, Draft> {
-        let address = draft.address();
-        let header = self.segments.header_of(address);
-        let slot = |freq| Slot::item(key.hash.tag(), freq, header.slot_generation(), address);
+        if old.is_none() && self.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
+            let slot = self.count_draft(counters, key, &draft).with_freq(freq.unwrap_or(0));
+            self.publish_over_flash(locked, counters, slot);
+            locked.note_birth();
+            self.undead(&draft);
+            return Ok(None);
+        }
         let room = if old.is_none() { Some(locked.room()) } else { None };
         if room.as_ref().is_some_and(|room| room.holds.is_item() && self.is_to_wait(key.namespace, room.holds)) {
             return Err(draft);
         }
-        header.items.store(header.items.load(Relaxed) + 1, Release);
-        counters.note_added(key.namespace, draft.layout.size);
-        if key.piece {
-            note_hidden(header, counters, key.namespace);
-        }
+        let slot = self.count_draft(counters, key, &draft);
         Ok(match (old, room) {
             (Some(old), _) => {
-                locked.replace(old.word, old.slot, slot(freq.unwrap_or(0)), freq.is_none());
+                locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
                 self.undead(&draft);
                 self.kill(counters, old.address, &old.layout)
             }
@@ -214,12 +214,28 @@ impl Store {
                 counters.ghost_hits.add(u64::from(room.ghost));
                 counters.displaced.add(u64::from(room.displaced));
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
-                locked.replace(room.word, room.holds, slot(freq.unwrap_or(first)), false);
+                locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
                 locked.note_birth();
                 self.undead(&draft);
+                if room.holds.is_flash() {
+                    self.release(counters, room.holds);
+                }
                 room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
             }
         })
+    }
+
+    /// Counts a draft as an item, and gives the slot that names it.
+    #[inline(always)]
+    pub(crate) fn count_draft(&self, counters: &Counters, key: &Key<'_>, draft: &Draft) -> Slot {
+        let address = draft.address();
+        let header = self.segments.header_of(address);
+        header.items.store(header.items.load(Relaxed) + 1, Release);
+        counters.note_added(key.namespace, draft.layout.size);
+        if key.piece {
+            note_hidden(header, counters, key.namespace);
+        }
+        Slot::item(key.hash.tag(), 0, header.slot_generation(), address)
     }
 
     /// An item may not take the place of the one that it would have to in an overfull index bucket.
@@ -248,7 +264,7 @@ impl Store {
         self.index.is_growing() || self.index_is_loaded(&self.totals())
     }
 
-    fn undead(&self, draft: &Draft) {
+    pub(crate) fn undead(&self, draft: &Draft) {
         // A plain store: whoever changes a header holds the stripe lock.
         self.segments.heap.word32(draft.address()).store(draft.layout.header & !DEAD, Release);
     }

@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::key::{Key, Namespace};
 use crate::open::{OpenTable, Whose};
 use crate::store::{Store, TOKEN_OFFSET_BITS};
+use crate::tiered::Reads;
 use crate::undo::Group;
 
 /// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
@@ -31,6 +32,8 @@ pub(crate) struct Own {
     pub(crate) change: Vec<u8>,
     /// What was changed for the claim that the turn acts for.
     pub(crate) group: RefCell<Group>,
+    /// What a second tier was asked for.
+    pub(crate) reads: Reads,
 }
 
 /// No lane is left.
@@ -72,8 +75,13 @@ impl Lane {
         let open = OpenTable::new(Whose::Lane);
         let scratch = vec![0; store.geometry.piece_bytes];
         let change = Vec::with_capacity(store.geometry.piece_bytes);
-        let group = RefCell::default();
-        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group } }
+        let (group, reads) = (RefCell::default(), Reads::new(&store));
+        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group, reads } }
+    }
+
+    /// Its number: lanes are numbered from 0 in the order in which they are opened.
+    pub fn number(&self) -> usize {
+        self.own.id
     }
 
     /// Begins a turn: what it reads stays until the [`Turn`] is dropped. `now` is the turn's time.
@@ -82,7 +90,13 @@ impl Lane {
         self.store.epochs.enter(self.own.id);
         // Behind the entry, never before: see `crate::claim`.
         let contended = self.store.claims.any();
-        Turn { store: &self.store, own: &mut self.own, now, contended, acting: 0, lost: Cell::new(false) }
+        let tiered = self.store.tier.is_some();
+        let (store, own) = (&*self.store, &mut self.own);
+        let mut turn = Turn { store, own, now, contended, tiered, acting: 0, lost: Cell::new(false) };
+        if tiered {
+            turn.settle_reads();
+        }
+        turn
     }
 
     /// Seals open segments that are old or flushed, so that the background can have them. For a thread that wakes
@@ -107,6 +121,8 @@ pub struct Turn<'l> {
     pub(crate) now: UnixMillis,
     /// Claims are in flight.
     pub(crate) contended: bool,
+    /// There is a second tier.
+    pub(crate) tiered: bool,
     /// The number of the claim that it acts for, or 0.
     pub(crate) acting: u32,
     /// A part of a value was looked for and not found.

@@ -197,8 +197,7 @@ impl<'l> Turn<'l> {
 
     /// Marks the live item's token, if there is one, as known to a client, so that it is kept exact.
     pub(crate) fn take_token(&mut self, key: &Key<'_>) -> Result<(), OpError> {
-        self.admit(key)?;
-        let Some(seen) = self.find_live(key) else { return Ok(()) };
+        let Some(seen) = self.find_admitted(key)? else { return Ok(()) };
         if seen.layout.has(CAS_TAKEN) {
             return Ok(());
         }

@@ -1,10 +1,13 @@
-//! The index slot: one u64 that names an item, or remembers one that was evicted or has expired (a ghost).
+//! The index slot: one u64 that names an item, in memory or on flash, or remembers one that was evicted or has expired
+//! (a ghost).
 //!
 //! ```text
 //!  63       52 51  49  48  47        39 38                                     0
 //! +-----------+------+----+------------+-----------------------------------------+
-//! |  tag 12   | freq | t  | generation |  location 39: address / 4               |   item in memory
-//! +-----------+------+----+------------+-----------------------------------------+
+//! |  tag 12   | freq | 0  | generation |  location 39: address / 4               |   item in memory
+//! +-----------+------+----+----------+-+-----------+-----------------+-----------+
+//! |  tag 12   | freq | 1  | gener. 7 | region 20   |    block 15     | blocks 6  |   item on flash
+//! +-----------+------+----+----------+-+-----------+-----------------+-----------+
 //! |  tag 12   |  0   | 0  |     0      |  1 |  0 (6)  |  group hash 32           |   ghost
 //! +-----------+------+----+------------+-----------------------------------------+
 //! |  0                                                                           |   empty
@@ -12,9 +15,11 @@
 //! ```
 //!
 //! - `freq`: how often the item was read, 0..=7, capped at [`FREQ_MAX`].
-//! - `t`: tier; 0 is memory.
+//! - The bit at 48 is the tier: 0 is memory; 1 is flash, where [`crate::tier::FlashAddress`] says what the rest means.
 //! - `generation`: 1..=511, derived from the segment's; 0 marks a ghost, so no item's slot is ever 0.
 //! - A ghost keeps the group hash, which places it again when the index grows.
+
+use crate::tier::FlashAddress;
 
 /// An index slot's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,8 @@ const GENERATION_SHIFT: u32 = 39;
 const LOCATION_BITS: u32 = 39;
 const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 const GHOST_MARK: u64 = 1 << 38;
+/// The item is on flash.
+const TIER: u64 = 1 << FlashAddress::BITS;
 /// How many generations a slot tells apart.
 const GENERATIONS: u32 = 511;
 
@@ -56,14 +63,40 @@ impl Slot {
         Self((u64::from(tag) << TAG_SHIFT) | GHOST_MARK | u64::from(group_hash))
     }
 
+    /// Names the item at that place on flash.
+    pub(crate) fn flash(tag: u16, freq: u64, at: FlashAddress) -> Self {
+        debug_assert!(tag < 1 << 12 && freq <= 7);
+        Self((u64::from(tag) << TAG_SHIFT) | (freq << FREQ_SHIFT) | TIER | at.bits())
+    }
+
+    /// It names an item in memory.
     #[inline(always)]
     pub(crate) fn is_item(self) -> bool {
-        (self.0 >> GENERATION_SHIFT) & 0x1ff != 0
+        // The tier and the generation as one number: 1..=511 of the 1024 that there are.
+        ((self.0 >> GENERATION_SHIFT) & 0x3ff).wrapping_sub(1) < 0x1ff
+    }
+
+    /// It names an item on flash.
+    #[inline(always)]
+    pub(crate) fn is_flash(self) -> bool {
+        self.0 & TIER != 0
+    }
+
+    /// It names an item, wherever that is.
+    #[inline(always)]
+    pub(crate) fn is_taken(self) -> bool {
+        self.is_item() || self.is_flash()
     }
 
     #[inline(always)]
     pub(crate) fn is_ghost(self) -> bool {
-        !self.is_item() && self.0 != 0
+        !self.is_taken() && self.0 != 0
+    }
+
+    /// Where on flash the item is.
+    pub(crate) fn flash_address(self) -> FlashAddress {
+        debug_assert!(self.is_flash());
+        FlashAddress::of_bits(self.0)
     }
 
     #[inline(always)]
@@ -134,6 +167,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_item_on_flash_is_no_item_in_memory_and_no_ghost_whatever_its_address() {
+        for (generation, region, block, blocks) in
+            [(0, 0, 0, 1), (127, (1 << 20) - 1, (1 << 15) - 1, 63), (64, 5, 0, 2)]
+        {
+            let at = FlashAddress::new(generation, region, block, blocks);
+            for (tag, freq) in [(0, 0), (0xfff, 7), (0x800, 3)] {
+                let slot = Slot::flash(tag, freq, at);
+                assert!(slot.is_flash() && slot.is_taken() && !slot.is_item() && !slot.is_ghost());
+                assert_eq!((slot.tag(), slot.freq(), slot.flash_address()), (tag, freq, at));
+                assert!(slot.with_freq(7 - freq).same_item(slot));
+                let at = slot.flash_address();
+                assert_eq!((at.generation(), at.region()), (generation, region));
+                assert_eq!((at.block(), at.blocks()), (block, blocks));
+            }
+        }
+        assert!(!Slot::item(1, 1, 511, 4).is_flash() && !Slot::ghost(0xfff, u32::MAX).is_flash());
     }
 
     #[test]

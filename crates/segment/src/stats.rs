@@ -89,6 +89,20 @@ pub struct StoreStats {
     pub segments_drained: [u64; 4],
     /// Large values that lost a piece.
     pub large_broken: u64,
+    /// Items that are on flash, of which none counts in `items`.
+    pub flash_items: u64,
+    /// Evicted items that went to flash.
+    pub flash_taken: u64,
+    /// Items on flash that went with their region to make room there.
+    pub flash_evicted: u64,
+    /// Items on flash that were read there and went on in another region.
+    pub flash_again: u64,
+    /// Values told from flash.
+    pub flash_hits: u64,
+    /// Items that came back from flash to memory.
+    pub flash_back: u64,
+    /// Reads of flash that failed or found what was not written: misses.
+    pub flash_failed: u64,
     /// Large values being sent now.
     pub pins: u64,
     /// Background slices run.
@@ -196,6 +210,13 @@ impl Store {
             segments_freed: totals.segments_freed,
             segments_drained: std::array::from_fn(|i| gauges.drained[i].load(Relaxed)),
             large_broken: totals.large_broken,
+            flash_items: totals.flash_taken.saturating_sub(totals.flash_removed),
+            flash_taken: totals.flash_taken,
+            flash_evicted: totals.flash_evicted,
+            flash_again: totals.flash_again,
+            flash_hits: totals.flash_hits,
+            flash_back: totals.flash_back,
+            flash_failed: totals.flash_failed,
             pins: self.pins.load(Relaxed),
             slices: gauges.slices.load(Relaxed),
             huge_pages_asked: self.huge_pages_asked,

@@ -29,6 +29,7 @@ use crate::samples::Samples;
 use crate::segments::Segments;
 use crate::slot::Slot;
 use crate::spaces::Spaces;
+use crate::tier::{Tier, TierPlan};
 use crate::undo::UndoLog;
 
 /// An in-memory store of items.
@@ -82,6 +83,8 @@ pub struct Store {
     /// What META counts from: the first start.
     pub(crate) started: UnixMillis,
     pub(crate) huge_pages_asked: bool,
+    /// Where evicted items go.
+    pub(crate) tier: Option<Arc<dyn Tier>>,
 }
 
 /// What the background says about itself; written by it alone.
@@ -127,7 +130,23 @@ impl Store {
             }
             reserved => reserved?,
         };
-        Self::on(config, geometry, ground, None, now)
+        Self::on(config, geometry, ground, None, None, now)
+    }
+
+    /// The same with a second tier, to which what is evicted goes. Its index has one size, which a resize leaves alone.
+    ///
+    /// # Errors
+    /// See [`StartError`]: the index is a part of the memory.
+    pub fn with_tier(
+        config: &StoreConfig,
+        plan: &TierPlan,
+        now: UnixMillis,
+    ) -> Result<(Arc<Self>, Background), StartError> {
+        let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
+        let geometry = Geometry::with_index(config, groups)?;
+        let count = geometry.segments_for(config.memory_bytes, groups);
+        let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+        Self::on(config, geometry, ground, None, Some(Arc::clone(&plan.tier)), now)
     }
 
     /// The same in a file: what was acknowledged before the process before ended, however it did, is there again. The
@@ -143,7 +162,7 @@ impl Store {
     ) -> Result<(Arc<Self>, Background), StartError> {
         let (geometry, ground, held) = crate::file::lay(config, file, now)?;
         let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
-        Self::on(&config, geometry, ground, Some(held), now)
+        Self::on(&config, geometry, ground, Some(held), None, now)
     }
 
     fn on(
@@ -151,6 +170,7 @@ impl Store {
         geometry: Geometry,
         ground: Ground,
         held: Option<Held>,
+        tier: Option<Arc<dyn Tier>>,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
         let Ground { kept, stripes, headers, buckets, heap, notes, undo } = ground;
@@ -179,6 +199,7 @@ impl Store {
             background: BackgroundGauges::default(),
             started: held.as_ref().map_or(now, |held| UnixMillis(held.block.made_ms)),
             huge_pages_asked: config.huge_pages,
+            tier,
             notes,
             reopened: None,
             reopened_at: 0,
@@ -369,6 +390,12 @@ impl Store {
             && layout.is(Kind::Piece) == key.piece
             && layout.key(&self.segments.heap, address) == key.bytes;
         same.then_some((address, layout))
+    }
+
+    /// The item that a slot in memory names, if it is of this key.
+    pub(crate) fn seen_at<'s>(&self, key: &Key<'_>, word: &'s Word64, slot: Slot) -> Option<Seen<'s>> {
+        let (address, layout) = self.matches(key, slot)?;
+        Some(Seen { word, slot, address, layout })
     }
 
     /// Finds the key's slot without a lock, whether its item has ended or not.

@@ -41,5 +41,6 @@ mod session;
 pub mod shared;
 pub mod start;
 pub mod survey;
+mod tier;
 pub mod watch;
 pub mod worker;

@@ -75,6 +75,8 @@ pub struct Shared {
     /// The stop switch.
     pub stop: StopSwitch,
     pub(crate) background_thread: OnceLock<Thread>,
+    /// Where evicted items go.
+    pub flash: Option<Arc<flash::Flash>>,
 }
 
 /// A wall clock that is further back, in ms, was wrong then or is wrong now: nothing is known from it.

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
 use crate::command::{Door, Protocol};
-use crate::config::kinds::IoChoice;
+use crate::config::kinds::{FlashPlace, IoChoice};
 use crate::counters::WorkerCounters;
 use crate::heat::{Heat, Minutes};
 use crate::kept::Kept;
@@ -107,6 +107,10 @@ pub struct ServerConfig {
     pub file: Option<std::path::PathBuf>,
     /// What the file holds is thrown away.
     pub file_reset: bool,
+    /// What evicted items go to.
+    pub flash: Vec<FlashPlace>,
+    /// The mean length of an item there, in bytes.
+    pub flash_item_bytes: u64,
     /// Requests are counted by key prefix from the start.
     pub prefix_stats: bool,
     /// What ends a prefix.
@@ -163,6 +167,8 @@ impl Default for ServerConfig {
             evict: true,
             file: None,
             file_reset: false,
+            flash: Vec::new(),
+            flash_item_bytes: 512,
             prefix_stats: false,
             prefix_delimiter: b':',
             cas: true,
@@ -237,6 +243,13 @@ pub enum StartError {
         /// Why not.
         error: arena::OpenError,
     },
+    /// A device of the second tier is not taken.
+    Flash {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        error: flash::OpenError,
+    },
     /// A descriptor or a thread was not to be had.
     Resource(std::io::Error),
 }
@@ -254,6 +267,7 @@ impl std::fmt::Display for StartError {
             }
             Self::Store(error) => write!(f, "cannot make the store: {error}"),
             Self::File { path, error } => write!(f, "cannot open the memory file {}: {error}", path.display()),
+            Self::Flash { path, error } => write!(f, "cannot use {} for items on flash: {error}", path.display()),
             Self::Resource(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
@@ -277,6 +291,7 @@ pub struct Running {
     background: Option<JoinHandle<()>>,
     memory: Option<JoinHandle<()>>,
     survey: Option<JoinHandle<()>>,
+    flash: Option<flash::Threads>,
 }
 
 /// The server.
@@ -302,7 +317,9 @@ impl Server {
             background: None,
             memory: None,
             survey: None,
+            flash: None,
         };
+        running.spawn_flash()?;
         running.spawn_background(background)?;
         running.spawn_survey()?;
         running.spawn_workers(listeners)?;
@@ -358,19 +375,27 @@ fn load_rights(config: &ServerConfig) -> Result<Users, StartError> {
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
-fn open_store(config: &ServerConfig, now: UnixMillis) -> Result<(Arc<Store>, segment::Background), StartError> {
+/// The store, its background, and its second tier.
+pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Arc<flash::Flash>>);
+
+fn open_store(config: &ServerConfig, now: UnixMillis) -> Result<Opened, StartError> {
+    if !config.flash.is_empty() {
+        return crate::tier::open(config, &store_config(config), now);
+    }
     let Some(path) = &config.file else {
-        return Store::new(&store_config(config), now).map_err(StartError::Store);
+        let (store, background) = Store::new(&store_config(config), now).map_err(StartError::Store)?;
+        return Ok((store, background, None));
     };
     let file = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
     let file = StoreFile { file: Arc::new(file), reset: config.file_reset };
-    Store::in_file(&store_config(config), &file, now).map_err(StartError::Store)
+    let (store, background) = Store::in_file(&store_config(config), &file, now).map_err(StartError::Store)?;
+    Ok((store, background, None))
 }
 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    let (store, background) = open_store(&config, started)?;
+    let (store, background, flash) = open_store(&config, started)?;
     if !config.evict {
         store.keep_all();
     }
@@ -425,6 +450,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         started,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
+        flash,
         store,
         config,
     };
@@ -443,6 +469,22 @@ impl Running {
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);
+        Ok(())
+    }
+
+    /// Starts the threads of the second tier, which wake those that wait for them.
+    fn spawn_flash(&mut self) -> Result<(), StartError> {
+        let Some(flash) = &self.shared.flash else { return Ok(()) };
+        let shared = Arc::downgrade(&self.shared);
+        flash.wake_by(Box::new(move |lane| {
+            let Some(shared) = shared.upgrade() else { return };
+            match lane {
+                // The workers' lanes are opened first, in their order.
+                Some(lane) => shared.workers.get(lane).into_iter().for_each(|worker| worker.waker.wake()),
+                None => shared.wake_background(),
+            }
+        }));
+        self.flash = Some(flash.spawn()?);
         Ok(())
     }
 
@@ -539,6 +581,7 @@ impl Running {
         if let Some(background) = self.background.take() {
             let _ = background.join();
         }
+        drop(self.flash.take());
         for thread in self.memory.take().into_iter().chain(self.survey.take()) {
             thread.thread().unpark();
             let _ = thread.join();

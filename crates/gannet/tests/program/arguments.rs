@@ -36,7 +36,7 @@ fn a_wrong_flag_is_wrong_usage_and_all_of_them_are_named() {
 fn what_this_build_does_not_have_is_said_in_a_line() {
     for (args, part) in [
         (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
-        (["--flash", "/tmp/x:1GiB"], "--flash: this build does not have"),
+        (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is no file with a size"),
         (["--checkpoint", "5m"], "--checkpoint: this build does not have"),
         (["--udp", "11211"], "--udp: this build does not have memcached over UDP"),
         (["-U", "11211"], "-U: this is a flag of memcached; in its place stands nothing: UDP"),

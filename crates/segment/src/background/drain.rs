@@ -14,6 +14,7 @@ use crate::key::{Key, Namespace};
 use crate::segments::SegmentId;
 use crate::slot::{FREQ_MAX, Slot};
 use crate::store::{Ended, Seen, Store};
+use crate::tiered::Demoted;
 use crate::write::Snap;
 use crate::write::rewrite::Rewrite;
 
@@ -164,6 +165,9 @@ impl Background {
         };
         match target {
             Some((queue, freq)) => self.relocate(store, &key, &seen, queue, freq, now),
+            None if matches!(drain.why, Why::Evict(_)) && store.tier.is_some() && store.ended(&seen, now).is_none() => {
+                self.demote(store, &key, &seen, drain.why, now)
+            }
             None => self.remove(store, &key, address, drain.why, now),
         }
     }
@@ -222,6 +226,15 @@ impl Background {
                 let gone = old.is_none_or(|there| there.address != seen.address);
                 if gone { Step::Done } else { Step::Busy }
             }
+        }
+    }
+
+    /// Has the item go on in the second tier, or removes it where that does not take it.
+    fn demote(&mut self, store: &Store, key: &Key<'_>, seen: &Seen<'_>, why: Why, now: UnixMillis) -> Step {
+        match store.demote(Self::counters(store), key, seen, now) {
+            Demoted::Gone => Step::Done,
+            Demoted::Busy => Step::Busy,
+            Demoted::Refused => self.remove(store, key, seen.address, why, now),
         }
     }
 

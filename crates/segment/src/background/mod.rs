@@ -32,6 +32,7 @@ mod drain;
 mod grow;
 mod observe;
 mod queues;
+mod reclaim;
 mod resize;
 mod scrub;
 pub(crate) mod shadow;
@@ -203,7 +204,7 @@ impl Background {
         self.tell_ahead(&store);
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
-        let digs = self.dig(&store);
+        let digs = self.dig(&store) | Self::reclaim_flash(&store, now);
         self.shadows.run(&store.samples, Self::items_when_full(&store));
         if store.shared_free() >= store.free_low() {
             store.room_wanted.store(0, Relaxed);

@@ -49,7 +49,7 @@ impl Background {
         self.queues.make_room(most);
         self.limbo.reserve(most.saturating_sub(self.limbo.len()));
         self.growing.take_if(|growing| !growing.begun);
-        let aim = if smaller { self.foresee_groups(store) } else { usize::MAX };
+        let aim = if smaller && store.tier.is_none() { self.foresee_groups(store) } else { usize::MAX };
         // A step that is under way is finished, whatever is wanted now.
         let shrinks = store.index.is_shrinking() || aim < store.index.groups().max(store.index.groups_next());
         self.shrinking = shrinks.then_some(Shrinking { aim });

@@ -23,6 +23,7 @@ pub(crate) mod growth;
 mod repair;
 mod room;
 mod shrink;
+mod tiered;
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

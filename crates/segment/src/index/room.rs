@@ -11,7 +11,7 @@ use crate::slot::Slot;
 pub(crate) struct Room<'i> {
     /// The slot to store to.
     pub(crate) word: &'i Word64,
-    /// What it holds now: empty, a ghost, or the item that has to go.
+    /// What it holds now: empty, a ghost, or the item that has to go, which may be one on flash.
     pub(crate) holds: Slot,
     /// The key was here not long ago: its ghost was found (and is the slot).
     pub(crate) ghost: bool,
@@ -113,11 +113,11 @@ impl<'i> Spot<'i> {
     /// Moves the item in `word` of `bucket` out of it with exactly `moves` moves, if that can be.
     fn make_way(&self, word: &Word64, bucket: usize, moves: usize) -> bool {
         let slot = Slot(word.load(Acquire));
-        debug_assert!(slot.is_item(), "only full index buckets are displaced from");
+        debug_assert!(slot.is_taken(), "only full index buckets are displaced from");
         let target = other_bucket(bucket, slot.tag());
         let there = &self.index.bucket(self.group, target).slots;
         let to = if moves == 1 {
-            there.iter().find(|to| !Slot(to.load(Acquire)).is_item())
+            there.iter().find(|to| !Slot(to.load(Acquire)).is_taken())
         } else {
             // With its own index bucket among the places to move on to, nothing would be gained.
             there.iter().find(|to| {
@@ -139,7 +139,7 @@ impl<'i> Spot<'i> {
             .iter()
             .chain(b)
             .map(|word| (word, Slot(word.load(Acquire))))
-            .min_by_key(|(_, slot)| slot.freq())
+            .min_by_key(|(_, slot)| (slot.freq(), !slot.is_flash()))
             .expect("an index bucket has slots");
         Room { word, holds, ghost: false, displaced: false }
     }

@@ -10,6 +10,7 @@ mod growing;
 mod moving;
 mod parts;
 mod resizing;
+mod tiered;
 
 use std::sync::Arc;
 

@@ -31,8 +31,7 @@ impl Turn<'_> {
         if !fetch.no_bump {
             self.sample(key, Asked::Read);
         }
-        self.admit(key)?;
-        let found = self.find_live(key);
+        let found = self.find_admitted(key)?;
         let before = match found {
             Some(seen) => {
                 let item = self.store.item(&seen);

@@ -55,6 +55,16 @@ impl Snap {
         }
     }
 
+    /// The number, of an item that is one.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The CAS token.
+    pub(crate) fn token(&self) -> u64 {
+        self.token
+    }
+
     /// Nothing that matters has changed: all but the frequency and the facts of access.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.slot.same_item(other.slot)
@@ -82,8 +92,7 @@ impl<'l> Turn<'l> {
     /// The live item and all that a change relies on.
     #[inline]
     pub(crate) fn snap(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
-        self.admit(key)?;
-        Ok(self.find_live(key).map(|seen| (seen, Snap::of(self.store, &seen))))
+        Ok(self.find_admitted(key)?.map(|seen| (seen, Snap::of(self.store, &seen))))
     }
 
     /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many

@@ -165,7 +165,8 @@ impl Turn<'_> {
         let plan = ruled.as_ref().unwrap_or(plan);
         let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
-        let Ok(locked) = self.lock(key) else {
+        let locked = if expect.is_none() { self.lock_over(key) } else { self.lock(key) };
+        let Ok(locked) = locked else {
             self.own.open.give_back(store, draft.reserved);
             return Err(OpError::Parked);
         };

@@ -43,8 +43,7 @@ impl Turn<'_> {
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
-        self.admit(key)?;
-        let Some(seen) = self.find_live(key) else { return Ok(None) };
+        let Some(seen) = self.find_admitted(key)? else { return Ok(None) };
         if self.store.expire(&seen) == expire {
             // It ends then already.
             self.store.note_access(&seen, self.now);

@@ -157,6 +157,9 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     memory(&mut list, &stats, shared.survey.latest().huge_page_bytes);
     segments(&mut list, &stats);
     endings(&mut list, &stats);
+    if let Some(tier) = &shared.flash {
+        flash(&mut list, &stats, tier);
+    }
     background(&mut list, &shared.background);
     namespaces(&mut list, spaces);
     list.0
@@ -390,6 +393,36 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.by(Kind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
     list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
     list.gauge("gannet_pins", "Values that are being sent from where they lie in the store.", stats.pins);
+}
+
+/// Of a second tier, if there is one.
+fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
+    let counts = tier.counts();
+    let devices = || tier.devices().into_iter();
+    let help = "Bytes of a device that are used, by device.";
+    list.by(Kind::Gauge, "gannet_flash_bytes", help, "device", devices().map(|device| (device.name, device.bytes)));
+    let help = "1 if the device has failed and is not used any more, by device.";
+    let lost = devices().map(|device| (device.name, u64::from(device.lost)));
+    list.by(Kind::Gauge, "gannet_flash_lost", help, "device", lost);
+    list.gauge("gannet_flash_items", "Items that are on flash.", stats.flash_items);
+    list.gauge("gannet_flash_regions_free", "Regions on flash that are free.", tier.regions().0 as u64);
+    list.total("gannet_flash_hits_total", "Values told from flash.", stats.flash_hits);
+    list.total("gannet_flash_returned_total", "Items that came back from flash to memory.", stats.flash_back);
+    let moved = [("taken", stats.flash_taken), ("again", stats.flash_again), ("evicted", stats.flash_evicted)];
+    let help = "Items by what became of them: evicted to flash, kept on there, gone to make room there.";
+    list.by(Kind::Counter, "gannet_flash_moved_total", help, "how", moved);
+    let failed = [("read", stats.flash_failed), ("region", counts.reclaim_failed)];
+    let help = "Items on flash that were not what was written, or could not be read, by when that was found out.";
+    list.by(Kind::Counter, "gannet_flash_failed_total", help, "when", failed);
+    let refused =
+        [("too_long", counts.refused_too_long), ("no_region", counts.refused_no_region), ("busy", counts.refused_busy)];
+    let help = "Items that were not taken to flash, by reason: so they were evicted.";
+    list.by(Kind::Counter, "gannet_flash_refused_total", help, "reason", refused);
+    list.total("gannet_flash_reads_total", "Reads of flash that were asked for.", counts.reads);
+    list.total("gannet_flash_read_bytes_total", "Bytes read for them.", counts.read_bytes);
+    list.total("gannet_flash_item_bytes_total", "Bytes of items that were taken.", counts.item_bytes);
+    list.total("gannet_flash_written_bytes_total", "Bytes written to devices.", counts.written_bytes);
+    list.total("gannet_flash_regions_reclaimed_total", "Regions made free.", counts.regions_reclaimed);
 }
 
 fn background(list: &mut List, counters: &BackgroundCounters) {

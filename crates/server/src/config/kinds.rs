@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use base::units::ByteSize;
 use io::affinity::{read_cpus, show_cpus};
 
 use super::value::{Shape, Value, Words, Wrong, one_of};
@@ -336,6 +337,87 @@ impl Value for FilePath {
     }
 }
 
+/// Devices that one tier has at most.
+pub const FLASH_DEVICES_MAX: usize = 16;
+
+/// A file or a block device, and how much of it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlashPlace {
+    /// Where it is.
+    pub path: PathBuf,
+    /// From its start on, in bytes.
+    pub size: ByteSize,
+}
+
+impl fmt::Display for FlashPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path.display(), self.size)
+    }
+}
+
+impl std::str::FromStr for FlashPlace {
+    type Err = Wrong;
+
+    fn from_str(text: &str) -> Result<Self, Wrong> {
+        let remedy = "write a path and a size, as in /var/lib/gannet.flash:100GiB";
+        let Some((path, size)) = text.rsplit_once(':').filter(|(path, _)| !path.is_empty() && !path.contains('\0'))
+        else {
+            return Err(Wrong::new(format!("{text:?} is no file with a size"), remedy));
+        };
+        let mut bytes = ByteSize(0);
+        bytes.read(size)?;
+        Ok(Self { path: PathBuf::from(path), size: bytes })
+    }
+}
+
+/// What a second tier lies on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlashPlaces(pub Vec<FlashPlace>);
+
+impl Value for FlashPlaces {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        self.read_all(&[text]).map_err(|mut wrong| wrong.remove(0))
+    }
+
+    fn show(&self) -> String {
+        self.entries().join(", ")
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "PATH:SIZE"
+    }
+
+    fn entries(&self) -> Vec<String> {
+        self.0.iter().map(FlashPlace::to_string).collect()
+    }
+
+    fn read_all(&mut self, texts: &[&str]) -> Result<(), Vec<Wrong>> {
+        let (mut places, mut faults) = (Vec::<FlashPlace>::new(), Vec::new());
+        for text in texts {
+            match text.parse::<FlashPlace>() {
+                Ok(place) if places.iter().any(|there| there.path == place.path) => {
+                    faults.push(Wrong::new(format!("{} is there twice", place.path.display()), "remove one of them"));
+                }
+                Ok(place) => places.push(place),
+                Err(wrong) => faults.push(wrong),
+            }
+        }
+        if places.len() > FLASH_DEVICES_MAX {
+            let what = format!("{} devices are named and {FLASH_DEVICES_MAX} is the most", places.len());
+            faults.push(Wrong::new(what, "join some of them to one, as by mdadm"));
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        self.0 = places;
+        Ok(())
+    }
+}
+
 /// Commands of Redis, by name, in small letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandNames(pub Vec<String>);
@@ -415,6 +497,8 @@ mod tests {
     fn addresses_of_every_family_read_back() {
         round_trip::<Vec<Endpoint>>("127.0.0.1:11211");
         round_trip::<Vec<Endpoint>>("[::]:0");
+        round_trip::<FlashPlaces>("/dev/nvme1n1:100GiB");
+        assert_eq!(round_trip::<FlashPlaces>("/a:b:1MiB").0[0].path, PathBuf::from("/a:b"));
         round_trip::<Vec<Endpoint>>("unix:/run/gannet.sock");
         assert_eq!(round_trip::<Vec<Endpoint>>("localhost:7"), [Endpoint::Tcp(([127, 0, 0, 1], 7).into())]);
         assert_eq!(round_trip::<AdminAddress>("none"), AdminAddress::None);

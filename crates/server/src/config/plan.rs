@@ -54,6 +54,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     planner.segment(settings);
     planner.item_max(settings, memory);
     planner.huge_pages(settings);
+    planner.flash(settings);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
@@ -97,6 +98,8 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         acl_file: settings.acl_file.0.clone(),
         evict: settings.evict,
         file: settings.file.0.clone(),
+        flash: settings.flash.0.clone(),
+        flash_item_bytes: settings.flash_item.0,
         file_reset: false,
         prefix_stats: settings.prefix_stats,
         prefix_delimiter: settings.prefix_delimiter.0,
@@ -240,6 +243,24 @@ impl Planner<'_> {
         }
     }
 
+    fn flash(&mut self, settings: &Settings) {
+        let places = &settings.flash.0;
+        if places.is_empty() {
+            return;
+        }
+        if settings.file.0.is_some() {
+            let what = "items on flash do not outlive the process, and those in a memory file do".to_owned();
+            self.fault("store.flash", what, "write store.file or store.flash, not both".to_owned());
+        }
+        if !settings.evict {
+            let what = "what goes to flash is what is evicted, and nothing is".to_owned();
+            self.fault("store.flash", what, "leave store.evict true".to_owned());
+        }
+        if let Err(error) = flash::Sizes::of(places.iter().map(|place| place.size.0).sum()) {
+            self.fault("store.flash", format!("the devices together are {error}"), "give another size".to_owned());
+        }
+    }
+
     fn huge_pages(&mut self, settings: &Settings) {
         if settings.huge_pages && !self.host.huge_pages {
             self.notes.push(
@@ -365,6 +386,16 @@ mod tests {
         assert!(text.contains("half of the memory"), "{text}");
         let text = fault(&[("store.segment", "100KiB")]);
         assert!(text.contains("write 64KiB or 128KiB"), "{text}");
+    }
+
+    #[test]
+    fn a_second_tier_needs_eviction_a_size_and_memory_of_the_process() {
+        let flash = ("store.flash", "/tmp/x:1GiB");
+        let plan = with(&[flash], &host()).unwrap();
+        assert_eq!((plan.server.flash.len(), plan.server.flash_item_bytes), (1, 512));
+        assert!(fault(&[flash, ("store.file", "/tmp/y")]).contains("not both"));
+        assert!(fault(&[flash, ("store.evict", "false")]).contains("store.evict"));
+        assert!(fault(&[("store.flash", "/tmp/x:1MiB")]).contains("too small"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub fn start_error(error: &StartError) -> String {
         StartError::Auth { path, error } => {
             format!("the users in {} are not taken: {error}; write user:password lines", path.display())
         }
+        StartError::Flash { path, error } => format!("{} is not taken by --flash: {error}", path.display()),
         StartError::Resource(error) => {
             format!("a thread or a descriptor is not to be had ({error}); raise `ulimit -n` and `ulimit -u`")
         }

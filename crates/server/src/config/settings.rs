@@ -2,7 +2,9 @@
 
 use base::units::{ByteSize, TimeSpan};
 
-use super::kinds::{AdminAddress, CommandNames, Delimiter, Endpoint, FilePath, IoChoice, LogLevel, Pin, UnixMode};
+use super::kinds::{
+    AdminAddress, CommandNames, Delimiter, Endpoint, FilePath, FlashPlaces, IoChoice, LogLevel, Pin, UnixMode,
+};
 use super::namespaces::NamespaceSettings;
 use super::table::SETTINGS;
 use super::value::Auto;
@@ -28,6 +30,8 @@ pub struct Settings {
     pub lock: bool,
     pub evict: bool,
     pub file: FilePath,
+    pub flash: FlashPlaces,
+    pub flash_item: ByteSize,
     pub workers: Auto<u64>,
     pub io: IoChoice,
     pub pin: Pin,
@@ -73,6 +77,8 @@ impl Settings {
             lock: false,
             evict: false,
             file: FilePath(None),
+            flash: FlashPlaces(Vec::new()),
+            flash_item: ByteSize(0),
             workers: Auto::Auto,
             io: IoChoice::Auto,
             pin: Pin::None,

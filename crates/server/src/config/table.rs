@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 38] = [
+pub static SETTINGS: [Setting; 40] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -260,6 +260,26 @@ pub static SETTINGS: [Setting; 38] = [
                crash of the server or kill -9. It is made if it is not there, and takes all of store.memory at once. \
                \"none\": the memory is the process's own, and ends with it.",
         value: |s| &mut s.file,
+    },
+    Setting {
+        path: "store.flash",
+        flag: Some("flash"),
+        default: &[],
+        range: None,
+        reload: Reload::Restart,
+        help: "Files or block devices that evicted items go to, each with the size that is used of it. A file is made \
+               if it is not there. What they hold is written over, also at a start. Not together with store.file.",
+        value: |s| &mut s.flash,
+    },
+    Setting {
+        path: "store.flash_item",
+        flag: None,
+        default: &["512B"],
+        range: Some((64, 1 << 20)),
+        reload: Reload::Restart,
+        help: "The mean length of an item on flash, key and value: the index, a part of store.memory, is made for as \
+               many of them as fit, and keeps that size. It takes half of the memory at most.",
+        value: |s| &mut s.flash_item,
     },
     Setting {
         path: "threads.workers",
@@ -472,11 +492,10 @@ pub static SETTINGS: [Setting; 38] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 6] = [
+pub const ABSENT: [(&str, &str, &str); 5] = [
     ("grpc", "listen.grpc", "the gRPC service"),
     ("checkpoint", "store.checkpoint", "a store in a file"),
     ("upgrade", "store.upgrade", "a hand-over to a new process"),
-    ("flash", "store.flash", "a store on flash"),
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
     ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
 ];

@@ -171,6 +171,7 @@ mod tests {
                 "error",
                 "KEA",
                 "monitor",
+                "/tmp/flash:1GiB",
             ];
             let changed = other.iter().any(|text| {
                 setting.set(&mut settings, &[text]).is_ok()

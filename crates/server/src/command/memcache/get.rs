@@ -97,6 +97,9 @@ impl<'c> Call<'c, '_> {
             }
             self.sample(bytes, true);
             let key = self.turn.key(self.session.namespace, bytes);
+            if self.turn.is_kept_away(&key) {
+                return Err(State::Parked);
+            }
             // A time that is past ends the item, but after it was told.
             let end_it = exptime::is_past(expire, self.ctx.now).then_some(expire);
             let touched = match end_it {

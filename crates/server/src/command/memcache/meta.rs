@@ -7,15 +7,15 @@ use super::{Call, Step};
 use crate::command::values::pin_or_room;
 use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
-use crate::out::OutBuffer;
+use crate::out::{OutBuffer, PINNED_BYTES_MIN};
 use base::clock::UnixMillis;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KeyScratch};
 use protocol::number::Decimal;
 use segment::{
-    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Item, Key, Lease, Pinned, Value,
-    decimal_len,
+    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, FromFlash, Hit, Item, Key, Lease,
+    Pinned, Value, decimal_len,
 };
 
 /// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and
@@ -61,11 +61,15 @@ impl<'c> Call<'c, '_> {
         let mut scratch = KeyScratch::default();
         let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
         let mark = self.out.mark();
-        if self.turn.is_kept_away(&key) {
+        if self.turn.is_claimed_by_other(&key) {
             self.ctx.hurries = true;
             return Err(State::Parked);
         }
         let found = match self.turn.read(&key, Ahead::default()) {
+            None if self.turn.is_tiered() => match self.read_from_flash(meta, &key)? {
+                true => Found::Hit,
+                false => Found::Miss,
+            },
             // The right to refill it is to be given or told of.
             Some(hit) if hit.is_leased => return self.meta_fetch(meta, consumed),
             Some(hit) => write_read(self.out, self.ctx, meta, hit)?,
@@ -73,6 +77,29 @@ impl<'c> Call<'c, '_> {
         };
         let hit = self.finish_item(&key, found, mark, None)?;
         self.meta_got(meta, hit, consumed)
+    }
+
+    /// Answers an `mg` that only reads of a key that is not in memory; false: it is nowhere.
+    #[cold]
+    #[inline(never)]
+    fn read_from_flash(&mut self, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
+        let hit = match self.turn.from_flash(key) {
+            FromFlash::Nowhere => return Ok(false),
+            FromFlash::Coming => return Err(State::Parked),
+            FromFlash::Here(hit) => hit,
+        };
+        if hit.value().client_bytes() as usize >= PINNED_BYTES_MIN || matches!(hit.value(), Value::Typed { .. }) {
+            // It is sent from memory, or is none that this command reads.
+            self.turn.flash_kept(hit, true);
+            return Err(State::Parked);
+        }
+        let told = Hit { value: hit.value(), client_flags: hit.client_flags(), is_leased: false };
+        if let Err(state) = write_read(self.out, self.ctx, meta, told) {
+            self.turn.flash_kept(hit, false);
+            return Err(state);
+        }
+        self.turn.flash_served(key, hit);
+        Ok(true)
     }
 
     /// The end of every `mg`.

@@ -23,7 +23,8 @@ use crate::prefixes::Count;
 use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply};
-use segment::{Ahead, Hit, Key, OpError, Value};
+use protocol::number::Decimal;
+use segment::{Ahead, FromFlash, Hit, Key, OpError, Value};
 
 /// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
 #[inline]
@@ -193,9 +194,15 @@ impl<'c> Call<'c, '_> {
         let mut tally = Tally::default();
         let mut end = Ok(());
         for (number, probe) in run.iter().enumerate() {
-            let answered = match watched || probe.with_cas() {
-                _ if self.turn.is_kept_away(&probe.key) => {
+            let plain = !(watched || probe.with_cas());
+            let answered = match !plain {
+                // A plain read looks on flash itself, if it has to.
+                _ if plain && self.turn.is_claimed_by_other(&probe.key) => {
                     self.ctx.hurries = true;
+                    Err(State::Parked)
+                }
+                true if self.turn.is_kept_away(&probe.key) => {
+                    self.ctx.hurries |= self.turn.is_contended();
                     Err(State::Parked)
                 }
                 false => self.answer_plain(probe, ahead[number]),
@@ -208,6 +215,9 @@ impl<'c> Call<'c, '_> {
             match answered {
                 Ok(hit) => tally.key(hit),
                 Err(state) => {
+                    if state == State::Parked && self.turn.is_tiered() {
+                        run[number + 1..].iter().for_each(|probe| self.turn.ask_flash(&probe.key));
+                    }
                     self.session.retrieval = Some(self.remembered(probe, probe.from));
                     end = Err(state);
                     break;
@@ -289,13 +299,8 @@ impl<'c> Call<'c, '_> {
                 self.out.advance(written);
                 Ok(true)
             }
-            None => {
-                self.room(LINE_ROOM)?;
-                if probe.ends {
-                    self.out.push(reply::END);
-                }
-                Ok(false)
-            }
+            None if self.turn.is_tiered() => self.answer_from_flash(probe),
+            None => self.answer_miss(probe),
             Some(Hit { value, client_flags, .. }) => {
                 if self.out.room() < LINE_ROOM {
                     return Err(State::OutputFull { want: LINE_ROOM });
@@ -309,6 +314,47 @@ impl<'c> Call<'c, '_> {
                 Ok(hit)
             }
         }
+    }
+
+    fn answer_miss(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
+        self.room(LINE_ROOM)?;
+        if probe.ends {
+            self.out.push(reply::END);
+        }
+        Ok(false)
+    }
+
+    /// Answers a key that is not in memory.
+    #[cold]
+    #[inline(never)]
+    fn answer_from_flash(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
+        let hit = match self.turn.from_flash(&probe.key) {
+            FromFlash::Nowhere => return self.answer_miss(probe),
+            FromFlash::Coming => return Err(State::Parked),
+            FromFlash::Here(hit) => hit,
+        };
+        let digits;
+        let bytes = match hit.value() {
+            Value::Bytes(bytes) if bytes.len() < PINNED_BYTES_MIN => bytes,
+            Value::Integer(number) => {
+                digits = Decimal::new(number);
+                digits.as_slice()
+            }
+            // It is sent from memory.
+            _ => {
+                self.turn.flash_kept(hit, true);
+                return Err(State::Parked);
+            }
+        };
+        let want = LINE_ROOM + bytes.len();
+        if self.out.room() < want {
+            self.turn.flash_kept(hit, false);
+            return Err(State::OutputFull { want });
+        }
+        let written = reply::write_hit(self.out.spare(), probe.key.bytes(), hit.client_flags(), bytes, probe.ends);
+        self.out.advance(written);
+        self.turn.flash_served(&probe.key, hit);
+        Ok(true)
     }
 
     /// Answers a key whose token is asked for, or while somebody watches; says whether it was there.

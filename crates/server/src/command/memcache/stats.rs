@@ -248,6 +248,9 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     }
     log_lines(lines, &shared.watch);
     segment_lines(lines, &store);
+    if let Some(tier) = &shared.flash {
+        flash_lines(lines, &store, tier);
+    }
     lines.number("huge_page_bytes", shared.survey.latest().huge_page_bytes);
     // In CPU time of its thread: what a slice costs, whoever had the CPU besides.
     for (kind, times) in shared.background.by_kind() {
@@ -257,6 +260,27 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
             line.put(kind.as_bytes());
             put_display(line, &format_args!(" {longest_us}\r\n"));
         });
+    }
+}
+
+/// Of a second tier, if there is one.
+fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &flash::Flash) {
+    let counts = tier.counts();
+    for (name, count) in [
+        ("flash_items", store.flash_items),
+        ("flash_items_taken", store.flash_taken),
+        ("flash_items_kept_on", store.flash_again),
+        ("flash_items_evicted", store.flash_evicted),
+        ("flash_items_refused", counts.refused_too_long + counts.refused_no_region + counts.refused_busy),
+        ("flash_hits", store.flash_hits),
+        ("flash_returned", store.flash_back),
+        ("flash_failed", store.flash_failed),
+        ("flash_reads", counts.reads),
+        ("flash_item_bytes", counts.item_bytes),
+        ("flash_written_bytes", counts.written_bytes),
+        ("flash_devices_lost", counts.devices_lost),
+    ] {
+        lines.number(name, count);
     }
 }
 

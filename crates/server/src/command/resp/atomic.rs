@@ -60,9 +60,21 @@ impl<'c> Call<'c, '_> {
     /// Another's claim keeps this call away from a key of the command.
     #[cold]
     pub(super) fn is_kept_away(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
-        let away = entry.keys_of(args).any(|key| self.turn.is_kept_away(&self.key(key)));
+        let away = entry.keys_of(args).any(|key| self.turn.is_claimed_by_other(&self.key(key)));
         self.ctx.hurries |= away;
         away
+    }
+
+    /// Keys of the command are on flash: they are asked for, and it waits until they are in memory. Commands that go
+    /// key by key and wait for each themselves need not have all of them at once, nor those that only store.
+    #[cold]
+    pub(super) fn awaits_flash(&mut self, entry: &table::Entry, args: Args<'c>) -> bool {
+        if matches!(entry.name, "get" | "mget" | "set" | "mset" | "del" | "unlink" | "exists" | "touch") {
+            return false;
+        }
+        // All are asked for, and not one after another.
+        let away = |waits, key| self.turn.is_on_flash(&self.key(key)) | waits;
+        entry.keys_of(args).fold(false, away)
     }
 
     /// Runs a command that only reads several keys, if nobody changes one of them meanwhile: that costs two looks at
@@ -331,7 +343,11 @@ fn run_one<'c>(
         Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
         _ => Ok(()),
     });
-    let ran = ran.and_then(|()| (entry.run)(&mut call, args));
+    let ran = match ran {
+        Ok(()) if call.turn.is_tiered() && call.awaits_flash(entry, args) => Err(State::Parked.into()),
+        Ok(()) => (entry.run)(&mut call, args),
+        refused => refused,
+    };
     *ops = call.ops;
     match ran {
         Ok(()) | Err(Stop::Quit) => {

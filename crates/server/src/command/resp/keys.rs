@@ -4,6 +4,7 @@ use super::error::Fault;
 use super::table::lower;
 use super::typed::{live, type_name};
 use super::{Call, Run};
+use crate::context::State;
 use crate::namespaces::Namespaces;
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
@@ -27,6 +28,9 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
+        if call.turn.is_on_flash(&key) {
+            return Err(State::Parked.into());
+        }
         call.session.sum += i64::from(live(call.turn.peek(&key), call.ctx.view()).is_some());
         Ok(())
     })?;
@@ -37,6 +41,9 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
+        if call.turn.is_on_flash(&key) {
+            return Err(State::Parked.into());
+        }
         call.session.sum += i64::from(live(call.turn.get(&key), call.ctx.view()).is_some());
         Ok(())
     })?;

@@ -444,6 +444,9 @@ impl<'c> Call<'c, '_> {
         if self.ctx.sampler.takes(1) {
             self.sample(entry, args);
         }
+        if self.turn.is_tiered() && self.awaits_flash(entry, args) {
+            return Err(State::Parked.into());
+        }
         if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
             if self.ops > 0 && self.ops + entry.key_count(args) > OPS_A_BATCH {
                 // Once begun it would have to be taken back, or go on from a copy.

@@ -20,7 +20,7 @@ use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
 use arrayvec::ArrayVec;
 use protocol::number::Decimal;
 use protocol::resp::{Lone, lone, reply};
-use segment::{Ahead, Expire, Hit, Key, PutMode, Value};
+use segment::{Ahead, Expire, FromFlash, Hit, Key, PutMode, Value};
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
 pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
@@ -107,7 +107,7 @@ impl<'c> Call<'c, '_> {
         let mut step = Ok(());
         let mut done = 0;
         for (probe, ahead) in run.iter().zip(ahead) {
-            if self.turn.is_kept_away(&probe.key) {
+            if self.turn.is_claimed_by_other(&probe.key) {
                 self.ctx.hurries = true;
                 step = Err(State::Parked);
                 break;
@@ -120,6 +120,10 @@ impl<'c> Call<'c, '_> {
                 Some(value) => self.answer_set(&probe.key, value),
             };
             if let Err(state) = answered {
+                if state == State::Parked && self.turn.is_tiered() {
+                    let behind = run[done as usize + 1..].iter().filter(|probe| probe.value.is_none());
+                    behind.for_each(|probe| self.turn.ask_flash(&probe.key));
+                }
                 step = Err(state);
                 break;
             }
@@ -187,6 +191,7 @@ impl<'c> Call<'c, '_> {
                 self.out.advance(written);
                 Ok(Some(true))
             }
+            None if self.turn.is_tiered() => self.short_from_flash(key).map(Some),
             None => {
                 self.room(0)?;
                 self.null();
@@ -200,6 +205,42 @@ impl<'c> Call<'c, '_> {
             }
             Some(_) => Ok(None),
         }
+    }
+
+    /// Answers with the value of a key that is not in memory, or null; says whether it was there.
+    #[cold]
+    #[inline(never)]
+    fn short_from_flash(&mut self, key: &Key<'_>) -> Result<bool, State> {
+        let hit = match self.turn.from_flash(key) {
+            FromFlash::Nowhere => {
+                self.room(0)?;
+                self.null();
+                return Ok(false);
+            }
+            FromFlash::Coming => return Err(State::Parked),
+            FromFlash::Here(hit) => hit,
+        };
+        let digits;
+        let bytes = match hit.value() {
+            Value::Bytes(bytes) if bytes.len() < PINNED_BYTES_MIN => bytes,
+            Value::Integer(number) => {
+                digits = Decimal::new(number);
+                digits.as_slice()
+            }
+            // It is sent from memory, or is none that `GET` reads.
+            _ => {
+                self.turn.flash_kept(hit, true);
+                return Err(State::Parked);
+            }
+        };
+        if let Err(state) = self.room(bytes.len()) {
+            self.turn.flash_kept(hit, false);
+            return Err(state);
+        }
+        let written = reply::write_bulk(self.out.spare(), bytes);
+        self.out.advance(written);
+        self.turn.flash_served(key, hit);
+        Ok(true)
     }
 
     /// The same for a value that is sent from the store, or is none that `GET` reads.

@@ -50,6 +50,9 @@ impl Call<'_, '_> {
     /// Looks a key up and puts its value but for what is sent from the store ([`Call::finish`]), or null. Nothing is
     /// put if it fails.
     pub(super) fn tell(&mut self, key: &Key<'_>) -> Result<Option<Told>, Stop> {
+        if self.turn.is_on_flash(key) {
+            return Err(State::Parked.into());
+        }
         let Some(item) = typed::live(self.turn.get(key), self.ctx.view()) else {
             reply::null(self.out, self.session.version);
             return Ok(None);

@@ -1,0 +1,29 @@
+//! Memory that a device can be read into without a copy in between: it begins at a multiple of a page.
+
+/// What begins at a multiple of so many bytes suits every device.
+pub(crate) const ALIGN: usize = 4096;
+
+/// Bytes that begin at a multiple of [`ALIGN`].
+#[derive(Debug)]
+pub(crate) struct Aligned {
+    all: Vec<u8>,
+    from: usize,
+    len: usize,
+}
+
+impl Aligned {
+    pub(crate) fn new(len: usize) -> Self {
+        let all = vec![0; len + ALIGN];
+        let from = all.as_ptr().align_offset(ALIGN);
+        assert!(from < ALIGN, "bytes can be aligned");
+        Self { all, from, len }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.all[self.from..self.from + self.len]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.all[self.from..self.from + self.len]
+    }
+}

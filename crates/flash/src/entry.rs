@@ -1,0 +1,300 @@
+//! An item's bytes in a region.
+//!
+//! ```text
+//!   0        4       8         12        14   15     16            24
+//!  +--------+-------+---------+---------+----+------+-------------+----------+-----------+---------+-----+-------+
+//!  | check  | hash  | length  | key len | ns | bits |  sequence   | [flags]  | [expire]  | [token] | key | value |
+//!  |   4    |   4   |    4    |    2    | 1  |  1   |      8      |    4     |     8     |    8    |     |       |
+//!  +--------+-------+---------+---------+----+------+-------------+----------+-----------+---------+-----+-------+
+//!  bits: kept 2 (bytes, number, typed) | flags | expire | token
+//! ```
+//!
+//! - `length` is that of all of it; the next item begins at the next multiple of 8. All numbers are little-endian.
+//! - `check` is of everything behind it, seeded with the place and the life of the place.
+//! - A slot says only in which block of 512 bytes an item begins: it is found there by `hash`, at one of 64 places, and
+//!   known by its key. So an item needs no directory, small ones share a block, and none is cut at a block's end.
+//! - An item lies within one chunk. Where a length of 0 stands there is nothing more in the chunk.
+
+use base::clock::UnixMillis;
+use segment::{FlashAddress, Kept, TierItem, TierParts};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Items begin at multiples of so many bytes.
+pub const ALIGN: usize = 8;
+/// What every item has, in bytes.
+pub const HEADER_BYTES: usize = 24;
+/// The longest item, in bytes: above what a store keeps whole.
+pub const ENTRY_BYTES_MAX: usize = 256 << 10;
+
+const FLAGS: u8 = 4;
+const EXPIRE: u8 = 8;
+const TOKEN: u8 = 16;
+
+/// What a checksum is seeded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// Of this process.
+    pub secret: u64,
+    /// The region.
+    pub region: u32,
+    /// How often the region was opened.
+    pub life: u32,
+}
+
+impl Seed {
+    fn at(&self, offset: usize) -> u64 {
+        let place = u64::from(self.region) << 32 | u64::from(self.life);
+        base::prng::split_mix(self.secret ^ base::prng::split_mix(place)).wrapping_add(offset as u64)
+    }
+
+    fn check(&self, offset: usize, entry: &[u8]) -> u32 {
+        xxh3_64_with_seed(&entry[4..], self.at(offset)) as u32
+    }
+}
+
+/// The part of a key's hash that an item is found by: not that which chose its slot alone.
+fn short(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
+}
+
+/// How long an item is, in bytes.
+pub fn entry_bytes(item: &TierItem<'_>) -> usize {
+    HEADER_BYTES
+        + if item.client_flags != 0 { 4 } else { 0 }
+        + if item.expire_at.is_some() { 8 } else { 0 }
+        + if item.token.is_some() { 8 } else { 0 }
+        + item.key.len()
+        + item.value.len()
+}
+
+/// Writes an item at `offset` of its region to the front of `into`.
+pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
+    let bytes = entry_bytes(item);
+    let into = &mut into[..bytes];
+    let mut bits = match item.kept {
+        Kept::Bytes => 0,
+        Kept::Number => 1,
+        Kept::Typed => 2,
+    };
+    let mut at = HEADER_BYTES;
+    let mut put = |bit: u8, field: &[u8]| {
+        bits |= bit;
+        into[at..at + field.len()].copy_from_slice(field);
+        at += field.len();
+    };
+    if item.client_flags != 0 {
+        put(FLAGS, &item.client_flags.to_le_bytes());
+    }
+    if let Some(end) = item.expire_at {
+        put(EXPIRE, &end.0.to_le_bytes());
+    }
+    if let Some(token) = item.token {
+        put(TOKEN, &token.to_le_bytes());
+    }
+    put(0, item.key);
+    put(0, item.value);
+    debug_assert!(at == bytes, "all of it is written");
+    into[4..8].copy_from_slice(&short(item.hash).to_le_bytes());
+    into[8..12].copy_from_slice(&(bytes as u32).to_le_bytes());
+    into[12..14].copy_from_slice(&(item.key.len() as u16).to_le_bytes());
+    (into[14], into[15]) = (item.namespace, bits);
+    into[16..24].copy_from_slice(&item.sequence.to_le_bytes());
+    let check = seed.check(offset, into);
+    into[..4].copy_from_slice(&check.to_le_bytes());
+}
+
+/// What stands at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// An item: its parts, and its length in bytes.
+    Item(TierParts, usize),
+    /// Nothing, up to the end of the chunk.
+    End,
+    /// An item, as it seems, of so many bytes, which are not all there.
+    Longer(usize),
+    /// Not what was written there.
+    Broken,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// Reads what stands at `at` of `bytes`, which begin at `base` of their region.
+pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
+    let Some(entry) = bytes.get(at..).filter(|rest| rest.len() >= HEADER_BYTES) else {
+        return Entry::Longer(HEADER_BYTES);
+    };
+    let (len, key_len, bits) =
+        (u32_at(entry, 8) as usize, usize::from(u16::from_le_bytes([entry[12], entry[13]])), entry[15]);
+    if len == 0 {
+        return Entry::End;
+    }
+    let field = |bit: u8, bytes: usize| if bits & bit != 0 { bytes } else { 0 };
+    let flags = HEADER_BYTES;
+    let expire = flags + field(FLAGS, 4);
+    let token = expire + field(EXPIRE, 8);
+    let key = token + field(TOKEN, 8);
+    let value = key + key_len;
+    if value > len || len > ENTRY_BYTES_MAX || bits > 31 || bits & 3 == 3 {
+        return Entry::Broken;
+    }
+    let Some(entry) = entry.get(..len) else { return Entry::Longer(len) };
+    if u32_at(entry, 0) != seed.check(base + at, entry) {
+        return Entry::Broken;
+    }
+    let parts = TierParts {
+        namespace: entry[14],
+        key: at + key..at + value,
+        value: at + value..at + len,
+        kept: match bits & 3 {
+            0 => Kept::Bytes,
+            1 => Kept::Number,
+            _ => Kept::Typed,
+        },
+        client_flags: if bits & FLAGS != 0 { u32_at(entry, flags) } else { 0 },
+        expire_at: (bits & EXPIRE != 0).then(|| UnixMillis(u64_at(entry, expire))),
+        token: (bits & TOKEN != 0).then(|| u64_at(entry, token)),
+        sequence: u64_at(entry, 16),
+    };
+    Entry::Item(parts, len)
+}
+
+/// What a block says of a hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// An item with that hash, whose bytes are right.
+    Item(TierParts),
+    /// More bytes have to be read to tell: so many in all.
+    More(usize),
+    /// Items, of which none has the hash.
+    Other,
+    /// Not what was written there.
+    Broken,
+}
+
+/// Looks for an item with this hash among those that begin in the first block of `bytes`.
+pub fn search(bytes: &[u8], base: usize, hash: u64, seed: Seed) -> Search {
+    let places = || (0..FlashAddress::BLOCK_BYTES.min(bytes.len().saturating_sub(HEADER_BYTES - 1))).step_by(ALIGN);
+    let mut more = None;
+    let mut seems = false;
+    for at in places().filter(|at| u32_at(bytes, at + 4) == short(hash)) {
+        match read(bytes, base, at, seed) {
+            Entry::Item(parts, _) => return Search::Item(parts),
+            Entry::Longer(len) => more = Some(at + len),
+            Entry::End => {}
+            Entry::Broken => seems = true,
+        }
+    }
+    if let Some(more) = more {
+        return Search::More(more);
+    }
+    // Who asks may have taken another key's slot for its own: then that item is there, whole or longer than was read.
+    let plausible = |at: usize| matches!(read(bytes, base, at, seed), Entry::Item(..) | Entry::Longer(_));
+    if !seems && places().any(plausible) { Search::Other } else { Search::Broken }
+}
+
+/// The next place for an item behind one of so many bytes.
+pub fn padded(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: Seed = Seed { secret: 7, region: 3, life: 9 };
+
+    fn item<'i>(hash: u64, key: &'i [u8], value: &'i [u8]) -> TierItem<'i> {
+        TierItem {
+            hash,
+            namespace: 5,
+            key,
+            kept: Kept::Bytes,
+            value,
+            client_flags: 0,
+            expire_at: None,
+            token: None,
+            sequence: 0x0102_0304_0506,
+            class: 0,
+        }
+    }
+
+    #[test]
+    fn every_shape_comes_back_as_it_was() {
+        let mut shapes = 0;
+        for kept in [Kept::Bytes, Kept::Number, Kept::Typed] {
+            for fields in 0..8u8 {
+                let flags = if fields & 1 != 0 { 0xdead_beef } else { 0 };
+                let expire_at = (fields & 2 != 0).then_some(UnixMillis(1_700_000_000_123));
+                let token = (fields & 4 != 0).then_some(u64::MAX - 1);
+                let was = TierItem { kept, client_flags: flags, expire_at, token, ..item(99, b"a key", b"12345678") };
+                let mut bytes = vec![0xff; 200];
+                write(&was, SEED, 512, &mut bytes[64..]);
+                let Entry::Item(parts, len) = read(&bytes, 448, 64, SEED) else { panic!("{was:?}") };
+                assert_eq!((len, parts.namespace, parts.kept), (entry_bytes(&was), 5, kept));
+                assert_eq!((&bytes[parts.key], &bytes[parts.value]), (&b"a key"[..], &b"12345678"[..]));
+                assert_eq!((parts.client_flags, parts.expire_at, parts.token), (flags, expire_at, token));
+                assert_eq!(parts.sequence, was.sequence);
+                shapes += 1;
+            }
+        }
+        assert_eq!(shapes, 24);
+    }
+
+    #[test]
+    fn no_changed_byte_and_no_other_place_or_life_passes() {
+        let was = item(1, b"key", b"a value of some length");
+        let mut bytes = vec![0; 64];
+        write(&was, SEED, 0, &mut bytes);
+        let len = entry_bytes(&was);
+        assert!(matches!(read(&bytes, 0, 0, SEED), Entry::Item(..)));
+        for seed in [Seed { secret: 8, ..SEED }, Seed { region: 4, ..SEED }, Seed { life: 10, ..SEED }] {
+            assert_eq!(read(&bytes, 0, 0, seed), Entry::Broken, "{seed:?}");
+        }
+        assert_eq!(read(&bytes, 8, 0, SEED), Entry::Broken, "another place");
+        for at in 0..len {
+            for bit in 0..8 {
+                bytes[at] ^= 1 << bit;
+                assert!(!matches!(read(&bytes, 0, 0, SEED), Entry::Item(..)), "byte {at} bit {bit}");
+                bytes[at] ^= 1 << bit;
+            }
+        }
+    }
+
+    #[test]
+    fn an_item_is_found_in_its_block_among_others_and_another_key_is_told_from_damage() {
+        let values: Vec<Vec<u8>> = (0..6u8).map(|i| vec![i; 40 + usize::from(i)]).collect();
+        let mut bytes = vec![0; 1024];
+        let mut at = 24;
+        for (i, value) in values.iter().enumerate() {
+            write(&item(i as u64, b"k", value), SEED, 1024 + at, &mut bytes[at..]);
+            at += padded(entry_bytes(&item(0, b"k", value)));
+        }
+        assert!(at < 512, "all begin in one block");
+        for (i, value) in values.iter().enumerate() {
+            let Search::Item(parts) = search(&bytes, 1024, i as u64, SEED) else { panic!("{i}") };
+            assert_eq!(&bytes[parts.value], &value[..]);
+        }
+        assert_eq!(search(&bytes, 1024, 77, SEED), Search::Other);
+        let Search::Item(parts) = search(&bytes, 1024, 2, SEED) else { panic!() };
+        bytes[parts.value.start] ^= 1;
+        assert_eq!(search(&bytes, 1024, 2, SEED), Search::Broken, "its own bytes are damaged");
+        assert_eq!(search(&[0; 1024], 1024, 2, SEED), Search::Broken, "nothing was written");
+    }
+
+    #[test]
+    fn an_item_that_was_read_in_part_says_how_long_it_is() {
+        let value = vec![9; 3000];
+        let was = item(4, b"long", &value);
+        let mut bytes = vec![0; 4096];
+        write(&was, SEED, 0, &mut bytes);
+        assert_eq!(search(&bytes[..1024], 0, 4, SEED), Search::More(entry_bytes(&was)));
+        assert_eq!(search(&bytes[..1024], 0, 5, SEED), Search::Other, "it is another key's");
+        assert!(matches!(search(&bytes, 0, 4, SEED), Search::Item(_)));
+    }
+}

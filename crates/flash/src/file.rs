@@ -1,0 +1,207 @@
+//! A device that is a file or a block device, read and written past the page cache.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::io::Errno;
+
+use crate::device::Device;
+
+/// Why a device is not taken.
+#[derive(Debug)]
+pub enum OpenError {
+    /// It cannot be opened to be read and written.
+    Open(io::Error),
+    /// It is neither a file nor a block device.
+    Kind,
+    /// A block device that has fewer bytes than were stated.
+    Smaller {
+        /// What it has.
+        bytes: u64,
+    },
+    /// There is no room for a file of that size.
+    Room(io::Error),
+    /// Somebody else has it.
+    Taken,
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open(error) if error.raw_os_error() == Some(Errno::ROFS.raw_os_error()) => {
+                f.write_str("its file system is mounted read-only: mount it to be written, or name another one")
+            }
+            Self::Open(error) => write!(f, "it cannot be opened to be read and written: {error}"),
+            Self::Kind => f.write_str("it is neither a file nor a block device"),
+            Self::Smaller { bytes } => write!(f, "it has {bytes} bytes, fewer than stated: state at most so many"),
+            Self::Room(error) => write!(f, "its file system has no room for a file of that size: {error}"),
+            Self::Taken => f.write_str("another process uses it"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A file or a block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    block_bytes: usize,
+    is_file: bool,
+    direct: bool,
+}
+
+impl FileDevice {
+    /// Opens it, and makes a file that is not there.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(path: &Path, bytes: u64) -> Result<Self, OpenError> {
+        let (file, direct) = match open(path, true) {
+            Ok(file) => (file, true),
+            // A file system in memory has no cache to go past.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                (open(path, false).map_err(OpenError::Open)?, false)
+            }
+            Err(error) => return Err(OpenError::Open(error)),
+        };
+        let kind = file.metadata().map_err(OpenError::Open)?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(OpenError::Kind);
+        }
+        let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        // Where there are no locks, nobody is kept away.
+        if locked == Err(Errno::WOULDBLOCK) {
+            return Err(OpenError::Taken);
+        }
+        let mut block_bytes = BLOCK_BYTES;
+        if kind.is_block_device() {
+            let has =
+                rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|error| OpenError::Open(error.into()))?;
+            if has < bytes {
+                return Err(OpenError::Smaller { bytes: has });
+            }
+            let logical = rustix::fs::ioctl_blksszget(&file).map_or(BLOCK_BYTES, |bytes| bytes as usize);
+            block_bytes = logical.clamp(512, BLOCK_BYTES);
+        } else {
+            reserve(&file, bytes).map_err(OpenError::Room)?;
+        }
+        Ok(Self { file, path: path.to_owned(), bytes, block_bytes, is_file: kind.is_file(), direct })
+    }
+
+    /// It is read and written past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
+/// Every device and every file takes reads and writes of such blocks.
+const BLOCK_BYTES: usize = 4096;
+
+fn open(path: &Path, direct: bool) -> io::Result<File> {
+    let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(flags.bits() as i32);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => options.create(true).mode(0o600).open(path),
+        opened => opened,
+    }
+}
+
+/// Has the file system keep room for all of the file, so that a write cannot fail for want of it later.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        // Where that is not known, a write may find the file system full, and the device is lost then.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+            if file.metadata()?.len() < bytes {
+                file.set_len(bytes)?;
+            }
+            let is_long = file.metadata()?.len() >= bytes;
+            if is_long { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+        }
+        Err(error) => Err(error.into()),
+        Ok(()) => Ok(()),
+    }
+}
+
+impl Device for FileDevice {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        self.file.read_exact_at(into, at)
+    }
+
+    fn write(&self, from: &[u8], at: u64) -> io::Result<()> {
+        self.file.write_all_at(from, at)
+    }
+
+    fn discard(&self, at: u64, bytes: u64) {
+        // Who cannot be told needs not know. A file's room is had again at once, while it is there.
+        let punched = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes);
+        if punched.is_ok() && self.is_file {
+            let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aligned::Aligned;
+
+    fn folder() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("gannet-flash-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_a_second_user_is_refused() {
+        let path = folder().join("device");
+        let device = FileDevice::open(&path, 1 << 20).expect("a file");
+        assert_eq!((device.bytes(), device.block_bytes()), (1 << 20, 4096));
+        assert_eq!(std::fs::metadata(&path).expect("it was made").len(), 1 << 20);
+        let mut bytes = Aligned::new(8192);
+        bytes.bytes_mut().iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8);
+        device.write(bytes.bytes(), 65536).expect("written");
+        let mut read = Aligned::new(8192);
+        device.read(read.bytes_mut(), 65536).expect("read");
+        assert_eq!(read.bytes(), bytes.bytes());
+        assert!(device.read(read.bytes_mut(), 1 << 20).is_err(), "there is nothing behind the end");
+        device.discard(65536, 4096);
+        device.read(read.bytes_mut(), 65536 + 4096).expect("read");
+        assert_eq!(read.bytes()[..4096], bytes.bytes()[4096..], "what stands beside it stays");
+        assert!(matches!(FileDevice::open(&path, 1 << 20), Err(OpenError::Taken)));
+        drop(device);
+        assert!(FileDevice::open(&path, 1 << 20).is_ok(), "it is free again");
+        std::fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_with_the_reason() {
+        let refused = |path: &Path, bytes| FileDevice::open(path, bytes).expect_err("refused").to_string();
+        assert!(refused(&folder(), 1 << 20).contains("cannot be opened"));
+        assert!(refused(Path::new("/dev/null"), 1 << 20).contains("neither a file nor a block device"));
+        // Who may write everywhere opens it, and finds that it does not grow.
+        let text = refused(Path::new("/proc/version"), 1 << 20);
+        assert!(text.contains("cannot be opened") || text.contains("no room"), "{text}");
+        let path = folder().join("huge");
+        assert!(refused(&path, 1 << 62).contains("no room"), "no file system has so much");
+        std::fs::remove_file(&path).expect("removed");
+    }
+}

@@ -1,0 +1,150 @@
+//! A disk in memory that fails as disks do, at random and the same for the same seed.
+//!
+//! - A read or write can end with an error, or write some of its sectors and say that all is well.
+//! - The disk can vanish: every request fails from then on.
+//! - How long a request takes is the caller's: he lets those that wait come to their end in any order
+//!   ([`crate::Flash::work_at`]).
+
+use std::io;
+use std::sync::Mutex;
+
+use base::prng::Prng;
+
+use crate::device::Device;
+use crate::flash::lock;
+
+/// How often what goes wrong, of a thousand requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Writes of which some sectors stay as they were.
+    pub torn_writes: u64,
+    /// Reads that end with an error.
+    pub read_errors: u64,
+    /// Writes that end with an error.
+    pub write_errors: u64,
+}
+
+/// The disk.
+#[derive(Debug)]
+pub struct SimDisk {
+    state: std::sync::Arc<Mutex<State>>,
+    bytes: u64,
+    block_bytes: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    contents: Vec<u8>,
+    faults: Faults,
+    random: Prng,
+    vanished: bool,
+    torn: u64,
+}
+
+/// A hand on a disk that somebody else uses.
+#[derive(Clone, Debug)]
+pub struct SimHand(std::sync::Arc<Mutex<State>>);
+
+impl SimHand {
+    /// From now on it fails so often.
+    pub fn set(&self, faults: Faults) {
+        lock(&self.0).faults = faults;
+    }
+
+    /// It is gone.
+    pub fn vanish(&self) {
+        lock(&self.0).vanished = true;
+    }
+
+    /// Writes that were torn.
+    pub fn torn(&self) -> u64 {
+        lock(&self.0).torn
+    }
+}
+
+impl SimDisk {
+    /// A disk of zeros, and a hand on it.
+    pub fn new(bytes: u64, block_bytes: usize, seed: u64) -> (Self, SimHand) {
+        let contents = vec![0; bytes as usize];
+        let random = Prng::new(seed);
+        let state = State { contents, faults: Faults::default(), random, vanished: false, torn: 0 };
+        let state = std::sync::Arc::new(Mutex::new(state));
+        (Self { state: std::sync::Arc::clone(&state), bytes, block_bytes }, SimHand(state))
+    }
+
+    fn check(&self, at: u64, bytes: usize, start: *const u8) {
+        let block = self.block_bytes as u64;
+        assert!(at.is_multiple_of(block) && (bytes as u64).is_multiple_of(block), "{at}+{bytes} are no whole blocks");
+        assert!(start.align_offset(512) == 0, "memory that no device can be read into");
+    }
+}
+
+impl State {
+    fn happens(&mut self, per_mille: u64) -> bool {
+        per_mille > 0 && self.random.below(1000) < per_mille
+    }
+
+    fn range(&self, at: u64, bytes: usize) -> io::Result<std::ops::Range<usize>> {
+        let range = at as usize..at as usize + bytes;
+        if self.vanished || range.end > self.contents.len() {
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::NODEV.raw_os_error()));
+        }
+        Ok(range)
+    }
+}
+
+fn input_output_error() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
+}
+
+impl Device for SimDisk {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    fn name(&self) -> String {
+        "simulated".to_owned()
+    }
+
+    fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        self.check(at, into.len(), into.as_ptr());
+        let mut state = lock(&self.state);
+        let range = state.range(at, into.len())?;
+        let per_mille = state.faults.read_errors;
+        if state.happens(per_mille) {
+            return Err(input_output_error());
+        }
+        into.copy_from_slice(&state.contents[range]);
+        Ok(())
+    }
+
+    fn write(&self, from: &[u8], at: u64) -> io::Result<()> {
+        self.check(at, from.len(), from.as_ptr());
+        let mut state = lock(&self.state);
+        let range = state.range(at, from.len())?;
+        let Faults { torn_writes, write_errors, .. } = state.faults;
+        if state.happens(write_errors) {
+            return Err(input_output_error());
+        }
+        let torn = state.happens(torn_writes);
+        state.torn += u64::from(torn);
+        for (sector, bytes) in from.chunks(512).enumerate() {
+            if !(torn && state.happens(300)) {
+                let begin = range.start + sector * 512;
+                state.contents[begin..begin + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&self, at: u64, bytes: u64) {
+        let mut state = lock(&self.state);
+        if let Ok(range) = state.range(at, bytes as usize) {
+            state.contents[range].fill(0);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A store with a second tier beside a plain map with a clock: over every operation, in any order of the device's
+//! answers, on disks that are whole, that tear writes and that vanish.
+//!
+//! What the store does not have any more is a miss, and the model forgets it then. What it has is what was stored last;
+//! what ended, by whatever, never comes back.
+
+mod world;
+
+use gannet_flash::Faults;
+use world::{Seen, World};
+
+/// Operations of one run.
+const OPS: u64 = 120_000;
+
+fn run(seed: u64, mut at: impl FnMut(&mut World, u64)) -> World {
+    println!("SEED={seed} cargo test -p gannet-flash --test model");
+    let mut world = World::new(seed);
+    for number in 0..OPS {
+        at(&mut world, number);
+        world.step();
+    }
+    world
+}
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("SEED") {
+        Ok(seed) => vec![seed.parse().expect("a number")],
+        Err(_) => vec![1, 2],
+    }
+}
+
+#[test]
+fn a_store_with_flash_equals_a_map_but_for_misses() {
+    for seed in seeds() {
+        let world = run(seed, |_, _| {});
+        let stats = world.store.stats();
+        let counts = world.flash.counts();
+        let Seen { hits, from_flash, misses, changed, .. } = world.seen;
+        println!("{stats:?}\n{counts:?}\n{:?}", world.seen);
+        assert!(hits > OPS / 10 && misses > 100 && changed > OPS / 10, "{:?}", world.seen);
+        assert!(from_flash > OPS / 100, "values are told from flash: {from_flash}");
+        assert!(stats.flash_back > 1000, "items come back to be changed: {}", stats.flash_back);
+        assert!(stats.flash_again > 10, "what was read goes on in another region: {}", stats.flash_again);
+        assert!(stats.flash_evicted > 100, "items go with their regions: {}", stats.flash_evicted);
+        assert!(counts.regions_reclaimed > 40, "regions are written more than once: {}", counts.regions_reclaimed);
+        assert!(counts.reads_in_memory > 100, "what is not written yet is read: {}", counts.reads_in_memory);
+        let first = counts.item_bytes - counts.again_bytes;
+        assert!(counts.written_bytes * 10 <= first * 14, "devices write 1.4 times what is evicted: {counts:?}");
+        assert_eq!((stats.flash_failed, counts.reclaim_failed, counts.devices_lost), (0, 0, 0));
+        assert!(world.items_on_flash() == stats.flash_items, "each slot is counted once");
+    }
+}
+
+#[test]
+fn what_a_disk_tore_is_a_miss_and_never_another_value() {
+    for seed in seeds() {
+        let world = run(seed + 100, |world, number| {
+            if number == 1000 {
+                world.hand.set(Faults { torn_writes: 300, ..Faults::default() });
+            }
+        });
+        let (stats, counts) = (world.store.stats(), world.flash.counts());
+        assert!(world.hand.torn() > 20, "writes were torn: {}", world.hand.torn());
+        assert!(stats.flash_failed > 20, "and found out: {}", stats.flash_failed);
+        assert!(counts.reclaim_failed > 0 && counts.regions_reclaimed > 20 && stats.flash_hits > 100, "{counts:?}");
+        assert_eq!(counts.devices_lost, 0);
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_left_alone_and_the_store_goes_on() {
+    for (seed, faults) in [
+        (31, None),
+        (32, Some(Faults { read_errors: 500, ..Faults::default() })),
+        (33, Some(Faults { write_errors: 500, ..Faults::default() })),
+    ] {
+        let world = run(seed, |world, number| {
+            if number == OPS / 2 {
+                match faults {
+                    None => world.hand.vanish(),
+                    Some(faults) => world.hand.set(faults),
+                }
+            }
+        });
+        assert_eq!((world.flash.counts().devices_lost, world.lost()), (1, 1), "it is told once");
+        assert!(world.flash.devices()[0].lost);
+        let stats = world.store.stats();
+        assert!(stats.flash_items < 1000 && world.seen.hits_late > 1000, "{:?}", world.seen);
+    }
+}

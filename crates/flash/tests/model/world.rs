@@ -1,0 +1,342 @@
+//! The store, the disk, the model and what happens to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::clock::UnixMillis;
+use base::prng::Prng;
+use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
+use segment::{
+    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, Lane, Namespace, OpError, Put,
+    PutMode, PutOutcome, Store, StoreConfig, TierPlan, Turn, Value,
+};
+
+const KEYS: u64 = 9000;
+const DISK_BYTES: u64 = 2 << 20;
+
+/// What the run has met.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub hits: u64,
+    pub hits_late: u64,
+    pub from_flash: u64,
+    pub misses: u64,
+    pub changed: u64,
+    pub steps: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    value: Vec<u8>,
+    expire: Expire,
+    flags: u32,
+    /// The token that a client was told, if that is still the item's.
+    token: Option<u64>,
+}
+
+pub struct World {
+    pub store: Arc<Store>,
+    pub flash: Arc<Flash>,
+    pub hand: SimHand,
+    pub seen: Seen,
+    background: Background,
+    lane: Lane,
+    scratch: Scratch,
+    random: Prng,
+    now: UnixMillis,
+    model: HashMap<Vec<u8>, Live>,
+    lost: Arc<AtomicU64>,
+}
+
+fn text(value: &Value<'_>) -> Vec<u8> {
+    match value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Integer(number) => number.to_string().into_bytes(),
+        Value::Large(_) | Value::Typed { .. } => panic!("neither large values nor records here"),
+    }
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut random = Prng::new(seed);
+        let block_bytes = if seed.is_multiple_of(2) { 4096 } else { 512 };
+        let (disk, hand) = SimDisk::new(DISK_BYTES, block_bytes, seed);
+        let lost = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&lost);
+        let flash = Flash::new(FlashConfig {
+            devices: vec![Box::new(disk)],
+            sizes: Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 },
+            lanes: 1,
+            secret: random.next_u64(),
+            on_lost: Box::new(move |_| {
+                told.fetch_add(1, Relaxed);
+            }),
+        });
+        let config = StoreConfig {
+            memory_bytes: 800 << 10,
+            memory_bytes_max: 0,
+            segment_bytes: Some(16 << 10),
+            item_bytes_max: 64 << 10,
+            lanes_max: 1,
+            hash_seed: seed,
+            huge_pages: false,
+        };
+        let now = UnixMillis(1_700_000_000_000);
+        let plan = TierPlan { tier: Arc::clone(&flash) as _, index_slots: 16 << 10 };
+        let (store, background) = Store::with_tier(&config, &plan, now).expect("a store");
+        let (lane, scratch) = (store.lane().expect("a lane"), flash.scratch());
+        let seen = Seen::default();
+        Self { store, flash, hand, seen, background, lane, scratch, random, now, model: HashMap::new(), lost }
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Slots that name items on flash.
+    pub fn items_on_flash(&self) -> u64 {
+        self.store.flash_slots()
+    }
+
+    /// What threads would do meanwhile, some of it.
+    fn meanwhile(&mut self) {
+        for _ in 0..self.random.below(3) {
+            let waiting = self.flash.waiting().0 as u64;
+            if waiting > 0 {
+                let place = self.random.below(waiting) as usize;
+                self.flash.work_at(place, &mut self.scratch);
+            }
+        }
+        if self.random.chance(1, 3) {
+            self.flash.write();
+        }
+        let mut looks = self.random.below(4);
+        self.background.slice(self.now, &mut || {
+            looks = looks.saturating_sub(1);
+            looks == 0
+        });
+    }
+
+    /// Does something in a turn, again in later ones as long as it is parked.
+    fn done<T>(&mut self, mut act: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>) -> Option<T> {
+        for _ in 0..200_000 {
+            let mut turn = self.lane.turn(self.now);
+            match act(&mut turn) {
+                Ok(done) => return Some(done),
+                Err(OpError::Parked) => {
+                    drop(turn);
+                    self.meanwhile();
+                }
+                Err(OpError::OutOfMemory) => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("it is parked for ever: {:?}\n{:?}", self.store.stats(), self.flash.counts());
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        // Some keys are asked for far more often than others.
+        let most = if self.random.chance(1, 2) { KEYS / 20 } else { KEYS };
+        format!("key:{}", self.random.below(most)).into_bytes()
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.random.below(20) {
+            0 => self.random.below(1900),
+            1 => 0,
+            _ => self.random.below(600),
+        };
+        let mut value = vec![0; len as usize];
+        self.random.fill(&mut value);
+        value
+    }
+
+    fn expire(&mut self) -> Expire {
+        match self.random.below(6) {
+            0 => Expire::At(self.now.plus_ms(1 + self.random.below(20_000))),
+            1 => Expire::At(self.now.plus_ms(1 + self.random.below(4_000_000))),
+            _ => Expire::Never,
+        }
+    }
+
+    /// The key as the model has it; what has ended is gone.
+    fn live(&mut self, key: &[u8]) -> Option<Live> {
+        let now = self.now;
+        self.model
+            .get(key)
+            .filter(|live| match live.expire {
+                Expire::Never => true,
+                Expire::At(at) => at > now,
+            })
+            .cloned()
+    }
+
+    pub fn step(&mut self) {
+        self.seen.steps += 1;
+        if self.random.chance(1, 4) {
+            self.meanwhile();
+        }
+        self.now = self.now.plus_ms(self.random.below(20));
+        let key = self.key();
+        match self.random.below(100) {
+            0..40 => self.read(&key),
+            40..70 => self.set(&key),
+            70..76 => self.delete(&key),
+            76..82 => self.add_or_replace(&key),
+            82..88 => self.append(&key),
+            88..93 => self.count(&key),
+            93..99 => self.compare_and_set(&key),
+            _ if self.random.chance(1, 400) => self.flush(),
+            _ => self.read(&key),
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) {
+        let live = self.live(key);
+        let found = self.done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, key);
+            if let Some(hit) = turn.read(&key, Ahead::default()) {
+                return Ok(Some((text(&hit.value), hit.client_flags, false)));
+            }
+            match turn.from_flash(&key) {
+                FromFlash::Nowhere => Ok(None),
+                FromFlash::Coming => Err(OpError::Parked),
+                FromFlash::Here(hit) => {
+                    let told = (text(&hit.value()), hit.client_flags(), true);
+                    turn.flash_served(&key, hit);
+                    Ok(Some(told))
+                }
+            }
+        });
+        match found.expect("a read needs no memory") {
+            None => {
+                self.seen.misses += 1;
+                self.model.remove(key);
+            }
+            Some((value, flags, from_flash)) => {
+                let live = live.unwrap_or_else(|| panic!("{} is there and should not be", key.escape_ascii()));
+                assert!(value == live.value, "{}: another value than was stored last", key.escape_ascii());
+                assert_eq!(flags, live.flags);
+                self.seen.hits += 1;
+                self.seen.hits_late += u64::from(self.seen.steps > 100_000);
+                self.seen.from_flash += u64::from(from_flash);
+            }
+        }
+    }
+
+    fn put(&mut self, key: &[u8], put: &Put<'_>) -> Option<PutOutcome> {
+        let outcome = self.done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, key);
+            turn.put(&key, put)
+        });
+        if let Some(PutOutcome::Stored { .. }) = outcome {
+            self.seen.changed += 1;
+        }
+        if outcome.is_none() {
+            self.model.remove(key);
+        }
+        outcome
+    }
+
+    fn note(&mut self, key: &[u8], value: &[u8], expire: Expire, flags: u32) {
+        self.model.insert(key.to_vec(), Live { value: value.to_vec(), expire, flags, token: None });
+    }
+
+    fn set(&mut self, key: &[u8]) {
+        let (value, expire) = (self.value(), self.expire());
+        let flags = self.random.below(3) as u32;
+        if self.put(key, &Put { expire, client_flags: flags, ..Put::set(&value) }).is_some() {
+            self.note(key, &value, expire, flags);
+        }
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        let live = self.live(key).is_some();
+        let outcome = self.done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, key);
+            turn.delete(&key, &Delete::default())
+        });
+        assert!(live || outcome == Some(DeleteOutcome::NotFound), "{} was gone", key.escape_ascii());
+        self.seen.changed += u64::from(outcome == Some(DeleteOutcome::Deleted));
+        self.model.remove(key);
+    }
+
+    fn add_or_replace(&mut self, key: &[u8]) {
+        let (value, live) = (self.value(), self.live(key));
+        let mode = if self.random.chance(1, 2) { PutMode::Add } else { PutMode::Replace };
+        let Some(outcome) = self.put(key, &Put { mode, ..Put::set(&value) }) else { return };
+        match (mode, outcome) {
+            (PutMode::Add, PutOutcome::NotStored) => assert!(live.is_some(), "nothing is there to keep it out"),
+            (PutMode::Replace, PutOutcome::NotStored) => drop(self.model.remove(key)),
+            (PutMode::Replace, PutOutcome::Stored { .. }) => {
+                assert!(live.is_some(), "{} is not there to be replaced", key.escape_ascii());
+                self.note(key, &value, Expire::Never, 0);
+            }
+            (_, PutOutcome::Stored { .. }) => self.note(key, &value, Expire::Never, 0),
+            (_, other) => panic!("{other:?}"),
+        }
+    }
+
+    fn append(&mut self, key: &[u8]) {
+        let (part, live) = (self.value(), self.live(key));
+        if live.as_ref().is_some_and(|live| live.value.len() + part.len() > 1900) {
+            return;
+        }
+        match self.put(key, &Put { mode: PutMode::Append, ..Put::set(&part) }) {
+            Some(PutOutcome::Stored { .. }) => {
+                let live = live.unwrap_or_else(|| panic!("{} is not there to be appended to", key.escape_ascii()));
+                let value = [&live.value[..], &part].concat();
+                self.note(key, &value, live.expire, live.flags);
+            }
+            _ => drop(self.model.remove(key)),
+        }
+    }
+
+    fn count(&mut self, key: &[u8]) {
+        let key = [b"n:", key].concat();
+        let live = self.live(&key);
+        let vivify = Some((7, Expire::Never));
+        let arith =
+            Arith { delta: 3, decrement: false, vivify, expire: None, compare: None, token: None, want_token: false };
+        let outcome = self.done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, &key);
+            turn.arith(&key, &arith)
+        });
+        let Some(ArithOutcome::Number { value, .. }) = outcome else { return drop(self.model.remove(&key)) };
+        let was = live.map(|live| String::from_utf8(live.value).expect("digits").parse::<u64>().expect("a number"));
+        assert!(value == 7 || was.is_some_and(|was| was + 3 == value), "{was:?} and 3 are not {value}");
+        self.seen.changed += 1;
+        self.note(&key, value.to_string().as_bytes(), Expire::Never, 0);
+    }
+
+    /// A token is told now, and used later, when the item was on flash and back as like as not.
+    fn compare_and_set(&mut self, key: &[u8]) {
+        let live = self.live(key);
+        if let Some(token) = live.as_ref().and_then(|live| live.token) {
+            let value = self.value();
+            match self.put(key, &Put { compare: Some(token), ..Put::set(&value) }) {
+                Some(PutOutcome::Stored { .. }) => self.note(key, &value, Expire::Never, 0),
+                Some(PutOutcome::NotFound) | None => drop(self.model.remove(key)),
+                other => panic!("nobody changed {} since its token was told: {other:?}", key.escape_ascii()),
+            }
+            return;
+        }
+        let told = self.done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, key);
+            Ok(turn.gets(&key)?.map(|item| (text(&item.value), item.token)))
+        });
+        match told.expect("no memory is needed that does not come") {
+            None => drop(self.model.remove(key)),
+            Some((value, token)) => {
+                assert!(live.is_some_and(|live| live.value == value), "{}", key.escape_ascii());
+                self.model.get_mut(key).expect("it lives").token = Some(token);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.done(|turn| turn.flush(Namespace::DEFAULT));
+        self.model.clear();
+    }
+}

@@ -1,0 +1,79 @@
+//! Regions that the second tier wants back: each of their items that a slot still names loses it, or goes on in another
+//! region if it was read there.
+
+use base::clock::UnixMillis;
+
+use super::Background;
+use crate::counters::Counters;
+use crate::key::{Key, Namespace};
+use crate::op::Expire;
+use crate::slot::Slot;
+use crate::store::Store;
+use crate::tier::{FlashAddress, Reclaimed, Tier, TierItem};
+use crate::ttl;
+
+/// Items that one slice looks at: some 30 us.
+const ITEMS_A_SLICE: usize = 64;
+
+impl Background {
+    /// Goes through some items of a region that is to be free; true if there are more.
+    pub(super) fn reclaim_flash(store: &Store, now: UnixMillis) -> bool {
+        let Some(tier) = store.tier.as_deref() else { return false };
+        let counters = Self::counters(store);
+        let mut left = ITEMS_A_SLICE;
+        tier.reclaim(now, &mut |item, at, may_stay| {
+            if left == 0 {
+                return Reclaimed::Later;
+            }
+            left -= 1;
+            store.reclaim_one(tier, counters, item, (at, may_stay), now)
+        })
+    }
+}
+
+impl Store {
+    fn reclaim_one(
+        &self,
+        tier: &dyn Tier,
+        counters: &Counters,
+        item: &TierItem<'_>,
+        (at, may_stay): (FlashAddress, bool),
+        now: UnixMillis,
+    ) -> Reclaimed {
+        let key = self.hasher.key(Namespace(item.namespace), item.key);
+        let ended = item.expire_at.is_some_and(|end| end <= now) || item.sequence < self.flushed_before(item.namespace);
+        let read = |slot: Slot| slot.freq() > 0;
+        // Whether it was read is looked at before its lock is taken: to copy it there takes too long.
+        let freq = self.flash_freq(&key, at);
+        let stays = may_stay && !ended && freq.is_some_and(|freq| freq > 0);
+        let class = ttl::class_of(item.expire_at.map_or(Expire::Never, Expire::At), now);
+        let again = if stays { tier.offer(&TierItem { hash: key.hash.0, class, ..*item }) } else { None };
+        let Some(locked) = self.index.lock(key.hash) else {
+            again.into_iter().for_each(|again| tier.release(again));
+            return Reclaimed::Later;
+        };
+        match (locked.find_flash(at), again) {
+            (Some((word, slot)), Some(again)) if read(slot) && locked.find_flash(again).is_none() => {
+                locked.replace(word, slot, Slot::flash(slot.tag(), 0, again), false);
+                counters.flash_again.add(1);
+                tier.release(at);
+                Reclaimed::Again
+            }
+            (found, again) => {
+                if let Some((word, slot)) = found {
+                    locked.replace(word, slot, Slot::EMPTY, false);
+                    self.release(counters, slot);
+                    counters.flash_evicted.add(u64::from(!ended));
+                }
+                again.into_iter().for_each(|again| tier.release(again));
+                Reclaimed::Done
+            }
+        }
+    }
+
+    /// How often the key's item at that place was read there; `None`: no slot names it.
+    fn flash_freq(&self, key: &Key<'_>, at: FlashAddress) -> Option<u64> {
+        let is_there = |slot: Slot| slot.is_flash() && slot.flash_address() == at;
+        self.index.find_tiered(key.hash, |_, slot| is_there(slot).then(|| slot.freq()))
+    }
+}

@@ -1,0 +1,219 @@
+//! An item that goes to a second tier, and comes back, while it is set, deleted, changed and read.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base::clock::UnixMillis;
+use shuttle::thread;
+
+use super::{NOW, config, explore_some, put, until_done};
+use crate::background::Background;
+use crate::lane::Lane;
+use crate::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
+use crate::read::Ahead;
+use crate::segments::SegmentId;
+use crate::tier::{FlashAddress, Found, Kept, Parts, Tier, TierItem, TierPlan, TierRead, Visit};
+use crate::tiered::FromFlash;
+use crate::{Namespace, Store};
+
+/// A tier that has all in a map, each item in a block of its own. What is asked for has come at once.
+#[derive(Debug, Default)]
+struct MapTier {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    items: HashMap<u16, (u64, Vec<u8>, Parts)>,
+    next: u16,
+    done: Vec<TierRead>,
+}
+
+impl Tier for MapTier {
+    fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress> {
+        let mut state = self.state.lock().expect("nobody panics");
+        let bytes = [item.key, item.value].concat();
+        let parts = Parts {
+            namespace: item.namespace,
+            key: 0..item.key.len(),
+            value: item.key.len()..bytes.len(),
+            kept: item.kept,
+            client_flags: item.client_flags,
+            expire_at: item.expire_at,
+            token: item.token,
+            sequence: item.sequence,
+        };
+        assert_eq!(item.kept, Kept::Bytes);
+        let block = state.next;
+        state.next += 1;
+        state.items.insert(block, (item.hash, bytes, parts));
+        Some(FlashAddress::new(1, 0, block, 1))
+    }
+
+    fn release(&self, _: FlashAddress) {}
+
+    fn ask(&self, mut read: TierRead) -> Result<(), TierRead> {
+        let mut state = self.state.lock().expect("nobody panics");
+        let (hash, bytes, parts) = &state.items[&read.at.block()];
+        read.buffer.clear();
+        read.buffer.extend_from_slice(bytes);
+        read.found = if *hash == read.hash { Found::Item(Box::new(parts.clone())) } else { Found::Other };
+        state.done.push(read);
+        Ok(())
+    }
+
+    fn collect(&self, lane: usize) -> Option<TierRead> {
+        let mut state = self.state.lock().expect("nobody panics");
+        let place = state.done.iter().position(|read| read.lane == lane)?;
+        Some(state.done.swap_remove(place))
+    }
+
+    fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {
+        false
+    }
+}
+
+/// A store with such a tier, whose first segment holds a key and is sealed, and the lane that filled it.
+fn sealed(lanes_max: usize) -> (Arc<Store>, Background, Lane) {
+    let plan = TierPlan { tier: Arc::new(MapTier::default()), index_slots: 512 };
+    let (store, background) = Store::with_tier(&config(lanes_max), &plan, NOW).expect("store");
+    let mut lane = store.lane().expect("lane");
+    put(&mut lane, b"key", b"old");
+    lane.seal_for_model(&store);
+    (store, background, lane)
+}
+
+/// Drains the first segment: its items go to the tier.
+fn demoting(mut background: Background) -> thread::JoinHandle<()> {
+    thread::spawn(move || background.drain_for_model(SegmentId(0), false, NOW))
+}
+
+/// A plain read, wherever the item is.
+fn read(lane: &mut Lane) -> Option<Vec<u8>> {
+    until_done(lane, |turn| {
+        let key = turn.key(Namespace::DEFAULT, b"key");
+        if let Some(hit) = turn.read(&key, Ahead::default()) {
+            let Value::Bytes(bytes) = hit.value else { panic!("bytes") };
+            return Ok(Some(bytes.to_vec()));
+        }
+        match turn.from_flash(&key) {
+            FromFlash::Nowhere => Ok(None),
+            FromFlash::Coming => Err(OpError::Parked),
+            FromFlash::Here(hit) => {
+                let Value::Bytes(bytes) = hit.value() else { panic!("bytes") };
+                let bytes = bytes.to_vec();
+                turn.flash_served(&key, hit);
+                Ok(Some(bytes))
+            }
+        }
+    })
+}
+
+/// Runs a model, which notes how many items went to flash and came from there: both happened in some schedules.
+fn explore_both(model: impl Fn(&dyn Fn(&Store)) + Send + Sync + Clone + 'static) {
+    static TAKEN: AtomicU64 = AtomicU64::new(0);
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    explore_some(move || {
+        model(&|store| {
+            let stats = store.stats();
+            TAKEN.fetch_add(stats.flash_taken, Relaxed);
+            TOLD.fetch_add(stats.flash_hits + stats.flash_back, Relaxed);
+        });
+    });
+    assert!(TAKEN.load(Relaxed) > 100 && TOLD.load(Relaxed) > 100, "{TAKEN:?} {TOLD:?}");
+}
+
+/// Slots that name items in memory, and on flash.
+fn counts(store: &Store) -> (usize, u64) {
+    (super::slots(store), store.flash_slots())
+}
+
+#[test]
+fn a_read_finds_an_item_that_goes_to_flash_and_comes_back_meanwhile() {
+    explore_both(|note| {
+        let (store, background, mut lane) = sealed(2);
+        let mover = demoting(background);
+        let mut other = store.lane().expect("lane");
+        let reader =
+            thread::spawn(move || (0..3).for_each(|_| assert_eq!(read(&mut other).as_deref(), Some(&b"old"[..]))));
+        assert_eq!(read(&mut lane).as_deref(), Some(&b"old"[..]));
+        mover.join().expect("mover");
+        reader.join().expect("reader");
+        let (memory, flash) = counts(&store);
+        assert_eq!(memory as u64 + flash, 1, "a key has one slot");
+        note(&store);
+    });
+}
+
+#[test]
+fn an_overwrite_is_not_undone_by_a_move_to_flash_or_back() {
+    explore_both(|note| {
+        let (store, background, mut lane) = sealed(2);
+        let mover = demoting(background);
+        let mut other = store.lane().expect("lane");
+        let appender = thread::spawn(move || {
+            let append = |turn: &mut crate::Turn<'_>| {
+                let key = turn.key(Namespace::DEFAULT, b"key");
+                turn.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"+") })
+            };
+            assert!(matches!(until_done(&mut other, append), PutOutcome::Stored { .. }));
+        });
+        put(&mut lane, b"key", b"new");
+        let seen = read(&mut lane).expect("it was stored");
+        assert!(seen == b"new" || seen == b"new+", "{}", seen.escape_ascii());
+        mover.join().expect("mover");
+        appender.join().expect("appender");
+        let seen = read(&mut lane).expect("it was stored");
+        assert!(seen == b"new" || seen == b"new+", "{}", seen.escape_ascii());
+        assert_eq!(counts(&store), (1, 0));
+        note(&store);
+    });
+}
+
+#[test]
+fn what_was_deleted_on_its_way_to_flash_stays_gone_and_is_deleted_once() {
+    explore_both(|note| {
+        let (store, background, mut lane) = sealed(2);
+        let mover = demoting(background);
+        let delete = |turn: &mut crate::Turn<'_>| {
+            let key = turn.key(Namespace::DEFAULT, b"key");
+            turn.delete(&key, &Delete::default())
+        };
+        let mut other = store.lane().expect("lane");
+        let reader = thread::spawn(move || {
+            let first = read(&mut other);
+            // Gone is gone.
+            if first.is_none() {
+                assert_eq!(read(&mut other), None);
+            }
+        });
+        assert_eq!(until_done(&mut lane, delete), DeleteOutcome::Deleted);
+        assert_eq!(read(&mut lane), None);
+        assert_eq!(until_done(&mut lane, delete), DeleteOutcome::NotFound);
+        mover.join().expect("mover");
+        reader.join().expect("reader");
+        assert_eq!(read(&mut lane), None);
+        assert_eq!(counts(&store), (0, 0));
+        note(&store);
+    });
+}
+
+#[test]
+fn a_key_on_its_way_to_flash_keeps_an_add_out() {
+    explore_both(|note| {
+        let (store, background, mut lane) = sealed(1);
+        let mover = demoting(background);
+        let add = |turn: &mut crate::Turn<'_>| {
+            let key = turn.key(Namespace::DEFAULT, b"key");
+            turn.put(&key, &Put { mode: PutMode::Add, ..Put::set(b"new") })
+        };
+        assert_eq!(until_done(&mut lane, add), PutOutcome::NotStored);
+        mover.join().expect("mover");
+        assert_eq!(read(&mut lane).as_deref(), Some(&b"old"[..]));
+        let (memory, flash) = counts(&store);
+        assert_eq!(memory as u64 + flash, 1);
+        note(&store);
+    });
+}

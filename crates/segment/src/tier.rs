@@ -1,0 +1,213 @@
+//! What a second tier is to the store: a place that evicted items go to and can be read back from.
+//!
+//! ```text
+//!   background:  a drained item ──offer──> the tier copies it, gives its address ──> the slot names that
+//!   a lane:      a slot names an address ──ask──> the tier reads ──collect──> the lane: verified bytes, or not
+//!   background:  the tier wants a region back ──reclaim──> each of its items: is it still named?
+//! ```
+//!
+//! The store decides what lives: an item on flash is the key's as long as its slot names its address, which changes
+//! under the stripe lock as that of any item. The tier knows nothing of that; it is told when nothing names an address
+//! any more ([`Tier::release`]), which is a count for it and no promise.
+//!
+//! - An address is given out once a life of its region; the tier calls none free before each of its items went through
+//!   [`Tier::reclaim`].
+//! - No method waits for a device. What cannot be taken now is refused, and the store does without.
+
+use base::clock::UnixMillis;
+
+/// Where an item on flash is.
+///
+/// ```text
+///  47        41 40                  21 20             6 5        0
+/// +------------+----------------------+----------------+----------+
+/// | generation |      region 20       |    block 15    | blocks 6 |
+/// +------------+----------------------+----------------+----------+
+/// ```
+///
+/// A block is 512 bytes; the item begins in block `block` of its region and reaches into `blocks` of them, where 63
+/// means that many or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlashAddress(u64);
+
+impl FlashAddress {
+    /// Bits of an address.
+    pub const BITS: u32 = 48;
+    /// What is addressed, in bytes.
+    pub const BLOCK_BYTES: usize = 512;
+    /// Blocks of a region at most.
+    pub const REGION_BLOCKS_MAX: usize = 1 << 15;
+    /// Regions at most.
+    pub const REGIONS_MAX: usize = 1 << 20;
+    /// An item of so many blocks or more: its header says how many.
+    pub const BLOCKS_MANY: u8 = 63;
+
+    /// The address of an item.
+    pub fn new(generation: u8, region: u32, block: u16, blocks: u8) -> Self {
+        let fits = generation < 128 && (region as usize) < Self::REGIONS_MAX && block < 1 << 15;
+        assert!(fits && (1..=Self::BLOCKS_MANY).contains(&blocks), "{generation} {region} {block} {blocks}");
+        let (generation, region, block) = (u64::from(generation), u64::from(region), u64::from(block));
+        Self(generation << 41 | region << 21 | block << 6 | u64::from(blocks))
+    }
+
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        Self(bits & ((1 << Self::BITS) - 1))
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Of which life of its region.
+    pub fn generation(self) -> u8 {
+        (self.0 >> 41) as u8 & 0x7f
+    }
+
+    /// The region.
+    pub fn region(self) -> u32 {
+        (self.0 >> 21) as u32 & ((1 << 20) - 1)
+    }
+
+    /// The block of the region that the item begins in.
+    pub fn block(self) -> u16 {
+        (self.0 >> 6) as u16 & 0x7fff
+    }
+
+    /// How many blocks it reaches into, [`FlashAddress::BLOCKS_MANY`] at most.
+    pub fn blocks(self) -> u8 {
+        self.0 as u8 & 0x3f
+    }
+}
+
+/// What of an item's shape the store has to know when it comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// Bytes.
+    #[default]
+    Bytes,
+    /// A number, as its eight bytes, little-endian.
+    Number,
+    /// Something with parts, its kind in front.
+    Typed,
+}
+
+/// An item, whole, with all that a second tier has to keep of it.
+#[derive(Clone, Copy, Debug)]
+pub struct TierItem<'i> {
+    /// The hash of its key, by which it is found in its block.
+    pub hash: u64,
+    /// The namespace's number.
+    pub namespace: u8,
+    /// The key.
+    pub key: &'i [u8],
+    /// What the value is.
+    pub kept: Kept,
+    /// The value's bytes.
+    pub value: &'i [u8],
+    /// Opaque to the store.
+    pub client_flags: u32,
+    /// When it ends, if ever.
+    pub expire_at: Option<UnixMillis>,
+    /// Its CAS token, if a client knows it.
+    pub token: Option<u64>,
+    /// What flushes are compared with.
+    pub sequence: u64,
+    /// The TTL class that it was in.
+    pub class: u8,
+}
+
+/// How a read ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Found {
+    /// Not read yet.
+    #[default]
+    Nothing,
+    /// An item with that hash, whose checksum is right.
+    Item(Box<Parts>),
+    /// No item in that block has the hash: the slot is another key's with the same tag.
+    Other,
+    /// It could not be read, or what was read is not what was written.
+    Failed,
+}
+
+/// Where in a read's buffer the parts of the item are, and what goes with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The namespace's number.
+    pub namespace: u8,
+    /// The key.
+    pub key: std::ops::Range<usize>,
+    /// The value.
+    pub value: std::ops::Range<usize>,
+    /// As [`TierItem::kept`].
+    pub kept: Kept,
+    /// As [`TierItem::client_flags`].
+    pub client_flags: u32,
+    /// As [`TierItem::expire_at`].
+    pub expire_at: Option<UnixMillis>,
+    /// As [`TierItem::token`].
+    pub token: Option<u64>,
+    /// As [`TierItem::sequence`].
+    pub sequence: u64,
+}
+
+/// A read that a lane asks for, and what came of it.
+#[derive(Debug)]
+pub struct TierRead {
+    /// Whose it is.
+    pub lane: usize,
+    /// The hash of the key that is looked for.
+    pub hash: u64,
+    /// Where.
+    pub at: FlashAddress,
+    /// What it is read into; the tier makes it as long as it has to be.
+    pub buffer: Vec<u8>,
+    /// What came of it.
+    pub found: Found,
+}
+
+/// What the store says of an item in a region that the tier wants back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaimed {
+    /// Nothing names it any more.
+    Done,
+    /// The same, and it goes on at another address.
+    Again,
+    /// That cannot be said now: ask again, for this one.
+    Later,
+}
+
+/// A second tier. See the module `tier`.
+pub trait Tier: std::fmt::Debug + Send + Sync {
+    /// Takes a copy of the item, which can be asked for from here on. `None`: it is not taken.
+    fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress>;
+
+    /// No slot names the address any more, or none ever did.
+    fn release(&self, at: FlashAddress);
+
+    /// Begins a read.
+    ///
+    /// # Errors
+    /// The read itself, where too many are under way: ask again later.
+    fn ask(&self, read: TierRead) -> Result<(), TierRead>;
+
+    /// Gives the reads of a lane that have ended, one for each call.
+    fn collect(&self, lane: usize) -> Option<TierRead>;
+
+    /// Shows items of a region that is to be free, each until it is done with, as long as some are at hand and `visit`
+    /// does not put one off; true if more are at hand. Of the items, hash and class are left out. `visit` may call
+    /// [`Tier::offer`] and [`Tier::release`].
+    fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
+}
+
+/// What looks at the items of a region: the item, where it is, and whether it may go on at another address.
+pub type Visit<'v> = dyn FnMut(&TierItem<'_>, FlashAddress, bool) -> Reclaimed + 'v;
+
+/// How a store has a second tier.
+#[derive(Clone, Debug)]
+pub struct TierPlan {
+    /// The tier.
+    pub tier: std::sync::Arc<dyn Tier>,
+    /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away.
+    pub index_slots: u64,
+}

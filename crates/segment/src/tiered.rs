@@ -1,0 +1,494 @@
+//! Items on a second tier, as a lane meets them.
+//!
+//! ```text
+//!   plain read     not in memory, a slot on flash has the tag ──> asked for, the request parks
+//!                  ──> here: its key is compared, its slot looked at again ──> answered from the read's buffer
+//!   all others     the same, but once it is here it goes back into memory, and the request finds it there
+//! ```
+//!
+//! - The slot decides: what was read is the key's item if, when it is used, a slot of the key still names its address.
+//! - A change that depends on what is there looks under the lock whether a slot on flash may be the key's; if so, and
+//!   it is not known to be another's, it parks and the item is brought back. A `set` needs not know: it takes the
+//!   place of every slot on flash with the key's tag, which now and then is another key's.
+//! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
+//!   CAS token if a client knows it.
+
+use std::cell::RefCell;
+
+use base::clock::UnixMillis;
+
+use crate::counters::Counters;
+use crate::draft::{Content, Draft, Plan};
+use crate::header::Queue;
+use crate::index::Locked;
+use crate::item::{Kind, Layout, META_STALE, META_WON, NUM};
+use crate::key::Key;
+use crate::lane::Turn;
+use crate::op::{Expire, Value};
+use crate::raw::Word64;
+use crate::slot::Slot;
+use crate::staging::{Known, Staging};
+use crate::store::{Seen, Store};
+use crate::tier::{FlashAddress, Found, Kept, Parts, Tier, TierItem, TierRead};
+use crate::write::Snap;
+
+/// Reads from flash that make an item one in memory again.
+const BACK_FREQ: u64 = 2;
+
+/// A value that was read from flash. Give it back to [`Turn::flash_served`] or [`Turn::flash_kept`].
+#[derive(Debug)]
+pub struct FlashHit {
+    read: TierRead,
+    often: bool,
+}
+
+/// Where a key that is not in memory is.
+#[derive(Debug)]
+pub enum FromFlash {
+    /// Nowhere.
+    Nowhere,
+    /// On its way: park, and ask again in a later turn.
+    Coming,
+    /// Here.
+    Here(FlashHit),
+}
+
+impl FlashHit {
+    fn parts(&self) -> &Parts {
+        let Found::Item(parts) = &self.read.found else { unreachable!("a hit is an item") };
+        parts
+    }
+
+    /// The value's bytes.
+    pub fn value(&self) -> Value<'_> {
+        value_of(&self.read, self.parts())
+    }
+
+    /// What the client stored with it.
+    pub fn client_flags(&self) -> u32 {
+        self.parts().client_flags
+    }
+}
+
+fn value_of<'r>(read: &'r TierRead, parts: &Parts) -> Value<'r> {
+    let bytes = &read.buffer[parts.value.clone()];
+    match parts.kept {
+        Kept::Bytes => Value::Bytes(bytes),
+        Kept::Number => Value::Integer(number(bytes)),
+        Kept::Typed => {
+            bytes.split_first().map_or(Value::Bytes(bytes), |(kind, bytes)| Value::Typed { kind: *kind, bytes })
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
+
+/// What a lane keeps for its reads; nothing without a second tier.
+#[derive(Debug, Default)]
+pub(crate) struct Reads(Option<RefCell<Staging>>);
+
+impl Reads {
+    pub(crate) fn new(store: &Store) -> Self {
+        let bytes = store.geometry.item_whole_max.min(64 << 10) + (8 << 10);
+        Self(store.tier.as_ref().map(|_| RefCell::new(Staging::new(bytes))))
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Staging) -> T) -> T {
+        act(&mut self.0.as_ref().expect("a store with a second tier").borrow_mut())
+    }
+}
+
+/// What became of an item that was to go to the second tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demoted {
+    /// It is there, or was not there any more.
+    Gone,
+    /// Its lock was not had, or it changed.
+    Busy,
+    /// It is not taken.
+    Refused,
+}
+
+/// Where a key is.
+enum Located {
+    /// In memory, where it lives or has ended.
+    Memory {
+        lives: bool,
+    },
+    Nowhere,
+    Coming,
+    Here(FlashAddress, Slot),
+}
+
+impl Store {
+    fn tier(&self) -> &dyn Tier {
+        self.tier.as_deref().expect("a slot on flash is there only with a second tier")
+    }
+
+    /// An item on flash has lost its slot.
+    pub(crate) fn release(&self, counters: &Counters, slot: Slot) {
+        counters.flash_removed.add(1);
+        self.tier().release(slot.flash_address());
+    }
+
+    /// Clears the slot of an item on flash that is of no use; where the lock is not had it stays for now.
+    fn clear_flash(&self, counters: &Counters, key: &Key<'_>, at: FlashAddress) {
+        let Some(locked) = self.index.lock(key.hash) else { return };
+        if let Some((word, slot)) = locked.find_flash(at) {
+            locked.replace(word, slot, Slot::EMPTY, false);
+            self.release(counters, slot);
+        }
+    }
+
+    /// Puts a new item in the place of what may be the key's on flash: something may.
+    pub(crate) fn publish_over_flash(&self, locked: &Locked<'_>, counters: &Counters, slot: Slot) {
+        let mut first = true;
+        for (word, old) in locked.on_flash() {
+            if std::mem::take(&mut first) {
+                locked.replace(word, old, slot, false);
+            } else {
+                locked.clear_behind(word);
+            }
+            self.release(counters, old);
+        }
+    }
+
+    /// What the tier is to keep of an item, if it can be kept there: one that is whole and that nobody is to refill.
+    pub(crate) fn tier_item<'s>(
+        &'s self,
+        key: &Key<'s>,
+        seen: &Seen<'_>,
+        number: &'s mut [u8; 8],
+    ) -> Option<TierItem<'s>> {
+        let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
+        let leased = self.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
+        let whole = match layout.kind() {
+            Kind::Plain => true,
+            Kind::Typed => layout.has(NUM) || crate::parts::Head::of(layout.value(heap, address)).is_none(),
+            Kind::Head | Kind::Piece => false,
+        };
+        if leased || !whole || key.piece {
+            return None;
+        }
+        let snap = Snap::of(self, seen);
+        let (kept, value) = if layout.has(NUM) {
+            *number = snap.number().to_le_bytes();
+            (Kept::Number, &number[..])
+        } else {
+            let kept = if layout.is(Kind::Typed) { Kept::Typed } else { Kept::Bytes };
+            (kept, layout.value(heap, address))
+        };
+        let header = self.segments.header_of(address);
+        Some(TierItem {
+            hash: key.hash.0,
+            namespace: key.namespace,
+            key: key.bytes,
+            kept,
+            value,
+            client_flags: layout.client_flags(heap, address),
+            expire_at: match self.expire(seen) {
+                Expire::Never => None,
+                Expire::At(at) => Some(at),
+            },
+            token: self.known_token(layout, &snap),
+            sequence: header.sequence(),
+            class: header.class(),
+        })
+    }
+
+    /// Has an item that is to go from memory go on in the second tier.
+    pub(crate) fn demote(&self, counters: &Counters, key: &Key<'_>, seen: &Seen<'_>, now: UnixMillis) -> Demoted {
+        let snap = Snap::of(self, seen);
+        let mut digits = [0; 8];
+        let Some(item) = self.tier_item(key, seen, &mut digits) else { return Demoted::Refused };
+        let Some(at) = self.tier().offer(&item) else { return Demoted::Refused };
+        let Some(locked) = self.index.lock(key.hash) else {
+            self.tier().release(at);
+            return Demoted::Busy;
+        };
+        let there = self.live(self.find_locked(&locked, key), now);
+        match there.filter(|there| there.address == seen.address && Snap::of(self, there).same(&snap)) {
+            // Two items of one block with one tag could not be told apart by their slots.
+            Some(there) if locked.find_flash(at).is_none() => {
+                locked.replace(there.word, there.slot, Slot::flash(key.hash.tag(), 0, at), false);
+                counters.flash_taken.add(1);
+                // A head in parts is not taken, so nothing is left of it.
+                let orphan = self.kill(counters, there.address, &there.layout);
+                debug_assert!(orphan.is_none(), "only whole items are taken");
+                Demoted::Gone
+            }
+            Some(_) => {
+                self.tier().release(at);
+                Demoted::Refused
+            }
+            None => {
+                self.tier().release(at);
+                // It changed, ended or went: the walk looks at it once more.
+                let there = self.find_locked(&locked, key).is_some_and(|there| there.address == seen.address);
+                if there { Demoted::Busy } else { Demoted::Gone }
+            }
+        }
+    }
+
+    fn known_token(&self, layout: &Layout, snap: &Snap) -> Option<u64> {
+        layout.has(crate::item::CAS_TAKEN | crate::item::CAS_FIELD).then(|| snap.token())
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// The store has a second tier.
+    #[inline(always)]
+    pub fn is_tiered(&self) -> bool {
+        self.tiered
+    }
+
+    /// Where the key is. What is not known is asked for; `back`: to be brought back to memory.
+    fn locate(&self, key: &Key<'_>, back: bool) -> Located {
+        let store = self.store;
+        loop {
+            let mut on_flash = None;
+            let in_memory = store.index.find_tiered(key.hash, |word, slot| {
+                if slot.is_item() {
+                    return store.seen_at(key, word, slot).map(|seen| store.ended(&seen, self.now).is_none());
+                }
+                if on_flash.is_none() && self.known(key, slot.flash_address(), back) != Known::Other {
+                    on_flash = Some(slot);
+                }
+                None
+            });
+            match (in_memory, on_flash) {
+                (Some(lives), _) => return Located::Memory { lives },
+                (None, None) => return Located::Nowhere,
+                (None, Some(slot)) => {
+                    if let Some(located) = self.look_at(key, slot, back) {
+                        return located;
+                    }
+                }
+            }
+        }
+    }
+
+    fn known(&self, key: &Key<'_>, at: FlashAddress, back: bool) -> Known {
+        self.own.reads.with(|reads| reads.known(key.hash.0, at, back))
+    }
+
+    /// `None`: that slot is of no use to the key, and what else there is has to be looked at.
+    fn look_at(&self, key: &Key<'_>, slot: Slot, back: bool) -> Option<Located> {
+        let at = slot.flash_address();
+        let reads = &self.own.reads;
+        match self.known(key, at, back) {
+            Known::Asked => Some(Located::Coming),
+            Known::Other => None,
+            Known::Nothing => {
+                reads.with(|reads| reads.ask(self.store.tier(), self.own.id, key.hash.0, at, back));
+                Some(Located::Coming)
+            }
+            Known::Failed => {
+                self.counters().flash_failed.add(1);
+                self.drop_read(key, at);
+                None
+            }
+            Known::Here => {
+                let read = reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
+                let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
+                let same = parts.namespace == key.namespace && read.buffer[parts.key.clone()] == *key.bytes;
+                let ended = parts.expire_at.is_some_and(|end| end <= self.now)
+                    || parts.sequence < self.store.flushed_before(key.namespace);
+                match (same, ended) {
+                    (false, _) => {
+                        let other = TierRead { found: Found::Other, ..read };
+                        reads.with(|reads| reads.put_back(other, false));
+                        None
+                    }
+                    (true, true) => {
+                        reads.with(|reads| reads.recycle(read));
+                        self.drop_read(key, at);
+                        Some(Located::Nowhere)
+                    }
+                    (true, false) => {
+                        reads.with(|reads| reads.put_back(read, back));
+                        Some(Located::Here(at, slot))
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is there is of no use to anybody.
+    fn drop_read(&self, key: &Key<'_>, at: FlashAddress) {
+        self.own.reads.with(|reads| reads.forget(key.hash.0, at));
+        self.store.clear_flash(self.counters(), key, at);
+    }
+
+    /// The value of a key that a plain read did not find in memory.
+    #[cold]
+    pub fn from_flash(&self, key: &Key<'_>) -> FromFlash {
+        if key.piece {
+            return FromFlash::Nowhere;
+        }
+        match self.locate(key, false) {
+            Located::Nowhere | Located::Memory { lives: false } => FromFlash::Nowhere,
+            // It came back meanwhile: the read that finds it is the next one.
+            Located::Memory { lives: true } | Located::Coming => FromFlash::Coming,
+            Located::Here(at, slot) => {
+                let read = self.own.reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
+                FromFlash::Here(FlashHit { read, often: slot.freq() + 1 >= BACK_FREQ })
+            }
+        }
+    }
+
+    /// A value from flash has no place in the answer yet, or is to be told in another way: from memory, if `back`.
+    pub fn flash_kept(&self, hit: FlashHit, back: bool) {
+        self.own.reads.with(|reads| reads.put_back(hit.read, back));
+    }
+
+    /// A value from flash was told. What is read often goes back to memory.
+    pub fn flash_served(&mut self, key: &Key<'_>, hit: FlashHit) {
+        self.counters().flash_hits.add(1);
+        let at = hit.read.at;
+        if hit.often {
+            let read = self.bring_back(hit.read);
+            return self.own.reads.with(|reads| reads.recycle(read.unwrap_or_else(|read| read)));
+        }
+        self.store.index.find_tiered(key.hash, |word, slot| {
+            let same = slot.is_flash() && slot.flash_address() == at;
+            same.then(|| crate::index::bump(word, slot))
+        });
+        self.own.reads.with(|reads| reads.recycle(hit.read));
+    }
+
+    /// Has the key read from flash, if it is there, for a plain read that comes next.
+    #[cold]
+    pub fn ask_flash(&self, key: &Key<'_>) {
+        let _ = self.locate(key, false);
+    }
+
+    /// The key is on flash, from where it is asked for: what needs it in memory parks.
+    #[inline(always)]
+    pub fn is_on_flash(&self, key: &Key<'_>) -> bool {
+        self.tiered && self.awaits_flash(key)
+    }
+
+    /// What depends on the key has to wait until it is in memory, or known to be nowhere.
+    #[cold]
+    pub(crate) fn awaits_flash(&self, key: &Key<'_>) -> bool {
+        self.tiered && !key.piece && matches!(self.locate(key, true), Located::Coming | Located::Here(..))
+    }
+
+    /// The key has no item that lives, neither in memory nor on flash.
+    #[cold]
+    pub(crate) fn is_nowhere(&self, key: &Key<'_>) -> bool {
+        key.piece || matches!(self.locate(key, true), Located::Nowhere | Located::Memory { lives: false })
+    }
+
+    /// The same under the key's lock, where nothing comes in between: a slot on flash may be the key's.
+    #[cold]
+    pub(crate) fn may_be_on_flash(&self, locked: &Locked<'l>, key: &Key<'_>) -> bool {
+        if key.piece || self.store.find_locked(locked, key).is_some() {
+            return false;
+        }
+        let unknown = |slot: Slot| self.known(key, slot.flash_address(), true) != Known::Other;
+        locked.on_flash().any(|(_, slot)| unknown(slot))
+    }
+
+    /// Takes in what the tier has read, and brings back what is wanted in memory.
+    #[cold]
+    pub(crate) fn settle_reads(&mut self) {
+        let (lane, tier) = (self.own.id, self.store.tier());
+        self.own.reads.with(|reads| reads.collect(tier, lane));
+        let mut from = 0;
+        while let Some(place) = self.own.reads.with(|reads| reads.wanted_back(from)) {
+            let read = self.own.reads.with(|reads| reads.lift(place));
+            match self.bring_back(read) {
+                // Its entry goes with it, and the next one stands in its place.
+                Ok(read) => self.own.reads.with(|reads| {
+                    let (hash, at) = (read.hash, read.at);
+                    reads.put_down(read);
+                    reads.forget(hash, at);
+                }),
+                Err(read) => {
+                    self.own.reads.with(|reads| reads.put_down(read));
+                    from = place + 1;
+                }
+            }
+        }
+    }
+
+    /// Makes an item in memory of one that was read, if its slot still names what was read. `Err`: not now, or another
+    /// key's.
+    fn bring_back(&mut self, read: TierRead) -> Result<TierRead, TierRead> {
+        let store = self.store;
+        let Found::Item(parts) = &read.found else { return Ok(read) };
+        let namespace = crate::Namespace(parts.namespace);
+        let key = store.hasher.key(namespace, &read.buffer[parts.key.clone()]);
+        let flushed = || parts.sequence < store.flushed_before(parts.namespace);
+        let ended = parts.expire_at.is_some_and(|end| end <= self.now) || flushed();
+        if key.hash.0 != read.hash {
+            return Err(TierRead { found: Found::Other, ..read });
+        }
+        if ended {
+            store.clear_flash(self.counters(), &key, read.at);
+            return Ok(read);
+        }
+        let plan = plan_of(&read, parts);
+        let Ok(draft) = store.draft(&mut self.own.open, &key, &plan, self.now) else { return Err(read) };
+        let Some(locked) = store.index.lock(key.hash) else {
+            self.own.open.give_back(store, draft.reserved);
+            return Err(read);
+        };
+        match locked.find_flash(read.at).filter(|_| !flushed()) {
+            Some((word, slot)) => {
+                store.publish_at(&locked, self.counters(), &key, &draft, word, slot);
+                self.counters().flash_back.add(1);
+            }
+            None => {
+                drop(locked);
+                self.own.open.give_back(store, draft.reserved);
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// The item in memory that an item on flash becomes.
+fn plan_of<'r>(read: &'r TierRead, parts: &Parts) -> Plan<'r> {
+    let bytes = &read.buffer[parts.value.clone()];
+    Plan {
+        kind: if parts.kept == Kept::Typed { Kind::Typed } else { Kind::Plain },
+        content: if parts.kept == Kept::Number { Content::Number(number(bytes)) } else { Content::Bytes(bytes, &[]) },
+        client_flags: parts.client_flags,
+        expire: parts.expire_at.map_or(Expire::Never, Expire::At),
+        token: parts.token,
+        taken: parts.token.is_some(),
+        meta: None,
+        queue: Queue::Small,
+    }
+}
+
+impl Store {
+    /// Makes the draft the item of the slot in `word`, which names it on flash.
+    fn publish_at(
+        &self,
+        locked: &Locked<'_>,
+        counters: &Counters,
+        key: &Key<'_>,
+        draft: &Draft,
+        word: &Word64,
+        slot: Slot,
+    ) {
+        let to = self.count_draft(counters, key, draft);
+        locked.replace(word, slot, to, true);
+        self.undead(draft);
+        self.release(counters, slot);
+    }
+}
+
+impl Store {
+    /// How many slots name items on flash, by a walk over all of them: for who checks the count.
+    pub fn flash_slots(&self) -> u64 {
+        let slots = (0..self.index.groups()).flat_map(|group| self.index.group_words(group));
+        slots.filter(|(_, slot)| slot.is_flash()).count() as u64
+    }
+}

@@ -1,0 +1,285 @@
+//! A small memory and a file eight times its size: what memory has no room for is served from the file, in order, to
+//! clients of both protocols, and can be changed by every command.
+
+mod common;
+
+use base::units::ByteSize;
+use common::redis::{Replies, both, request, resp};
+use common::{Client, set, start, tcp, value, wait_until};
+use gannet_server::config::kinds::FlashPlace;
+use gannet_server::start::{Running, ServerConfig};
+use segment::StoreStats;
+use std::io::{BufRead, BufReader, Read, Write};
+
+const MEMORY: u64 = 16 << 20;
+const FILE: u64 = 8 * MEMORY;
+
+/// A server with a file for items, which is gone when the test is over.
+struct Tiered {
+    running: Running,
+    path: std::path::PathBuf,
+}
+
+impl Drop for Tiered {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Tiered {
+    fn start(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-flash-{}-{name}", std::process::id()));
+        let flash = vec![FlashPlace { path: path.clone(), size: ByteSize(FILE) }];
+        let running = start(ServerConfig { memory_bytes: MEMORY, flash, ..both() });
+        Self { running, path }
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.running.shared().store.stats()
+    }
+
+    fn memcached(&self) -> Client {
+        Client::connect(tcp(&self.running))
+    }
+
+    fn resp(&self) -> Replies {
+        resp(&self.running)
+    }
+
+    /// Stores values of so many keys, and waits now and then until the file has taken what memory gave up.
+    fn fill(&self, keys: std::ops::Range<u64>) {
+        let mut client = self.memcached();
+        let flash = self.running.shared().flash.as_ref().expect("there is one");
+        for from in keys.clone().step_by(500) {
+            let batch: Vec<u64> = (from..(from + 500).min(keys.end)).collect();
+            let bytes: Vec<u8> = batch.iter().flat_map(|number| set(&key(*number), &bytes_of(*number))).collect();
+            client.send(&bytes);
+            client.expect(&b"STORED\r\n".repeat(batch.len()));
+            wait_until("the file takes it", || flash.waiting().1 <= 2);
+        }
+    }
+}
+
+fn key(number: u64) -> String {
+    format!("filler:{number}")
+}
+
+/// What is stored under a key: bytes that tell whose they are, of some length up to two thousand.
+fn bytes_of(number: u64) -> Vec<u8> {
+    let mut random = base::prng::Prng::new(number);
+    let mut bytes = vec![0; 300 + random.below(1700) as usize];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// Values read by `get` lines of several keys, as the server told them.
+fn read_lines(client: &mut Client, lines: &[Vec<u64>]) -> Vec<Vec<(u64, Vec<u8>)>> {
+    let text = |line: &Vec<u64>| {
+        let keys: Vec<String> = line.iter().map(|number| key(*number)).collect();
+        format!("get {}\r\n", keys.join(" "))
+    };
+    client.stream.write_all(lines.iter().map(text).collect::<String>().as_bytes()).expect("sends");
+    let mut reader = BufReader::new(&client.stream);
+    let answers = lines.iter().map(|_| {
+        let mut told = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).expect("a line");
+            if line == "END\r\n" {
+                return told;
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert_eq!((words[0], words[2]), ("VALUE", "0"), "{line}");
+            let mut bytes = vec![0; words[3].parse::<usize>().expect("a length") + 2];
+            reader.read_exact(&mut bytes).expect("a value");
+            bytes.truncate(bytes.len() - 2);
+            told.push((words[1].strip_prefix("filler:").expect("a key").parse().expect("a number"), bytes));
+        }
+    });
+    answers.collect()
+}
+
+const KEYS: u64 = 50_000;
+
+#[test]
+fn a_small_memory_serves_what_is_in_the_file_to_pipelines_of_memory_and_flash_mixed() {
+    let tiered = Tiered::start("mixed");
+    tiered.fill(0..KEYS);
+    let before = tiered.stats();
+    assert!(before.flash_items > KEYS / 2, "most items are in the file: {before:?}");
+    let mut random = base::prng::Prng::new(5);
+    let mut client = tiered.memcached();
+    let (mut hits, mut asked) = (0, 0);
+    for _ in 0..150 {
+        // Lines of one key and of several, of which some were stored last and are in memory.
+        let lines: Vec<Vec<u64>> = (0..20)
+            .map(|_| {
+                let recent = random.chance(1, 3);
+                let from = if recent { KEYS - 1500 } else { 0 };
+                (0..1 + random.below(5)).map(|_| from + random.below(KEYS - from)).collect()
+            })
+            .collect();
+        for (line, told) in lines.iter().zip(read_lines(&mut client, &lines)) {
+            asked += line.len();
+            hits += told.len();
+            let mut left = line.iter();
+            for (number, bytes) in told {
+                assert!(left.any(|asked| *asked == number), "{number} is out of order in {line:?}");
+                assert!(bytes == bytes_of(number), "{number} has another value");
+            }
+        }
+    }
+    assert!(hits * 10 > asked * 9, "{hits} of {asked} keys are there: {:?}", tiered.stats());
+
+    let mut redis = tiered.resp();
+    for _ in 0..150 {
+        let numbers: Vec<u64> = (0..40).map(|_| random.below(KEYS)).collect();
+        let gets: Vec<u8> = numbers.iter().flat_map(|n| request(&[b"GET", key(*n).as_bytes()])).collect();
+        redis.client.send(&gets);
+        for number in &numbers {
+            let (reply, bytes) = (redis.next(), bytes_of(*number));
+            let want = [format!("${}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat();
+            assert!(reply == want || reply == b"$-1\r\n", "{number}: {}", reply[..20].escape_ascii());
+        }
+    }
+    let after = tiered.stats();
+    assert!(after.flash_hits > before.flash_hits + 3000, "{after:?}");
+    assert_eq!(after.flash_failed, 0);
+}
+
+#[test]
+fn other_requests_go_on_while_one_waits_for_the_file() {
+    let tiered = Tiered::start("beside");
+    tiered.fill(0..KEYS);
+    let (mut far, mut near) = (tiered.memcached(), tiered.memcached());
+    near.ask(&set("near", b"by"), b"STORED\r\n");
+    for number in 0..200 {
+        far.send(format!("get {}\r\n", key(number * 7)).as_bytes());
+        near.ask(b"get near\r\n", &value("near", b"by"));
+        let mut end = [0; 5];
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"END\r\n") {
+            let bytes = far.stream.read(&mut end).expect("an answer");
+            seen.extend_from_slice(&end[..bytes]);
+        }
+    }
+    assert!(tiered.stats().flash_hits > 50, "{:?}", tiered.stats());
+}
+
+/// What a command has to find there, its words, and its answer.
+const COMMANDS: [(&str, &str, &str); 22] = [
+    ("SET k 41", "INCRBY k 1", ":42"),
+    ("SET k abc", "APPEND k de", ":5"),
+    ("SET k abc", "STRLEN k", ":3"),
+    ("SET k abc", "GETRANGE k 1 2", "$2 bc"),
+    ("SET k abc", "SETRANGE k 1 x", ":3"),
+    ("SET k abc", "GETDEL k", "$3 abc"),
+    ("SET k abc", "GETSET k x", "$3 abc"),
+    ("SET k abc", "SETNX k x", ":0"),
+    ("SET k abc", "SET k x XX", "+OK"),
+    ("SET k abc", "EXISTS k k none", ":2"),
+    ("SET k abc", "TOUCH k", ":1"),
+    ("SET k abc", "TYPE k", "+string"),
+    ("SET k abc", "DEL k", ":1"),
+    ("SET k abc", "PERSIST k", ":0"),
+    ("SET k abc", "EXPIRE k 100", ":1"),
+    ("SET k abc EX 1000", "PERSIST k", ":1"),
+    ("SET k abc", "MGET k none k", "*3 $3 abc $-1 $3 abc"),
+    ("SET k abc", "RENAME k other", "+OK"),
+    ("SET k abc", "COPY k other REPLACE", ":1"),
+    ("HSET k a 1 b 2", "HGET k b", "$1 2"),
+    ("HSET k a 1 b 2", "HINCRBY k a 5", ":6"),
+    ("HSET k a 1 b 2", "HMGET k b none a", "*3 $1 2 $-1 $1 1"),
+];
+
+#[test]
+fn every_command_finds_and_changes_what_is_in_the_file() {
+    let tiered = Tiered::start("commands");
+    let mut redis = tiered.resp();
+    let mut memcached = tiered.memcached();
+    for (number, (store, ..)) in COMMANDS.iter().enumerate() {
+        let stored = redis.text(&store.replacen(" k", &format!(" key:{number}"), 1));
+        assert!(["+OK", ":2"].contains(&stored.as_str()), "{store}: {stored}");
+    }
+    for name in ["n", "s", "d", "t", "c", "g", "m", "r"] {
+        memcached.ask(&set(name, b"10"), b"STORED\r\n");
+    }
+    memcached.send(b"gets c\r\n");
+    let mut line = String::new();
+    BufReader::new(&memcached.stream).read_line(&mut line).expect("a line");
+    let token = line.trim().rsplit_once(' ').expect("a token").1.to_owned();
+    memcached = tiered.memcached();
+    assert_eq!(redis.text("REC.PUT rec BINS i INT 5"), ":1");
+    redis.ask(&[b"SET", b"both", b"1"]);
+    tiered.fill(0..KEYS);
+    let before = tiered.stats();
+
+    for (number, (store, command, answer)) in COMMANDS.iter().enumerate() {
+        let key = format!("key:{number}");
+        let words = command.split(' ').map(|word| if word == "k" { key.as_str() } else { word });
+        let words: Vec<&str> = words.collect();
+        assert_eq!(redis.text(&words.join(" ")), *answer, "{store}, then {command}");
+    }
+    for words in ["MULTI", "INCR both", "GET both"] {
+        assert!(redis.text(words).starts_with('+'));
+    }
+    assert_eq!(redis.text("EXEC"), "*2 :2 $1 2");
+    assert!(redis.text("REC.GET rec BINS i").contains('5'));
+
+    memcached.ask(b"incr n 5\r\n", b"15\r\n");
+    memcached.ask(b"append s 0 0 1\r\nx\r\n", b"STORED\r\n");
+    memcached.ask(b"get s\r\n", &value("s", b"10x"));
+    memcached.ask(b"delete d\r\n", b"DELETED\r\n");
+    memcached.ask(b"delete d\r\n", b"NOT_FOUND\r\n");
+    memcached.ask(b"touch t 100\r\n", b"TOUCHED\r\n");
+    memcached.ask(b"add g 0 0 1\r\nx\r\n", b"NOT_STORED\r\n");
+    memcached.ask(b"gat 100 g\r\n", &value("g", b"10"));
+    memcached.ask(b"mg m v\r\n", b"VA 2\r\n10\r\n");
+    memcached.ask(b"mg m v t c\r\n", b"VA 2 t-1 c");
+    let mut rest = [0; 64];
+    let _ = memcached.stream.read(&mut rest).expect("the rest");
+    memcached.ask(format!("cas c 0 0 1 {token}\r\nx\r\n").as_bytes(), b"STORED\r\n");
+    memcached.ask(b"replace r 0 0 1\r\nx\r\n", b"STORED\r\n");
+    let after = tiered.stats();
+    assert!(after.flash_back > before.flash_back + 25, "they came from the file: {before:?} {after:?}");
+    assert_eq!(after.flash_failed, 0);
+}
+
+#[test]
+fn what_is_deleted_overwritten_or_flushed_does_not_come_back_from_the_file() {
+    let tiered = Tiered::start("gone");
+    tiered.fill(0..KEYS);
+    let mut client = tiered.memcached();
+    let numbers = || (0..KEYS).step_by(17);
+    for number in numbers() {
+        let key = key(number);
+        if number % 2 == 0 {
+            client.send(format!("delete {key}\r\n").as_bytes());
+            let mut reply = [0; 9];
+            client.stream.read_exact(&mut reply).expect("a reply");
+            if &reply == b"NOT_FOUND" {
+                client.expect(b"\r\n");
+            }
+        } else {
+            client.ask(&set(&key, b"new"), b"STORED\r\n");
+        }
+    }
+    // Enough to have the new values go to the file, too.
+    tiered.fill(KEYS..KEYS + 15_000);
+    let mut new = 0;
+    for number in numbers() {
+        let told = read_lines(&mut client, &[vec![number]]).pop().expect("an answer");
+        match told.first() {
+            None => {}
+            Some((_, bytes)) => {
+                assert!(number % 2 == 1 && bytes == b"new", "{number} came back");
+                new += 1;
+            }
+        }
+    }
+    assert!(new > numbers().count() / 3, "what was overwritten is there: {new}");
+    client.ask(b"flush_all\r\n", b"OK\r\n");
+    for number in numbers() {
+        assert_eq!(read_lines(&mut client, &[vec![number]]), [vec![]], "{number} outlived the flush");
+    }
+}
