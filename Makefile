@@ -6,7 +6,7 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench load-accuracy load-agree bench-gate replay soak policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench load-accuracy load-agree bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -46,6 +46,9 @@ replay: ## 20 million requests drawn from production caches, on Gannet and on De
 soak: ## 300 million requests of every kind, every answer checked; ARGS=--short is part of `make test`
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) soak $(ARGS)
+
+torture: ## a thousand kills of servers in the midst of every kind of write, and every value asked for after each
+	GANNET_KILLS=$(or $(KILLS),1000) $(CARGO) test -p gannet --test program restart -- --nocapture
 
 policy: ## Misses beside LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC (libCacheSim) at equal bytes, over twenty streams
 	$(XTASK_RELEASE) policy $(ARGS)

@@ -256,6 +256,24 @@ impl Store {
         self.notes.as_ref().map_or(Ok(()), |notes| notes.rewrite(all))
     }
 
+    /// The notes fill half of their room: it is time to write them anew, each thing once.
+    pub fn notes_are_long(&self) -> bool {
+        self.notes.as_ref().is_some_and(Notes::are_long)
+    }
+
+    /// Puts in the place of all notes what is made of them, in order. Whoever keeps a note meanwhile waits.
+    ///
+    /// # Errors
+    /// See [`NoteFault`]; the notes are as they were.
+    pub fn renew_notes(&self, make: impl Fn(&[Vec<u8>]) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
+        let Some(notes) = &self.notes else { return Ok(()) };
+        notes.renew(&mut |notes| {
+            let mut all = Vec::new();
+            notes.read(&mut |note| all.push(note.to_vec()));
+            make(&all)
+        })
+    }
+
     /// Keeps the instant of a flush that is to come, beyond the process; `None`: none is to come.
     pub fn keep_flush_at(&self, namespace: Namespace, at: Option<UnixMillis>) {
         let (number, kept) = (usize::from(namespace.0), &self.kept);

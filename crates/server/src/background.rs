@@ -131,6 +131,7 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
                      says; make room there"
                 );
             }
+            crate::kept::Kept::shorten(&shared.store);
             std::thread::park_timeout(POPULATE_SLEEP);
         }
     }

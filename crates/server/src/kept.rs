@@ -1,19 +1,21 @@
-//! What a server with a memory file keeps beside the items: sets of records with their bins, and the names and terms of
-//! namespaces, as notes of the store.
+//! What a server with a memory file keeps beside the items: sets of records with their bins and secondary indexes, and
+//! the names and terms of namespaces, as notes of the store.
 //!
 //! ```text
 //!   note   kind 1 | fields
 //!          1  a set: namespace 1, name           2  a bin: set 2, name           3  a generation: set 2, generation 4
 //!          4  a namespace: number 1, then a line of JSON                         5  a namespace is gone: number 1
+//!          6  an index: set 2, type 1, memory 8, bin     7  an index is gone: set 2, bin
 //! ```
 //!
 //! Invariants:
 //! - What is told to a client, or named by an item, was kept before.
-//! - Notes are read in order; the last one about a thing counts. At each start they are written anew, each thing once.
+//! - Notes are read in order; the last one about a thing counts. They are written anew, each thing once, at each start
+//!   and when they fill half of their room.
 
 use std::sync::Arc;
 
-use record::{Added, Keeper};
+use record::{Added, IndexType, Keeper};
 use segment::{NoteFault, Store};
 
 use crate::namespaces::NamespaceConfig;
@@ -24,6 +26,8 @@ const BIN: u8 = 2;
 const GENERATION: u8 = 3;
 const NAMESPACE: u8 = 4;
 const NAMESPACE_GONE: u8 = 5;
+const INDEX: u8 = 6;
+const INDEX_GONE: u8 = 7;
 
 /// Where notes are kept.
 #[derive(Clone, Debug)]
@@ -53,6 +57,22 @@ impl Notes {
     /// When there is no room for it.
     pub fn namespace_gone(&self, number: u8) -> Result<(), NoteFault> {
         self.keep(&[NAMESPACE_GONE, number])
+    }
+
+    /// There is this index.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn index(&self, index: &KeptIndex) -> Result<(), NoteFault> {
+        self.keep(&index_note(index))
+    }
+
+    /// There is no index of this bin any more.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn index_gone(&self, set: u16, bin: &[u8]) -> Result<(), NoteFault> {
+        self.keep(&[&[INDEX_GONE][..], &set.to_le_bytes(), bin].concat())
     }
 }
 
@@ -118,6 +138,35 @@ fn namespace_of(note: &[u8]) -> Option<NamespaceConfig> {
     })
 }
 
+/// A secondary index that there is to be: what is in it is entered anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptIndex {
+    /// The number of the set.
+    pub set: u16,
+    /// What values it has.
+    pub kind: IndexType,
+    /// The memory set aside for it, in bytes.
+    pub bytes: u64,
+    /// The bin's name.
+    pub bin: Box<[u8]>,
+}
+
+fn index_note(index: &KeptIndex) -> Vec<u8> {
+    let kind = u8::from(index.kind == IndexType::Text);
+    [&[INDEX][..], &index.set.to_le_bytes(), &[kind], &index.bytes.to_le_bytes(), &index.bin].concat()
+}
+
+fn index_of(note: &[u8]) -> Option<KeptIndex> {
+    let [INDEX, a, b, kind, rest @ ..] = note else { return None };
+    let (bytes, bin) = rest.split_at_checked(8)?;
+    Some(KeptIndex {
+        set: u16::from_le_bytes([*a, *b]),
+        kind: if *kind == 0 { IndexType::Integer } else { IndexType::Text },
+        bytes: u64::from_le_bytes(bytes.try_into().ok()?),
+        bin: bin.into(),
+    })
+}
+
 /// What was kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
@@ -125,6 +174,8 @@ pub(crate) struct Kept {
     pub(crate) sets: record::Sets,
     /// Namespaces that had names.
     pub(crate) namespaces: Vec<NamespaceConfig>,
+    /// Secondary indexes that there were.
+    pub(crate) indexes: Vec<KeptIndex>,
 }
 
 impl Kept {
@@ -132,14 +183,34 @@ impl Kept {
     pub(crate) fn read(store: &Arc<Store>) -> Self {
         let mut kept = Self::default();
         store.each_note(&mut |note| kept.take(note));
-        let mut notes = Vec::new();
-        kept.sets.added(&mut |added| notes.push(added_note(&added)));
-        notes.extend(kept.namespaces.iter().map(namespace_note));
-        if let Err(error) = store.rewrite_notes(&notes) {
+        if let Err(error) = store.rewrite_notes(&kept.notes()) {
             tracing::warn!("notes are not written anew: {error}");
         }
         kept.sets.keep_by(Box::new(Notes::of(store)));
         kept
+    }
+
+    /// Each thing once.
+    fn notes(&self) -> Vec<Vec<u8>> {
+        let mut notes = Vec::new();
+        self.sets.added(&mut |added| notes.push(added_note(&added)));
+        notes.extend(self.namespaces.iter().map(namespace_note));
+        notes.extend(self.indexes.iter().map(index_note));
+        notes
+    }
+
+    /// Writes notes anew that have become long: a name or an index that was made and dropped again and again.
+    pub(crate) fn shorten(store: &Store) {
+        if store.notes_are_long() {
+            let made = store.renew_notes(|notes| {
+                let mut kept = Self::default();
+                notes.iter().for_each(|note| kept.take(note));
+                kept.notes()
+            });
+            if let Err(error) = made {
+                tracing::warn!("notes are not written anew: {error}");
+            }
+        }
     }
 
     /// The namespaces that there are to be: those of the configuration, and of those that were kept the ones whose name
@@ -169,6 +240,11 @@ impl Kept {
             self.namespaces.push(config);
         } else if let [NAMESPACE_GONE, number] = note {
             self.namespaces.retain(|other| other.number != *number);
+        } else if let Some(index) = index_of(note) {
+            self.indexes.push(index);
+        } else if let [INDEX_GONE, a, b, bin @ ..] = note {
+            let set = u16::from_le_bytes([*a, *b]);
+            self.indexes.retain(|index| index.set != set || *index.bin != *bin);
         }
     }
 }
@@ -185,6 +261,7 @@ mod tests {
         let set = Added::Set { namespace: 2, name: b"people" };
         let bin = Added::Bin { set: 0, name: b"age" };
         let generation = Added::Generation { set: 0, generation: 9 };
+        let index = KeptIndex { set: 0, kind: IndexType::Text, bytes: 1 << 20, bin: b"age"[..].into() };
         for note in [
             namespace_note(&cart),
             namespace_note(&NamespaceConfig { ops_max: 1, ..shop.clone() }),
@@ -193,12 +270,15 @@ mod tests {
             added_note(&generation),
             namespace_note(&shop),
             vec![NAMESPACE_GONE, 4],
+            index_note(&index),
+            index_note(&KeptIndex { bin: b"city"[..].into(), ..index.clone() }),
+            [&[INDEX_GONE, 0, 0][..], b"city"].concat(),
             vec![200, 1],
             vec![],
         ] {
             kept.take(&note);
         }
-        assert_eq!(kept.namespaces, [shop]);
+        assert_eq!((kept.namespaces, kept.indexes), (vec![shop], vec![index]));
         let mut added = Vec::new();
         kept.sets.added(&mut |one| added.push(added_note(&one)));
         assert_eq!(added, [set, bin, generation].map(|one| added_note(&one)));

@@ -5,6 +5,7 @@ use crate::background::BackgroundCounters;
 use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
+use crate::command::resp::{enter_kept, make_kept};
 use crate::command::{Door, Protocol};
 use crate::config::kinds::{FlashPlace, IoChoice};
 use crate::counters::WorkerCounters;
@@ -38,8 +39,9 @@ use std::time::Duration;
 
 /// Worker threads at most.
 pub const WORKERS_MAX: usize = 128;
-/// Ways into the store beyond the workers': for the admin port and for tools in this process.
-const LANES_SPARE: usize = 2;
+/// Ways into the store beyond the workers': for the admin port, for tools in this process, and for who enters records
+/// in indexes that were made again.
+const LANES_SPARE: usize = 3;
 
 /// What a server is started with. All sizes are bytes.
 #[derive(Clone, Debug)]
@@ -292,6 +294,7 @@ pub struct Running {
     memory: Option<JoinHandle<()>>,
     survey: Option<JoinHandle<()>>,
     flash: Option<flash::Threads>,
+    indexes: Option<JoinHandle<()>>,
 }
 
 /// The server.
@@ -318,10 +321,12 @@ impl Server {
             memory: None,
             survey: None,
             flash: None,
+            indexes: None,
         };
         running.spawn_flash()?;
         running.spawn_background(background)?;
         running.spawn_survey()?;
+        running.spawn_indexes()?;
         running.spawn_workers(listeners)?;
         Ok(running)
     }
@@ -456,6 +461,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
     };
     shared.watch.count_prefixes(shared.config.prefix_stats);
     shared.set_key_events(shared.config.key_events);
+    make_kept(&shared, &kept.indexes);
     Ok((Arc::new(shared), background))
 }
 
@@ -492,6 +498,17 @@ impl Running {
         let shared = Arc::clone(&self.shared);
         let body = move || survey::run(&shared);
         self.survey = Some(std::thread::Builder::new().name("survey".to_owned()).spawn(body)?);
+        Ok(())
+    }
+
+    /// Enters what was there before in the indexes that were made again, while the server serves.
+    fn spawn_indexes(&mut self) -> Result<(), StartError> {
+        if self.shared.indexes.any() {
+            let shared = Arc::clone(&self.shared);
+            let mut lane = shared.store.lane().expect("lanes_max counts it");
+            let body = move || enter_kept(&shared, &mut lane, &shared.clock());
+            self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
+        }
         Ok(())
     }
 
@@ -582,7 +599,7 @@ impl Running {
             let _ = background.join();
         }
         drop(self.flash.take());
-        for thread in self.memory.take().into_iter().chain(self.survey.take()) {
+        for thread in self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take()) {
             thread.thread().unpark();
             let _ = thread.join();
         }

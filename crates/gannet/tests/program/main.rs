@@ -20,6 +20,7 @@ mod peers;
 mod prove;
 mod redis_rs;
 mod restart;
+mod restart_together;
 mod signals;
 mod top;
 mod warm_peers;

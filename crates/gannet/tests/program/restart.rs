@@ -15,10 +15,10 @@ use base::prng::Prng;
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, run};
 
 /// A memory file on tmpfs, where there is one; gone when the test is over.
-struct MemoryFile(PathBuf);
+pub struct MemoryFile(PathBuf);
 
 impl MemoryFile {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let shm = Path::new("/dev/shm");
         let folder = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
         let path = folder.join(format!("gannet-test-{}-{name}", std::process::id()));
@@ -37,12 +37,27 @@ impl Drop for MemoryFile {
     }
 }
 
-fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, SocketAddr) {
+pub fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, SocketAddr) {
     let fixed = ["--memcached", "127.0.0.1:0", "--admin", "none", "--file", file.path(), "--memory", "32MiB"];
     let mut serving = Serving::start(&[more, &fixed].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
     (serving, addr)
 }
+
+/// How often a test kills its server: so often as it says, or its share of `GANNET_KILLS`, which are a thousand in all
+/// with `make torture`.
+pub fn kills(share: usize) -> usize {
+    let all = std::env::var("GANNET_KILLS").ok().and_then(|kills| kills.parse::<usize>().ok()).unwrap_or(KILLS);
+    (all * share).div_ceil(KILLS)
+}
+
+/// What a failure begins with: how to have it again.
+pub fn seed_told(what: &str, seed: u64) -> String {
+    format!("{what} with seed {seed} (set GANNET_KILLS for more kills)")
+}
+
+/// Kills of all tests together.
+const KILLS: usize = 50;
 
 /// What one key may hold: what was acknowledged last, and what each request under way would make of it.
 #[derive(Default)]
@@ -103,7 +118,7 @@ impl Ledger {
     }
 }
 
-fn get(stream: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
+pub fn get(stream: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
     stream.get_mut().write_all(format!("get {key}\r\n").as_bytes()).expect("sends");
     let mut line = String::new();
     stream.read_line(&mut line).expect("a line");
@@ -119,7 +134,7 @@ fn get(stream: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
 }
 
 /// A value that says of which key and request it is, from end to end.
-fn value_of(key: &str, number: u64, bytes: usize) -> Vec<u8> {
+pub fn value_of(key: &str, number: u64, bytes: usize) -> Vec<u8> {
     format!("{key}={number};").into_bytes().into_iter().cycle().take(bytes.max(1)).collect()
 }
 
@@ -217,7 +232,8 @@ fn torture(seed: u64, kills: usize) {
 fn what_was_acknowledged_before_a_kill_is_there_after_it() {
     std::thread::scope(|scope| {
         for seed in [1, 2] {
-            scope.spawn(move || torture(seed, 25));
+            let kills = if seed == 1 { 13 } else { 12 };
+            scope.spawn(move || torture(seed, self::kills(kills)));
         }
     });
 }

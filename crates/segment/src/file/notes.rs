@@ -12,7 +12,8 @@
 //! - Space is allocated before it is written to.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use arena::Map;
 
@@ -71,13 +72,15 @@ pub(crate) struct Notes {
     half_bytes: usize,
     kept: KeptPage,
     writes: Mutex<()>,
+    /// What they took when they were written anew last, in bytes.
+    renewed: AtomicUsize,
 }
 
 impl Notes {
     /// The notes in a map of both halves.
     pub(super) fn of(map: Map, kept: KeptPage) -> Self {
         let half_bytes = map.bytes() / 2;
-        Self { halves: Heap::of_map(map), half_bytes, kept, writes: Mutex::new(()) }
+        Self { halves: Heap::of_map(map), half_bytes, kept, writes: Mutex::new(()), renewed: AtomicUsize::new(0) }
     }
 
     fn word(&self) -> Word {
@@ -117,10 +120,23 @@ impl Notes {
 
     /// Makes these the notes.
     pub(crate) fn rewrite(&self, notes: &[Vec<u8>]) -> Result<(), NoteFault> {
+        self.renew(&mut |_| notes.to_vec())
+    }
+
+    /// They take more than half of their room, and more than twice what they took when they were written anew last.
+    pub(crate) fn are_long(&self) -> bool {
+        let bytes = self.word().bytes();
+        bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
+    }
+
+    /// Writes in the place of all notes what `make` makes of them; none comes in between.
+    pub(crate) fn renew(&self, make: &mut dyn FnMut(&Self) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let notes = make(self);
         let half = 1 - self.word().half();
         let bytes = notes.iter().try_fold(0, |at, note| self.put(half, at, note))?;
         self.kept.notes.store(Word::new(half, bytes).0, Release);
+        self.renewed.store(bytes, Relaxed);
         Ok(())
     }
 
@@ -169,6 +185,25 @@ mod tests {
         assert_eq!(all(&notes), [&b"a"[..], b"bc", b"d"]);
         notes.rewrite(&[]).expect("room");
         assert!(all(&notes).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_half_full_is_written_anew_and_asked_for_once_more_when_it_has_doubled() {
+        let notes = notes();
+        (0..20).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(!notes.are_long());
+        (0..5).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(notes.are_long());
+        let mut found = 0;
+        let made = notes.renew(&mut |notes| {
+            notes.read(&mut |_| found += 1);
+            vec![vec![1; 1200]]
+        });
+        assert!(made.is_ok() && found == 25 && all(&notes) == [vec![1; 1200]]);
+        (0..10).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(!notes.are_long(), "half full, but not twice as long");
+        (0..5).for_each(|_| notes.append(&[7; 92]).expect("room"));
+        assert!(notes.are_long());
     }
 
     #[test]

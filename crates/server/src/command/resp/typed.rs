@@ -13,6 +13,8 @@ use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::indexes::{Indexes, Moves};
 use crate::notify::Event;
 use crate::out::OutBuffer;
+use crate::shared::Shared;
+use base::clock::UnixMillis;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use record::{Damaged, Digits, Edit, InSet, Kind, Name, Record, Sets, Source};
@@ -36,6 +38,13 @@ pub(crate) struct View<'v> {
     pub(super) now_ms: u64,
     pub(super) sets: &'v Sets,
     pub(super) indexes: &'v Indexes,
+}
+
+impl<'v> View<'v> {
+    /// Values with parts as they are at an instant.
+    pub(super) fn at(shared: &'v Shared, now: UnixMillis) -> Self {
+        Self { now_ms: now.0, sets: &shared.sets, indexes: &shared.indexes }
+    }
 }
 
 impl WorkerContext {

@@ -3,6 +3,7 @@
 use super::read::Telling;
 use super::walk::record_of_set;
 use super::{Bad, bin_name, set_name};
+use crate::clock::Clock;
 use crate::command::resp::error::{self, Fault};
 use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
@@ -11,10 +12,13 @@ use crate::command::resp::walk::Walk;
 use crate::command::resp::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
+use crate::kept::{KeptIndex, Notes};
+use crate::namespaces::Namespaces;
+use crate::shared::Shared;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record, Value};
-use segment::{Item, Namespace, Turn};
+use segment::{Item, Key, Lane, Namespace, OpError, Turn};
 use std::sync::Arc;
 
 /// Records that a call tells if no limit is given.
@@ -73,7 +77,14 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             let whole = shared.store.memory_bytes() + shared.indexes.bytes();
             let resize = |bytes: u64| whole > bytes && shared.resize_store(whole - bytes).is_ok();
             match shared.indexes.create(set, bin, kind, bytes, resize) {
-                Ok(index) => Some(index),
+                Ok(index) => {
+                    let kept = KeptIndex { set, kind, bytes, bin: bin.into() };
+                    if Notes::of(&shared.store).index(&kept).is_err() {
+                        drop_from(&shared, set, bin);
+                        return Err(OpError::OutOfMemory.into());
+                    }
+                    Some(index)
+                }
                 Err(fault) => {
                     reply::error(
                         call.out,
@@ -129,15 +140,74 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
 fn drop_index<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (name, bin) = (set_name(args.next())?, args.next().unwrap_or_default());
     let shared = Arc::clone(&call.ctx.shared);
-    let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-    let dropped = shared.sets.find(call.session.namespace.0, name).is_some_and(|set| {
-        // More memory than it had before the index the store can always have.
-        shared.indexes.drop_index(set.number(), bin, |bytes| {
-            let _ = shared.resize_store(whole - bytes);
-        })
-    });
+    let Some(set) = shared.sets.find(call.session.namespace.0, name).map(|set| set.number()) else {
+        call.int(0);
+        return Ok(());
+    };
+    if shared.indexes.find(set, bin).is_some() && Notes::of(&shared.store).index_gone(set, bin).is_err() {
+        return Err(OpError::OutOfMemory.into());
+    }
+    let dropped = drop_from(&shared, set, bin);
     call.int(dropped.into());
     Ok(())
+}
+
+fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
+    let whole = shared.store.memory_bytes() + shared.indexes.bytes();
+    // More memory than it had before the index the store can always have.
+    shared.indexes.drop_index(set, bin, |bytes| {
+        let _ = shared.resize_store(whole - bytes);
+    })
+}
+
+/// Makes the indexes again that there were; what is in them is to be entered ([`enter_kept`]).
+pub(crate) fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
+    let whole = shared.store.memory_bytes();
+    for KeptIndex { set, kind, bytes, bin } in kept {
+        let resize = |bytes: u64| whole > bytes && shared.resize_store(whole - bytes).is_ok();
+        if let Err(fault) = shared.indexes.create(*set, bin, *kind, *bytes, resize) {
+            let (name, bin) = (shared.sets.of(*set).map_or(&b""[..], |set| set.name()), &bin[..]);
+            let [name, bin] = [name, bin].map(String::from_utf8_lossy);
+            tracing::error!("the index of {bin} of the set {name} is not made again: {fault:?}");
+        }
+    }
+}
+
+/// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
+/// entered, or the server is to stop.
+pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
+    for namespace in Namespaces::numbers() {
+        let (mut cursor, mut left) = (Some(0), Vec::new());
+        while cursor.is_some() || !left.is_empty() {
+            if shared.stop.is_off() {
+                return;
+            }
+            let mut turn = lane.turn(clock.unix());
+            let view = View::at(shared, turn.now());
+            if let Some(at) = cursor.filter(|_| left.is_empty()) {
+                cursor = turn.scan(namespace, at, &mut |item| {
+                    let set = record_of_set(item, view);
+                    left.extend(set.filter(|set| !shared.indexes.of(*set).is_empty()).map(|_| item.key.to_vec()));
+                });
+            }
+            left.retain(|bytes| !enter_one(&mut turn, shared, namespace, bytes));
+            drop(turn);
+            std::thread::yield_now();
+        }
+    }
+    shared.indexes.all().iter().for_each(|index| index.built());
+}
+
+/// Enters one record in the indexes of its set; false if it has to be tried again in a later turn.
+fn enter_one(turn: &mut Turn<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
+    let key = turn.key(namespace, bytes);
+    let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
+    if turn.is_kept_away(&key) {
+        return false;
+    }
+    let entered = enter_record(turn, View::at(shared, turn.now()), key, &mut |set| shared.indexes.of(set));
+    // One that has lost a part is gone; one that was changed meanwhile is looked at again.
+    entered.is_ok() || !turn.takes_lost() || turn.end_broken(&key).is_ok_and(|ended| ended)
 }
 
 fn list(call: &mut Call<'_, '_>) -> Run {
@@ -399,17 +469,26 @@ impl Call<'_, '_> {
         bytes: &[u8],
         of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
     ) -> Result<(), Fault> {
-        let (key, view) = (self.key(bytes), self.ctx.view());
-        let item = self.turn.peek(&key);
-        let parts = KeyParts::new(self.turn, key);
-        let Some(set) = item.as_ref().and_then(|item| record_of_set(item, view)) else { return Ok(()) };
-        let Some(record) = typed::record(item.as_ref(), view, &parts)? else { return Ok(()) };
-        for index in of(set) {
-            let bin = record.find(&Name::new(&index.bin), view.now_ms)?;
-            if let Some(place) = bin.and_then(|bin| index.kind.place(&bin.value)) {
-                view.indexes.enter(&index, place, key.hash());
-            }
-        }
-        Ok(())
+        enter_record(self.turn, self.ctx.view(), self.key(bytes), of)
     }
+}
+
+/// The same, for who has no call.
+fn enter_record(
+    turn: &Turn<'_>,
+    view: View<'_>,
+    key: Key<'_>,
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> Result<(), Fault> {
+    let item = turn.peek(&key);
+    let parts = KeyParts::new(turn, key);
+    let Some(set) = item.as_ref().and_then(|item| record_of_set(item, view)) else { return Ok(()) };
+    let Some(record) = typed::record(item.as_ref(), view, &parts)? else { return Ok(()) };
+    for index in of(set) {
+        let bin = record.find(&Name::new(&index.bin), view.now_ms)?;
+        if let Some(place) = bin.and_then(|bin| index.kind.place(&bin.value)) {
+            view.indexes.enter(&index, place, key.hash());
+        }
+    }
+    Ok(())
 }
