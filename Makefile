@@ -6,7 +6,7 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench load-accuracy load-agree bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench load-accuracy load-agree lab-numa bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -34,6 +34,10 @@ load-accuracy: ## the load generator's percentiles beside those that a fake serv
 load-agree: ## the load generator's closed-loop throughput beside redis-benchmark's and memcaslap's
 	$(CARGO) build --release --bin gannet
 	$(XTASK_RELEASE) load-agree $(ARGS)
+
+lab-numa: ## the reclaim lab in guests with two memory nodes (QEMU in software, Debian's kernels): what zone_reclaim_mode does
+	$(CARGO) build --release --bin gannet
+	$(XTASK) lab-numa $(ARGS)
 
 bench-gate: ## instructions a request beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet

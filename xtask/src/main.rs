@@ -7,6 +7,7 @@ mod bench;
 mod gate;
 mod generator;
 mod host;
+mod lab_numa;
 mod machines;
 mod null_server;
 mod policy;
@@ -156,6 +157,8 @@ enum Command {
     LoadAccuracy(generator::accuracy::Options),
     /// Compare the load generator's closed-loop throughput with redis-benchmark's and memcaslap's.
     LoadAgree(generator::agree::Options),
+    /// Run the reclaim lab in guests with two memory nodes, under QEMU and several of Debian's kernels.
+    LabNuma(lab_numa::Options),
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -185,6 +188,7 @@ enum Command {
 }
 
 fn run(command: Command) -> Result<bool, String> {
+    let target = target_folder(&root());
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
         Command::Test { only } => test_run::run(&root(), &only),
@@ -231,24 +235,23 @@ fn run(command: Command) -> Result<bool, String> {
             replay::run(&root(), options)
         }
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
-        Command::Policy { accesses, only, small_percent, without_peers, .. } => policy::run(
-            &root(),
-            &target_folder(&root()),
-            &policy::Options { accesses, only, small_percent, without_peers },
-        ),
+        Command::Policy { accesses, only, small_percent, without_peers, .. } => {
+            policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers })
+        }
         Command::Soak { short, requests, seconds, seed, workers, uring } => {
             let whole = if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE };
             let requests = requests.unwrap_or(whole);
             let options = soak::Options { requests, seconds, seed, workers, uring, as_test: short };
-            soak::run(&target_folder(&root()), &options)
+            soak::run(&target, &options)
         }
         Command::LoadAccuracy(options) => generator::accuracy::measure(options),
         Command::LoadAgree(options) => generator::agree::measure(&options),
-        Command::Loom => machines::models(&root(), &target_folder(&root())),
-        Command::Asan => machines::asan(&root(), &target_folder(&root())),
-        Command::Miri => machines::miri(&root(), &target_folder(&root())),
+        Command::LabNuma(options) => lab_numa::run(&target, &options),
+        Command::Loom => machines::models(&root(), &target),
+        Command::Asan => machines::asan(&root(), &target),
+        Command::Miri => machines::miri(&root(), &target),
         Command::Valgrind => machines::valgrind(&root()),
-        Command::Fuzz { seconds } => machines::fuzz(&root(), &target_folder(&root()), seconds),
+        Command::Fuzz { seconds } => machines::fuzz(&root(), &target, seconds),
         Command::NullServer { port, reply_bytes, request_lines } => {
             null_server::run(port, server::NullReply { bytes: reply_bytes, lines: request_lines })
         }

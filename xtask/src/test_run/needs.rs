@@ -3,10 +3,13 @@
 use std::process::Command;
 
 /// A program, and the Debian package that brings it.
-struct Need {
-    program: &'static str,
-    arguments: &'static [&'static str],
-    packages: &'static [&'static str],
+pub struct Need {
+    /// Its name.
+    pub program: &'static str,
+    /// Arguments with which it does nothing and succeeds.
+    pub arguments: &'static [&'static str],
+    /// What is installed if it is not there.
+    pub packages: &'static [&'static str],
 }
 
 const NEEDS: [Need; 16] = [
@@ -28,18 +31,26 @@ const NEEDS: [Need; 16] = [
     Need { program: "mvn", arguments: &["--version"], packages: &["default-jdk-headless", "maven"] },
 ];
 
+/// Installs what the tests need and is missing.
+///
+/// # Errors
+/// As for [`install`].
+pub fn install_missing() -> Result<(), String> {
+    install(&NEEDS)
+}
+
 /// Installs what is missing, as root with apt-get; otherwise says what to install.
 ///
 /// # Errors
 /// The command that a person has to run, or that failed.
-pub fn install_missing() -> Result<(), String> {
-    let packages = missing();
+pub fn install(needs: &[Need]) -> Result<(), String> {
+    let packages = missing(needs);
     if packages.is_empty() {
         return Ok(());
     }
     let list = packages.join(" ");
     if !rustix::process::geteuid().is_root() {
-        return Err(format!("programs that the tests need are missing; run:  sudo apt-get install -y {list}"));
+        return Err(format!("programs that this needs are missing; run:  sudo apt-get install -y {list}"));
     }
     println!("installing: {list}");
     let apt = |arguments: &[&str]| -> Result<(), String> {
@@ -54,17 +65,17 @@ pub fn install_missing() -> Result<(), String> {
     let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
     install.extend(&packages);
     apt(&install)?;
-    match missing() {
+    match missing(needs) {
         still if still.is_empty() => Ok(()),
         still => Err(format!("installed, but not found all the same: {}", still.join(" "))),
     }
 }
 
-fn missing() -> Vec<&'static str> {
+fn missing(needs: &[Need]) -> Vec<&'static str> {
     let is_there = |need: &Need| {
         let run = Command::new(need.program).args(need.arguments).output();
         // memccapable knows no option that succeeds without a server: that it starts is enough.
         run.is_ok_and(|output| output.status.success() || need.program == "memccapable")
     };
-    NEEDS.iter().filter(|need| !is_there(need)).flat_map(|need| need.packages.iter().copied()).collect()
+    needs.iter().filter(|need| !is_there(need)).flat_map(|need| need.packages.iter().copied()).collect()
 }
