@@ -92,7 +92,7 @@ fn prove(tree: &Tree, target: SocketAddr, value: &str, more: &[&str]) -> (i32, S
 
 #[test]
 fn what_helps_stays_and_what_hurts_is_taken_back() {
-    for (name, before, changed, verdict) in [("helps", "15", "0", "HELPED"), ("hurts", "0", "15", "HURT")] {
+    for (name, before, changed, verdict) in [("helps", "30", "0", "HELPED"), ("hurts", "0", "30", "HURT")] {
         let tree = Tree::new(name, before);
         let target = server(&tree.0.join(SETTING));
         let (report, json) = (tree.path("report.html"), tree.path("proof.json"));
