@@ -65,7 +65,7 @@ pub struct Parts {
 /// As [`crate::Decide`]; the parts that it makes it gives beside the scratch, and gets both empty.
 pub type DecideParts<'d, T> = dyn FnMut(&Turn<'_>, Option<&Item<'_>>, &mut Vec<u8>, &mut Parts) -> Change<T> + 'd;
 
-fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
+pub(crate) fn name(part: u64, object: u64) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
     name[..8].copy_from_slice(&part.to_le_bytes());
     name[8..].copy_from_slice(&object.to_le_bytes());
@@ -383,26 +383,28 @@ impl Turn<'_> {
         self.commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
     }
 
-    /// Removes what a change has written that is not published.
+    /// Removes what a change has written that is not published. What a lock that is not had stands before stays until it
+    /// is evicted: nothing names it.
     pub(crate) fn take_parts_back(&self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
-        self.remove_these(key, object, parts.new.iter().map(|(part, _)| *part).chain(anchor));
+        self.not_removed(key, object, parts.new.iter().map(|(part, _)| *part).chain(anchor)).for_each(drop);
     }
 
-    /// Removes parts that a head does not name any more.
+    /// Removes parts that a head does not name any more, and those whose locks are not had later.
     pub(crate) fn end_parts(&mut self, key: &Key<'_>, object: u64, gone: &[u64]) {
-        if self.own.group.get_mut().is_open() {
-            self.bury_grave(Grave::of_loose(key.namespace, object, gone.to_vec()));
-        } else {
-            self.remove_these(key, object, gone.iter().copied());
+        let left: Vec<u64> = match self.own.group.get_mut().is_open() {
+            true => gone.to_vec(),
+            false => self.not_removed(key, object, gone.iter().copied()).collect(),
+        };
+        if !left.is_empty() {
+            self.bury_grave(Grave::of_loose(key.namespace, object, left));
         }
     }
 
-    /// Removes parts. One whose lock is not had stays until it is evicted: nothing names it.
-    pub(crate) fn remove_these(&self, key: &Key<'_>, object: u64, parts: impl Iterator<Item = u64>) {
-        parts.for_each(|part| {
-            self.store.remove_part(self.counters(), key.namespace, object, part);
-        });
+    /// Removes parts; those whose locks are not had are told.
+    fn not_removed(&self, key: &Key<'_>, object: u64, parts: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+        let (store, counters, namespace) = (self.store, self.counters(), key.namespace);
+        parts.filter(move |part| store.remove_part(counters, namespace, object, *part).is_none())
     }
 
     /// After a part was not found ([`Turn::takes_lost`]): ends the key's value if it has lost one, as if it had been
