@@ -383,11 +383,12 @@ impl Turn<'_> {
         self.commit(&hidden, &Plan::bare(Kind::Piece, content), None).map(drop)
     }
 
-    /// Removes what a change has written that is not published. What a lock that is not had stands before stays until it
-    /// is evicted: nothing names it.
-    pub(crate) fn take_parts_back(&self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
+    /// Removes what a change has written that is not published: what is decided anew has numbers of its own.
+    pub(crate) fn take_parts_back(&mut self, key: &Key<'_>, object: u64, is_new: bool, parts: &Parts) {
         let anchor = is_new.then_some(ANCHOR);
-        self.not_removed(key, object, parts.new.iter().map(|(part, _)| *part).chain(anchor)).for_each(drop);
+        let written = parts.new.iter().map(|(part, _)| *part).chain(anchor);
+        let left = self.not_removed(key, object, written).collect();
+        self.bury_loose(key, object, left);
     }
 
     /// Removes parts that a head does not name any more, and those whose locks are not had later.
@@ -396,8 +397,12 @@ impl Turn<'_> {
             true => gone.to_vec(),
             false => self.not_removed(key, object, gone.iter().copied()).collect(),
         };
-        if !left.is_empty() {
-            self.bury_grave(Grave::of_loose(key.namespace, object, left));
+        self.bury_loose(key, object, left);
+    }
+
+    fn bury_loose(&mut self, key: &Key<'_>, object: u64, parts: Vec<u64>) {
+        if !parts.is_empty() {
+            self.bury_grave(Grave::of_loose(key.namespace, object, parts));
         }
     }
 
