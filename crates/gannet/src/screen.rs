@@ -8,10 +8,25 @@
 use std::io::{Stdout, Write, stdout};
 use std::time::{Duration, Instant};
 
+use clap::{Arg, ArgAction};
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::style::{Attribute, Print, SetAttribute};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
+
+/// The arguments of a live view: how often it is read, and whether it is a live one at all.
+pub fn readings() -> [Arg; 2] {
+    let interval = Arg::new("interval")
+        .long("interval")
+        .value_name("DURATION")
+        .help("Time between two readings, over which rates are taken")
+        .default_value("1s");
+    let once = Arg::new("once")
+        .long("once")
+        .action(ArgAction::SetTrue)
+        .help("Take two readings, print what they come to as plain text, and end");
+    [interval, once]
+}
 
 /// How a line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,6 +15,21 @@ use sim::World;
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
+impl World {
+    /// What the client has read once it is `bytes` long.
+    fn read(&mut self, client: &SimClient, bytes: usize) -> Vec<u8> {
+        let mut got = Vec::new();
+        for _ in 0..2000 {
+            got.extend(client.take(usize::MAX));
+            if got.len() >= bytes {
+                break;
+            }
+            self.turn();
+        }
+        got
+    }
+}
+
 /// Segments of 1 MiB: values above 128 KiB are in pieces, and a receive buffer has 256 KiB.
 fn long(memory_mib: u64, item_mib: u64) -> ServerConfig {
     ServerConfig {

@@ -7,7 +7,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgMatches, Command};
 use doctor::Host;
 use doctor::counters::{Counters, Grown, ThreadGrown};
 
@@ -26,19 +26,7 @@ pub fn command() -> Command {
         .after_help("Keys: q or Esc ends it, space stops and goes on.")
         .arg(pid("The server's process: its threads are shown"))
         .arg(root())
-        .arg(
-            Arg::new("interval")
-                .long("interval")
-                .value_name("DURATION")
-                .help("Time between two readings, over which rates are taken")
-                .default_value("1s"),
-        )
-        .arg(
-            Arg::new("once")
-                .long("once")
-                .action(ArgAction::SetTrue)
-                .help("Take two readings, print what they come to as plain text, and end"),
-        )
+        .args(screen::readings())
 }
 
 /// Runs it.

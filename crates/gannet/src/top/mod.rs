@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use base::units::TimeSpan;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 
 use crate::{Failure, print, screen};
 use reading::Reading;
@@ -29,19 +29,7 @@ pub fn command() -> Command {
         .about("Watch a server: rates, percentiles, hot keys, workers, memory, evictions")
         .after_help("Keys: q or Esc ends it, space stops and goes on.")
         .arg(Arg::new("ADMIN-ADDR").help("The server's admin port (listen.admin)").default_value(ADMIN))
-        .arg(
-            Arg::new("interval")
-                .long("interval")
-                .value_name("DURATION")
-                .help("Time between two readings, over which rates are taken")
-                .default_value("1s"),
-        )
-        .arg(
-            Arg::new("once")
-                .long("once")
-                .action(ArgAction::SetTrue)
-                .help("Take two readings, print what they come to as plain text, and end"),
-        )
+        .args(screen::readings())
 }
 
 /// Runs it.

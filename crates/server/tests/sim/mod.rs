@@ -1,5 +1,4 @@
 //! One worker, unmodified, with a network and a time that follow from a seed.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 use base::clock::UnixMillis;
 use gannet_server::clock::Clock;
@@ -59,18 +58,5 @@ impl World {
 
     pub fn turns(&mut self, count: usize) {
         (0..count).for_each(|_| self.turn());
-    }
-
-    /// What the client has read once it is `bytes` long.
-    pub fn read(&mut self, client: &SimClient, bytes: usize) -> Vec<u8> {
-        let mut got = Vec::new();
-        for _ in 0..2000 {
-            got.extend(client.take(usize::MAX));
-            if got.len() >= bytes {
-                break;
-            }
-            self.turn();
-        }
-        got
     }
 }
