@@ -359,3 +359,56 @@ fn keys_are_told_and_counted_without_parts_pieces_and_what_was_flushed() {
     }
     running.stop();
 }
+
+#[test]
+fn a_hash_all_of_whose_fields_have_ended_is_gone_for_every_command() {
+    let running = running();
+    let mut gannet = resp(&running);
+    for fields in [3, 2000] {
+        let filled = |gannet: &mut Replies, key: &str| {
+            for number in 0..fields {
+                let told = gannet.text(&format!("HSETEX {key} PX 40 FIELDS 1 field:{number} v{number}"));
+                assert_eq!(told, ":1", "{key}");
+            }
+        };
+        let ended = |gannet: &mut Replies, key: &str| {
+            filled(gannet, key);
+            wait_until("the end of all fields", || gannet.text(&format!("HEXISTS {key} field:{}", fields - 1)) == ":0");
+        };
+        for (line, expected) in [
+            ("EXISTS h", ":0"),
+            ("TYPE h", "+none"),
+            ("TTL h", ":-2"),
+            ("GET h", "$-1"),
+            ("SETNX h text", ":1"),
+            ("SET h text NX", "+OK"),
+            ("MSETNX h text", ":1"),
+        ] {
+            ended(&mut gannet, "h");
+            assert_eq!(gannet.text(line), expected, "{line}, {fields} fields");
+            gannet.text("DEL h");
+        }
+    }
+    running.stop();
+}
+
+#[test]
+fn an_answer_longer_than_the_output_comes_whole() {
+    let running = running();
+    let mut gannet = resp(&running);
+    let value = "v".repeat(2000);
+    let names: Vec<String> = (0..500).map(|number| format!("field:{number}")).collect();
+    for name in &names {
+        gannet.text(&format!("HSET h {name} {value}"));
+    }
+    let values = gannet.ask(&words(&format!("HMGET h {}", names.join(" "))));
+    assert_eq!(values.len(), "*500\r\n".len() + 500 * "$2000\r\n\r\n".len() + 500 * 2000);
+    let drawn = gannet.ask(&words("HRANDFIELD h 500 WITHVALUES"));
+    let walked = gannet.ask(&words("HSCAN h 0 COUNT 100000"));
+    let all = gannet.ask(&words("HGETALL h"));
+    assert!(all.len() > 1_000_000 && drawn.len() == all.len() && walked.len() > all.len(), "each has all of them");
+    let record = gannet.ask(&words("REC.GET h"));
+    assert!(record.len() > 1_000_000, "{} bytes", record.len());
+    assert_eq!(gannet.text("PING"), "+PONG");
+    running.stop();
+}

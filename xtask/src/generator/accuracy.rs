@@ -10,7 +10,7 @@ use load::measure::{Histogram, Snapshot};
 use load::schedule::Plan;
 use load::selftest::{self, Trial};
 
-use super::quietly;
+use super::{TRIES_MAX, quietly};
 use crate::host;
 
 /// What to measure.
@@ -22,6 +22,9 @@ pub struct Options {
     /// Times that each is run.
     #[arg(long, default_value_t = 3)]
     pub rounds: usize,
+    /// How often a run is tried until nothing disturbs it.
+    #[arg(long, default_value_t = TRIES_MAX)]
+    pub tries: usize,
 }
 
 const VALUE_BYTES: usize = 200;
@@ -98,10 +101,10 @@ pub fn measure(options: Options) -> Result<bool, String> {
     println!("|---|---|---|---|---|---|---|");
     let (mut rows, mut blind) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {
-        let (own, own_quiet) = quietly(None, own_error)?;
+        let (own, own_quiet) = quietly(options.tries, None, own_error)?;
         for shape in shapes(options.seconds) {
             let open = Load::Open(shape.plan.clone());
-            let ((truth, seen), quiet) = quietly(None, || both(&shape, options.seconds, open.clone()))?;
+            let ((truth, seen), quiet) = quietly(options.tries, None, || both(&shape, options.seconds, open.clone()))?;
             for (what, share, own_ns) in [("p50", 0.5, own.0), ("p99", 0.99, own.1)] {
                 let row = Row {
                     quiet: quiet && own_quiet,

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use super::ours::{Folder, load_with, output, prefilled};
-use super::quietly;
+use super::{TRIES_MAX, quietly};
 use crate::host;
 use crate::server::{Kind, Options as ServerOptions, Server, pin};
 
@@ -29,6 +29,9 @@ pub struct Options {
     /// Only the loads whose name contains one of these, with commas between them, as `redis get,memcached`.
     #[arg(long, default_value = "")]
     pub only: String,
+    /// How often a round is tried until nothing disturbs it.
+    #[arg(long, default_value_t = TRIES_MAX)]
+    pub tries: usize,
 }
 
 const SERVER_CPU: usize = 0;
@@ -241,7 +244,7 @@ fn rounds(case: Case, options: &Options, folder: &Folder, server: &Server) -> Re
     }
     let (mut rounds, mut all_quiet) = (Vec::new(), true);
     for round in 0..options.rounds {
-        let (pair, quiet) = quietly(Some(server.pid()), || {
+        let (pair, quiet) = quietly(options.tries, Some(server.pid()), || {
             if round % 2 == 0 {
                 let own = turn(server, || ours(&addr, &workload, seconds, folder))?;
                 return Ok((own, turn(server, || theirs(&mut requests))?));

@@ -241,7 +241,7 @@ impl Fault {
                 "ERR a field with its value would be longer than an item in one piece may be, an eighth of a segment: \
                  raise `store.segment`"
             }
-            Self::AnswerTooLong => "ERR the answer is longer than the output buffer: ask for a part (HSCAN, HMGET)",
+            Self::AnswerTooLong => "ERR the answer is longer than is ever put together: ask for a part (HSCAN, HMGET)",
             Self::TooManySets => "ERR there are 1023 record sets, and no room for another",
             Self::SetName => "ERR the name of a record set has 1 to 63 bytes",
             Self::Damaged => "ERR the value is damaged: delete the key",

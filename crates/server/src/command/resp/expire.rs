@@ -194,8 +194,9 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 /// When the key ends, shown by `show`; -1: never, -2: it is not there.
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
+    call.is_there(&key)?;
     let now = call.ctx.now.0 as i64;
-    let told = match live(call.turn.peek(&key), call.ctx.view()).map(|item| item.expire) {
+    let told = match call.turn.peek(&key).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
         Some(Expire::At(at)) => show(at.0 as i64, now),

@@ -31,7 +31,7 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         if call.turn.is_on_flash(&key) {
             return Err(State::Parked.into());
         }
-        call.session.sum += i64::from(live(call.turn.peek(&key), call.ctx.view()).is_some());
+        call.session.sum += i64::from(call.is_there(&key)?);
         Ok(())
     })?;
     call.int(call.session.sum);
@@ -53,6 +53,7 @@ pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 pub(super) fn kind<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = call.key(args.next().unwrap_or_default());
+    call.is_there(&key)?;
     let name = call.turn.peek(&key).and_then(|item| type_name(&item, call.ctx.view())).unwrap_or("none");
     reply::simple(call.out, name.as_bytes());
     Ok(())

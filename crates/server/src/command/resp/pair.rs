@@ -88,9 +88,11 @@ pub(super) fn msetnx<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
         return Err(Fault::Arity("msetnx").into());
     }
     let is_begun = call.session.done > 0;
-    if !is_begun && args.step_by(2).any(|key| live(call.turn.peek(&call.key(key)), call.ctx.view()).is_some()) {
-        call.int(0);
-        return Ok(());
+    for key in args.step_by(2).filter(|_| !is_begun) {
+        if call.is_there(&call.key(key))? {
+            call.int(0);
+            return Ok(());
+        }
     }
     call.store_pairs(args)?;
     call.int(1);
@@ -126,8 +128,11 @@ impl<'c> Call<'c, '_> {
     fn rename(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<bool, Stop> {
         if self.session.done == 0 {
             if from == to {
-                let there = live(self.turn.peek(&self.key(from)), self.ctx.view()).is_some();
-                return if there { Ok(target == Target::Replaced) } else { Err(Fault::NoKey.into()) };
+                return if self.is_there(&self.key(from))? {
+                    Ok(target == Target::Replaced)
+                } else {
+                    Err(Fault::NoKey.into())
+                };
             }
             match self.store_under(to, &mut |call| call.move_or_copy(from, to, target))? {
                 Copied::Done => self.session.done = COPIED,

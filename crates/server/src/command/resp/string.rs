@@ -133,16 +133,17 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let options = SetOptions::read(args)?;
     let expire = options.expire(call.ctx.now)?;
     let Some(mode) = options.put_mode() else { return call.set_by(key, value, &options, expire) };
-    match call.store_plain(key, value, mode, expire)? {
-        true => call.out.push(reply::OK),
-        false => call.null(),
-    }
+    let stored = match mode {
+        PutMode::Add => call.store_absent(key, value, expire)?,
+        mode => call.store_plain(key, value, mode, expire)?,
+    };
+    call.ok_or_null(stored);
     Ok(())
 }
 
 pub(super) fn setnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    let stored = call.store_plain(key, value, PutMode::Add, Expire::Never)?;
+    let stored = call.store_absent(key, value, Expire::Never)?;
     call.int(stored.into());
     Ok(())
 }
@@ -368,7 +369,13 @@ impl<'c> Call<'c, '_> {
         self.store_key(&key, value, mode, expire)
     }
 
-    /// The same under a key that was hashed.
+    /// Stores where nothing is.
+    fn store_absent(&mut self, bytes: &[u8], value: &[u8], expire: Expire) -> Result<bool, Stop> {
+        let stored = self.store_plain(bytes, value, PutMode::Add, expire)?;
+        Ok(stored || !self.is_there(&self.key(bytes))? && self.store_plain(bytes, value, PutMode::Add, expire)?)
+    }
+
+    /// The same as [`Call::store_plain`] under a key that was hashed.
     #[inline]
     pub(super) fn store_key(
         &mut self,

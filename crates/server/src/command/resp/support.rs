@@ -100,7 +100,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("hexpire", "of no version compared with: the words of Redis 7.4"),
     ("hexpireat", "as `HEXPIRE`"),
     ("hexpiretime", "as `HEXPIRE`"),
-    ("hgetall", "an answer longer than the output buffer (256 KiB) is refused: ask for a part"),
+    ("hgetall", "an answer longer than 64 MiB is refused: ask for a part"),
     ("hgetdel", "as `HEXPIRE`"),
     ("hgetex", "as `HEXPIRE`"),
     ("hincrbyfloat", "as `INCRBYFLOAT`"),

@@ -3,7 +3,6 @@
 //!
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
-use super::typed;
 use super::{Answers, Call, Fault, State, Stop, atomic};
 use crate::command::values::{LINE_ROOM, pin_or_room};
 use protocol::number::Decimal;
@@ -53,13 +52,19 @@ impl Call<'_, '_> {
         if self.turn.is_on_flash(key) {
             return Err(State::Parked.into());
         }
-        let Some(item) = typed::live(self.turn.get(key), self.ctx.view()) else {
+        let Some(item) = self.turn.get(key) else {
             reply::null(self.out, self.session.version);
             return Ok(None);
         };
         let mut told = Told { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
         match item.value {
-            Value::Typed { .. } => return Err(Fault::WrongType.into()),
+            Value::Typed { .. } => {
+                if self.is_there(key)? {
+                    return Err(Fault::WrongType.into());
+                }
+                reply::null(self.out, self.session.version);
+                return Ok(None);
+            }
             _ if self.session.answers != Answers::All => told.tail = b"",
             Value::Bytes(bytes) => {
                 told.pinned = if self.copies || self.turn.acts() {

@@ -238,6 +238,30 @@ impl<'c> Call<'c, '_> {
         }
     }
 
+    /// Whether anything is under a key. A value all of whose parts have ended goes by that, as one that has ended
+    /// itself.
+    pub(super) fn is_there(&mut self, key: &Key<'_>) -> Result<bool, Stop> {
+        let is_typed = |item: Item<'_>| matches!(item.value, Value::Typed { .. });
+        match self.turn.peek(key).map(is_typed) {
+            None => return Ok(false),
+            Some(false) => return Ok(true),
+            Some(true) => self.sweep_ended(key.bytes())?,
+        }
+        let view = self.ctx.view();
+        let Some(item) = self.turn.peek(key) else { return Ok(false) };
+        if live(Some(item), view).is_some() {
+            return Ok(true);
+        }
+        let gone = self.turn.change(key, &mut |_, item, _| match (item, live(item.copied(), view)) {
+            (Some(_), None) => Change::Remove(true),
+            _ => Change::Keep(false),
+        })?;
+        if gone {
+            self.changed(Event::DEL, key.bytes());
+        }
+        Ok(!gone && self.turn.peek(key).is_some())
+    }
+
     /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
     pub(super) fn room_to_store(&self, bytes: u64) -> Run {
         if self.ctx.is_full(bytes) {
@@ -251,9 +275,15 @@ impl<'c> Call<'c, '_> {
         if self.beside { ANSWER_BYTES_MAX } else { self.ctx.request_bytes_max }
     }
 
-    /// Has an answer that no output has room for be put together beside it, if that is not done already.
-    pub(super) fn or_beside(&mut self, ran: Run, mark: usize, name: &'static str, args: Args<'c>) -> Run {
-        match ran {
+    /// Runs a command of this name; an answer that no output has room for is put together beside it.
+    pub(super) fn at_any_length(
+        &mut self,
+        name: &'static str,
+        args: Args<'c>,
+        run: impl FnOnce(&mut Self, Args<'c>) -> Run,
+    ) -> Run {
+        let mark = self.out.mark();
+        match run(self, args) {
             Err(Stop::Fault(Fault::AnswerTooLong)) if !self.beside => {
                 self.out.truncate(mark);
                 self.run_beside(name, args)

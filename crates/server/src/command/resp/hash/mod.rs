@@ -36,9 +36,7 @@ impl<'c> Call<'c, '_> {
     }
 
     fn tell_all(&mut self, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
-        let mark = self.out.mark();
-        let ran = self.tell_all_here(args, telling);
-        self.or_beside(ran, mark, name, args)
+        self.at_any_length(name, args, |call, args| call.tell_all_here(args, telling))
     }
 
     fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Run {
@@ -92,7 +90,7 @@ pub(super) fn hvals<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 
 /// `HGET` and `HMGET`: some fields of a hash, each null where there is none.
 fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run {
-    let (key, now_ms) = (call.key(bytes), call.ctx.now.0);
+    let (key, now_ms, bytes_max) = (call.key(bytes), call.ctx.now.0, call.answer_bytes_max());
     let item = call.turn.get(&key);
     let parts = KeyParts::new(call.turn, key);
     let record = record(item.as_ref(), call.ctx.view(), &parts)?;
@@ -101,7 +99,7 @@ fn tell_some<'c>(call: &mut Call<'c, '_>, bytes: &[u8], names: Args<'c>) -> Run 
         Some(record) => Ok(record.find_behind(&mut at, &Name::new(name), now_ms)?.map(|bin| bin.value)),
         None => Ok(None),
     });
-    put_texts(call.out, call.session.version, call.ctx.request_bytes_max, values)?;
+    put_texts(call.out, call.session.version, bytes_max, values)?;
     let hit = record.is_some();
     call.note_read(hit);
     Ok(())
@@ -112,10 +110,12 @@ pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     tell_some(call, key, args)
 }
 
-pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let key = args.next().unwrap_or_default();
-    reply::array(call.out, args.len() as u64);
-    tell_some(call, key, args)
+pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.at_any_length("hmget", args, |call, mut args| {
+        let key = args.next().unwrap_or_default();
+        reply::array(call.out, args.len() as u64);
+        tell_some(call, key, args)
+    })
 }
 
 pub(super) fn hexists<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {

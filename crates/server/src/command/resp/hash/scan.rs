@@ -63,7 +63,11 @@ impl<'c> Scan<'c> {
     }
 }
 
-pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.at_any_length("hscan", args, scan)
+}
+
+fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let from = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
     let item = call.turn.get(&key);
@@ -81,7 +85,7 @@ pub(in super::super) fn hscan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
         let bin = bin?;
         Ok::<_, Damaged>((fields + 1, bytes + told_bytes(&bin.name) + told_bytes(&bin.value)))
     })?;
-    typed::answer_room(call.out, call.ctx.request_bytes_max, bytes)?;
+    call.answer_room(bytes)?;
     put_scan_head(call.out, if to == HASHES { 0 } else { to }, fields * if scan.values { 2 } else { 1 });
     for bin in told {
         let bin = bin?;
@@ -99,7 +103,11 @@ fn put_scan_head(out: &mut crate::out::OutBuffer, cursor: u64, parts: u64) {
     reply::array(out, parts);
 }
 
-pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.at_any_length("hrandfield", args, random)
+}
+
+fn random<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (key, now_ms) = (call.key(args.next().unwrap_or_default()), call.ctx.now.0);
     let count = args.next().map(integer).transpose()?;
     if count == Some(i64::MIN) {
@@ -114,7 +122,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, mut args: Args<'
     if count.is_some_and(|count| with_values && !(-i64::MAX / 2..=i64::MAX / 2).contains(&count)) {
         return Err(Fault::OutOfRange.into());
     }
-    let (version, bytes_max) = (call.session.version, call.ctx.request_bytes_max);
+    let (version, bytes_max) = (call.session.version, call.answer_bytes_max());
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
     let item = call.turn.get(&key);
     let parts = KeyParts::new(call.turn, key);
@@ -128,7 +136,7 @@ pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, mut args: Args<'
         let drawn = (!bins.is_empty()).then(|| bins[prng.below(bins.len() as u64) as usize].name);
         return put_texts(call.out, version, bytes_max, std::iter::once(Ok(drawn)));
     };
-    let drawn = draw(&bins, count, bytes_max, &mut prng)?;
+    let drawn = draw(&bins, count, call.ctx.request_bytes_max, &mut prng)?;
     // Newer clients are told pairs.
     let in_pairs = with_values && version == Version::Resp3;
     let bytes = drawn.iter().map(|bin| 8 + told_bytes(&bin.name) + told_bytes(&bin.value)).sum();

@@ -175,13 +175,17 @@ pub(super) fn tell(
     Ok(true)
 }
 
-pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+pub(in super::super) fn get<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    call.at_any_length("rec.get", args, one)
+}
+
+fn one<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
     let telling = match Telling::read(args, |_, _| Err(Fault::Syntax)) {
         Ok(telling) => telling,
         Err(bad) => return call.bad(bytes, bad),
     };
-    let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.ctx.request_bytes_max);
+    let (key, version, bytes_max) = (call.key(bytes), call.session.version, call.answer_bytes_max());
     let item = call.turn.get(&key);
     let parts = KeyParts::new(call.turn, key);
     let hit = tell(call.out, version, bytes_max, item.as_ref(), call.ctx.view(), &parts, &telling)?;
