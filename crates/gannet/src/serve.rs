@@ -205,10 +205,17 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened) {
     let left = if reopened.clean { "was left in order" } else { "was left by a process that was killed" };
     let (items, open, held, undone) =
         (reopened.items, reopened.segments_open, reopened.stripes_held, reopened.groups_undone);
-    tracing::info!(
-        "the memory lies in {path}, which {left}: {items} items are there; {open} segments were open and \
-         {held} changes under way; {undone} transactions were cut and are undone"
-    );
+    if reopened.index_anew {
+        tracing::info!(
+            "the memory lies in {path}, which {left}: the index is made anew for about {items} items, and those that \
+             are not found yet are misses; {open} segments were open; {undone} transactions were cut and are undone"
+        );
+    } else {
+        tracing::info!(
+            "the memory lies in {path}, which {left}: {items} items are there; {open} segments were open and \
+             {held} changes under way; {undone} transactions were cut and are undone"
+        );
+    }
     let behind_ms = reopened.clock_behind_ms;
     if behind_ms > CLOCK_BEHIND_MAX_MS {
         tracing::warn!(

@@ -242,6 +242,7 @@ impl<'l> Turn<'l> {
         let draft = arriving.draft.take().expect("it is neither committed nor abandoned");
         let (address, slack) = (draft.address(), draft.reserved.len() - draft.layout.size);
         store.fill_slack(&draft);
+        store.write_sum(address, &draft.layout);
         let header = store.segments.header_of(address);
         let old = store.find_locked(&locked, key);
         let revived = store.note_ended(counters, old.as_ref(), self.now);

@@ -266,6 +266,10 @@ counters! {
     segments_freed,
     /// Large values that lost a piece.
     large_broken,
+    /// Items that were not what was written, and are gone.
+    damaged,
+    /// Pieces and parts that nothing named, and are gone.
+    orphans,
     /// Evicted items that the second tier took.
     flash_taken,
     /// Items that no slot names there any more.

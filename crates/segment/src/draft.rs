@@ -4,9 +4,12 @@
 //!   draft     reserve space, write header with DEAD; the segment reaches over it; fields, key, value
 //!   lock      the stripe of the key's group (or give the space back and park)
 //!   decide    look again: is what the draft was made for still so?
-//!   publish   store the slot, clear DEAD of the new, set DEAD of the old
+//!   publish   clear DEAD of the new, store the slot, set DEAD of the old
 //!   unlock, and only then reply
 //! ```
+//!
+//! Where an opening finds items by DEAD and not by slots ([`crate::rebuild`]), DEAD of the old is set before the slot
+//! is stored: who has seen the new item does not see the old one after a crash.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -24,7 +27,7 @@ use crate::open::{OpenTable, Want};
 use crate::parts::{Head, object_of};
 use crate::raw::Reserved;
 use crate::slot::Slot;
-use crate::store::{Ended, Seen, Store, large_ref};
+use crate::store::{Ended, LARGE_REF_BYTES, Seen, Store, large_ref};
 use crate::ttl;
 
 /// A value to be written: two parts end to end, or a number.
@@ -136,7 +139,10 @@ impl Store {
         plan: &Plan<'_>,
         now: UnixMillis,
     ) -> Result<Draft, OpError> {
-        let layout = plan.layout(key.bytes.len());
+        let layout = plan.layout(key.bytes.len()).in_heap(&self.segments.heap);
+        if let Some(named) = self.named.as_ref().filter(|_| layout.may_be_head()) {
+            named.note_draft(plan);
+        }
         let want = Want {
             namespace: key.namespace,
             class: ttl::class_of(plan.expire, now),
@@ -170,8 +176,9 @@ impl Store {
                 layout.write_value(heap, &mut reserved, a.len(), b);
             }
             Content::Number(number) => layout.number(heap, address).store(number, Relaxed),
-            Content::Room { .. } => {}
+            Content::Room { .. } => return Ok(Draft { layout, reserved }),
         }
+        self.write_sum(address, &layout);
         Ok(Draft { layout, reserved })
     }
 
@@ -202,8 +209,9 @@ impl Store {
         let slot = self.count_draft(counters, key, &draft);
         Ok(match (old, room) {
             (Some(old), _) => {
-                locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
                 self.undead(&draft);
+                self.dies_first(old.address);
+                locked.replace(old.word, old.slot, slot.with_freq(freq.unwrap_or(0)), freq.is_none());
                 self.kill(counters, old.address, &old.layout)
             }
             (None, None) => unreachable!("room was looked for"),
@@ -214,9 +222,9 @@ impl Store {
                 counters.ghost_hits.add(u64::from(room.ghost));
                 counters.displaced.add(u64::from(room.displaced));
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
+                self.undead(&draft);
                 locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
                 locked.note_birth();
-                self.undead(&draft);
                 if room.holds.is_flash() {
                     self.release(counters, room.holds);
                 }
@@ -247,7 +255,8 @@ impl Store {
             self.call_background();
             return true;
         }
-        self.keeps(Namespace(namespace)) || self.index_can_grow()
+        // The one that would go may hide an older one that is not found yet.
+        self.keeps(Namespace(namespace)) || self.is_rebuilding() || self.index_can_grow()
     }
 
     /// Whether a thread whose item has no place in the index will have none.
@@ -272,24 +281,34 @@ impl Store {
     /// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
     pub(crate) fn kill(&self, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
         let before = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
-        debug_assert!(before & DEAD == 0, "an item dies once");
-        let (heap, header) = (&self.segments.heap, self.segments.header_of(address));
+        debug_assert!(before & DEAD == 0 || self.rebuild.is_some(), "an item dies once");
+        let header = self.segments.header_of(address);
         let namespace = header.namespace();
         header.note_dead(layout.size);
         counters.note_removed(namespace, layout.size);
+        if layout.is(Kind::Plain) {
+            return None;
+        }
+        if layout.is(Kind::Piece) {
+            header.note_dead_hidden();
+            counters.note_hidden_removed(namespace);
+        }
+        self.orphan_at(address, layout)
+    }
+
+    /// What the item at an address is the head of.
+    pub(crate) fn orphan_at(&self, address: usize, layout: &Layout) -> Option<Orphan> {
+        let (heap, namespace) = (&self.segments.heap, self.segments.header_of(address).namespace());
         match layout.kind() {
-            Kind::Plain => None,
-            Kind::Piece => {
-                header.note_dead_hidden();
-                counters.note_hidden_removed(namespace);
-                None
+            Kind::Head if layout.value_len == LARGE_REF_BYTES && !layout.has(NUM) => {
+                Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) })
             }
-            Kind::Head => Some(Orphan::Pieces { namespace, large: large_ref(layout.value(heap, address)) }),
-            Kind::Typed => {
+            Kind::Typed if !layout.has(NUM) => {
                 let value = layout.value(heap, address);
                 Head::of(value)?;
                 Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
             }
+            Kind::Plain | Kind::Piece | Kind::Head | Kind::Typed => None,
         }
     }
 

@@ -207,7 +207,7 @@ impl Store {
     pub(crate) fn remove_hidden(&self, counters: &Counters, key: &Key<'_>) -> Option<()> {
         let locked = self.index.lock(key.hash)?;
         if let Some(seen) = self.find_locked(&locked, key) {
-            locked.replace(seen.word, seen.slot, Slot::EMPTY, false);
+            self.unname(&locked, &seen, Slot::EMPTY);
             self.kill(counters, seen.address, &seen.layout);
         }
         Some(())

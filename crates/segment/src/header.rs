@@ -218,6 +218,19 @@ impl SegmentHeader {
         self.state.store(State::Sealed as u32, Release);
     }
 
+    /// The same of one whose items are still to be found: nothing of it is known to live. Each that is, is added by
+    /// [`SegmentHeader::note_found`].
+    pub(crate) fn reopen_unknown(&self, segment_bytes: usize) {
+        self.reopen_sealed(0, 0, segment_bytes as u32);
+    }
+
+    /// So many items were found in it, of so many bytes.
+    pub(crate) fn note_found(&self, items: u32, hidden: u32, bytes: u32) {
+        self.items.fetch_add(items, Release);
+        self.hidden.fetch_add(hidden, Release);
+        self.dead_bytes.fetch_sub(bytes, Relaxed);
+    }
+
     /// Limbo -> Free: the next life has another generation.
     pub(crate) fn free(&self) {
         assert!(self.pins.load(Acquire) == 0, "a pinned segment is not reused");

@@ -7,10 +7,12 @@
 //! |    8     |    14      |      |TAKEN|FIELD|FLAGS |      |     | LEN |      |  2   |
 //! +----------+------------+------+-----+-----+------+------+-----+-----+------+------+
 //! [EXT_LEN: value len 4, key len 2, zero 2] [META 4] [client flags 4] [expiry 4] [CAS 8] key [pad] value [pad]
+//! [in a memory file: sum 4]
 //! ```
 //!
 //! - Items begin at multiples of 4. One with NUM or CAS_FIELD begins at a multiple of 8; its CAS field and its number
 //!   stand at the next multiples of 8, so that both are shared words of one width.
+//! - The sum covers what is frozen: see [`Layout::frozen`] and [`crate::sums`].
 //! - DEAD, CAS_TAKEN, expiry, META, the CAS field and the number change in place; all else is frozen at publication.
 //! - META: `last access, s 26 | stale 1 | won 1 | fetched 1 | kind 3`, from the high bit down.
 
@@ -152,7 +154,34 @@ impl Layout {
         at += key_len as u32;
         let value = if header & NUM != 0 { align(at, 8) } else { at };
         let size = (value as usize + value_len).next_multiple_of(4);
+        // A sum is added by [`Layout::in_heap`].
         Self { header, key_len, value_len, meta, flags, expiry, cas, key, value, size }
+    }
+
+    /// The same in a heap whose items have sums behind them.
+    #[inline(always)]
+    pub(crate) fn in_heap(self, heap: &Heap) -> Self {
+        if heap.has_sums() { self.with_sum() } else { self }
+    }
+
+    fn with_sum(self) -> Self {
+        let is_filler = self.header | DEAD == FILLER && self.size == FILLER_BYTES;
+        Self { size: self.size + if is_filler { 0 } else { SUM_BYTES }, ..self }
+    }
+
+    /// Where the sum of the item is that is at `address`.
+    pub(crate) fn sum_address(&self, address: usize) -> usize {
+        address + self.size - SUM_BYTES
+    }
+
+    /// Key and value, and all else of the item that never changes once it is published, as a number. The value is
+    /// left out where it is one that changes in place.
+    pub(crate) fn frozen<'h>(&self, heap: &'h Heap, address: usize) -> (&'h [u8], u64) {
+        let value_len = if self.has(NUM) { 0 } else { self.value_len };
+        let bytes = heap.bytes(address + self.key as usize, self.key_len + value_len);
+        let header = self.header & !(DEAD | CAS_TAKEN);
+        let rest = u64::from(header) << 32 | u64::from(self.client_flags(heap, address));
+        (bytes, rest ^ (self.key_len as u64) << 8)
     }
 
     /// Reads the layout of the item at `address`.
@@ -165,7 +194,7 @@ impl Layout {
             let value_len = heap.word32(address + 4).load(Ordering::Relaxed) as usize;
             (heap.word32(address + 8).load(Ordering::Relaxed) as usize & KEY_BYTES_MAX, value_len)
         };
-        Self::of(header, key_len, value_len)
+        Self::of(header, key_len, value_len).in_heap(heap)
     }
 
     /// The same of what may be none: `left` bytes from `address` on can be an item's.
@@ -194,6 +223,12 @@ impl Layout {
     #[inline(always)]
     pub(crate) fn is(&self, kind: Kind) -> bool {
         self.header & KIND_MASK == kind as u32
+    }
+
+    /// It may name other items: a head, or a typed value.
+    #[inline(always)]
+    pub(crate) fn may_be_head(&self) -> bool {
+        self.header & KIND_MASK & 1 != 0
     }
 
     #[inline(always)]
@@ -295,10 +330,13 @@ pub(crate) fn meta_secs(meta: u32) -> u32 {
     meta >> META_SECS_SHIFT
 }
 
-/// A dead item of 4 bytes: fills the gap before one that has to begin at a multiple of 8.
-pub(crate) const FILLER: u32 = DEAD;
+/// A dead item of 4 bytes: fills the gap before one that has to begin at a multiple of 8. No item is like it: a head
+/// has a value.
+pub(crate) const FILLER: u32 = DEAD | Kind::Head as u32;
 /// The size of [`FILLER`] in bytes.
 pub(crate) const FILLER_BYTES: usize = 4;
+/// What the sum of an item takes.
+pub(crate) const SUM_BYTES: usize = 4;
 
 const _: () = assert!(KEY_BYTES_MAX == 0xffff && VALUE_MAX_SHORT == 0x3fff);
 

@@ -37,6 +37,9 @@ pub(crate) struct Kept {
     pub(crate) flush_at_ms: [Word64; Namespace::MAX],
     /// And the flush sequence that there was when it was asked for.
     pub(crate) flush_behind: [Word64; Namespace::MAX],
+    /// The next sequence when the index began to be made anew from the segments; 0: it is whole. See
+    /// [`crate::rebuild`].
+    pub(crate) rebuilding: Word64,
 }
 
 const _: () = assert!(size_of::<Kept>() == 4096);

@@ -126,8 +126,11 @@ impl Source<'_> {
 /// What zeros are copied from.
 static ZEROS: [u8; 4096] = [0; 4096];
 
+/// Bytes of the hidden key of a piece.
+pub(crate) const PIECE_NAME_BYTES: usize = 12;
+
 /// The hidden key of a piece: `object id 8 | number 4`.
-fn piece_name(object: u64, number: u32) -> [u8; 12] {
+fn piece_name(object: u64, number: u32) -> [u8; PIECE_NAME_BYTES] {
     let mut name = [0; 12];
     name[..8].copy_from_slice(&object.to_le_bytes());
     name[8..].copy_from_slice(&number.to_le_bytes());
@@ -446,13 +449,17 @@ impl<'l> Turn<'l> {
 
     fn delete_broken(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
         let store = self.store;
+        if store.is_rebuilding() {
+            let snap = self.snap(key)?.filter(|(seen, _)| store.object_at(seen) == Some(large.object));
+            return snap.map_or(Ok(()), |(_, snap)| self.end_for_good(key, Some(snap), None).map(drop));
+        }
         let locked = self.lock(key)?;
         let Some(there) = store.find_locked(&locked, key) else { return Ok(()) };
         let names = there.layout.kind() == Kind::Head
             && large_ref(there.layout.value(&store.segments.heap, there.address)) == large;
         if names {
             self.counters().large_broken.add(1);
-            locked.replace(there.word, there.slot, Slot::EMPTY, false);
+            store.unname(&locked, &there, Slot::EMPTY);
             let orphan = store.kill(self.counters(), there.address, &there.layout);
             drop(locked);
             self.bury(orphan, None);

@@ -39,11 +39,13 @@ mod memory;
 mod models;
 mod op;
 mod open;
+mod orphans;
 mod parts;
 mod pin;
 #[allow(unsafe_code)]
 mod raw;
 mod read;
+mod rebuild;
 mod rename;
 mod reopen;
 mod samples;
@@ -54,6 +56,7 @@ mod spaces;
 mod staging;
 mod stats;
 mod store;
+mod sums;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod tier;
@@ -69,7 +72,7 @@ pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
 pub use file::inspect::{FAULTS_MAX, FileCheck, FileStats, file_check, file_stats};
 pub use file::notes::NoteFault;
-pub use file::{FileFault, StoreFile};
+pub use file::{FileFault, IndexPlace, StoreFile};
 pub use key::{Key, KeyHash, Namespace};
 pub use lane::{Lane, LaneError, Turn};
 pub use large::LargeWriter;
@@ -81,6 +84,7 @@ pub use op::{
 pub use parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
 pub use pin::Pinned;
 pub use read::{Ahead, Hit, Version};
+pub use rebuild::{RebuildProgress, RebuildStep, Rebuilder};
 pub use rename::{CopyStep, PartsCopy};
 pub use reopen::Reopened;
 pub use snapshot::Snapshot;

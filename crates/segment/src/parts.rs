@@ -33,7 +33,9 @@ use crate::index::Hash;
 use crate::item::{Kind, Layout, NUM};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
+use crate::large::PIECE_NAME_BYTES;
 use crate::op::{Item, OpError};
+use crate::orphans::Named;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref};
 use crate::write::change::Change;
@@ -79,6 +81,14 @@ fn word(bytes: &[u8]) -> u64 {
 /// The part that a hidden key names, and the object that it is of.
 fn part_of(key: &Key<'_>) -> Option<(u64, u64)> {
     (key.piece && key.bytes.len() == NAME_BYTES).then(|| (word(key.bytes), word(&key.bytes[8..])))
+}
+
+/// The object that a hidden key is of, and of a part its number.
+pub(crate) fn hidden_numbers(key: &Key<'_>) -> Option<(u64, Option<u64>)> {
+    match part_of(key) {
+        Some((part, object)) => Some((object, Some(part))),
+        None => (key.piece && key.bytes.len() == PIECE_NAME_BYTES).then(|| (word(key.bytes), None)),
+    }
 }
 
 /// The key is that of a part.
@@ -167,6 +177,33 @@ impl Store {
             }
         }
         whole
+    }
+
+    /// Has the head of a value in parts mark its object and the parts that it names, those of the entry of the root
+    /// that comes next; gives the one behind it, if there is one.
+    pub(crate) fn mark_parts(
+        &self,
+        named: &Named,
+        namespace: u8,
+        (address, bytes): (usize, usize),
+        next: usize,
+    ) -> Option<usize> {
+        let head = Head::of(self.segments.heap.bytes(address, bytes))?;
+        named.mark(head.object);
+        if head.levels <= 1 {
+            entries(head.root).for_each(|part| named.mark(part));
+            return None;
+        }
+        let page = entry_at(head.root, next)?;
+        named.mark(page);
+        let of_page = self.part_bytes(namespace, head.object, page).unwrap_or(&[]);
+        entries(of_page).for_each(|part| named.mark(part));
+        entry_at(head.root, next + 1).map(|_| next + 1)
+    }
+
+    /// Nothing names this hidden key, nor ever will: see [`crate::orphans`].
+    pub(crate) fn is_orphan(&self, key: &Key<'_>) -> bool {
+        self.named.as_ref().is_some_and(|named| named.is_orphan(key))
     }
 
     /// The hash of the key whose value an object is.
@@ -262,7 +299,7 @@ impl Background {
         }
         let bytes = layout.key(&store.segments.heap, address);
         let head_key = Key { bytes, hash: owner, namespace, piece: false };
-        locked.replace(seen.word, seen.slot, Slot::ghost(owner.tag(), owner.group_hash()), false);
+        store.unname(&locked, &seen, Slot::ghost(owner.tag(), owner.group_hash()));
         self.note_evicted(store, &head_key, &seen, now);
         let counters = Self::counters(store);
         let orphan = store.kill(counters, address, &layout);

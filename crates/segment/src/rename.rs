@@ -103,10 +103,17 @@ impl<'l> Turn<'l> {
     /// Removes the item of a key if it is the head of this object; the parts of `kept` stay.
     fn remove_head(&mut self, key: &Key<'_>, object: u64, kept: Option<u64>) -> Result<(), OpError> {
         let (store, counters) = (self.store, self.counters());
+        if store.is_rebuilding() {
+            return self.retry(|turn| {
+                let there = turn.snap(key)?.filter(|(seen, _)| turn.store.object_at(seen) == Some(object));
+                let Some((_, snap)) = there else { return Ok(Some(())) };
+                Ok(turn.end_for_good(key, Some(snap), kept)?.then_some(()))
+            });
+        }
         let locked = self.lock(key)?;
         let there = store.find_locked(&locked, key).filter(|there| store.object_at(there) == Some(object));
         let Some(there) = there else { return Ok(()) };
-        locked.replace(there.word, there.slot, Slot::EMPTY, false);
+        store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
         self.bury(orphan, kept);

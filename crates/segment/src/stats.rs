@@ -89,6 +89,12 @@ pub struct StoreStats {
     pub segments_drained: [u64; 4],
     /// Large values that lost a piece.
     pub large_broken: u64,
+    /// Items of a memory file that were not what was written, and are gone.
+    pub damaged: u64,
+    /// Segments whose items are still to be found, while the index is made anew.
+    pub rebuild_segments: u64,
+    /// Pieces and parts that nothing named after a crash, and are gone.
+    pub orphans: u64,
     /// Items that are on flash, of which none counts in `items`.
     pub flash_items: u64,
     /// Evicted items that went to flash.
@@ -172,6 +178,7 @@ impl Store {
         let used = segments.iter().sum::<u64>() - segments[State::Free as usize] - segments[State::Withheld as usize];
         let gauges = &self.background;
         let oldest = gauges.oldest_created.load(Relaxed);
+        let rebuild = self.rebuild_progress().unwrap_or_default();
         StoreStats {
             items: totals.items(),
             items_total: totals.items_added,
@@ -210,6 +217,9 @@ impl Store {
             segments_freed: totals.segments_freed,
             segments_drained: std::array::from_fn(|i| gauges.drained[i].load(Relaxed)),
             large_broken: totals.large_broken,
+            damaged: totals.damaged + rebuild.torn,
+            rebuild_segments: rebuild.segments_left,
+            orphans: totals.orphans,
             flash_items: totals.flash_taken.saturating_sub(totals.flash_removed),
             flash_taken: totals.flash_taken,
             flash_evicted: totals.flash_evicted,

@@ -1,5 +1,6 @@
 //! The store: what all threads share, and how an item is found and seen.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -13,7 +14,7 @@ use crate::config::{Geometry, StartError, StoreConfig};
 use crate::counters::{Counters, SpaceTotals, Totals};
 use crate::epoch::Epochs;
 use crate::file::notes::{NoteFault, Notes};
-use crate::file::{Ground, Held, StoreFile};
+use crate::file::{Ground, Held, IndexPlace, StoreFile};
 use crate::graves::Graves;
 use crate::header::Queue;
 use crate::index::{Found, GROUP_SLOTS, Index};
@@ -23,7 +24,9 @@ use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
 use crate::memory::Memory;
 use crate::op::{Expire, Item, LargeRef, OpError, Value};
+use crate::orphans::Named;
 use crate::raw::{Mutex, Word64};
+use crate::rebuild::{REBUILDERS_MAX, Rebuild};
 use crate::reopen::Reopened;
 use crate::samples::Samples;
 use crate::segments::Segments;
@@ -44,7 +47,9 @@ pub struct Store {
     pub(crate) claims: Claims,
     pub(crate) samples: Samples,
     pub(crate) hasher: Hasher,
-    /// One block for each lane, and the last one for the background.
+    /// Of the sums of items: see [`crate::sums`].
+    pub(crate) sum_seed: u64,
+    /// One block for each lane, those of threads that rebuild the index, and the last one for the background.
     pub(crate) counters: Box<[Counters]>,
     pub(crate) lanes_opened: AtomicUsize,
     /// A lane found index buckets full; cleared by the next slice.
@@ -57,6 +62,10 @@ pub struct Store {
     notes: Option<Notes>,
     /// What was found in it.
     reopened: Option<Reopened>,
+    /// Of one whose index is not in its file: how it is made anew.
+    pub(crate) rebuild: Option<Rebuild>,
+    /// After a crash: what heads name, so that what nothing names can go.
+    pub(crate) named: Option<Named>,
     /// Segments with a smaller sequence are of an earlier process.
     pub(crate) reopened_at: u64,
     /// For each namespace, the flush sequence: items in segments with a smaller one are gone. A copy of what is kept.
@@ -175,6 +184,8 @@ impl Store {
     ) -> Result<(Arc<Self>, Background), StartError> {
         let Ground { kept, stripes, headers, buckets, heap, notes, undo } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
+        let in_dram = held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram);
+        let rebuilders = if in_dram { REBUILDERS_MAX } else { 0 };
         let mut store = Self {
             memory: Memory::new(&geometry, config.memory_bytes),
             ahead: Ahead::default(),
@@ -184,7 +195,8 @@ impl Store {
             claims: Claims::new(),
             samples: Samples::new(config.lanes_max),
             hasher: Hasher::new(config.hash_seed),
-            counters: (0..=config.lanes_max).map(|_| Counters::default()).collect(),
+            sum_seed: crate::sums::seed(config.hash_seed),
+            counters: (0..=config.lanes_max + rebuilders).map(|_| Counters::default()).collect(),
             lanes_opened: AtomicUsize::new(0),
             background_called: AtomicBool::new(false),
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
@@ -202,6 +214,8 @@ impl Store {
             tier,
             notes,
             reopened: None,
+            rebuild: None,
+            named: None,
             reopened_at: 0,
             held,
             kept,
@@ -216,12 +230,34 @@ impl Store {
     /// Makes whole what is in the file.
     fn take_over(&mut self, now: UnixMillis) -> Result<(), StartError> {
         let Some(held) = &self.held else { return Ok(()) };
-        let mut reopened = Reopened::default();
+        let (mut reopened, mut rebuild) = (Reopened::default(), None);
+        let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
+        let (opened, in_dram) = (held.block.opened, held.index() == IndexPlace::Dram);
         if let Some(left) = held.left {
-            let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
-            reopened = Reopened { clean: left.clean, ..self.reopen(now).map_err(fault)? };
+            reopened = if in_dram {
+                let (reopened, begun) = self.reopen_without_index(now).map_err(fault)?;
+                rebuild = Some(begun);
+                reopened
+            } else {
+                self.reopen(now).map_err(fault)?
+            };
+            reopened.clean = left.clean;
+        } else if in_dram {
+            rebuild = Some(Rebuild::new(self, Vec::new(), u64::MAX, HashMap::new()));
         }
-        reopened.opened = held.block.opened;
+        reopened.opened = opened;
+        if let Some(rebuild) = rebuild.as_ref().filter(|rebuild| rebuild.is_empty()) {
+            rebuild.become_whole(self);
+        }
+        self.rebuild = rebuild;
+        let later = self.find_latest(now);
+        if let Some(rebuild) = &mut self.rebuild {
+            rebuild.note_later(later);
+        }
+        if reopened.found && !reopened.clean {
+            let heap_bytes = self.segments.high_water() * self.segments.segment_bytes();
+            self.named = Some(Named::new(heap_bytes, self.kept.objects.load(Relaxed)));
+        }
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
         self.ahead.begin_in_file(self);
@@ -295,7 +331,7 @@ impl Store {
     /// # Errors
     /// When `lanes_max` lanes were opened already: lanes are for the life of their threads, and not reused.
     pub fn lane(self: &Arc<Self>) -> Result<Lane, LaneError> {
-        let lanes_max = self.counters.len() - 1;
+        let lanes_max = self.geometry.lanes_max;
         let id = self.lanes_opened.fetch_add(1, Relaxed);
         if id < lanes_max { Ok(Lane::new(Arc::clone(self), id)) } else { Err(LaneError { lanes_max }) }
     }
@@ -589,6 +625,9 @@ impl<'s> Seen<'s> {
         Self { word: found.word, slot: found.slot, address, layout }
     }
 }
+
+/// Bytes of a head's value.
+pub(crate) const LARGE_REF_BYTES: usize = 16;
 
 /// The value of a head: `object 8 | bytes 8`, little-endian.
 pub(crate) fn large_ref(value: &[u8]) -> LargeRef {

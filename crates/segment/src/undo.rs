@@ -5,7 +5,7 @@
 //!   a claim acts:  lock a key ──> record: slot, words that change in place ──> change ──> ... ──> let go: it stands
 //!   a crash        ······ nothing to undo ······|····· opening: every slot as it was ·····|···· nothing to undo ····
 //!
-//!   chunk  (4096)  group | first chunk | records                      0 as the group of its first chunk: it stands
+//!   chunk  (4096)  group | first chunk | records | undone before      0 as the group of its first chunk: it stands
 //!                  record: hash | slot | namespace, hidden | number | CAS field | expiry, META
 //! ```
 //!
@@ -16,6 +16,8 @@
 //! - One store closes a group, however many chunks it has. Group numbers are never reused, so what is left in a chunk
 //!   is never taken for a later group's.
 //! - Whoever is not in a file keeps no records, and does everything at once.
+//! - Where the index is made anew while the store serves, what was done for an open group is found late: its chunks are
+//!   held, with the sequence of segments before which it is undone, until all of it is found.
 //!
 //! Bounds: [`CHUNKS`] for all groups, and [`PINNED_PART`] of the segments. A group without a chunk waits for one before
 //! its first change; one that finds none for a later change, or has too much of the memory pinned, is closed, and goes
@@ -113,6 +115,8 @@ pub(crate) struct UndoLog {
     pinned: AtomicUsize,
     /// Groups that were closed before their end.
     cut: AtomicU64,
+    /// Chunks of groups of an earlier process, until what they did is found.
+    held: Mutex<Vec<u32>>,
 }
 
 impl UndoLog {
@@ -120,7 +124,8 @@ impl UndoLog {
     pub(crate) fn of(words: Array<Word64>, kept: KeptPage) -> Self {
         assert!(words.len() * 8 == LOG_BYTES, "{} words", words.len());
         let free = Mutex::new((0..CHUNKS as u32).rev().collect());
-        Self { words, kept, free, pinned: AtomicUsize::new(0), cut: AtomicU64::new(0) }
+        let held = Mutex::new(Vec::new());
+        Self { words, kept, free, pinned: AtomicUsize::new(0), cut: AtomicU64::new(0), held }
     }
 
     fn word(&self, chunk: u32, word: usize) -> &Word64 {
@@ -142,6 +147,7 @@ impl UndoLog {
         self.word(chunk, 0).store(0, Release);
         self.word(chunk, 1).store(first.unwrap_or(chunk).into(), Relaxed);
         self.word(chunk, 2).store(0, Relaxed);
+        self.word(chunk, 3).store(0, Relaxed);
         self.word(chunk, 0).store(group, Release);
         Some(chunk)
     }
@@ -157,22 +163,52 @@ impl UndoLog {
         self.word(chunk, 2).store(at as u64 + 1, Release);
     }
 
-    /// Gives the records of all groups that are open: nobody else has the log. Says how many groups there are.
-    pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record)) -> u64 {
+    /// The chunks of groups that are open.
+    fn open_chunks(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..CHUNKS as u32).filter(|chunk| {
+            let [group, first] = [0, 1].map(|word| self.word(*chunk, word).load(Acquire));
+            group != 0 && first < CHUNKS as u64 && self.word(first as u32, 0).load(Acquire) == group
+        })
+    }
+
+    /// Gives the records of all groups that are open, with the sequence before which they were undone already or 0:
+    /// nobody else has the log. Says how many groups there are that were not undone.
+    pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record, u64)) -> u64 {
         let mut groups = 0;
-        for chunk in 0..CHUNKS as u32 {
-            let [group, first, count] = [0, 1, 2].map(|word| self.word(chunk, word).load(Acquire));
-            let open = group != 0 && first < CHUNKS as u64 && self.word(first as u32, 0).load(Acquire) == group;
-            if !open {
-                continue;
-            }
-            groups += u64::from(first == u64::from(chunk));
+        for chunk in self.open_chunks() {
+            let [first, count, undone] = [1, 2, 3].map(|word| self.word(chunk, word).load(Acquire));
+            groups += u64::from(first == u64::from(chunk) && undone == 0);
             for at in 0..(count as usize).min(RECORDS) {
                 let word = |word| self.word(chunk, FRONT + at * RECORD_WORDS + word).load(Acquire);
-                each(&Record::of_words(std::array::from_fn(word)));
+                each(&Record::of_words(std::array::from_fn(word)), undone);
             }
         }
         groups
+    }
+
+    /// Keeps the chunks of groups that are open, which are undone as far as segments before this sequence go: until
+    /// [`UndoLog::close_held`].
+    pub(crate) fn hold_open(&self, before: u64) {
+        let open: Vec<u32> = self.open_chunks().collect();
+        for chunk in &open {
+            let undone = self.word(*chunk, 3);
+            if undone.load(Relaxed) == 0 {
+                undone.store(before, Release);
+            }
+        }
+        self.free().retain(|chunk| !open.contains(chunk));
+        *self.held() = open;
+    }
+
+    /// What was done for them is found, and undone.
+    pub(crate) fn close_held(&self) {
+        let held = std::mem::take(&mut *self.held());
+        held.iter().for_each(|chunk| self.word(*chunk, 0).store(0, Release));
+        self.free().extend(held);
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// No group is open any more.
@@ -367,7 +403,7 @@ mod tests {
 
     fn open(log: &UndoLog) -> (u64, Vec<Record>) {
         let mut records = Vec::new();
-        (log.each_open(&mut |record| records.push(*record)), records)
+        (log.each_open(&mut |record, _| records.push(*record)), records)
     }
 
     fn fill(log: &UndoLog, group: &mut Group, records: u64) {

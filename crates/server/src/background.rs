@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::counters::Counter;
 use crate::shared::Shared;
 use crate::watch::Evictions;
-use segment::{Background, Populator, SliceKind};
+use segment::{Background, Populator, RebuildStep, Rebuilder, SliceKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -18,6 +18,9 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How long the thread that gets memory sleeps when enough is there: more than is used meanwhile.
 const POPULATE_SLEEP: Duration = Duration::from_millis(10);
 
+/// How long a thread that rebuilds the index sleeps that has to wait for others.
+const REBUILD_WAIT: Duration = Duration::from_millis(1);
+
 /// Time of one slice, after which it ends at its next item.
 const SLICE_NS: u64 = 200_000;
 
@@ -28,7 +31,7 @@ const LONG_NS: u64 = 1_000_000;
 const SLICE_BUCKETS: usize = 24;
 
 /// The kinds of slices that are counted, and their names. Slices that found nothing to do are not.
-const KINDS: [(SliceKind, &str); 7] = [
+const KINDS: [(SliceKind, &str); 8] = [
     (SliceKind::Evict, "evict"),
     (SliceKind::Expire, "expire"),
     (SliceKind::Compact, "compact"),
@@ -36,6 +39,7 @@ const KINDS: [(SliceKind, &str); 7] = [
     (SliceKind::Resize, "resize"),
     (SliceKind::Populate, "populate"),
     (SliceKind::Scrub, "scrub"),
+    (SliceKind::Rebuild, "rebuild"),
 ];
 
 /// How long the slices of one kind took. One thread alone writes: the background's, or the one that gets memory. The
@@ -96,12 +100,17 @@ fn cpu_ns() -> u64 {
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
+    let mut rebuilds = shared.store.is_rebuilding();
     while !shared.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
         let report = background.slice(clock.unix(), &mut over);
         shared.background.add(report.kind, clock.ns_between(begun, clock.ticks()), cpu_ns() - cpu_begun);
         evictions.publish(shared);
+        if rebuilds && !shared.store.is_rebuilding() {
+            rebuilds = false;
+            tell_whole(shared, clock);
+        }
         if shared.delayed_flush.take_refused() {
             // A worker tries again in a millisecond, and must not meet the next slice each time.
             std::thread::sleep(FLUSH_ROOM);
@@ -112,6 +121,17 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
             std::thread::park_timeout(SLEEP_MAX);
         }
     }
+}
+
+/// Says that the index is made anew, and what was not found.
+fn tell_whole(shared: &Shared, clock: &Clock) {
+    let progress = shared.store.rebuild_progress().unwrap_or_default();
+    let ms = clock.unix().ms_since(shared.started);
+    let (items, torn, dropped) = (progress.items, progress.torn, progress.segments_dropped);
+    tracing::info!(
+        "the index is whole {ms} ms after the start: {items} items were found; {torn} were torn and are gone, \
+         {dropped} segments were given up for memory"
+    );
 }
 
 /// Gets memory until the workers are gone, a step at a time. A step lasts as long as the kernel takes; nobody waits but
@@ -133,6 +153,18 @@ pub(crate) fn populate(shared: &Arc<Shared>, mut populator: Populator, clock: &C
             }
             crate::kept::Kept::shorten(&shared.store);
             std::thread::park_timeout(POPULATE_SLEEP);
+        }
+    }
+}
+
+/// Helps to make the index anew, until it is whole or the workers are gone.
+pub(crate) fn rebuild(shared: &Arc<Shared>, mut rebuilder: Rebuilder, clock: &Clock) {
+    while !shared.stop.workers_gone() {
+        let begun = clock.ticks();
+        match rebuilder.step(clock.unix(), &mut || clock.ns_between(begun, clock.ticks()) >= SLICE_NS) {
+            RebuildStep::More => std::thread::yield_now(),
+            RebuildStep::Waits => std::thread::sleep(REBUILD_WAIT),
+            RebuildStep::Whole => break,
         }
     }
 }

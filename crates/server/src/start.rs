@@ -29,7 +29,7 @@ use arena::MapFile;
 use base::clock::UnixMillis;
 use io::listen::{ListenAddr, Listener};
 use io::waker::Waker;
-use segment::{Store, StoreConfig, StoreFile};
+use segment::{IndexPlace, Store, StoreConfig, StoreFile};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::mpsc::sync_channel;
@@ -107,6 +107,8 @@ pub struct ServerConfig {
     pub evict: bool,
     /// The file that the store's memory lies in; without one it is the process's own.
     pub file: Option<std::path::PathBuf>,
+    /// Where the index of a store in a file is.
+    pub file_index: IndexPlace,
     /// What the file holds is thrown away.
     pub file_reset: bool,
     /// What evicted items go to.
@@ -168,6 +170,7 @@ impl Default for ServerConfig {
             acl_file: None,
             evict: true,
             file: None,
+            file_index: IndexPlace::File,
             file_reset: false,
             flash: Vec::new(),
             flash_item_bytes: 512,
@@ -295,6 +298,7 @@ pub struct Running {
     survey: Option<JoinHandle<()>>,
     flash: Option<flash::Threads>,
     indexes: Option<JoinHandle<()>>,
+    rebuilders: Vec<JoinHandle<()>>,
 }
 
 /// The server.
@@ -322,6 +326,7 @@ impl Server {
             survey: None,
             flash: None,
             indexes: None,
+            rebuilders: Vec::new(),
         };
         running.spawn_flash()?;
         running.spawn_background(background)?;
@@ -392,7 +397,7 @@ fn open_store(config: &ServerConfig, now: UnixMillis) -> Result<Opened, StartErr
         return Ok((store, background, None));
     };
     let file = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
-    let file = StoreFile { file: Arc::new(file), reset: config.file_reset };
+    let file = StoreFile { file: Arc::new(file), reset: config.file_reset, index: config.file_index };
     let (store, background) = Store::in_file(&store_config(config), &file, now).map_err(StartError::Store)?;
     Ok((store, background, None))
 }
@@ -475,6 +480,18 @@ impl Running {
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);
+        self.spawn_rebuilders()
+    }
+
+    /// Has the index made anew by as many threads as serve clients, if it is not in the file.
+    fn spawn_rebuilders(&mut self) -> Result<(), StartError> {
+        // The background is one of them.
+        for number in 1..self.shared.config.workers {
+            let Some(rebuilder) = self.shared.store.rebuilder() else { break };
+            let shared = Arc::clone(&self.shared);
+            let body = move || crate::background::rebuild(&shared, rebuilder, &shared.clock());
+            self.rebuilders.push(std::thread::Builder::new().name(format!("rebuild-{number}")).spawn(body)?);
+        }
         Ok(())
     }
 
@@ -599,7 +616,8 @@ impl Running {
             let _ = background.join();
         }
         drop(self.flash.take());
-        for thread in self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take()) {
+        let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take());
+        for thread in others.chain(self.rebuilders.drain(..)) {
             thread.thread().unpark();
             let _ = thread.join();
         }

@@ -200,14 +200,22 @@ fn write(addr: SocketAddr, ledger: &mut Ledger, prng: &mut Prng, writer: u64, nu
 }
 
 /// Kills a server in the midst of its work as often as asked for, and checks all values each time.
-fn torture(seed: u64, kills: usize) {
+fn torture(seed: u64, kills: usize, index: &str) {
     let file = MemoryFile::new(&format!("torture-{seed}"));
-    let config = TempFile::new(&format!("torture-{seed}.toml"), "[store]\nevict = false\n");
+    let text = format!("[store]\nevict = false\nfile_index = \"{index}\"\n");
+    let config = TempFile::new(&format!("torture-{seed}.toml"), &text);
     let mut ledgers = [Ledger::default(), Ledger::default()];
     let mut numbers = [0; 2];
     let mut prng = Prng::new(seed);
-    for _ in 0..kills {
-        let (mut serving, addr) = serve(&file, &[config.path(), "--workers", "2"]);
+    let start = |round: usize, more: &[&str]| {
+        let (mut serving, addr) = serve(&file, &[&[config.path()], more].concat());
+        if index == "dram" && round > 0 {
+            serving.wait_for("the index is whole");
+        }
+        (serving, addr)
+    };
+    for round in 0..kills {
+        let (mut serving, addr) = start(round, &["--workers", "2"]);
         ledgers.iter_mut().for_each(|ledger| ledger.check(addr, seed));
         let killed = AtomicBool::new(false);
         let wait = std::time::Duration::from_millis(2 + prng.below(80));
@@ -223,7 +231,7 @@ fn torture(seed: u64, kills: usize) {
             serving.ended();
         });
     }
-    let (_serving, addr) = serve(&file, &[config.path()]);
+    let (_serving, addr) = start(kills, &[]);
     ledgers.iter_mut().for_each(|ledger| ledger.check(addr, seed));
     assert!(numbers.iter().all(|number| *number > 100), "the writers wrote {numbers:?} requests");
 }
@@ -231,9 +239,9 @@ fn torture(seed: u64, kills: usize) {
 #[test]
 fn what_was_acknowledged_before_a_kill_is_there_after_it() {
     std::thread::scope(|scope| {
-        for seed in [1, 2] {
+        for (seed, index) in [(1, "file"), (2, "dram")] {
             let kills = if seed == 1 { 13 } else { 12 };
-            scope.spawn(move || torture(seed, self::kills(kills)));
+            scope.spawn(move || torture(seed, self::kills(kills), index));
         }
     });
 }
@@ -295,6 +303,8 @@ fn a_file_that_is_not_its_own_is_refused_with_the_remedy_and_left_as_it_was() {
     let (code, out, err) = run(&["file", "stats", file.path()]);
     assert!(code == 0 && out.contains("memory_bytes            33554432") && out.contains("was killed"), "{out}{err}");
     assert_eq!(run(&["file", "stats", "/no/such"]).0, 1);
+    let err = refusal(&["--memory", "32MiB", "--file-index", "dram"]);
+    assert!(err.contains("with its index in the file") && err.contains("--file-index file"), "{err}");
     let err = refusal(&["--memory", "48MiB"]);
     assert!(err.contains("made for a memory of 33554432 bytes") && err.contains("--memory"), "{err}");
     let err = refusal(&["--memory", "32MiB", "--segment", "128KiB"]);

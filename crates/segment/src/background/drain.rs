@@ -88,10 +88,15 @@ fn lived_on(store: &Store, header: &SegmentHeader) -> bool {
     header.sequence() < store.reopened_at
 }
 
+/// What it counts may be so. Where the items of earlier processes were found anew, they were counted anew.
+pub(super) fn counts_may_be_off(store: &Store, header: &SegmentHeader) -> bool {
+    lived_on(store, header) && store.rebuild.is_none()
+}
+
 /// A segment is to be free, and everybody who ended an item of it has counted that: what is left of its counts, a crash
 /// cut.
 pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
-    if lived_on(store, header) {
+    if counts_may_be_off(store, header) {
         let bytes = (store.segments.segment_bytes() as u64).saturating_sub(header.dead_bytes().into());
         Background::counters(store).note_lost(header.namespace(), header.live_items().into(), bytes);
     }
@@ -133,7 +138,7 @@ impl Background {
                 return Some(drain);
             }
         }
-        if header.live_items() != 0 && !lived_on(store, header) {
+        if header.live_items() != 0 && !counts_may_be_off(store, header) {
             // A lane has taken an item's slot and not counted its death yet. It is inside its turn: look again soon.
             return Some(drain);
         }
@@ -153,6 +158,7 @@ impl Background {
         let room = store.segments.free_count() > 0;
         let target = match drain.why {
             _ if store.ended(&seen, now).is_some() => None,
+            _ if key.piece && store.is_orphan(&key) => None,
             Why::Expire | Why::Flush => None,
             Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
                 Some((Queue::Main, Some(0)))
@@ -257,7 +263,7 @@ impl Background {
             Some(Ended::Flushed) => false,
         };
         let to = if ghost { Slot::ghost(key.hash.tag(), key.hash.group_hash()) } else { Slot::EMPTY };
-        locked.replace(there.word, there.slot, to, false);
+        store.unname(&locked, &there, to);
         match ended {
             Some(why) => {
                 store.note_ended(counters, Some(&there), now);

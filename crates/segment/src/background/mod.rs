@@ -10,7 +10,8 @@
 //!            |   or dead enough?
 //!            +-- segments too many, -------> withhold some, or give some back
 //!            |   or too few?
-//!            +-- left by a crash? ----------> compare what a segment counts with what is in it
+//!            +-- no index in the file? -----> make it anew, and nothing of the above but growing
+//!            +-- in a file? ----------------> compare what is in a segment with its sums and counts
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
@@ -32,6 +33,7 @@ mod drain;
 mod grow;
 mod observe;
 mod queues;
+mod rebuild;
 mod reclaim;
 mod resize;
 mod scrub;
@@ -49,6 +51,7 @@ use crate::header::{Queue, State};
 use crate::index::growth::SplitScratch;
 use crate::key::Namespace;
 use crate::open::{OpenTable, Whose};
+use crate::rebuild::Hand;
 use crate::segments::SegmentId;
 use crate::store::Store;
 use compaction::Deadness;
@@ -83,8 +86,10 @@ pub enum SliceKind {
     Resize,
     /// Getting memory ahead of use, or giving back what is left over.
     Populate,
-    /// Comparing what segments count with what is in them, after a crash.
+    /// Comparing what is in segments of a file with its sums, and after a crash with what they count.
     Scrub,
+    /// Making the index anew from the segments.
+    Rebuild,
 }
 
 /// How a slice went.
@@ -114,6 +119,8 @@ pub struct Background {
     drain: Option<Drain>,
     /// What is being removed of a value that lost its head.
     pub(crate) digging: Option<Grave>,
+    /// Its part in making the index anew.
+    rebuilding: Hand,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
@@ -145,9 +152,10 @@ impl Background {
             evicted_last: 0,
             drain: None,
             digging: None,
+            rebuilding: Hand::default(),
             growing: store.index.is_growing().then(|| Growing { to: store.index.groups_next(), begun: true }),
             shrinking: store.index.is_shrinking().then(|| Shrinking::to(store.index.groups_next())),
-            scrub: store.reopened().filter(|reopened| reopened.found && !reopened.clean).map(|_| Scrub::default()),
+            scrub: store.reopened().filter(|reopened| reopened.found).map(|_| Scrub::default()),
             scratch: SplitScratch::new(),
             scan: 0,
             deadness: Deadness::new(),
@@ -205,7 +213,10 @@ impl Background {
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
         let digs = self.dig(&store) | Self::reclaim_flash(&store, now);
-        self.shadows.run(&store.samples, Self::items_when_full(&store));
+        let rebuilds = store.is_rebuilding();
+        if !rebuilds {
+            self.shadows.run(&store.samples, Self::items_when_full(&store));
+        }
         if store.shared_free() >= store.free_low() {
             store.room_wanted.store(0, Relaxed);
         }
@@ -215,16 +226,18 @@ impl Background {
                 store.spaces.stop_wanting(namespace);
             }
         }
-        if self.drain.is_none() {
+        if self.drain.is_none() && !rebuilds {
             self.choose(&store, now);
         }
-        let kind = if let Some(drain) = self.drain.take() {
+        let kind = if rebuilds {
+            self.run_rebuild(&store, now, over)
+        } else if let Some(drain) = self.drain.take() {
             let kind = drain.why.kind();
             self.drain = self.run_drain(&store, drain, now, over);
             kind
         } else if self.run_growth(&store, over) {
             SliceKind::Grow
-        } else if self.run_scrub(&store, over) {
+        } else if self.run_scrub(&store, now, over) {
             SliceKind::Scrub
         } else {
             // The kernel may take its time to take or give memory: nobody has to wait for that.

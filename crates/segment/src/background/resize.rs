@@ -38,7 +38,8 @@ impl Background {
     /// Puts in force what a resize asked for.
     pub(super) fn follow_resize(&mut self, store: &Store) {
         let wanted = store.memory.wanted_bytes();
-        if wanted == self.memory_bytes {
+        // What there will be of items is not known while they are being found.
+        if wanted == self.memory_bytes || store.is_rebuilding() {
             return;
         }
         let smaller = wanted < std::mem::replace(&mut self.memory_bytes, wanted);

@@ -1,31 +1,44 @@
-//! Scrubbing: after a crash, what each segment counts is compared with what is in it, and corrected.
+//! Scrubbing: of a store in a file, what is in each segment is compared with its sums, and after a crash with what the
+//! segment counts; what was torn, damaged or lost its head goes.
 //!
 //! ```text
-//!   each segment that lived through the crash, in order, a few items a slice:
-//!     walk    items that live are counted; one that no slot names is ended
+//!   each sealed segment, in order, a few items a slice:
+//!     walk    one that is not what was written goes; one that no slot names is ended; those that live are counted;
+//!             heads mark what they name
 //!     same?   as its header says: the next segment
 //!     else    wait until every turn that was under way has ended, walk again; the same difference: corrected
+//!   each once more, after a crash:
+//!     walk    pieces and parts that nothing named go  (crate::orphans)
 //! ```
 //!
 //! A crash can cut a change between the slot and the counts, once for each thread: the counts of a segment, and so the
-//! number of items that is told, are off by so few. Nothing else is: what is read does not depend on them.
+//! number of items that is told, are off by so few. Where the index was made anew they were counted anew with it.
 //!
-//! Bounds: one walk over what there was at the start; a slice's time at once, and only in slices with nothing else to
-//! do.
+//! Bounds: one pass when the store is opened and one every [`EVERY_MS`]; a slice's time at once, and only in slices
+//! with nothing else to do.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use base::clock::UnixMillis;
 
 use super::Background;
-use super::drain::Step;
-use crate::header::State;
-use crate::item::{DEAD, Layout};
+use super::drain::{Step, counts_may_be_off};
+use crate::draft::Orphan;
+use crate::header::{SegmentHeader, State};
+use crate::item::{DEAD, Kind, Layout};
 use crate::segments::SegmentId;
+use crate::slot::Slot;
 use crate::store::Store;
 
 /// Items that are looked at between two looks at the time.
 const ITEMS_PER_LOOK: usize = 32;
+/// From the end of one pass to the next.
+const EVERY_MS: u64 = 24 * 3600 * 1000;
 
 /// Where a scrub is.
 #[derive(Debug, Default)]
 pub(super) struct Scrub {
+    pass: Pass,
     /// The segment that is walked.
     id: u32,
     walk: Walk,
@@ -33,9 +46,20 @@ pub(super) struct Scrub {
     suspect: Option<(Counts, Counts, u64)>,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Pass {
+    #[default]
+    Items,
+    Orphans,
+    /// Nothing is to be done before this instant.
+    Rest(UnixMillis),
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Walk {
     at: usize,
+    /// Parts that the head at hand has marked.
+    marked: usize,
     found: Counts,
     /// What the header counted when the walk began.
     told: Counts,
@@ -51,29 +75,54 @@ struct Counts {
 
 impl Background {
     /// One slice of a scrub; false if there is none.
-    pub(super) fn run_scrub(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
+    pub(super) fn run_scrub(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
         let Some(mut scrub) = self.scrub.take() else { return false };
+        let worked = self.scrub_on(store, &mut scrub, now, over);
+        self.scrub = Some(scrub);
+        worked
+    }
+
+    fn scrub_on(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> bool {
+        match scrub.pass {
+            Pass::Rest(until) if now < until => return false,
+            Pass::Rest(_) => *scrub = Scrub::default(),
+            Pass::Items | Pass::Orphans => {}
+        }
         if let Some((.., epoch)) = scrub.suspect {
             store.epochs.try_advance();
             if store.epochs.now() < epoch {
-                self.scrub = Some(scrub);
                 return true;
             }
         }
         let mut looked = 0;
         while (scrub.id as usize) < store.segments.high_water() {
-            let walked = scrub.step(store);
-            if walked && scrub.suspect.is_none() {
-                scrub.id += 1;
+            let ended = if scrub.pass == Pass::Items { scrub.step(store) } else { scrub.sweep(store) };
+            if ended && scrub.suspect.is_none() {
+                (scrub.id, scrub.walk) = (scrub.id + 1, Walk::default());
             }
             looked += 1;
             let waits = scrub.suspect.is_some() && scrub.walk.at == 0;
             if waits || (looked % ITEMS_PER_LOOK == 0 && over()) {
-                self.scrub = Some(scrub);
                 return true;
             }
         }
+        self.next_pass(store, scrub, now);
         true
+    }
+
+    /// All segments were walked.
+    fn next_pass(&mut self, store: &Store, scrub: &mut Scrub, now: UnixMillis) {
+        let pass = match (scrub.pass, &store.named) {
+            (Pass::Items, Some(named)) if !named.is_marked_whole() => {
+                named.end_marking();
+                // What was moved meanwhile is to be walked too.
+                self.open.seal_all(store);
+                self.queues.collect_sealed(store);
+                Pass::Orphans
+            }
+            _ => Pass::Rest(now.plus_ms(EVERY_MS)),
+        };
+        *scrub = Scrub { pass, ..Scrub::default() };
     }
 }
 
@@ -83,50 +132,98 @@ fn told(store: &Store, id: SegmentId) -> Counts {
 }
 
 impl Scrub {
-    /// Looks at one item; true if that was the segment's last one, or it has none to look at.
-    fn step(&mut self, store: &Store) -> bool {
+    /// The next item of the segment, from where the walk is. `Err`: there is none any more to look at.
+    fn next<'s>(&mut self, store: &'s Store) -> Result<(&'s SegmentHeader, usize, Layout), ()> {
         let id = SegmentId(self.id);
         let header = store.segments.header(id);
         if self.walk.at == 0 {
-            self.walk = Walk { told: told(store, id), sequence: header.sequence(), ..Walk::default() };
+            self.walk = Walk {
+                told: told(store, id),
+                sequence: header.sequence(),
+                marked: self.walk.marked,
+                ..Walk::default()
+            };
         }
         // One that is drained meanwhile counts for itself.
-        let lived_on = header.sequence() < store.reopened_at && header.sequence() == self.walk.sequence;
-        if header.state() != State::Sealed || !lived_on {
-            (self.walk, self.suspect) = (Walk::default(), None);
+        let is_same = header.state() == State::Sealed && header.sequence() == self.walk.sequence;
+        let address = store.segments.start(id) + self.walk.at;
+        match store.item_in(header, address) {
+            Some(layout) if is_same => Ok((header, address, layout)),
+            // Its end; or the file was damaged: what it counts stays as it is until it is drained.
+            _ => Err(()),
+        }
+    }
+
+    /// Looks at one item; true if there is none to look at in the segment any more.
+    fn step(&mut self, store: &Store) -> bool {
+        let Ok((header, address, layout)) = self.next(store) else {
+            self.suspect = None;
             return true;
-        }
-        let written = header.written.load(std::sync::atomic::Ordering::Acquire) as usize;
-        if self.walk.at < written {
-            let address = store.segments.start(id) + self.walk.at;
-            let Some(layout) = store.item_in(header, address) else {
-                // The file was damaged: what it counts stays as it is until it is drained.
-                (self.walk, self.suspect) = (Walk::default(), None);
-                return true;
-            };
-            if !layout.has(DEAD) && Self::ends_lost(store, address, &layout) == Step::Done {
-                let lives = !Layout::read(&store.segments.heap, address).has(DEAD);
-                self.walk.found.items += u32::from(lives);
-                self.walk.found.bytes += if lives { layout.size as u32 } else { 0 };
+        };
+        let may_be_off = counts_may_be_off(store, header);
+        if !layout.has(DEAD) {
+            if !store.is_sound(address, &layout) && end_damaged(store, address, &layout) == Step::Busy {
+                return false;
             }
-            self.walk.at += layout.size;
+            let done = !may_be_off || ends_lost(store, address, &layout) == Step::Done;
+            let lives = !Layout::read(&store.segments.heap, address).has(DEAD);
+            if lives && done {
+                self.walk.found.items += 1;
+                self.walk.found.bytes += layout.size as u32;
+                if !self.mark_named(store, address, &layout) {
+                    return false;
+                }
+            }
         }
-        if self.walk.at < written {
+        (self.walk.at, self.walk.marked) = (self.walk.at + layout.size, 0);
+        if self.walk.at < header.written.load(Acquire) as usize {
             return false;
         }
-        self.compare(store, id);
+        if may_be_off {
+            self.compare(store, SegmentId(self.id));
+        }
         self.walk = Walk::default();
         true
     }
 
-    /// Ends an item that no slot names.
-    fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
-        let namespace = store.segments.header_of(address).namespace();
-        let key = store.key_at(namespace, address, layout);
-        match store.find(&key).is_some_and(|seen| seen.address == address) {
-            true => Step::Done,
-            false => Background::end_lost(store, &key, address),
+    /// A head of an earlier process marks what it names, a page at a time; false if there is more of it.
+    fn mark_named(&mut self, store: &Store, address: usize, layout: &Layout) -> bool {
+        let header = store.segments.header_of(address);
+        let Some(named) = store.named.as_ref().filter(|_| header.sequence() < store.reopened_at) else { return true };
+        match store.orphan_at(address, layout) {
+            None => true,
+            Some(Orphan::Pieces { large, .. }) => {
+                named.mark(large.object);
+                true
+            }
+            Some(Orphan::Parts { namespace, address, bytes }) => {
+                let next = store.mark_parts(named, namespace, (address, bytes), self.walk.marked);
+                // The item is counted once, when all of it is marked.
+                if next.is_some() {
+                    self.walk.found.items -= 1;
+                    self.walk.found.bytes -= layout.size as u32;
+                }
+                self.walk.marked = next.unwrap_or(0);
+                next.is_none()
+            }
         }
+    }
+
+    /// Looks at one item: it goes if it is a piece or a part that nothing named. True as with [`Scrub::step`].
+    fn sweep(&mut self, store: &Store) -> bool {
+        let Ok((header, address, layout)) = self.next(store) else { return true };
+        if !layout.has(DEAD) && layout.is(Kind::Piece) {
+            let key = store.key_at(header.namespace(), address, &layout);
+            if store.is_orphan(&key) {
+                let counters = Background::counters(store);
+                if store.remove_hidden(counters, &key).is_none() {
+                    return false;
+                }
+                counters.orphans.add(1);
+            }
+        }
+        self.walk.at += layout.size;
+        self.walk.at >= header.written.load(Acquire) as usize
     }
 
     /// What a walk found beside what the header says.
@@ -147,4 +244,31 @@ impl Scrub {
             self.suspect = Some((found, now, store.epochs.now() + 2));
         }
     }
+}
+
+/// Ends an item that no slot names.
+fn ends_lost(store: &Store, address: usize, layout: &Layout) -> Step {
+    let namespace = store.segments.header_of(address).namespace();
+    let key = store.key_at(namespace, address, layout);
+    match store.find(&key).is_some_and(|seen| seen.address == address) {
+        true => Step::Done,
+        false => Background::end_lost(store, &key, address),
+    }
+}
+
+/// Ends an item that is not what was written. What it was the head of stays: nobody knows what that is.
+fn end_damaged(store: &Store, address: usize, layout: &Layout) -> Step {
+    let key = store.key_at(store.segments.header_of(address).namespace(), address, layout);
+    let Some(locked) = store.index.lock(key.hash) else { return Step::Busy };
+    let layout = Layout::read(&store.segments.heap, address);
+    if !layout.has(DEAD) {
+        // Where its key is damaged, the slot that names it is found by nobody.
+        if let Some(there) = store.find_locked(&locked, &key).filter(|there| there.address == address) {
+            store.unname(&locked, &there, Slot::EMPTY);
+        }
+        let counters = Background::counters(store);
+        let _ = store.kill(counters, address, &layout);
+        counters.damaged.add(1);
+    }
+    Step::Done
 }

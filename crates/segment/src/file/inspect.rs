@@ -9,7 +9,7 @@ use arena::MapFile;
 use base::clock::UnixMillis;
 
 use super::superblock::Superblock;
-use super::{FileFault, There, ground_of, look};
+use super::{FileFault, IndexPlace, There, ground_of, index_of, look};
 use crate::config::{Geometry, StoreConfig};
 use crate::header::{STATES, State};
 use crate::index::Index;
@@ -48,7 +48,7 @@ pub struct FileStats {
 /// What a walk over a whole memory file finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
-    /// Items that a slot names.
+    /// Items that a slot names; where the index is not in the file, those that live.
     pub items: u64,
     /// Slots that name items.
     pub slots: u64,
@@ -56,6 +56,8 @@ pub struct FileCheck {
     pub unnamed: u64,
     /// Slots that are there twice: a crash leaves some under locks that were held.
     pub doubled: u64,
+    /// Items that are not what was written.
+    pub damaged: u64,
     /// What no crash leaves, a line each; no more than [`FAULTS_MAX`].
     pub faults: Vec<String>,
 }
@@ -68,6 +70,7 @@ struct Inspected {
     segments: Segments,
     index: Index,
     hasher: Hasher,
+    sum_seed: u64,
     stats: FileStats,
 }
 
@@ -100,7 +103,14 @@ fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
     };
     let segments = Segments::on(&geometry, ground.heap, ground.headers, kept.clone());
     let index = Index::on(ground.buckets, ground.stripes, kept);
-    Ok(Inspected { block, segments, index, hasher: Hasher::new(block.hash_seed), stats })
+    Ok(Inspected {
+        block,
+        segments,
+        index,
+        hasher: Hasher::new(block.hash_seed),
+        sum_seed: crate::sums::seed(block.hash_seed),
+        stats,
+    })
 }
 
 impl Inspected {
@@ -138,6 +148,13 @@ impl Inspected {
         }
     }
 
+    /// A slot names the item at an address, if there are slots.
+    fn is_named(&self, address: usize, layout: &Layout) -> bool {
+        let hash = self.hash_at(address, layout);
+        let finds = || self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some();
+        index_of(&self.block) == IndexPlace::Dram || finds()
+    }
+
     /// Walks each segment from item to item.
     fn check_segments(&self, check: &mut FileCheck) {
         for id in self.ids().filter(|id| holds_items(self.segments.header(*id).state())) {
@@ -153,10 +170,13 @@ impl Inspected {
                     break;
                 };
                 if !layout.has(DEAD) {
-                    let hash = self.hash_at(start + at, &layout);
-                    let named = self.index.find(hash, |slot| (slot.address() == start + at).then_some(()));
-                    check.items += u64::from(named.is_some());
-                    check.unnamed += u64::from(named.is_none());
+                    if !self.segments.is_sound(self.sum_seed, start + at, &layout) {
+                        check.damaged += 1;
+                        check.fault(format!("the item at {at} of segment {} is not what was written", id.0));
+                    }
+                    let named = self.is_named(start + at, &layout);
+                    check.items += u64::from(named);
+                    check.unnamed += u64::from(!named);
                 }
                 at += layout.size;
             }
@@ -165,6 +185,9 @@ impl Inspected {
 
     /// Looks at what each slot names.
     fn check_index(&self, check: &mut FileCheck) {
+        if index_of(&self.block) == IndexPlace::Dram {
+            return;
+        }
         for group in 0..self.index.groups().max(self.index.groups_next()) {
             check.doubled += self.index.count_doubles(group);
             for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {

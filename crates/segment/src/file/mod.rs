@@ -10,6 +10,7 @@
 //! - Each part is a map of its own, so that it is reached as private memory is.
 //! - A file is changed only once it is known to be this store's, or empty, or was asked to be made anew.
 //! - Space for all that is in use is allocated: see [`arena::Map::allocate`].
+//! - Where the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
 
 pub(crate) mod inspect;
 pub(crate) mod notes;
@@ -53,6 +54,19 @@ pub struct StoreFile {
     pub file: Arc<MapFile>,
     /// Whatever it holds is thrown away.
     pub reset: bool,
+    /// Where the index is.
+    pub index: IndexPlace,
+}
+
+/// Where the index of a store is that lies in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexPlace {
+    /// In the file: it is there at once when the file is opened.
+    #[default]
+    File,
+    /// In the process's own memory: it is made anew from the segments, while the store serves. For files that lie on
+    /// what is slower than memory.
+    Dram,
 }
 
 /// Why a store is not made in a file. But for `Io` and `Space`, the file is as it was.
@@ -95,6 +109,11 @@ pub enum FileFault {
         /// What was asked for, in bytes.
         asked: u64,
     },
+    /// Its index is elsewhere than was asked for.
+    Index {
+        /// Where.
+        found: IndexPlace,
+    },
 }
 
 impl fmt::Display for FileFault {
@@ -124,6 +143,12 @@ impl fmt::Display for FileFault {
             }
             Self::Segment { found, asked } => {
                 write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {ANEW}")
+            }
+            Self::Index { found: IndexPlace::File } => {
+                write!(f, "it was made with its index in the file; give --file-index file; {ANEW}")
+            }
+            Self::Index { found: IndexPlace::Dram } => {
+                write!(f, "it was made without its index; give --file-index dram; {ANEW}")
             }
         }
     }
@@ -178,11 +203,11 @@ struct Places {
     end: u64,
 }
 
-/// Where each part but the heap begins and ends, by name, for tests that damage one.
+/// Where each part begins and ends, by name, for tests that damage one.
 #[cfg(all(test, not(shuttle)))]
 pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<u64>)> {
     let geometry = Geometry::of(config).expect("sizes that fit");
-    let Places { stripes, undo, headers, index, .. } = Places::of(&geometry);
+    let Places { stripes, undo, headers, index, heap, .. } = Places::of(&geometry);
     let index_end = index + (geometry.groups_start * GROUP_BYTES) as u64;
     let headers_end = headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
     vec![
@@ -193,6 +218,7 @@ pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<
         ("undo log", undo..undo + PAGE),
         ("headers", headers..headers_end),
         ("index", index..index_end),
+        ("heap", heap..heap + (geometry.segments_max * geometry.segment_bytes) as u64),
     ]
 }
 
@@ -232,6 +258,7 @@ fn layout_hash() -> u64 {
         GROUP_BYTES as u64,
         crate::slot::HEAP_BYTES_MAX,
         u64::from(crate::store::TOKEN_OFFSET_BITS),
+        crate::item::SUM_BYTES as u64,
         u64::from(cfg!(target_endian = "big")),
     ];
     let bytes: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
@@ -255,6 +282,11 @@ pub(crate) struct Left {
 }
 
 impl Held {
+    /// Where the index is.
+    pub(crate) fn index(&self) -> IndexPlace {
+        index_of(&self.block)
+    }
+
     /// Says that nobody works on it any more.
     pub(crate) fn close(&self, now: UnixMillis) {
         // A process that had a fault of its own says nothing.
@@ -262,6 +294,10 @@ impl Held {
         self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });
         let _ = self.file.sync();
     }
+}
+
+fn index_of(block: &Superblock) -> IndexPlace {
+    if block.index_in_dram == 1 { IndexPlace::Dram } else { IndexPlace::File }
 }
 
 /// What the file holds, or that it may be made.
@@ -321,18 +357,21 @@ pub(crate) fn lay(
     // A file does not grow: its memory is the most that there will be.
     let geometry = Geometry::of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() })?;
     let held = match there {
-        There::Store(block) => take(config, &geometry, &store_file.file, block),
-        There::Nothing => make(config, &geometry, &store_file.file, now),
+        There::Store(block) => take(config, &geometry, store_file, block),
+        There::Nothing => make(config, &geometry, store_file, now),
     }
     .map_err(fault)?;
     let ground = match held.left {
         Some(_) => ground_of(&geometry, config, &held.file, &held.block),
-        None => ground(&geometry, config, &held.file).map_err(FileFault::Io),
+        None => ground(&geometry, config, &held.file, held.index()).map_err(FileFault::Io),
     };
     let ground = ground.map_err(fault)?;
     if held.left.is_some() {
         // From here on it is changed.
         held.superblocks.write(&held.block);
+        if held.index() == IndexPlace::Dram {
+            Index::begin_anew(&ground.kept);
+        }
     } else {
         let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
         let (kept, groups) = (ground.kept.clone(), geometry.groups_start);
@@ -345,7 +384,15 @@ pub(crate) fn lay(
 }
 
 /// Checks that a file is what was asked for.
-fn take(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, block: Superblock) -> Result<Held, FileFault> {
+fn take(
+    config: &StoreConfig,
+    geometry: &Geometry,
+    StoreFile { file, index, .. }: &StoreFile,
+    block: Superblock,
+) -> Result<Held, FileFault> {
+    if index_of(&block) != *index {
+        return Err(FileFault::Index { found: index_of(&block) });
+    }
     if block.memory_bytes != config.memory_bytes {
         return Err(FileFault::Memory { found: block.memory_bytes, asked: config.memory_bytes });
     }
@@ -366,12 +413,18 @@ fn check_sizes(geometry: &Geometry, block: &Superblock) -> Result<(), FileFault>
 }
 
 /// Makes the file, all but for the words that are kept: until they are there it says that it is not made.
-fn make(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, now: UnixMillis) -> Result<Held, FileFault> {
+fn make(
+    config: &StoreConfig,
+    geometry: &Geometry,
+    StoreFile { file, index, .. }: &StoreFile,
+    now: UnixMillis,
+) -> Result<Held, FileFault> {
     let places = Places::of(geometry);
     let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
     file.set_bytes(0)?;
     file.set_bytes(front_bytes(file))?;
-    let bytes = NOTES_AT + geometry.bytes_of(segments, geometry.groups_start);
+    let groups = if *index == IndexPlace::File { geometry.groups_start } else { 0 };
+    let bytes = NOTES_AT + geometry.bytes_of(segments, groups);
     let space = |error| FileFault::Space { bytes, error };
     file.allocate(0, front_bytes(file)).map_err(space)?;
     let superblocks = map_superblocks(file)?;
@@ -384,6 +437,7 @@ fn make(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, now: Uni
         groups_max: geometry.groups_max as u64,
         hash_seed: config.hash_seed,
         made_ms: now.0,
+        index_in_dram: u64::from(*index == IndexPlace::Dram),
         ..Superblock::default()
     };
     superblocks.write(&block);
@@ -393,10 +447,11 @@ fn make(config: &StoreConfig, geometry: &Geometry, file: &Arc<MapFile>, now: Uni
             // More of it is had when it is needed; without any no change of several keys could begin.
             (places.undo, UNDO_AT_ONCE),
             (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
-            (places.index, (geometry.groups_start * GROUP_BYTES) as u64),
+            (places.index, (groups * GROUP_BYTES) as u64),
             (places.heap, (segments * geometry.segment_bytes) as u64),
         ];
-        parts.into_iter().try_for_each(|(at, bytes)| file.allocate(at, bytes)).map_err(space)
+        let mut parts = parts.into_iter().filter(|(_, bytes)| *bytes > 0);
+        parts.try_for_each(|(at, bytes)| file.allocate(at, bytes)).map_err(space)
     });
     if let Err(fault) = allocated {
         // What space was had is given back.
@@ -434,24 +489,33 @@ fn ground_of(
     block: &Superblock,
 ) -> Result<Ground, FileFault> {
     check_sizes(geometry, block)?;
-    let ground = ground(geometry, config, file)?;
+    let ground = ground(geometry, config, file, index_of(block))?;
     check_kept(&ground, geometry)?;
     Ok(ground)
 }
 
-fn ground(geometry: &Geometry, config: &StoreConfig, file: &Arc<MapFile>) -> io::Result<Ground> {
+fn ground(geometry: &Geometry, config: &StoreConfig, file: &Arc<MapFile>, index: IndexPlace) -> io::Result<Ground> {
     let places = Places::of(geometry);
     let map = |at: u64, bytes: usize, huge| Map::of_file(file, at, bytes, huge);
     let (buckets, headers) = (geometry.groups_max * GROUP_BUCKETS, geometry.segments_max);
     let heap_bytes = geometry.segments_max * geometry.segment_bytes;
     let kept = KeptPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
+    let (stripes, buckets) = match index {
+        IndexPlace::File => (
+            Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
+            Array::of_map(map(places.index, buckets * size_of::<Bucket>(), config.huge_pages)?, buckets),
+        ),
+        IndexPlace::Dram => {
+            (Array::reserve(STRIPES, false)?, Index::private_buckets(geometry.groups_max, config.huge_pages)?)
+        }
+    };
     Ok(Ground {
         notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
         undo: Some(UndoLog::of(Array::of_map(map(places.undo, LOG_BYTES, false)?, LOG_BYTES / 8), kept.clone())),
         kept,
-        stripes: Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
+        stripes,
         headers: Array::of_map(map(places.headers, headers * size_of::<SegmentHeader>(), false)?, headers),
-        buckets: Array::of_map(map(places.index, buckets * size_of::<Bucket>(), config.huge_pages)?, buckets),
-        heap: Heap::of_map(map(places.heap, heap_bytes, config.huge_pages)?),
+        buckets,
+        heap: Heap::of_map(map(places.heap, heap_bytes, config.huge_pages)?).with_sums(),
     })
 }

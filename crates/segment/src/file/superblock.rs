@@ -15,7 +15,7 @@ use crate::raw::{Array, Word64};
 /// The first eight bytes of a file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
 /// The version of what a file holds. One more with each change that an older build cannot read.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// Words of a copy, the checksum among them.
 const WORDS: usize = 64;
 /// Words before the fields.
@@ -82,6 +82,8 @@ superblock! {
     clean,
     /// When it was left in order last.
     closed_ms,
+    /// 1: the index is in the memory of the process; 0: it is in the file.
+    index_in_dram,
 }
 
 const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);

@@ -174,6 +174,17 @@ impl Index {
         growth::Growth::still(groups).0
     }
 
+    /// What is kept of an index that has no slot yet, and room for all that the one before it had.
+    pub(crate) fn begin_anew(kept: &KeptPage) {
+        let growth = growth::Growth(kept.growth.load(Acquire));
+        let groups = match growth.is_changing() {
+            true => growth.groups().max(kept.groups_next.load(Acquire) as usize),
+            false => growth.groups(),
+        };
+        kept.growth.store(Self::growth_of(groups), Release);
+        kept.groups_next.store(groups as u64, Release);
+    }
+
     /// That can be kept of an index that has room for so many groups, and changes to `next` if it changes.
     pub(crate) fn is_growth(growth: u64, next: usize, groups_max: usize) -> bool {
         let growth = growth::Growth(growth);
@@ -226,6 +237,15 @@ impl Index {
     pub(crate) fn prefetch(&self, hash: Hash) {
         let place = self.place(growth::Growth(self.growth.load(Relaxed)), hash);
         self.buckets.prefetch(place.group * GROUP_BUCKETS + hash.bucket());
+    }
+
+    /// Asks for the lines of both of the key's index buckets, and of its lock.
+    pub(crate) fn prefetch_change(&self, hash: Hash) {
+        let group = self.write_group(hash);
+        for bucket in [hash.bucket(), other_bucket(hash.bucket(), hash.tag())] {
+            self.buckets.prefetch(group * GROUP_BUCKETS + bucket);
+        }
+        self.stripes.prefetch(group % STRIPES);
     }
 
     #[inline(always)]

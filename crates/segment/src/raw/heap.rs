@@ -10,6 +10,8 @@ use super::{Word32, Word64};
 #[derive(Debug)]
 pub(crate) struct Heap {
     map: Map,
+    /// Items have sums behind them.
+    sums: bool,
 }
 
 /// Asks the processor to bring a cache line. A hint: any address is allowed.
@@ -26,12 +28,22 @@ pub(super) fn prefetch(address: *const u8) {
 
 impl Heap {
     pub(crate) fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Self> {
-        Ok(Self { map: Map::reserve(bytes, huge_pages)? })
+        Ok(Self { map: Map::reserve(bytes, huge_pages)?, sums: false })
     }
 
     /// The heap in a map that is there: zero, or what an earlier store left.
     pub(crate) fn of_map(map: Map) -> Self {
-        Self { map }
+        Self { map, sums: false }
+    }
+
+    /// The same, with items that have sums behind them.
+    pub(crate) fn with_sums(self) -> Self {
+        Self { sums: true, ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_sums(&self) -> bool {
+        self.sums
     }
 
     pub(crate) fn map(&self) -> &Map {

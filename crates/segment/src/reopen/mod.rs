@@ -14,8 +14,11 @@
 //! - One thread, before anybody else has the store.
 //! - Each step leaves alone what it has made whole, so opening can be cut short and done again.
 //! - The time depends on what was open and on the number of segments, not on how much is stored.
+//!
+//! Where the index is not in the file, only the segments are: [`scattered`].
 
 mod index;
+mod scattered;
 mod segments;
 mod undo;
 
@@ -33,6 +36,8 @@ pub struct Reopened {
     pub clean: bool,
     /// How often the file was opened since it was made, this time included.
     pub opened: u64,
+    /// The index is not in the file, and is made anew from now on.
+    pub index_anew: bool,
     /// Items that are there, as far as the headers of segments say.
     pub items: u64,
     /// Segments that were being written to.

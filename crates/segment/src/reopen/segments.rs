@@ -13,11 +13,9 @@ use crate::store::Store;
 impl Store {
     /// Brings every segment into a state in which nobody works on it.
     pub(super) fn repair_segments(&self, report: &mut Reopened) -> Result<(), FileFault> {
+        self.check_headers()?;
         for id in (0..self.geometry.segments_max as u32).map(SegmentId) {
             let header = self.segments.header(id);
-            header.check(self.segments.segment_bytes(), self.kept.sequence.load(Acquire)).map_err(|what| {
-                FileFault::Damaged(format!("the header of segment {} of {}: {what}", id.0, self.geometry.segments_max))
-            })?;
             // Its arrivals are forgotten last, so that a walk that is cut short begins anew.
             if header.was_written_to() {
                 report.segments_open += 1;
@@ -25,6 +23,18 @@ impl Store {
                 header.reopen_sealed(items, hidden, (self.segments.segment_bytes() - bytes) as u32);
             }
             header.reopen();
+        }
+        Ok(())
+    }
+
+    /// Every segment's header is what a process can have left.
+    pub(super) fn check_headers(&self) -> Result<(), FileFault> {
+        let sequence = self.kept.sequence.load(Acquire);
+        for id in 0..self.geometry.segments_max {
+            let header = self.segments.header(SegmentId(id as u32));
+            header.check(self.segments.segment_bytes(), sequence).map_err(|what| {
+                FileFault::Damaged(format!("the header of segment {id} of {}: {what}", self.geometry.segments_max))
+            })?;
         }
         Ok(())
     }

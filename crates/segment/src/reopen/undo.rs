@@ -17,7 +17,7 @@ impl Store {
     /// the items there live or are dead, and are counted, as their slots say.
     pub(super) fn undo_open(&self, report: &mut Reopened) {
         if let Some(log) = &self.undo {
-            report.groups_undone = log.each_open(&mut |record| self.undo_one(record));
+            report.groups_undone = log.each_open(&mut |record, _| self.undo_one(record));
         }
     }
 
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// The words of an item that change in place.
-    fn write_back(&self, address: usize, record: &Record) {
+    pub(super) fn write_back(&self, address: usize, record: &Record) {
         let heap = &self.segments.heap;
         let layout = Layout::read(heap, address);
         if layout.has(NUM) {
@@ -78,14 +78,14 @@ impl Store {
     }
 
     /// The bytes that a slot of a record names are what they were: its segment was pinned.
-    fn is_kept(&self, slot: Slot) -> bool {
+    pub(super) fn is_kept(&self, slot: Slot) -> bool {
         let Some(header) = self.segments.named(slot) else { return false };
         header.has_state()
             && matches!(header.state(), State::Open | State::Sealed | State::Draining | State::Limbo)
             && self.item_in(header, slot.address()).is_some()
     }
 
-    fn walk_again(&self, address: usize) {
+    pub(super) fn walk_again(&self, address: usize) {
         self.segments.header(SegmentId((address / self.segments.segment_bytes()) as u32)).walk_again();
     }
 }

@@ -5,7 +5,7 @@
 //! to be in each, and of the operation all or nothing; and the store of each image has to work: every key can be
 //! deleted and is gone then, every segment can be drained, and nothing is left.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::parted;
 use crate::background::Background;
 use crate::lane::Lane;
 use crate::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
-use crate::{Namespace, Reopened, Store, StoreConfig, StoreFile};
+use crate::{IndexPlace, Namespace, Reopened, Store, StoreConfig, StoreFile};
 
 thread_local! {
     static HOOK: RefCell<Option<Images>> = const { RefCell::new(None) };
@@ -58,6 +58,42 @@ pub(super) fn config() -> StoreConfig {
     }
 }
 
+thread_local! {
+    static PLACE: Cell<IndexPlace> = const { Cell::new(IndexPlace::File) };
+}
+
+/// Where the stores of a [`Rig`] have their index.
+pub(super) fn place() -> IndexPlace {
+    PLACE.get()
+}
+
+/// Runs a test with the index in the file, and with one that is made anew.
+pub(super) fn in_both_modes(test: impl Fn()) {
+    for place in [IndexPlace::File, IndexPlace::Dram] {
+        at(place, &test);
+    }
+}
+
+/// Runs a test with an index that is made anew.
+pub(super) fn with_index_in_dram(test: impl Fn()) {
+    at(IndexPlace::Dram, test);
+}
+
+/// Runs something with the index there.
+pub(super) fn at<T>(place: IndexPlace, run: impl FnOnce() -> T) -> T {
+    let before = PLACE.replace(place);
+    let done = run();
+    PLACE.set(before);
+    done
+}
+
+/// Where the segments lie in a file.
+pub(super) fn heap_of(file: &Arc<MapFile>) -> std::ops::Range<u64> {
+    let heap = crate::file::parts(&config()).last().expect("there are parts").1.clone();
+    assert!(file.bytes().expect("its length") >= heap.end);
+    heap
+}
+
 /// A store in a file, and the one thread that uses it.
 pub(super) struct Rig {
     pub(super) store: Arc<Store>,
@@ -74,8 +110,18 @@ impl Rig {
         Self::open(Arc::new(MapFile::in_memory().expect("a file")), NOW)
     }
 
+    /// A store that has found all of its items.
     pub(super) fn open(file: Arc<MapFile>, now: UnixMillis) -> Self {
-        let store_file = StoreFile { file: Arc::clone(&file), reset: false };
+        let mut rig = Self::open_early(file, now);
+        while rig.store.is_rebuilding() {
+            rig.background.slice(now, &mut || false);
+        }
+        rig
+    }
+
+    /// One that may have found none of them yet.
+    pub(super) fn open_early(file: Arc<MapFile>, now: UnixMillis) -> Self {
+        let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place() };
         let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
         let lane = store.lane().expect("a lane");
         Self { store, background, lane, file, now }
@@ -95,6 +141,23 @@ impl Rig {
             }
         }
         panic!("parked for ever");
+    }
+
+    /// As [`Rig::until_done`], with slices that are over at once.
+    pub(super) fn until_done_slowly<T>(&mut self, mut op: impl FnMut(&mut crate::Turn<'_>) -> Result<T, OpError>) -> T {
+        loop {
+            match op(&mut self.lane.turn(self.now)) {
+                Ok(done) => return done,
+                Err(OpError::Parked) => drop(self.background.slice(self.now, &mut || true)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Why the file is not taken.
+    pub(super) fn refusal(file: &Arc<MapFile>) -> String {
+        let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place() };
+        Store::in_file(&config(), &store_file, NOW).map(drop).expect_err("it is refused").to_string()
     }
 
     pub(super) fn put_until(&mut self, key: &[u8], value: &[u8], expire: Expire) {
@@ -170,12 +233,13 @@ impl Rig {
     }
 }
 
-/// Images of the file while `change` runs, one for so many points.
+/// Images of the file while `change` runs, one for so many points, and one when it is done.
 pub(super) fn images_of(rig: &mut Rig, every: usize, change: impl FnOnce(&mut Rig)) -> Vec<Arc<MapFile>> {
     begin_images(&rig.file, every);
     change(rig);
-    let taken = end_images();
+    let mut taken = end_images();
     assert!(taken.len() > 2, "{} images", taken.len());
+    taken.push(Arc::new(rig.file.image().expect("an image")));
     taken
 }
 
@@ -234,219 +298,241 @@ pub(super) fn fill(rig: &mut Rig, count: usize) {
 
 #[test]
 fn a_put_that_was_cut_anywhere_is_there_whole_or_not_at_all() {
-    let mut keys = keys(40);
-    keys.push(b"new".to_vec());
-    let found = crash(
-        1,
-        |rig| fill(rig, 40),
-        &keys,
-        |rig| {
-            rig.put(&key(7), b"another value");
-            rig.put(b"new", b"a new one");
-            rig.put_until(&key(8), b"ends", Expire::At(NOW.plus_ms(60_000)));
-        },
-    );
-    assert!(found.iter().any(|found| found.stripes_held > 0) && found.iter().any(|found| found.stripes_held == 0));
+    in_both_modes(|| {
+        let mut keys = keys(40);
+        keys.push(b"new".to_vec());
+        let found = crash(
+            1,
+            |rig| fill(rig, 40),
+            &keys,
+            |rig| {
+                rig.put(&key(7), b"another value");
+                rig.put(b"new", b"a new one");
+                rig.put_until(&key(8), b"ends", Expire::At(NOW.plus_ms(60_000)));
+            },
+        );
+        let held = found.iter().filter(|found| found.stripes_held > 0).count();
+        assert_eq!(held > 0, place() == IndexPlace::File, "images with a lock that was held");
+        assert!(held < found.len());
+    });
 }
 
 #[test]
 fn a_delete_an_increment_and_a_join_that_were_cut_are_done_or_not() {
-    let mut keys = keys(20);
-    keys.push(b"number".to_vec());
-    let arith = |rig: &mut Rig| {
-        let outcome = rig.until_done(|turn| {
-            let key = turn.key(Namespace::DEFAULT, b"number");
-            let vivify = Some((1, Expire::Never));
-            let want_token = true;
-            turn.arith(
-                &key,
-                &Arith { delta: 5, decrement: false, vivify, expire: None, compare: None, token: None, want_token },
-            )
-        });
-        assert!(matches!(outcome, ArithOutcome::Number { .. }));
-    };
-    crash(
-        1,
-        |rig| {
-            fill(rig, 20);
-            arith(rig);
-        },
-        &keys,
-        |rig| {
-            assert!(rig.delete(&key(3)));
-            arith(rig);
-        },
-    );
+    in_both_modes(|| {
+        let mut keys = keys(20);
+        keys.push(b"number".to_vec());
+        let arith = |rig: &mut Rig| {
+            let outcome = rig.until_done(|turn| {
+                let key = turn.key(Namespace::DEFAULT, b"number");
+                let vivify = Some((1, Expire::Never));
+                let want_token = true;
+                turn.arith(
+                    &key,
+                    &Arith { delta: 5, decrement: false, vivify, expire: None, compare: None, token: None, want_token },
+                )
+            });
+            assert!(matches!(outcome, ArithOutcome::Number { .. }));
+        };
+        crash(
+            1,
+            |rig| {
+                fill(rig, 20);
+                arith(rig);
+            },
+            &keys,
+            |rig| {
+                assert!(rig.delete(&key(3)));
+                arith(rig);
+            },
+        );
+    });
 }
 
 #[test]
 fn what_is_displaced_in_a_full_index_is_there_once() {
-    // One group of 512 slots, nearly full, so that new keys displace others.
-    let keys = keys(470);
-    let found = crash(
-        1,
-        |rig| (0..440).for_each(|number| rig.put(&key(number), b"v")),
-        &keys,
-        |rig| (440..470).for_each(|number| rig.put(&key(number), b"v")),
-    );
-    assert!(found.iter().any(|found| found.slots_doubled > 0), "no image has a slot twice: nothing was displaced");
+    in_both_modes(|| {
+        // One group of 512 slots, nearly full, so that new keys displace others.
+        let keys = keys(470);
+        let found = crash(
+            1,
+            |rig| (0..440).for_each(|number| rig.put(&key(number), b"v")),
+            &keys,
+            |rig| (440..470).for_each(|number| rig.put(&key(number), b"v")),
+        );
+        let doubled = found.iter().any(|found| found.slots_doubled > 0);
+        assert_eq!(doubled, place() == IndexPlace::File, "images with a slot twice: something was displaced");
+    });
 }
 
 #[test]
 fn every_key_is_found_wherever_a_growth_or_a_shrink_was_cut() {
-    let keys = keys(300);
-    let fill = |rig: &mut Rig| (0..300).for_each(|number| rig.put(&key(number), b"v"));
-    let found = crash(5, fill, &keys, |rig| {
-        let (store, mut scratch) = (Arc::clone(&rig.store), crate::index::growth::SplitScratch::new());
-        store.index.begin_growth(2);
-        while store.index.split_next(&mut scratch, &*store) == Some(false) {}
-        store.index.begin_growth(3);
-        while store.index.split_next(&mut scratch, &*store) == Some(false) {}
-        store.index.begin_shrink(2);
-        while store.index.merge_next(&mut scratch, &*store) == Some(false) {}
-        assert_eq!((store.index.groups(), store.index.is_growing()), (2, false));
+    in_both_modes(|| {
+        let keys = keys(300);
+        let fill = |rig: &mut Rig| (0..300).for_each(|number| rig.put(&key(number), b"v"));
+        let found = crash(5, fill, &keys, |rig| {
+            let (store, mut scratch) = (Arc::clone(&rig.store), crate::index::growth::SplitScratch::new());
+            store.index.begin_growth(2);
+            while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+            store.index.begin_growth(3);
+            while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+            store.index.begin_shrink(2);
+            while store.index.merge_next(&mut scratch, &*store) == Some(false) {}
+            assert_eq!((store.index.groups(), store.index.is_growing()), (2, false));
+        });
+        let count = |what: fn(&Reopened) -> bool| found.iter().filter(|found| what(found)).count();
+        let in_file = place() == IndexPlace::File;
+        assert!(!in_file || count(|found| found.index_changing) > 50, "images within a change of size");
+        assert!(!in_file || count(|found| found.slots_doubled > 0) > 20, "images with slots in both places");
     });
-    let count = |what: fn(&Reopened) -> bool| found.iter().filter(|found| what(found)).count();
-    assert!(count(|found| found.index_changing) > 50, "images within a change of size");
-    assert!(count(|found| found.slots_doubled > 0) > 20, "images with slots in both places");
 }
 
 #[test]
 fn a_segment_that_was_being_emptied_loses_nothing_that_was_not_evicted() {
-    let keys = keys(70);
-    for compact in [true, false] {
-        let filled = |rig: &mut Rig| {
-            fill(rig, 70);
-            (0..70).for_each(|number| assert!(rig.read(&key(number)).is_some()));
-            rig.lane.own_seal(&rig.store);
-        };
-        let found = crash(1, filled, &keys, |rig| {
-            let sealed = |id: &u32| {
-                let header = rig.store.segments.header(crate::segments::SegmentId(*id));
-                header.state() == crate::header::State::Sealed
+    in_both_modes(|| {
+        let keys = keys(70);
+        for compact in [true, false] {
+            let filled = |rig: &mut Rig| {
+                fill(rig, 70);
+                (0..70).for_each(|number| assert!(rig.read(&key(number)).is_some()));
+                rig.lane.own_seal(&rig.store);
             };
-            let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).collect();
-            assert!(ids.len() > 1);
-            for id in ids {
-                rig.background.drain_whole(crate::segments::SegmentId(id), compact, rig.now);
-            }
-            rig.settle();
-        });
-        assert!(found.len() > 100);
-    }
+            let found = crash(1, filled, &keys, |rig| {
+                let sealed = |id: &u32| {
+                    let header = rig.store.segments.header(crate::segments::SegmentId(*id));
+                    header.state() == crate::header::State::Sealed
+                };
+                let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).collect();
+                assert!(ids.len() > 1);
+                for id in ids {
+                    rig.background.drain_whole(crate::segments::SegmentId(id), compact, rig.now);
+                }
+                rig.settle();
+            });
+            assert!(found.len() > 100);
+        }
+    });
 }
 
 #[test]
 fn a_flush_that_was_cut_is_done_or_not_and_one_that_was_done_stays_done() {
-    let keys = keys(20);
-    crash(
-        1,
-        |rig| fill(rig, 20),
-        &keys[..1],
-        |rig| {
-            rig.store.flush(Namespace::DEFAULT);
-            rig.settle();
-        },
-    );
-    let found = crash(
-        1,
-        |rig| {
-            fill(rig, 20);
-            rig.store.flush(Namespace::DEFAULT);
-        },
-        &keys,
-        |rig| {
-            rig.lane.tidy(NOW);
-            rig.settle();
-        },
-    );
-    assert!(found.len() > 20);
+    in_both_modes(|| {
+        let keys = keys(20);
+        crash(
+            1,
+            |rig| fill(rig, 20),
+            &keys[..1],
+            |rig| {
+                rig.store.flush(Namespace::DEFAULT);
+                rig.settle();
+            },
+        );
+        let found = crash(
+            1,
+            |rig| {
+                fill(rig, 20);
+                rig.store.flush(Namespace::DEFAULT);
+            },
+            &keys,
+            |rig| {
+                rig.lane.tidy(NOW);
+                rig.settle();
+            },
+        );
+        assert!(found.len() > 20);
+    });
 }
 
 #[test]
 fn a_long_value_that_was_cut_is_the_old_one_or_the_new_one() {
-    let old: Vec<u8> = (0..3000).map(|at| (at % 251) as u8).collect();
-    let new: Vec<u8> = (0..2500).map(|at| (at % 241) as u8).collect();
-    let found = crash(
-        3,
-        |rig| {
-            fill(rig, 10);
-            rig.put(b"long", &old);
-            rig.put(b"gone", &old);
-        },
-        &[b"long".to_vec(), b"gone".to_vec(), key(3)],
-        |rig| {
-            rig.put(b"long", &new);
-            rig.put(&key(3), &new);
-            assert!(rig.delete(b"gone"));
-        },
-    );
-    assert!(found.len() > 100);
+    in_both_modes(|| {
+        let old: Vec<u8> = (0..3000).map(|at| (at % 251) as u8).collect();
+        let new: Vec<u8> = (0..2500).map(|at| (at % 241) as u8).collect();
+        let found = crash(
+            3,
+            |rig| {
+                fill(rig, 10);
+                rig.put(b"long", &old);
+                rig.put(b"gone", &old);
+            },
+            &[b"long".to_vec(), b"gone".to_vec(), key(3)],
+            |rig| {
+                rig.put(b"long", &new);
+                rig.put(&key(3), &new);
+                assert!(rig.delete(b"gone"));
+            },
+        );
+        assert!(found.len() > 100);
+    });
 }
 
 #[test]
 fn a_value_that_was_being_received_is_there_or_its_space_is_waste() {
-    // Lengths at which a line end behind the value takes more than its padding.
-    let value: Vec<u8> = (0..74).map(|at| b'a' + at % 26).collect();
-    for len in [70, 71, 72, 73, 74] {
-        crash(
-            1,
-            |rig| fill(rig, 10),
-            &[b"sent".to_vec(), key(3), b"behind".to_vec()],
-            |rig| {
-                let value = &value[..len];
-                let mut arriving = rig.until_done(|turn| {
-                    let key = turn.key(Namespace::DEFAULT, b"sent");
-                    turn.arrive(&key, &Put::set(&[]), len, 2)
-                });
-                rig.put(&key(3), b"value 3");
-                let (store, mut lane_turn) = (Arc::clone(&rig.store), rig.lane.turn(NOW));
-                let line = [value, b"\r\n"].concat();
-                for part in line.chunks(40) {
-                    store.room_of(&mut arriving)[..part.len()].copy_from_slice(part);
-                    point();
-                    arriving.receive(part.len());
-                }
-                let sent = lane_turn.key(Namespace::DEFAULT, b"sent");
-                lane_turn.arrived(arriving, &sent, &Put::set(&[])).expect("stored");
-                drop(lane_turn);
-                let mut gone = rig.until_done(|turn| {
-                    let key = turn.key(Namespace::DEFAULT, b"other");
-                    turn.arrive(&key, &Put::set(&[]), len, 2)
-                });
-                store.room_of(&mut gone)[..len + 2].copy_from_slice(&line);
-                gone.receive(len + 2);
-                rig.put(b"behind", b"v");
-                rig.lane.turn(NOW).abandon(gone);
-            },
-        );
-    }
+    in_both_modes(|| {
+        // Lengths at which a line end behind the value takes more than its padding.
+        let value: Vec<u8> = (0..74).map(|at| b'a' + at % 26).collect();
+        for len in [70, 71, 72, 73, 74] {
+            crash(
+                1,
+                |rig| fill(rig, 10),
+                &[b"sent".to_vec(), key(3), b"behind".to_vec()],
+                |rig| {
+                    let value = &value[..len];
+                    let mut arriving = rig.until_done(|turn| {
+                        let key = turn.key(Namespace::DEFAULT, b"sent");
+                        turn.arrive(&key, &Put::set(&[]), len, 2)
+                    });
+                    rig.put(&key(3), b"value 3");
+                    let (store, mut lane_turn) = (Arc::clone(&rig.store), rig.lane.turn(NOW));
+                    let line = [value, b"\r\n"].concat();
+                    for part in line.chunks(40) {
+                        store.room_of(&mut arriving)[..part.len()].copy_from_slice(part);
+                        point();
+                        arriving.receive(part.len());
+                    }
+                    let sent = lane_turn.key(Namespace::DEFAULT, b"sent");
+                    lane_turn.arrived(arriving, &sent, &Put::set(&[])).expect("stored");
+                    drop(lane_turn);
+                    let mut gone = rig.until_done(|turn| {
+                        let key = turn.key(Namespace::DEFAULT, b"other");
+                        turn.arrive(&key, &Put::set(&[]), len, 2)
+                    });
+                    store.room_of(&mut gone)[..len + 2].copy_from_slice(&line);
+                    gone.receive(len + 2);
+                    rig.put(b"behind", b"v");
+                    rig.lane.turn(NOW).abandon(gone);
+                },
+            );
+        }
+    });
 }
 
 #[test]
 fn opening_that_was_cut_is_done_again() {
-    let keys = keys(470);
-    let mut rig = Rig::new();
-    (0..450).for_each(|number| rig.put(&key(number), b"v"));
-    let before = rig.contents(&keys);
-    let store = Arc::clone(&rig.store);
-    begin_images(&rig.file, 40);
-    (450..470).for_each(|number| rig.put(&key(number), b"v"));
-    store.index.begin_growth(2);
-    let mut scratch = crate::index::growth::SplitScratch::new();
-    while store.index.split_next(&mut scratch, &*store) == Some(false) {}
-    let cut = end_images();
-    let after = rig.contents(&keys);
-    let mut opened = 0;
-    for image in cut.iter().step_by(cut.len() / 12 + 1) {
-        begin_images(image, 25);
-        drop(Rig::open(Arc::clone(image), NOW));
-        for again in end_images() {
-            check_any(again, &keys, &before, &after);
-            opened += 1;
+    in_both_modes(|| {
+        let keys = keys(470);
+        let mut rig = Rig::new();
+        (0..450).for_each(|number| rig.put(&key(number), b"v"));
+        let before = rig.contents(&keys);
+        let store = Arc::clone(&rig.store);
+        begin_images(&rig.file, 40);
+        (450..470).for_each(|number| rig.put(&key(number), b"v"));
+        store.index.begin_growth(2);
+        let mut scratch = crate::index::growth::SplitScratch::new();
+        while store.index.split_next(&mut scratch, &*store) == Some(false) {}
+        let cut = end_images();
+        let after = rig.contents(&keys);
+        let mut opened = 0;
+        for image in cut.iter().step_by(cut.len() / 12 + 1) {
+            begin_images(image, 25);
+            drop(Rig::open(Arc::clone(image), NOW));
+            for again in end_images() {
+                check_any(again, &keys, &before, &after);
+                opened += 1;
+            }
         }
-    }
-    assert!(opened > 40, "{opened} images of openings");
+        assert!(opened > 40, "{opened} images of openings");
+    });
 }
 
 /// As [`check`], of a file that may have been left in order.
@@ -462,18 +548,20 @@ fn check_any(image: Arc<MapFile>, keys: &[Vec<u8>], before: &Contents, after: &C
 
 #[test]
 fn an_item_ends_at_its_time_whoever_opens_the_file_and_a_clock_that_went_back_is_told() {
-    let mut rig = Rig::new();
-    rig.put_until(b"short", b"v", Expire::At(NOW.plus_ms(5_000)));
-    rig.put_until(b"long", b"v", Expire::At(NOW.plus_ms(500_000)));
-    rig.now = NOW.plus_ms(2_000);
-    rig.settle();
-    let open = |now| Rig::open(Arc::new(rig.file.image().expect("an image")), now);
-    let mut later = open(NOW.plus_ms(6_000));
-    assert_eq!((later.read(b"short"), later.reopened().clock_behind_ms), (None, 0));
-    assert!(later.read(b"long").is_some());
-    assert_eq!(open(NOW.plus_ms(500_001)).read(b"long"), None);
-    let earlier = open(NOW);
-    assert_eq!(earlier.reopened().clock_behind_ms, 2_000);
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        rig.put_until(b"short", b"v", Expire::At(NOW.plus_ms(5_000)));
+        rig.put_until(b"long", b"v", Expire::At(NOW.plus_ms(500_000)));
+        rig.now = NOW.plus_ms(2_000);
+        rig.settle();
+        let open = |now| Rig::open(Arc::new(rig.file.image().expect("an image")), now);
+        let mut later = open(NOW.plus_ms(6_000));
+        assert_eq!((later.read(b"short"), later.reopened().clock_behind_ms), (None, 0));
+        assert!(later.read(b"long").is_some());
+        assert_eq!(open(NOW.plus_ms(500_001)).read(b"long"), None);
+        let earlier = open(NOW);
+        assert_eq!(earlier.reopened().clock_behind_ms, 2_000);
+    });
 }
 
 #[test]
@@ -482,7 +570,7 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
     fill(&mut rig, 10);
     let image = |rig: &Rig| Arc::new(rig.file.image().expect("an image"));
     let open = |file: &Arc<MapFile>, config: StoreConfig| {
-        let file = StoreFile { file: Arc::clone(file), reset: false };
+        let file = StoreFile { file: Arc::clone(file), reset: false, index: place() };
         Store::in_file(&config, &file, NOW).map(|_| ()).map_err(|error| error.to_string())
     };
     let file = image(&rig);

@@ -1,14 +1,14 @@
 //! A memory file that somebody damaged: a line that says what, where and what to do, or it is mended. No panic, no
 //! loop, and no value that nobody stored.
 //!
-//! The bytes of items are not looked at: without checksums nobody can tell that a value is another one.
+//! Where the index is in the file, the bytes of items are looked at by the scrub alone: see [`super::scrubbed`].
 
 use std::sync::Arc;
 
 use arena::{Map, MapFile};
 use base::prng::Prng;
 
-use super::crashes::{Contents, NOW, Rig, config, fill, key, keys};
+use super::crashes::{Contents, NOW, Rig, config, fill, key, keys, place, with_index_in_dram};
 use super::parted;
 use crate::raw::{Array, Word64};
 use crate::{FileFault, Namespace, StartError, Store, StoreFile};
@@ -102,8 +102,17 @@ fn use_all(mut rig: Rig, names: &[Vec<u8>], contents: &Contents) {
 
 #[test]
 fn a_file_that_was_damaged_anywhere_but_in_its_items_is_refused_with_a_line_or_mended() {
+    damage_parts(|part| part != "heap");
+}
+
+#[test]
+fn a_file_without_an_index_that_was_damaged_anywhere_is_refused_with_a_line_or_loses_what_was_damaged() {
+    with_index_in_dram(|| damage_parts(|part| !matches!(part, "stripes" | "index")));
+}
+
+fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
     let (whole, names, contents) = image();
-    for (part, range) in crate::file::parts(&config()) {
+    for (part, range) in crate::file::parts(&config()).into_iter().filter(|(part, _)| is_looked_at(part)) {
         let (mut refused, mut mended) = (0, 0);
         for seed in 0..60 {
             let _told = Seed(seed, part);
@@ -111,7 +120,7 @@ fn a_file_that_was_damaged_anywhere_but_in_its_items_is_refused_with_a_line_or_m
             damage(&file, &mut Prng::new(seed), &range);
             let _ = crate::file_stats(&file);
             let _ = crate::file_check(&file);
-            let store_file = StoreFile { file: Arc::clone(&file), reset: false };
+            let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place() };
             match Store::in_file(&config(), &store_file, NOW) {
                 Ok((store, background)) => {
                     drop((background, store));
@@ -129,7 +138,7 @@ fn a_file_that_was_damaged_anywhere_but_in_its_items_is_refused_with_a_line_or_m
         // One copy of the superblock is enough; locks and slots are mended; the rest is not made up.
         let told = format!("{part}: {refused} refused, {mended} mended");
         match part {
-            "stripes" | "index" | "undo log" => assert_eq!(refused, 0, "{told}"),
+            "stripes" | "index" | "undo log" | "heap" => assert_eq!(refused, 0, "{told}"),
             "headers" | "kept words" => assert!(refused > 5 && mended > 5, "{told}"),
             _ => assert!(mended > 0, "{told}"),
         }

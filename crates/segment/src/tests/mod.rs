@@ -3,6 +3,8 @@
 pub(crate) mod crashes;
 mod damage;
 mod parted;
+mod rebuilt;
+mod scrubbed;
 mod together;
 
 use crate::op::OpError;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arena::MapFile;
 
-use super::crashes::{Contents, NOW, Rig, fill, images_of, key, keys};
+use super::crashes::{Contents, NOW, Rig, fill, images_of, in_both_modes, key, keys};
 use super::parted;
 use crate::header::State;
 use crate::op::{Arith, Delete, Expire, OpError, Put};
@@ -108,74 +108,80 @@ fn ends_alone(rig: &mut Rig, found: &Contents) {
 
 #[test]
 fn a_rename_of_a_long_value_that_was_cut_leaves_it_under_one_key_alone() {
-    let long: Vec<u8> = (0..1500).map(|at| (at % 251) as u8).collect();
-    let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
-    let undone = crash_whole(
-        2,
-        &names,
-        |rig| {
-            fill(rig, 10);
-            rig.put(b"from", &long);
-            rig.put(b"to", &long[..900]);
-        },
-        |rig| {
-            let mut claim = begin(rig, &names);
-            rename(rig, &mut claim, b"from", b"to");
-            rig.store.let_go(&mut claim);
-        },
-        ends_alone,
-    );
-    assert!(undone > 10, "{undone} images within the rename");
-}
-
-#[test]
-fn a_rename_of_a_value_in_parts_that_was_cut_leaves_it_under_one_key_alone() {
-    let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
-    for (from, to) in [(2, 7), (8, 3)] {
+    in_both_modes(|| {
+        let long: Vec<u8> = (0..1500).map(|at| (at % 251) as u8).collect();
+        let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
         let undone = crash_whole(
             2,
             &names,
             |rig| {
                 fill(rig, 10);
-                rig.until_done(|turn| parted::put(turn, &name(turn, b"from"), from, b'f'));
-                rig.until_done(|turn| parted::put(turn, &name(turn, b"to"), to, b't'));
+                rig.put(b"from", &long);
+                rig.put(b"to", &long[..900]);
             },
             |rig| {
                 let mut claim = begin(rig, &names);
                 rename(rig, &mut claim, b"from", b"to");
                 rig.store.let_go(&mut claim);
-                rig.settle();
             },
             ends_alone,
         );
         assert!(undone > 10, "{undone} images within the rename");
-    }
+    });
+}
+
+#[test]
+fn a_rename_of_a_value_in_parts_that_was_cut_leaves_it_under_one_key_alone() {
+    in_both_modes(|| {
+        let names = [b"from".to_vec(), b"to".to_vec(), key(3)];
+        for (from, to) in [(2, 7), (8, 3)] {
+            let undone = crash_whole(
+                2,
+                &names,
+                |rig| {
+                    fill(rig, 10);
+                    rig.until_done(|turn| parted::put(turn, &name(turn, b"from"), from, b'f'));
+                    rig.until_done(|turn| parted::put(turn, &name(turn, b"to"), to, b't'));
+                },
+                |rig| {
+                    let mut claim = begin(rig, &names);
+                    rename(rig, &mut claim, b"from", b"to");
+                    rig.store.let_go(&mut claim);
+                    rig.settle();
+                },
+                ends_alone,
+            );
+            assert!(undone > 10, "{undone} images within the rename");
+        }
+    });
 }
 
 #[test]
 fn a_change_of_a_value_in_parts_that_was_cut_is_done_or_not() {
-    let names = [b"two".to_vec(), b"levels".to_vec(), b"gone".to_vec()];
-    let fill = |rig: &mut Rig| {
-        fill(rig, 5);
-        rig.until_done(|turn| parted::put(turn, &name(turn, b"two"), 2, b'2'));
-        rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 7, b'l'));
-        rig.until_done(|turn| parted::put(turn, &name(turn, b"gone"), 9, b'g'));
-    };
-    crash_whole(
-        1,
-        &names,
-        fill,
-        |rig| rig.until_done(|turn| parted::change_first(turn, &name(turn, b"two"), b'x')),
-        |_, _| {},
-    );
-    crash_whole(
-        2,
-        &names,
-        fill,
-        |rig| rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 8, b'y')),
-        |_, _| {},
-    );
-    crash_whole(2, &names, fill, |rig| assert!(rig.delete(b"gone")), |_, _| {});
+    in_both_modes(|| {
+        let names = [b"two".to_vec(), b"levels".to_vec(), b"gone".to_vec()];
+        let fill = |rig: &mut Rig| {
+            fill(rig, 5);
+            rig.until_done(|turn| parted::put(turn, &name(turn, b"two"), 2, b'2'));
+            rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 7, b'l'));
+            rig.until_done(|turn| parted::put(turn, &name(turn, b"gone"), 9, b'g'));
+        };
+        crash_whole(
+            1,
+            &names,
+            fill,
+            |rig| rig.until_done(|turn| parted::change_first(turn, &name(turn, b"two"), b'x')),
+            |_, _| {},
+        );
+        crash_whole(
+            2,
+            &names,
+            fill,
+            |rig| rig.until_done(|turn| parted::put(turn, &name(turn, b"levels"), 8, b'y')),
+            |_, _| {},
+        );
+        crash_whole(2, &names, fill, |rig| assert!(rig.delete(b"gone")), |_, _| {});
+    });
 }
 
 /// Every kind of change, on keys that hold every kind of value.
@@ -229,103 +235,111 @@ fn many_filled(rig: &mut Rig) {
 
 #[test]
 fn a_transaction_that_was_cut_is_done_or_not() {
-    let names = many_names();
-    let undone = crash_whole(
-        2,
-        &names,
-        many_filled,
-        |rig| {
-            let mut claim = begin(rig, &names);
-            many_changes(rig, &mut claim, &mut |_| {});
-            rig.store.let_go(&mut claim);
-        },
-        |_, _| {},
-    );
-    assert!(undone > 100, "{undone} images within the transaction");
+    in_both_modes(|| {
+        let names = many_names();
+        let undone = crash_whole(
+            2,
+            &names,
+            many_filled,
+            |rig| {
+                let mut claim = begin(rig, &names);
+                many_changes(rig, &mut claim, &mut |_| {});
+                rig.store.let_go(&mut claim);
+            },
+            |_, _| {},
+        );
+        assert!(undone > 100, "{undone} images within the transaction");
+    });
 }
 
 /// What was there before is copied, its segment is emptied, and others come to be: it is put back all the same.
 #[test]
 fn a_transaction_that_was_cut_is_undone_though_its_items_were_moved_and_their_segments_emptied() {
-    let names = many_names();
-    let mut drained = 0;
-    let undone = crash_whole(
-        25,
-        &names,
-        |rig| {
-            many_filled(rig);
-            rig.lane.own_seal(&rig.store);
-        },
-        |rig| {
-            let mut claim = begin(rig, &names);
-            let mut changes = 0;
-            many_changes(rig, &mut claim, &mut |rig| {
-                rig.settle();
-                changes += 1;
-                if changes % 4 != 0 {
-                    return;
-                }
+    in_both_modes(|| {
+        let names = many_names();
+        let mut drained = 0;
+        let undone = crash_whole(
+            25,
+            &names,
+            |rig| {
+                many_filled(rig);
                 rig.lane.own_seal(&rig.store);
-                let sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
-                let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).take(5).collect();
-                for id in ids {
-                    rig.background.drain_whole(SegmentId(id), true, NOW);
-                    drained += 1;
-                }
-                rig.put(b"other", b"comes in between");
-            });
-            assert_eq!(rig.store.groups_cut(), 0);
-            rig.store.let_go(&mut claim);
-            rig.settle();
-        },
-        |_, _| {},
-    );
-    assert!(undone > 20 && drained > 10, "{undone} images within the transaction, {drained} segments emptied");
+            },
+            |rig| {
+                let mut claim = begin(rig, &names);
+                let mut changes = 0;
+                many_changes(rig, &mut claim, &mut |rig| {
+                    rig.settle();
+                    changes += 1;
+                    if changes % 4 != 0 {
+                        return;
+                    }
+                    rig.lane.own_seal(&rig.store);
+                    let sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
+                    let ids: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(sealed).take(5).collect();
+                    for id in ids {
+                        rig.background.drain_whole(SegmentId(id), true, NOW);
+                        drained += 1;
+                    }
+                    rig.put(b"other", b"comes in between");
+                });
+                assert_eq!(rig.store.groups_cut(), 0);
+                rig.store.let_go(&mut claim);
+                rig.settle();
+            },
+            |_, _| {},
+        );
+        assert!(undone > 20 && drained > 10, "{undone} images within the transaction, {drained} segments emptied");
+    });
 }
 
 /// Each key lies in a segment of its own: what is to be kept is brought together, and stays within what may be pinned.
 #[test]
 fn a_transaction_over_many_segments_that_was_cut_is_done_or_not() {
-    let names = keys(30);
-    let mut sealed = 0;
-    let undone = crash_whole(
-        60,
-        &names,
-        |rig| {
-            for name in &names {
-                rig.put(name, b"before");
-                rig.lane.own_seal(&rig.store);
-                sealed += 1;
-            }
-        },
-        |rig| {
-            let mut claim = begin(rig, &names);
-            for bytes in &names {
-                act(rig, &mut claim, &mut |turn| turn.put(&name(turn, bytes), &Put::set(b"behind")).map(drop));
-            }
-            assert_eq!(rig.store.groups_cut(), 0);
-            rig.store.let_go(&mut claim);
-        },
-        |_, _| {},
-    );
-    assert!(undone > 20 && sealed == 30, "{undone} images within the transaction");
+    in_both_modes(|| {
+        let names = keys(30);
+        let mut sealed = 0;
+        let undone = crash_whole(
+            60,
+            &names,
+            |rig| {
+                for name in &names {
+                    rig.put(name, b"before");
+                    rig.lane.own_seal(&rig.store);
+                    sealed += 1;
+                }
+            },
+            |rig| {
+                let mut claim = begin(rig, &names);
+                for bytes in &names {
+                    act(rig, &mut claim, &mut |turn| turn.put(&name(turn, bytes), &Put::set(b"behind")).map(drop));
+                }
+                assert_eq!(rig.store.groups_cut(), 0);
+                rig.store.let_go(&mut claim);
+            },
+            |_, _| {},
+        );
+        assert!(undone > 20 && sealed == 30, "{undone} images within the transaction");
+    });
 }
 
 #[test]
 fn a_transaction_that_changes_more_than_is_kept_of_goes_on_and_is_whole_when_it_is_over() {
-    let names = keys(400);
-    let mut rig = Rig::new();
-    fill(&mut rig, 400);
-    let mut claim = begin(&mut rig, &names);
-    for number in 0..400 {
-        act(&mut rig, &mut claim, &mut |turn| turn.put(&name(turn, &key(number)), &Put::set(b"another")).map(drop));
-    }
-    rig.store.let_go(&mut claim);
-    assert!(rig.store.groups_cut() > 0, "its keys lie in more segments than may be pinned");
-    let mut again = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
-    assert_eq!(again.reopened().groups_undone, 0);
-    assert!((0..400).all(|number| again.read(&key(number)).is_none_or(|value| value == b"another")));
-    again.empty_out(&names);
-    let pins = |id| rig.store.segments.header(SegmentId(id)).pins.load(std::sync::atomic::Ordering::Relaxed);
-    assert!((0..rig.store.segments.high_water() as u32).all(|id| pins(id) == 0), "a segment is pinned for ever");
+    in_both_modes(|| {
+        let names = keys(400);
+        let mut rig = Rig::new();
+        fill(&mut rig, 400);
+        let mut claim = begin(&mut rig, &names);
+        for number in 0..400 {
+            act(&mut rig, &mut claim, &mut |turn| turn.put(&name(turn, &key(number)), &Put::set(b"another")).map(drop));
+        }
+        rig.store.let_go(&mut claim);
+        assert!(rig.store.groups_cut() > 0, "its keys lie in more segments than may be pinned");
+        let mut again = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
+        assert_eq!(again.reopened().groups_undone, 0);
+        assert!((0..400).all(|number| again.read(&key(number)).is_none_or(|value| value == b"another")));
+        again.empty_out(&names);
+        let pins = |id| rig.store.segments.header(SegmentId(id)).pins.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((0..rig.store.segments.high_water() as u32).all(|id| pins(id) == 0), "a segment is pinned for ever");
+    });
 }

@@ -1,7 +1,5 @@
 //! incr and decr.
 
-use std::sync::atomic::Ordering::Release;
-
 use crate::draft::{Content, Plan};
 use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
 use crate::key::Key;
@@ -87,7 +85,7 @@ impl Turn<'_> {
     /// Adds where the number stands. Everything is decided again under the lock, so a busy counter never starts over.
     fn add_in_place(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {
         let store = self.store;
-        let fresh = self.own.tokens.fresh(store);
+        let tokens = self.tokens_of_change();
         let locked = self.lock(key)?;
         let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
         if !self.can_add_in_place(&there, arith) {
@@ -97,15 +95,10 @@ impl Turn<'_> {
         if arith.compare.is_some_and(|compare| compare != snap.token) {
             return Ok(Some(ArithOutcome::Exists));
         }
-        let heap = &store.segments.heap;
         let value = apply(arith, snap.number);
-        // The value first, the token second: see the module's text.
-        there.layout.number(heap, there.address).store(value, Release);
-        if there.layout.has(CAS_FIELD) {
-            there.layout.cas_field(heap, there.address).store(fresh, Release);
-        }
+        store.store_number(&there, value, tokens);
         crate::index::bump(there.word, there.slot);
-        Ok(Some(outcome(arith, value, fresh, store.expire(&there))))
+        Ok(Some(outcome(arith, value, tokens.after, store.expire(&there))))
     }
 
     fn vivify_number(&mut self, key: &Key<'_>, arith: &Arith) -> Result<Option<ArithOutcome>, OpError> {

@@ -11,7 +11,6 @@
 //! bounded number of times, after which the operation parks.
 
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::Release;
 
 use crate::draft::{Content, Plan};
 use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, NUM};
@@ -161,6 +160,9 @@ impl Turn<'_> {
             self.store.note_access(seen, self.now);
         }
         match (decide(self, item.as_ref(), scratch), there) {
+            (Change::Remove(answer), None) if self.store.is_rebuilding() => {
+                Ok(self.end_for_good(key, None, None)?.then_some((answer, false)))
+            }
             (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => {
                 Ok(Some((answer, false)))
             }
@@ -202,10 +204,13 @@ impl Turn<'_> {
     /// Removes the item if it is the same still.
     pub(crate) fn remove_same(&mut self, key: &Key<'_>, snap: Snap) -> Result<bool, OpError> {
         let (store, counters) = (self.store, self.counters());
+        if store.is_rebuilding() && !key.piece {
+            return self.end_for_good(key, Some(snap), None);
+        }
         let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|there| Snap::of(store, there).same(&snap)) else { return Ok(false) };
-        locked.replace(there.word, there.slot, Slot::EMPTY, false);
+        store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
         self.bury(orphan, None);
@@ -272,7 +277,7 @@ impl Turn<'_> {
     /// it is one that cannot stand there.
     fn count_in_place(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
         let store = self.store;
-        let fresh = self.own.tokens.fresh(store);
+        let tokens = self.tokens_of_change();
         let locked = self.lock(key)?;
         let Some(there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(None) };
         if !self.can_count_in_place(&there) {
@@ -282,12 +287,7 @@ impl Turn<'_> {
         let Some(sum) = number.and_then(|number| number.checked_add(delta)).filter(|sum| *sum >= 0) else {
             return Ok(None);
         };
-        let heap = &store.segments.heap;
-        // The value first, the token second: see the module `write`.
-        there.layout.number(heap, there.address).store(sum as u64, Release);
-        if there.layout.has(CAS_FIELD) {
-            there.layout.cas_field(heap, there.address).store(fresh, Release);
-        }
+        store.store_number(&there, sum as u64, tokens);
         crate::index::bump(there.word, there.slot);
         Ok(Some(AddOutcome::Number(sum)))
     }

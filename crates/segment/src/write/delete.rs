@@ -1,8 +1,10 @@
 //! delete, mark stale, drop the value.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use crate::draft::Content;
+use base::clock::UnixMillis;
+
+use crate::draft::{Content, Plan};
 use crate::item::{CAS_FIELD, CAS_TAKEN, Kind, META, META_STALE, META_WON};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -13,6 +15,9 @@ use crate::write::Snap;
 use crate::write::put::Expect;
 use crate::write::rewrite::{Rewrite, TokenRule};
 
+/// The end of an item that never lives.
+const ENDED: Expire = Expire::At(UnixMillis(0));
+
 impl Turn<'_> {
     /// Removes the item, or marks it stale, or drops its value.
     ///
@@ -21,6 +26,9 @@ impl Turn<'_> {
     pub fn delete(&mut self, key: &Key<'_>, delete: &Delete) -> Result<DeleteOutcome, OpError> {
         if delete.mark_stale || delete.drop_value {
             return self.retry(|turn| turn.try_mark(key, delete));
+        }
+        if self.store.is_rebuilding() {
+            return self.retry(|turn| turn.try_end_for_good(key, delete.compare));
         }
         let (store, counters) = (self.store, self.counters());
         let locked = self.lock(key)?;
@@ -33,15 +41,45 @@ impl Turn<'_> {
         }
         // An item that has ended is removed all the same: its slot is free from now on.
         store.note_ended(counters, Some(&there), self.now);
-        locked.replace(there.word, there.slot, Slot::EMPTY, false);
+        store.unname(&locked, &there, Slot::EMPTY);
         let orphan = store.kill(counters, there.address, &there.layout);
         drop(locked);
         self.bury(orphan, None);
         Ok(if live.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound })
     }
 
+    /// Removes what is under the key, and what will be found under it: an item that has ended takes its place.
+    #[cold]
+    fn try_end_for_good(&mut self, key: &Key<'_>, compare: Option<u64>) -> Result<Option<DeleteOutcome>, OpError> {
+        let there = self.snap(key)?.map(|(_, snap)| snap);
+        match (compare, &there) {
+            (Some(_), None) => return Ok(Some(DeleteOutcome::NotFound)),
+            (Some(compare), Some(snap)) if compare != snap.token() => return Ok(Some(DeleteOutcome::Exists)),
+            _ => {}
+        }
+        let outcome = if there.is_some() { DeleteOutcome::Deleted } else { DeleteOutcome::NotFound };
+        Ok(self.end_for_good(key, there, None)?.then_some(outcome))
+    }
+
+    /// The same of a key under which this very item is, or none; the parts of `kept` stay. False: something else is
+    /// there.
+    #[cold]
+    pub(crate) fn end_for_good(
+        &mut self,
+        key: &Key<'_>,
+        there: Option<Snap>,
+        kept: Option<u64>,
+    ) -> Result<bool, OpError> {
+        let plan = Plan { expire: ENDED, ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[])) };
+        Ok(self.commit(key, &plan, Some(Expect::there(there).keeping(kept)))?.is_some())
+    }
+
     fn try_mark(&mut self, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else { return Ok(Some(DeleteOutcome::NotFound)) };
+        let Some((seen, snap)) = self.snap(key)? else {
+            let ends = self.store.is_rebuilding() && delete.compare.is_none();
+            let done = !ends || self.end_for_good(key, None, None)?;
+            return Ok(done.then_some(DeleteOutcome::NotFound));
+        };
         let store = self.store;
         if delete.compare.is_some_and(|compare| compare != snap.token) {
             return Ok(Some(DeleteOutcome::Exists));
@@ -84,15 +122,13 @@ impl Turn<'_> {
 
     fn mark_in_place(&mut self, key: &Key<'_>, snap: Snap) -> Result<Option<DeleteOutcome>, OpError> {
         let store = self.store;
-        let fresh = self.own.tokens.fresh(store);
+        let tokens = self.tokens_of_change();
         let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
-        let heap = &store.segments.heap;
+        store.begin_in_place(&there, tokens);
         store.set_meta(&there, META_STALE, META_WON);
-        if there.layout.has(CAS_FIELD) {
-            there.layout.cas_field(heap, there.address).store(fresh, Release);
-        }
+        store.end_in_place(&there, tokens);
         Ok(Some(DeleteOutcome::Deleted))
     }
 }

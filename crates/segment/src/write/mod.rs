@@ -4,9 +4,14 @@
 //! can see them; then takes the lock, looks again and goes through with it only if nothing that it relied on has
 //! changed ([`Snap`]). Else it starts over, a bounded number of times, and then parks.
 //!
+//! **While the index is made anew** ([`crate::rebuild`]) what is removed leaves an item that has ended, so that no
+//! older one takes its place when that is found.
+//!
 //! **Changes in place** (number, expiry, lease) touch shared words of a published item. Where a client may know the
 //! CAS token and the change is one of the value, the value is stored first and a fresh token second, while readers
-//! load the token first: a token that was given out never goes with an older value than it was made for.
+//! load the token first: a token that was given out never goes with an older value than it was made for. After a crash
+//! between the two the old token must not go with the new value: where the stripes are in the file, an opening gives
+//! what was under a held one a fresh token; where they are not, a token that nobody has is stored before the value.
 
 mod arith;
 pub(crate) mod change;
@@ -17,9 +22,11 @@ pub(crate) mod rewrite;
 mod splice;
 mod touch;
 
+use std::sync::atomic::Ordering::Release;
+
 use crate::draft::Orphan;
 use crate::graves::Grave;
-use crate::item::{EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
+use crate::item::{CAS_FIELD, EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
 use crate::op::OpError;
@@ -75,7 +82,45 @@ impl Snap {
 
 const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
 
+/// Fresh CAS tokens for one change in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokens {
+    /// No client is ever told it as the last one: that of a value that a crash cut the change of. Only where an opening
+    /// cannot tell by held locks what was being changed.
+    before: Option<u64>,
+    pub(crate) after: u64,
+}
+
+impl Store {
+    /// A value is about to change where it stands. Its lock is held, as for the next ones.
+    fn begin_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
+        if let Some(before) = tokens.before.filter(|_| seen.layout.has(CAS_FIELD)) {
+            seen.layout.cas_field(&self.segments.heap, seen.address).store(before, Release);
+        }
+    }
+
+    fn end_in_place(&self, seen: &Seen<'_>, tokens: Tokens) {
+        if seen.layout.has(CAS_FIELD) {
+            seen.layout.cas_field(&self.segments.heap, seen.address).store(tokens.after, Release);
+        }
+    }
+
+    /// Puts another number where one stands: the value first, the token second, as the module's text says.
+    pub(crate) fn store_number(&self, seen: &Seen<'_>, number: u64, tokens: Tokens) {
+        self.begin_in_place(seen, tokens);
+        seen.layout.number(&self.segments.heap, seen.address).store(number, Release);
+        self.end_in_place(seen, tokens);
+    }
+}
+
 impl<'l> Turn<'l> {
+    /// Tokens for a change that may be made in place.
+    pub(crate) fn tokens_of_change(&mut self) -> Tokens {
+        let store = self.store;
+        let before = store.rebuild.is_some().then(|| self.own.tokens.fresh(store));
+        Tokens { before, after: self.own.tokens.fresh(store) }
+    }
+
     /// Runs `attempt` until it comes to an end, a bounded number of times.
     pub(crate) fn retry<T>(
         &mut self,

@@ -171,7 +171,7 @@ impl Turn<'_> {
             return Err(OpError::Parked);
         };
         let old = store.find_locked(&locked, key);
-        if let Some(Expect { there: expected, flushed_before }) = expect {
+        if let Some(Expect { there: expected, flushed_before, .. }) = expect {
             let there = store.live(old, self.now).map(|seen| Snap::of(store, &seen));
             let same = match (&expected, &there) {
                 (None, None) => true,
@@ -200,7 +200,7 @@ impl Turn<'_> {
             }
         };
         if orphan.is_some() {
-            self.bury(orphan, plan.object());
+            self.bury(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
         }
         Ok(Some(token))
     }
@@ -245,11 +245,17 @@ pub(crate) struct Expect {
     there: Option<Snap>,
     /// No flush of the namespace since its flush sequence was this: parts were written since.
     flushed_before: Option<u64>,
+    /// The object whose parts stay, whatever names them then.
+    kept: Option<u64>,
 }
 
 impl Expect {
     pub(crate) fn there(there: Option<Snap>) -> Self {
-        Self { there, flushed_before: None }
+        Self { there, flushed_before: None, kept: None }
+    }
+
+    pub(crate) fn keeping(self, kept: Option<u64>) -> Self {
+        Self { kept, ..self }
     }
 
     pub(crate) fn unflushed_since(self, flushed_before: u64) -> Self {

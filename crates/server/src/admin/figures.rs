@@ -392,6 +392,12 @@ fn endings(list: &mut List, stats: &StoreStats) {
     let help = "Reads that found an item which had ended, by reason.";
     list.by(Kind::Counter, "gannet_reads_of_ended_total", help, "reason", late);
     list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
+    let help = "Items of the memory file that were not what was written, and are gone.";
+    list.total("gannet_items_damaged_total", help, stats.damaged);
+    let help = "Pieces and parts that nothing named after a crash, and are gone.";
+    list.total("gannet_orphans_removed_total", help, stats.orphans);
+    let help = "Segments whose items are still to be found, while the index is made anew.";
+    list.gauge("gannet_index_rebuild_segments", help, stats.rebuild_segments);
     list.gauge("gannet_pins", "Values that are being sent from where they lie in the store.", stats.pins);
 }
 

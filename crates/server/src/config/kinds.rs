@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use base::units::ByteSize;
 use io::affinity::{read_cpus, show_cpus};
+use segment::IndexPlace;
 
 use super::value::{Shape, Value, Words, Wrong, one_of};
 
@@ -199,6 +200,8 @@ pub enum IoChoice {
 const IO_CHOICES: [(&str, IoChoice); 3] =
     [("auto", IoChoice::Auto), ("epoll", IoChoice::Epoll), ("uring", IoChoice::Uring)];
 
+const INDEX_PLACES: [(&str, IndexPlace); 2] = [("file", IndexPlace::File), ("dram", IndexPlace::Dram)];
+
 /// The word for `value` in `words`.
 fn word_of<T: PartialEq>(value: &T, words: &[(&'static str, T)]) -> String {
     let found = words.iter().find(|(_, candidate)| candidate == value);
@@ -240,6 +243,25 @@ impl Value for IoChoice {
 
     fn placeholder(&self) -> &'static str {
         "auto|epoll|uring"
+    }
+}
+
+impl Value for IndexPlace {
+    fn read(&mut self, text: &str) -> Result<(), Wrong> {
+        *self = one_of(text, &INDEX_PLACES)?;
+        Ok(())
+    }
+
+    fn show(&self) -> String {
+        word_of(self, &INDEX_PLACES)
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Text
+    }
+
+    fn placeholder(&self) -> &'static str {
+        "file|dram"
     }
 }
 
@@ -543,6 +565,10 @@ mod tests {
             assert_eq!(round_trip::<IoChoice>(word).show(), word);
         }
         assert!(remedy::<IoChoice>("epol").contains("\"epoll\""));
+        for word in ["file", "dram"] {
+            assert_eq!(round_trip::<IndexPlace>(word).show(), word);
+        }
+        assert!(remedy::<IndexPlace>("ram").contains("\"dram\""));
     }
 
     #[test]

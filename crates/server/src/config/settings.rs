@@ -1,6 +1,7 @@
 //! The values of all settings, typed.
 
 use base::units::{ByteSize, TimeSpan};
+use segment::IndexPlace;
 
 use super::kinds::{
     AdminAddress, CommandNames, Delimiter, Endpoint, FilePath, FlashPlaces, IoChoice, LogLevel, Pin, UnixMode,
@@ -30,6 +31,7 @@ pub struct Settings {
     pub lock: bool,
     pub evict: bool,
     pub file: FilePath,
+    pub file_index: IndexPlace,
     pub flash: FlashPlaces,
     pub flash_item: ByteSize,
     pub workers: Auto<u64>,
@@ -77,6 +79,7 @@ impl Settings {
             lock: false,
             evict: false,
             file: FilePath(None),
+            file_index: IndexPlace::File,
             flash: FlashPlaces(Vec::new()),
             flash_item: ByteSize(0),
             workers: Auto::Auto,

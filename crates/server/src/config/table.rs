@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 40] = [
+pub static SETTINGS: [Setting; 41] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -260,6 +260,17 @@ pub static SETTINGS: [Setting; 40] = [
                crash of the server or kill -9. It is made if it is not there, and takes all of store.memory at once. \
                \"none\": the memory is the process's own, and ends with it.",
         value: |s| &mut s.file,
+    },
+    Setting {
+        path: "store.file_index",
+        flag: Some("file-index"),
+        default: &["file"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Where the index of a store in a file is. \"file\": with it, so that all is there at once after a \
+               restart. \"dram\": in the server's own memory, for files on what is slower; it is made anew at a \
+               start, while the server serves, and what is not found yet is a miss.",
+        value: |s| &mut s.file_index,
     },
     Setting {
         path: "store.flash",

@@ -20,6 +20,7 @@ use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record, Value};
 use segment::{Item, Key, Lane, Namespace, OpError, Turn};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Records that a call tells if no limit is given.
 const LIMIT: i64 = 100;
@@ -33,6 +34,8 @@ const SWEEPS_MAX: usize = 16;
 const MEMORY_PART: u64 = 32;
 /// The least memory of an index, in bytes.
 const MEMORY_MIN: u64 = 64 << 10;
+/// How long who is to enter all records rests while they are still being found.
+const FOUND_SLEEP: Duration = Duration::from_millis(10);
 
 /// `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin`, `REC.INDEX LIST`
 pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -110,6 +113,12 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Enters all records that are there.
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
+    if call.ctx.shared.store.is_rebuilding() {
+        // Not all that is there is found yet.
+        call.session.done = 1;
+        call.session.walk = Some(walk);
+        return Err(OpError::Parked.into());
+    }
     loop {
         let (mut keys, mut looked) = (Vec::new(), 0);
         let view = call.ctx.view();
@@ -176,6 +185,12 @@ pub(crate) fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
 /// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
 /// entered, or the server is to stop.
 pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
+    while shared.store.is_rebuilding() {
+        if shared.stop.is_off() {
+            return;
+        }
+        std::thread::sleep(FOUND_SLEEP);
+    }
     for namespace in Namespaces::numbers() {
         let (mut cursor, mut left) = (Some(0), Vec::new());
         while cursor.is_some() || !left.is_empty() {

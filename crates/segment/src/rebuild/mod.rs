@@ -1,0 +1,567 @@
+//! The index made anew from the segments, while the store serves: for one whose index is not in its file.
+//!
+//! ```text
+//!   segments, the newest first     [ walked | walked | taken | taken | waiting . . . . . . . | dropped ]
+//!                                    several threads, a segment each ->     <- where memory is short
+//!   round 1     items, pieces and parts
+//!   round 2     heads of values in pieces and parts, in the segments that have any: all that they name is found
+//!   whole       from here on eviction, expiry, compaction and scrubbing go on as ever
+//! ```
+//!
+//! Invariants:
+//! - What is not found yet is a miss. Nothing that was replaced or removed comes back: of two versions of a key the one
+//!   with the higher (segment sequence, offset) stays, and the other is marked dead at once. Whatever this process
+//!   stores has a higher sequence than all that it found.
+//! - So while it lasts no version goes that may hide an older one: a delete leaves an item that has ended
+//!   ([`crate::write`]), and nothing is evicted, moved or removed for its time or a flush. Who needs memory takes the
+//!   oldest segments that were not walked, whole.
+//! - A head is entered when all that it may name is, so nobody takes a value for broken whose parts are not found yet.
+//! - Where the process before ended before its index was whole, what it stored may hide something older that was not
+//!   found then and is live still. So the segments since that rebuild began are walked before anybody is served
+//!   ([`Store::find_latest`]): they are as many as were written meanwhile.
+//! - DEAD in the file is the truth: who takes an item's slot has marked it before, and a new item is marked live before
+//!   it has a slot ([`crate::draft`]).
+//! - Cut at any instant it is begun again and comes to the same.
+//!
+//! Bounds: eight bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
+
+mod latest;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use base::clock::UnixMillis;
+
+use crate::counters::Counters;
+use crate::draft::Orphan;
+use crate::graves::Grave;
+use crate::header::SegmentHeader;
+use crate::index::{Hash, Locked};
+use crate::item::{DEAD, EXPIRY, Kind, Layout};
+use crate::raw::Word32;
+use crate::segments::SegmentId;
+use crate::slot::Slot;
+use crate::store::{Seen, Store};
+
+/// Items whose index buckets are asked for before the first of them is entered.
+const BATCH: usize = 32;
+/// Threads that may help the background.
+pub(crate) const REBUILDERS_MAX: usize = 64;
+
+const ROUND_ITEMS: u32 = 0;
+const ROUND_HEADS: u32 = 1;
+const WHOLE: u32 = 2;
+
+// Where a segment is.
+const WAITING: u32 = 0;
+const TAKEN: u32 = 1;
+/// Walked, and it has heads: waits for the second round.
+const HAS_HEADS: u32 = 2;
+const DONE: u32 = 3;
+
+/// One segment that is to be walked.
+#[derive(Debug)]
+struct Entry {
+    id: SegmentId,
+    state: Word32,
+}
+
+/// What a change that is undone left under a hash: items in segments with a smaller sequence live at no other address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undone {
+    pub(crate) namespace: u8,
+    pub(crate) piece: bool,
+    pub(crate) address: Option<usize>,
+    pub(crate) before: u64,
+}
+
+/// A head that is the latest version of its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaterHead {
+    namespace: u8,
+    /// Its sequence and address.
+    version: (u64, usize),
+    object: Option<u64>,
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Rebuild {
+    round: Word32,
+    entries: Box<[Entry]>,
+    /// Nothing before it waits, as far as it was seen.
+    from: AtomicUsize,
+    /// Entries of this round that are not done.
+    left: AtomicUsize,
+    /// What is in segments from this sequence on was stored while an earlier rebuild was under way: what of it has
+    /// ended may hide something older. `u64::MAX`: nothing was.
+    since: u64,
+    /// Heads of those segments: they hide what is older before they are entered themselves.
+    later: HashMap<u64, Vec<LaterHead>>,
+    undone: HashMap<u64, Vec<Undone>>,
+    helpers: AtomicUsize,
+    found: AtomicU64,
+    torn: AtomicU64,
+    dropped: AtomicU64,
+}
+
+/// How far the index is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RebuildProgress {
+    /// Everything is found.
+    pub whole: bool,
+    /// Segments that hold items, as they were when the file was opened.
+    pub segments: u64,
+    /// Those that are not walked yet.
+    pub segments_left: u64,
+    /// Those that were given up to make room.
+    pub segments_dropped: u64,
+    /// Items that were found.
+    pub items: u64,
+    /// Items that were not whole, and are gone.
+    pub torn: u64,
+}
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebuildStep {
+    /// There is more to do.
+    More,
+    /// It has to wait for others: for a lock, or for the index to grow.
+    Waits,
+    /// The index is whole.
+    Whole,
+}
+
+impl Rebuild {
+    /// Of these segments, in any order.
+    pub(crate) fn new(store: &Store, mut ids: Vec<SegmentId>, since: u64, undone: HashMap<u64, Vec<Undone>>) -> Self {
+        ids.sort_unstable_by_key(|id| std::cmp::Reverse(store.segments.header(*id).sequence()));
+        let entries: Box<[Entry]> = ids.into_iter().map(|id| Entry { id, state: Word32::new(WAITING) }).collect();
+        Self {
+            round: Word32::new(ROUND_ITEMS),
+            from: AtomicUsize::new(0),
+            left: AtomicUsize::new(entries.len()),
+            entries,
+            since,
+            later: HashMap::new(),
+            undone,
+            helpers: AtomicUsize::new(0),
+            found: AtomicU64::new(0),
+            torn: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Heads that hide what is older: see [`Store::find_latest`].
+    pub(crate) fn note_later(&mut self, later: HashMap<u64, Vec<LaterHead>>) {
+        self.later = later;
+    }
+
+    /// Nothing is to be found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.round.load(Acquire) == WHOLE
+    }
+
+    fn progress(&self) -> RebuildProgress {
+        let round = self.round.load(Acquire);
+        RebuildProgress {
+            whole: round == WHOLE,
+            segments: self.entries.len() as u64,
+            segments_left: if round == WHOLE { 0 } else { self.left.load(Relaxed) as u64 },
+            segments_dropped: self.dropped.load(Relaxed),
+            items: self.found.load(Relaxed),
+            torn: self.torn.load(Relaxed),
+        }
+    }
+
+    /// A segment of this round that nobody has, and the round.
+    fn claim(&self) -> Option<(usize, u32)> {
+        let round = self.round.load(Acquire);
+        let wants = match round {
+            ROUND_ITEMS => WAITING,
+            ROUND_HEADS => HAS_HEADS,
+            _ => return None,
+        };
+        let from = self.from.load(Relaxed);
+        for at in (from..self.entries.len()).chain(0..from) {
+            let state = &self.entries[at].state;
+            if state.load(Relaxed) == wants && state.compare_exchange(wants, TAKEN, Acquire).is_ok() {
+                self.from.store(at + 1, Relaxed);
+                return Some((at, round));
+            }
+        }
+        None
+    }
+
+    /// A segment of a round is done with.
+    fn end(&self, store: &Store, at: usize, round: u32, has_heads: bool) {
+        let state = if round == ROUND_ITEMS && has_heads { HAS_HEADS } else { DONE };
+        self.entries[at].state.store(state, Release);
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            self.next_round(store, round);
+        }
+    }
+
+    fn next_round(&self, store: &Store, round: u32) {
+        let with_heads = self.entries.iter().filter(|entry| entry.state.load(Relaxed) == HAS_HEADS).count();
+        if round == ROUND_ITEMS && with_heads > 0 {
+            self.left.store(with_heads, Relaxed);
+            self.from.store(0, Relaxed);
+            self.round.store(ROUND_HEADS, Release);
+            return;
+        }
+        self.become_whole(store);
+    }
+
+    pub(crate) fn become_whole(&self, store: &Store) {
+        if let Some(log) = &store.undo {
+            log.close_held();
+        }
+        store.kept.rebuilding.store(0, Release);
+        self.round.store(WHOLE, Release);
+        store.call_background();
+    }
+
+    /// The oldest segment that nobody has looked at, of those that `may` go; it is nobody's from then on.
+    pub(crate) fn give_up_oldest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
+        if self.round.load(Acquire) != ROUND_ITEMS {
+            return None;
+        }
+        let waits = |entry: &&Entry| entry.state.load(Relaxed) == WAITING && may(store.segments.header(entry.id));
+        let taken = |entry: &&Entry| entry.state.compare_exchange(WAITING, DONE, AcqRel).is_ok();
+        let id = self.entries.iter().rev().filter(waits).find(taken)?.id;
+        self.dropped.fetch_add(1, Relaxed);
+        if self.left.fetch_sub(1, AcqRel) == 1 {
+            self.next_round(store, ROUND_ITEMS);
+        }
+        Some(id)
+    }
+
+    /// The head that the key of an item has for its latest version, if that is another.
+    fn later_than(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> Option<LaterHead> {
+        let hides = |later: &&LaterHead| {
+            !piece && later.namespace == header.namespace() && later.version > (header.sequence(), address)
+        };
+        self.later.get(&hash.0).and_then(|all| all.iter().find(hides)).copied()
+    }
+
+    /// A change that is undone made this item, or left it behind.
+    fn is_undone(&self, hash: Hash, address: usize, piece: bool, header: &SegmentHeader) -> bool {
+        let of = |undone: &&Undone| undone.namespace == header.namespace() && undone.piece == piece;
+        let ends = |undone: &Undone| header.sequence() < undone.before && undone.address != Some(address);
+        self.undone.get(&hash.0).is_some_and(|all| all.iter().filter(of).any(ends))
+    }
+}
+
+/// A walk through a segment.
+#[derive(Debug)]
+struct Walk {
+    entry: usize,
+    round: u32,
+    id: SegmentId,
+    at: usize,
+    has_heads: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    address: usize,
+    layout: Layout,
+    hash: Hash,
+}
+
+/// What was entered of a batch: it is counted together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entered {
+    items: u32,
+    hidden: u32,
+    bytes: u32,
+}
+
+/// One thread's part in it.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    walk: Option<Walk>,
+    batch: Vec<Candidate>,
+    /// Those of the batch that are entered.
+    next: usize,
+    /// Nobody else works on the index: what has no place in it now has none.
+    never_waits: bool,
+}
+
+impl Hand {
+    /// Walks on, until `over` or nothing can be done now.
+    pub(crate) fn step(
+        &mut self,
+        store: &Store,
+        counters: &Counters,
+        now: UnixMillis,
+        over: &mut dyn FnMut() -> bool,
+    ) -> RebuildStep {
+        let Some(rebuild) = &store.rebuild else { return RebuildStep::Whole };
+        loop {
+            if self.walk.is_none() {
+                let Some((entry, round)) = rebuild.claim() else {
+                    return if rebuild.is_whole() { RebuildStep::Whole } else { RebuildStep::Waits };
+                };
+                self.walk = Some(Walk { entry, round, id: rebuild.entries[entry].id, at: 0, has_heads: false });
+            }
+            if self.next == self.batch.len() && !self.fill(store, rebuild, counters, now) {
+                let walk = self.walk.take().expect("it was begun");
+                rebuild.end(store, walk.entry, walk.round, walk.has_heads);
+            } else if !self.enter_batch(store, rebuild, counters) {
+                return RebuildStep::Waits;
+            }
+            if over() {
+                return RebuildStep::More;
+            }
+        }
+    }
+
+    /// Takes the next items into the batch; false at the end of the segment.
+    fn fill(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters, now: UnixMillis) -> bool {
+        let walk = self.walk.as_mut().expect("a batch is of a walk");
+        let (header, start) = (store.segments.header(walk.id), store.segments.start(walk.id));
+        let end = header.written.load(Acquire) as usize;
+        self.batch.clear();
+        self.next = 0;
+        while self.batch.len() < BATCH && walk.at < end {
+            let address = start + walk.at;
+            let Some(layout) = store.item_in(header, address) else {
+                // What would follow is not found any more: nobody knows where it begins.
+                rebuild.torn.fetch_add(1, Relaxed);
+                walk.at = end;
+                break;
+            };
+            walk.at += layout.size;
+            if layout.has(DEAD) {
+                continue;
+            }
+            if walk.round == ROUND_ITEMS && !store.is_sound(address, &layout) {
+                rebuild.torn.fetch_add(1, Relaxed);
+                store.mark_dead(address);
+                continue;
+            }
+            let is_head = store.orphan_at(address, &layout).is_some();
+            if is_head != (walk.round == ROUND_HEADS) {
+                walk.has_heads |= is_head;
+                continue;
+            }
+            let hash = store.hash_at(header.namespace(), address, &layout);
+            let may_hide = is_head || header.sequence() >= rebuild.since;
+            let ended = !may_hide && store.has_ended(address, &layout, now);
+            if ended || rebuild.is_undone(hash, address, layout.is(Kind::Piece), header) {
+                store.mark_dead(address);
+                continue;
+            }
+            if let Some(later) = rebuild.later_than(hash, address, layout.is(Kind::Piece), header) {
+                store.mark_dead(address);
+                store.bury_unless(counters, store.orphan_at(address, &layout), later.object);
+                continue;
+            }
+            store.index.prefetch_change(hash);
+            self.batch.push(Candidate { address, layout, hash });
+        }
+        !self.batch.is_empty()
+    }
+
+    /// Enters what is left of the batch; false if that has to wait.
+    fn enter_batch(&mut self, store: &Store, rebuild: &Rebuild, counters: &Counters) -> bool {
+        let id = self.walk.as_ref().expect("a batch is of a walk").id;
+        let mut entered = Entered::default();
+        while let Some(candidate) = self.batch.get(self.next) {
+            match store.enter_found(counters, candidate, !self.never_waits) {
+                Some(true) => {
+                    entered.items += 1;
+                    entered.hidden += u32::from(candidate.layout.is(Kind::Piece));
+                    entered.bytes += candidate.layout.size as u32;
+                }
+                Some(false) => {}
+                None => break,
+            }
+            self.next += 1;
+        }
+        if entered.items > 0 {
+            let Entered { items, hidden, bytes } = entered;
+            let header = store.segments.header(id);
+            header.note_found(items, hidden, bytes);
+            counters.note_found(header.namespace(), items.into(), hidden.into(), bytes.into());
+            rebuild.found.fetch_add(items.into(), Relaxed);
+        }
+        self.next == self.batch.len()
+    }
+
+    /// Gives back the segment that is being walked: another begins it anew.
+    fn leave(&mut self, rebuild: &Rebuild) {
+        if let Some(walk) = self.walk.take() {
+            let state = if walk.round == ROUND_ITEMS { WAITING } else { HAS_HEADS };
+            rebuild.entries[walk.entry].state.store(state, Release);
+        }
+    }
+}
+
+impl Store {
+    /// The index is being made anew: see [`crate::rebuild`].
+    #[inline(always)]
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.is_whole())
+    }
+
+    /// How far the index is made; `None`: it is in the file, or the store in none.
+    pub fn rebuild_progress(&self) -> Option<RebuildProgress> {
+        self.rebuild.as_ref().map(Rebuild::progress)
+    }
+
+    /// A helper of the background, for a thread of its own; `None` if nothing is to be rebuilt, or too many help.
+    pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
+        let rebuild = self.rebuild.as_ref().filter(|rebuild| !rebuild.is_whole())?;
+        let number = rebuild.helpers.fetch_add(1, Relaxed);
+        let (store, counters) = (Arc::clone(self), self.geometry.lanes_max + number);
+        (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
+    }
+
+    /// The item at an address has ended by its own time.
+    fn has_ended(&self, address: usize, layout: &Layout, now: UnixMillis) -> bool {
+        let relative = || layout.expiry(&self.segments.heap, address).load(Acquire);
+        layout.has(EXPIRY) && self.segments.expire_at(address, relative()) <= now
+    }
+
+    fn mark_dead(&self, address: usize) {
+        let _ = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
+    }
+
+    /// Where in the order of all versions an address is.
+    pub(super) fn version_at(&self, address: usize) -> (u64, usize) {
+        (self.segments.header_of(address).sequence(), address)
+    }
+
+    /// Gives a slot to an item that was found, if it is the latest of its key; says whether it did. `None`: not now.
+    fn enter_found(&self, counters: &Counters, candidate: &Candidate, may_wait: bool) -> Option<bool> {
+        let Candidate { address, layout, hash } = candidate;
+        let header = self.segments.header_of(*address);
+        let key = self.key_at(header.namespace(), *address, layout);
+        let locked = self.index.lock(*hash)?;
+        let slot = Slot::item(hash.tag(), 0, header.slot_generation(), *address);
+        let Some(there) = self.find_locked(&locked, &key) else {
+            return self.enter_new(&locked, counters, *address, slot, may_wait);
+        };
+        if there.address == *address {
+            return Some(false);
+        }
+        let wins = self.version_at(*address) > self.version_at(there.address);
+        let orphan = if wins {
+            self.dies_first(there.address);
+            locked.replace(there.word, there.slot, slot, true);
+            self.kill(counters, there.address, &there.layout)
+        } else {
+            self.mark_dead(*address);
+            self.orphan_at(*address, layout)
+        };
+        drop(locked);
+        let stays = if wins { self.object_of(*address, layout) } else { self.object_at(&there) };
+        self.bury_unless(counters, orphan, stays);
+        Some(wins)
+    }
+
+    /// The same where its key has no item. One that has no place waits for the index to grow; where it cannot, it goes:
+    /// to let another go could bring back what that one hides.
+    fn enter_new(
+        &self,
+        locked: &Locked<'_>,
+        counters: &Counters,
+        address: usize,
+        slot: Slot,
+        may_wait: bool,
+    ) -> Option<bool> {
+        let room = locked.room();
+        if !room.holds.is_item() {
+            locked.replace(room.word, room.holds, slot, false);
+            locked.note_birth();
+            return Some(true);
+        }
+        if may_wait && self.index_will_grow() {
+            return None;
+        }
+        self.mark_dead(address);
+        counters.evicted.add(1);
+        counters.evicted_by_index.add(1);
+        Some(false)
+    }
+
+    /// Has the index grow, for which there are segments or will be.
+    fn index_will_grow(&self) -> bool {
+        let keep = self.memory.free_reserve() + self.spaces.reserved();
+        let may_go = |entry: &Entry| {
+            let namespace = self.segments.header(entry.id).namespace();
+            entry.state.load(Relaxed) == WAITING && !self.spaces.keeps(namespace)
+        };
+        let spare = || self.rebuild.as_ref().is_some_and(|rebuild| rebuild.entries.iter().any(may_go));
+        let grows = self.index.groups() < self.memory.groups_max()
+            && (self.index.is_growing() || self.segments.free_count() > keep || spare());
+        if grows {
+            self.index_crowded.store(true, Relaxed);
+            self.call_background();
+        }
+        grows
+    }
+
+    pub(super) fn object_of(&self, address: usize, layout: &Layout) -> Option<u64> {
+        self.orphan_at(address, layout).and_then(|orphan| orphan.object(self))
+    }
+
+    /// Has what an older version named go, unless the one that stays names it too.
+    pub(super) fn bury_unless(&self, counters: &Counters, orphan: Option<Orphan>, stays: Option<u64>) {
+        if let Some(orphan) = orphan.filter(|orphan| stays.is_none() || orphan.object(self) != stays) {
+            self.bury_grave(counters, Grave::of(self, orphan));
+        }
+    }
+}
+
+/// Helps the background to make the index anew. It may be dropped at any time.
+#[derive(Debug)]
+pub struct Rebuilder {
+    store: Arc<Store>,
+    /// Its block of counters.
+    counters: usize,
+    hand: Hand,
+}
+
+impl Rebuilder {
+    /// Walks on, until `over`, which is asked every few items.
+    pub fn step(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> RebuildStep {
+        self.hand.step(&self.store, &self.store.counters[self.counters], now, over)
+    }
+}
+
+impl Drop for Rebuilder {
+    fn drop(&mut self) {
+        if let Some(rebuild) = &self.store.rebuild {
+            self.hand.leave(rebuild);
+        }
+    }
+}
+
+impl Store {
+    /// Marks an item dead before its slot goes, where DEAD in the file is what an opening goes by.
+    #[inline(always)]
+    pub(crate) fn dies_first(&self, address: usize) {
+        if self.rebuild.is_some() {
+            self.mark_dead(address);
+        }
+    }
+
+    /// Takes the slot of an item, whose lock is held.
+    #[inline(always)]
+    pub(crate) fn unname(&self, locked: &Locked<'_>, seen: &Seen<'_>, to: Slot) {
+        self.dies_first(seen.address);
+        locked.replace(seen.word, seen.slot, to, false);
+    }
+}

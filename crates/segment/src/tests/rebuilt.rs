@@ -1,0 +1,276 @@
+//! A store whose index is made anew while it serves: what is not found yet is a miss, and never something older.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arena::MapFile;
+use base::prng::Prng;
+
+use super::crashes::{NOW, Rig, fill, in_both_modes, key, keys, place, with_index_in_dram};
+use super::parted;
+use crate::op::{Arith, Delete, Expire, Put, PutMode};
+use crate::{IndexPlace, Namespace, RebuildStep};
+
+/// Values by key, and what of them the store has to know now.
+#[derive(Default)]
+struct Expected {
+    values: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Keys that were changed since the store was opened.
+    known: BTreeSet<Vec<u8>>,
+}
+
+impl Expected {
+    fn note(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.values.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+        self.known.insert(key.to_vec());
+    }
+
+    /// What the store says of a key is true, or a miss that may be.
+    fn check(&self, rig: &mut Rig, key: &[u8], seed: u64) {
+        let is_known = self.known.contains(key) || !rig.store.is_rebuilding();
+        let (there, expected) = (rig.read(key), self.values.get(key).cloned().flatten());
+        let right = there == expected || (there.is_none() && !is_known);
+        let short =
+            |value: Option<Vec<u8>>| value.map(|it| String::from_utf8_lossy(&it[..it.len().min(30)]).into_owned());
+        let [name, there, expected] = [Some(key.to_vec()), there, expected].map(short);
+        assert!(right, "seed {seed}: {name:?} is {there:?}, not {expected:?}");
+    }
+}
+
+/// One operation on a key, and what it leaves.
+fn change(rig: &mut Rig, expected: &mut Expected, prng: &mut Prng) {
+    let name = key(prng.below(60) as usize);
+    let value = format!("value {} {}", prng.below(1000), "x".repeat(prng.below(40) as usize)).into_bytes();
+    let is_there = rig.read(&name).is_some();
+    match prng.below(8) {
+        0..=2 => rig.put(&name, &value),
+        3 => drop(rig.delete(&name)),
+        4 => {
+            let long = [&value[..], &[b'l'; 700]].concat();
+            rig.put(&name, &long);
+            return expected.note(&name, Some(&long));
+        }
+        5 => rig.put_until(&name, &value, Expire::At(NOW)),
+        6 => {
+            let put = Put { mode: PutMode::Add, ..Put::set(&value) };
+            rig.until_done(|turn| turn.put(&turn.key(Namespace::DEFAULT, &name), &put));
+            if is_there {
+                return;
+            }
+        }
+        _ => {
+            rig.until_done(|turn| {
+                let key = turn.key(Namespace::DEFAULT, &name);
+                turn.change(&key, &mut |_, _, _| crate::Change::Remove(()))
+            });
+            return expected.note(&name, None);
+        }
+    }
+    let kind_ends = rig.read(&name).is_none();
+    expected.note(&name, (!kind_ends).then_some(&value[..]));
+}
+
+#[test]
+fn nothing_that_was_replaced_or_removed_comes_back_while_the_index_is_made_anew() {
+    with_index_in_dram(|| {
+        let mut met_early = 0;
+        for seed in 0..60 {
+            let (mut prng, mut expected) = (Prng::new(seed), Expected::default());
+            let mut rig = Rig::new();
+            for _ in 0..80 {
+                change(&mut rig, &mut expected, &mut prng);
+            }
+            for _ in 0..4 {
+                let image = Arc::new(rig.file.image().expect("an image"));
+                rig = Rig::open_early(image, NOW);
+                expected.known.clear();
+                for _ in 0..prng.below(40) {
+                    let mut left = prng.below(4);
+                    if prng.below(3) == 0 {
+                        rig.background.slice(NOW, &mut || {
+                            left = left.saturating_sub(1);
+                            left == 0
+                        });
+                    }
+                    met_early += usize::from(rig.store.is_rebuilding());
+                    change(&mut rig, &mut expected, &mut prng);
+                    let looked = key(prng.below(60) as usize);
+                    expected.check(&mut rig, &looked, seed);
+                }
+            }
+            while rig.store.is_rebuilding() {
+                rig.background.slice(NOW, &mut || true);
+            }
+            rig.settle();
+            (0..60).for_each(|number| expected.check(&mut rig, &key(number), seed));
+            assert_eq!(rig.store.stats().items, rig.slots() as u64, "seed {seed}: items that are counted, and slots");
+            rig.empty_out(&keys(60));
+        }
+        assert!(met_early > 500, "{met_early} changes while the index was made");
+    });
+}
+
+#[test]
+fn what_was_marked_stale_or_dropped_before_it_was_found_does_not_come_back_fresh() {
+    with_index_in_dram(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 30);
+        let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+        assert!(rig.read(&key(3)).is_none(), "it is found by nobody yet");
+        for (number, delete) in [
+            (3, Delete { mark_stale: true, ..Delete::default() }),
+            (4, Delete { drop_value: true, ..Delete::default() }),
+        ] {
+            rig.until_done(|turn| turn.delete(&turn.key(Namespace::DEFAULT, &key(number)), &delete));
+        }
+        rig.settle();
+        assert!(rig.read(&key(3)).is_none() && rig.read(&key(4)).is_none() && rig.read(&key(5)).is_some());
+    });
+}
+
+#[test]
+fn a_flush_while_the_index_is_made_anew_ends_what_is_not_found_yet_too() {
+    with_index_in_dram(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 60);
+        let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+        rig.store.flush(Namespace::DEFAULT);
+        rig.put(b"behind", b"v");
+        rig.settle();
+        assert!((0..60).all(|number| rig.read(&key(number)).is_none()) && rig.read(b"behind").is_some());
+        let mut again = Rig::open(Arc::new(rig.file.image().expect("an image")), NOW);
+        assert!((0..60).all(|number| again.read(&key(number)).is_none()) && again.read(b"behind").is_some());
+    });
+}
+
+#[test]
+fn who_needs_memory_meanwhile_takes_the_oldest_segments_that_nobody_has_looked_at() {
+    with_index_in_dram(|| {
+        let mut rig = Rig::new();
+        (0..3000).for_each(|number| rig.put(&key(number), &[b'v'; 20]));
+        let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+        for number in 5000..6500 {
+            rig.until_done_slowly(|turn| {
+                turn.put(&turn.key(Namespace::DEFAULT, &key(number)), &Put::set(&[b'w'; 20])).map(drop)
+            });
+        }
+        let progress = rig.store.rebuild_progress().expect("it has one");
+        assert!(progress.segments_dropped > 3, "{progress:?}");
+        rig.settle();
+        assert!(!rig.store.is_rebuilding());
+        assert_eq!(rig.read(&key(6499)).as_deref(), Some(&[b'w'; 20][..]));
+        let known = |rig: &mut Rig, number| rig.read(&key(number)).is_none_or(|value| value == [b'v'; 20]);
+        assert!((0..3000).all(|number| known(&mut rig, number)));
+        assert_eq!(rig.store.stats().items, rig.slots() as u64);
+    });
+}
+
+#[test]
+fn a_long_value_and_one_in_parts_are_misses_until_all_of_them_is_found() {
+    with_index_in_dram(|| {
+        let mut rig = Rig::new();
+        rig.put(b"long", &[b'l'; 3000]);
+        rig.until_done(|turn| parted::put(turn, &turn.key(Namespace::DEFAULT, b"parts"), 7, b'p'));
+        fill(&mut rig, 60);
+        let (long, parts) = (rig.read(b"long"), rig.read(b"parts"));
+        assert!(long.is_some() && parts.is_some());
+        let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+        let (mut missed, mut slices) = (0, 0);
+        while rig.store.is_rebuilding() {
+            for (name, whole) in [(&b"long"[..], &long), (b"parts", &parts)] {
+                let there = rig.read(name);
+                assert!(there.is_none() || there == *whole);
+                missed += usize::from(there.is_none());
+            }
+            rig.background.slice(NOW, &mut || true);
+            slices += 1;
+        }
+        assert!(missed > 10 && slices > 5, "{missed} misses in {slices} slices");
+        assert_eq!((rig.read(b"long"), rig.read(b"parts")), (long, parts));
+        assert_eq!(rig.store.stats().large_broken, 0);
+    });
+}
+
+#[test]
+fn several_threads_find_what_one_would() {
+    with_index_in_dram(|| {
+        let mut rig = Rig::new();
+        (0..700).for_each(|number| rig.put(&key(number), format!("value {number}").as_bytes()));
+        let before = rig.contents(&keys(700));
+        assert!(before.len() == 700, "{} items", before.len());
+        let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+        let found = |step: RebuildStep| step == RebuildStep::Whole;
+        // One that is dropped in the midst of a segment leaves it to the others.
+        let mut gone = rig.store.rebuilder().expect("there is something to do");
+        gone.step(NOW, &mut || true);
+        drop(gone);
+        let helpers: Vec<_> = (0..3).map(|_| rig.store.rebuilder().expect("another one")).collect();
+        std::thread::scope(|scope| {
+            for mut rebuilder in helpers {
+                scope.spawn(move || while !found(rebuilder.step(NOW, &mut || true)) {});
+            }
+            for number in 0..100 {
+                rig.delete(&key(number));
+            }
+            // The index may have to grow for what is found.
+            while rig.store.is_rebuilding() {
+                rig.background.slice(NOW, &mut || true);
+            }
+        });
+        assert!(rig.store.rebuilder().is_none());
+        rig.settle();
+        for number in 0..700 {
+            let expected = before.get(&key(number)).filter(|_| number >= 100).cloned();
+            assert_eq!(rig.read(&key(number)), expected, "{number}");
+        }
+        assert_eq!(rig.store.stats().items, rig.slots() as u64);
+    });
+}
+
+#[test]
+fn a_number_that_was_changed_where_it_stands_has_another_token_after_a_crash_in_the_midst() {
+    in_both_modes(|| {
+        let arith = Arith {
+            delta: 5,
+            decrement: false,
+            vivify: Some((1, Expire::Never)),
+            expire: None,
+            compare: None,
+            token: None,
+            want_token: true,
+        };
+        let mut rig = Rig::new();
+        let add = |rig: &mut Rig| {
+            rig.until_done(|turn| turn.arith(&turn.key(Namespace::DEFAULT, b"number"), &arith).map(drop));
+        };
+        let gets = |rig: &mut Rig| {
+            rig.until_done(|turn| {
+                let key = turn.key(Namespace::DEFAULT, b"number");
+                Ok(turn.gets(&key)?.map(|item| (format!("{:?}", item.value), item.token)))
+            })
+        };
+        (0..3).for_each(|_| add(&mut rig));
+        let before = gets(&mut rig).expect("it is there");
+        let images: Vec<Arc<MapFile>> = super::crashes::images_of(&mut rig, 1, add);
+        let mut changed = 0;
+        for image in images {
+            let (value, token) = gets(&mut Rig::open(image, NOW)).expect("it is there");
+            assert!(value == before.0 || token != before.1, "the old token goes with another value");
+            changed += usize::from(value != before.0);
+        }
+        assert!(changed > 0, "no image has the new value");
+    });
+}
+
+#[test]
+fn a_file_is_opened_with_its_index_where_it_was_made_with_it() {
+    for (made, asked) in [(IndexPlace::File, IndexPlace::Dram), (IndexPlace::Dram, IndexPlace::File)] {
+        let told = super::crashes::at(made, || {
+            assert_eq!(place(), made);
+            let rig = Rig::new();
+            super::crashes::at(asked, || Rig::refusal(&Arc::new(rig.file.image().expect("an image"))))
+        });
+        let flag = if made == IndexPlace::File { "--file-index file" } else { "--file-index dram" };
+        assert!(told.contains(flag), "{told}");
+    }
+}

@@ -1,0 +1,180 @@
+//! What goes over a memory file in the background: damaged items, and pieces and parts that nothing names.
+
+use std::sync::Arc;
+
+use arena::{Map, MapFile};
+
+use super::crashes::{NOW, Rig, fill, heap_of, in_both_modes, key, keys, place};
+use super::parted;
+use crate::raw::{Array, Word64};
+use crate::{Claim, Expire, IndexPlace, Key, Namespace, OpError, Put, Turn};
+
+fn name<'k>(turn: &Turn<'_>, bytes: &'k [u8]) -> Key<'k> {
+    turn.key(Namespace::DEFAULT, bytes)
+}
+
+fn image(rig: &Rig) -> Arc<MapFile> {
+    Arc::new(rig.file.image().expect("an image"))
+}
+
+/// Flips a bit in the midst of each place in the heap where these bytes are; says how many there were.
+fn damage(file: &Arc<MapFile>, needle: &[u8]) -> usize {
+    let heap = heap_of(file);
+    let map = Map::of_file(file, heap.start, (heap.end - heap.start) as usize, false).expect("the heap");
+    let words = Array::<Word64>::of_map(map, (heap.end - heap.start) as usize / 8);
+    let load = |at: usize| words.at(at).load(std::sync::atomic::Ordering::Relaxed);
+    let bytes: Vec<u8> = (0..words.len()).flat_map(|at| load(at).to_le_bytes()).collect();
+    let found: Vec<usize> = (0..bytes.len() - needle.len()).filter(|at| bytes[*at..].starts_with(needle)).collect();
+    for at in &found {
+        let middle = at + needle.len() / 2;
+        words.at(middle / 8).store(load(middle / 8) ^ 1 << (middle % 8 * 8), std::sync::atomic::Ordering::Relaxed);
+    }
+    found.len()
+}
+
+#[test]
+fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 40);
+        rig.put(b"long", &[b'l'; 900]);
+        rig.put(b"plain", b"to be damaged 1");
+        rig.until_done(|turn| turn.add(&name(turn, b"number"), 7));
+        rig.put_until(b"ends", b"to be damaged 2", Expire::At(NOW.plus_ms(60_000)));
+        rig.lane.own_seal(&rig.store);
+        let file = image(&rig);
+        assert_eq!(crate::file_check(&file).expect("a file").damaged, 0);
+        assert_eq!(damage(&file, b"to be damaged"), 2);
+        let check = crate::file_check(&file).expect("a file");
+        assert!(check.damaged == 2 && check.faults.len() == 2, "{:?}", check.faults);
+        let mut rig = Rig::open(file, NOW);
+        rig.settle();
+        assert_eq!(rig.store.stats().damaged, 2);
+        assert!(rig.read(b"plain").is_none() && rig.read(b"ends").is_none());
+        assert!((0..40).all(|number| rig.read(&key(number)).is_some()) && rig.read(b"long").is_some());
+        assert_eq!(rig.store.stats().items, rig.slots() as u64);
+        let names = [b"plain".to_vec(), b"ends".to_vec(), b"long".to_vec(), b"number".to_vec()];
+        rig.empty_out(&[keys(40), names.to_vec()].concat());
+    });
+}
+
+#[test]
+fn what_changes_in_place_leaves_an_item_whole() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        rig.until_done(|turn| turn.add(&name(turn, b"number"), 7));
+        rig.put_until(b"ends", b"value", Expire::At(NOW.plus_ms(60_000)));
+        rig.put(b"token", b"value");
+        rig.until_done(|turn| turn.add(&name(turn, b"number"), 30));
+        rig.until_done(|turn| turn.touch(&name(turn, b"ends"), Expire::At(NOW.plus_ms(50_000))).map(drop));
+        rig.until_done(|turn| turn.gets(&name(turn, b"token")).map(drop));
+        let mut rig = Rig::open(image(&rig), NOW);
+        rig.lane.own_seal(&rig.store);
+        rig.settle();
+        assert_eq!((rig.store.stats().damaged, rig.read(b"number")), (0, Some(b"37".to_vec())));
+        assert!(rig.read(b"ends").is_some() && rig.read(b"token").is_some());
+    });
+}
+
+/// Stores pieces of a value whose head never comes.
+fn begin_large(rig: &mut Rig) {
+    let (store, piece) = (Arc::clone(&rig.store), rig.store.geometry.piece_bytes);
+    let mut writer = rig.lane.turn(NOW).large_begin(&store.hasher.key(Namespace(0), b"begun"), 2000, Expire::Never);
+    let writer = writer.as_mut().expect("it fits");
+    (0..4).for_each(|_| rig.until_done(|turn| turn.large_piece(writer, &vec![b'b'; piece])));
+}
+
+fn act(rig: &mut Rig, claim: &mut Claim, op: &mut dyn FnMut(&mut Turn<'_>) -> Result<(), OpError>) {
+    rig.until_done(|turn| {
+        turn.act_for(claim);
+        let done = op(turn);
+        turn.act_for_none(claim);
+        done
+    });
+}
+
+#[test]
+fn pieces_of_what_was_being_written_and_graves_that_were_not_dug_go_after_a_crash() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 20);
+        rig.put(b"long", &[b'l'; 900]);
+        rig.until_done(|turn| parted::put(turn, &name(turn, b"parts"), 7, b'p'));
+        rig.until_done(|turn| parted::put(turn, &name(turn, b"few"), 3, b'f'));
+        rig.put(b"many", &[b'm'; 6000]);
+        begin_large(&mut rig);
+        // More pieces than go at once wait in a grave.
+        assert!(rig.delete(b"many"));
+        // What an open claim wrote is undone, and its parts are nobody's.
+        let mut claim = rig.store.claim();
+        claim.add(&name(&rig.lane.turn(NOW), b"few"));
+        rig.until_done(|turn| turn.obtain(&mut claim));
+        act(&mut rig, &mut claim, &mut |turn| parted::change_first(turn, &name(turn, b"few"), b'x'));
+        let file = image(&rig);
+        rig.store.let_go(&mut claim);
+        let mut rig = Rig::open(file, NOW);
+        let told = [b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name));
+        assert!(told.iter().all(Option::is_some));
+        rig.settle();
+        let stats = rig.store.stats();
+        assert!(stats.orphans > 4 + 20, "{} pieces and parts were nobody's", stats.orphans);
+        assert_eq!([b"long".to_vec(), b"parts".to_vec(), b"few".to_vec()].map(|name| rig.read(&name)), told);
+        for name in [&b"long"[..], b"parts", b"few"] {
+            assert!(rig.delete(name));
+        }
+        rig.settle();
+        assert_eq!((rig.store.stats().items, rig.slots()), (20, 20), "nothing is left of what is gone");
+    });
+}
+
+#[test]
+fn a_value_that_is_renamed_while_heads_are_marked_keeps_its_pieces_and_parts() {
+    in_both_modes(|| {
+        for renamed_at in 0..40 {
+            let mut rig = Rig::new();
+            fill(&mut rig, 60);
+            rig.put(b"long", &[b'l'; 900]);
+            rig.until_done(|turn| parted::put(turn, &name(turn, b"parts"), 7, b'p'));
+            begin_large(&mut rig);
+            rig.lane.own_seal(&rig.store);
+            let mut rig = Rig::open(image(&rig), NOW);
+            let told = [b"long".to_vec(), b"parts".to_vec()].map(|name| rig.read(&name));
+            for _ in 0..renamed_at {
+                rig.background.slice(NOW, &mut || true);
+            }
+            for (from, to) in [(&b"long"[..], &b"long too"[..]), (b"parts", b"parts too")] {
+                let mut claim = rig.store.claim();
+                [from, to].iter().for_each(|bytes| claim.add(&name(&rig.lane.turn(NOW), bytes)));
+                rig.until_done_slowly(|turn| turn.obtain(&mut claim));
+                act(&mut rig, &mut claim, &mut |turn| turn.adopt(&name(turn, from), &name(turn, to)).map(drop));
+                act(&mut rig, &mut claim, &mut |turn| turn.part_with(&name(turn, from), &name(turn, to)).map(drop));
+                rig.store.let_go(&mut claim);
+            }
+            rig.settle();
+            assert!(rig.store.stats().orphans >= 4, "what nothing names is found all the same");
+            assert_eq!([b"long too".to_vec(), b"parts too".to_vec()].map(|name| rig.read(&name)), told);
+        }
+    });
+}
+
+#[test]
+fn a_scrub_that_rests_begins_again_and_a_file_that_was_left_in_order_has_no_orphans() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        fill(&mut rig, 30);
+        let file = Arc::clone(&rig.file);
+        drop(rig);
+        let mut rig = Rig::open(file, NOW);
+        assert!(rig.reopened().clean && rig.store.named.is_none());
+        rig.settle();
+        // Damage that comes later is found by a later pass.
+        assert_eq!(damage(&rig.file, b"value 7"), 1);
+        rig.settle();
+        assert_eq!(rig.store.stats().damaged, 0);
+        rig.now = NOW.plus_ms(25 * 3600 * 1000);
+        rig.settle();
+        assert_eq!(rig.store.stats().damaged, 1, "the index is in {:?}", place());
+        assert!(place() == IndexPlace::File || rig.store.rebuild_progress().is_some_and(|it| it.whole));
+        rig.until_done(|turn| turn.put(&name(turn, b"after"), &Put::set(b"v")));
+    });
+}
