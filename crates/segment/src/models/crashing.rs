@@ -1,5 +1,5 @@
 //! A crash while several threads are at work: one more thread takes an image of the memory file at some instant, and
-//! the image is opened.
+//! the image is opened; with the index in the file and with one that is made anew.
 //!
 //! What was acknowledged before that instant is there, or what came behind it; what was not, is there or not.
 
@@ -9,18 +9,46 @@ use arena::MapFile;
 use shuttle::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use shuttle::thread;
 
-use super::{Drained, NOW, config, drain_first, explore_some, put, read, until_done};
-use crate::{Background, Delete, Lane, Namespace, Store, StoreFile};
+use super::{Drained, NOW, config, drain_first, explore_one_of, put, read, until_done};
+use crate::index::growth::SplitScratch;
+use crate::{Background, Delete, IndexPlace, Lane, Namespace, Store, StoreFile};
+
+/// Explores a model with the index in the file, and with one that is made anew.
+fn in_both_modes(part: usize, model: impl Fn(IndexPlace) + Send + Sync + Copy + 'static) {
+    for place in [IndexPlace::File, IndexPlace::Dram] {
+        explore_one_of(part, move || model(place));
+    }
+}
+
+/// Schedules are one of so many.
+const SOME: usize = 4;
+/// The same of a model that walks over whole groups of the index.
+const FEW: usize = 15;
 
 /// A store in a file, with lanes for two writers.
-fn in_file() -> (Arc<Store>, Background, Arc<MapFile>) {
+fn in_file(place: IndexPlace) -> (Arc<Store>, Background, Arc<MapFile>) {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
-    let (store, background) = open(&file);
+    let (store, background) = open(&file, place);
     (store, background, file)
 }
 
-fn open(file: &Arc<MapFile>) -> (Arc<Store>, Background) {
-    Store::in_file(&config(2), &StoreFile { file: Arc::clone(file), reset: false }, NOW).expect("it is taken")
+/// A store that has found what is in it.
+fn open(file: &Arc<MapFile>, place: IndexPlace) -> (Arc<Store>, Background) {
+    let (store, mut background) = open_early(file, place);
+    find_all(&store, &mut background);
+    (store, background)
+}
+
+fn open_early(file: &Arc<MapFile>, index: IndexPlace) -> (Arc<Store>, Background) {
+    let file = StoreFile { file: Arc::clone(file), reset: false, index };
+    Store::in_file(&config(2), &file, NOW).expect("it is taken")
+}
+
+fn find_all(store: &Store, background: &mut Background) {
+    while store.is_rebuilding() {
+        background.slice(NOW, &mut || true);
+        thread::yield_now();
+    }
 }
 
 /// Takes the image, and says which of the flags were set before.
@@ -52,8 +80,8 @@ fn delete(lane: &mut Lane, key: &[u8]) {
 
 #[test]
 fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
-    explore_some(|| {
-        let (store, _background, file) = in_file();
+    in_both_modes(SOME, |place| {
+        let (store, _background, file) = in_file(place);
         let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
         put(&mut a, b"k", b"old");
         let (one, first) = acknowledged(a, |lane| put(lane, b"k", b"one"));
@@ -62,7 +90,7 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
         let (set, image) = crashed.join().expect("crashed");
         first.join().expect("first");
         second.join().expect("second");
-        let (store, _background) = open(&image);
+        let (store, _background) = open(&image, place);
         let mut lane = store.lane().expect("lane");
         let found = read(&mut lane, b"k").expect("it was there all the time");
         assert!(found == b"one" || found == b"two" || (found == b"old" && set == [false, false]), "{set:?}");
@@ -71,10 +99,33 @@ fn of_two_writers_of_one_key_what_was_acknowledged_outlives_a_crash() {
     });
 }
 
+/// What was told once is not taken back: who reads the new value finds it after a crash, too.
+#[test]
+fn what_was_read_before_a_crash_is_there_after_it() {
+    in_both_modes(SOME, |place| {
+        let (store, _background, file) = in_file(place);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        // The open segment of the one that replaces is the older one.
+        put(&mut b, b"other", b"v");
+        put(&mut a, b"k", b"old");
+        let (_, writer) = acknowledged(b, |lane| put(lane, b"k", b"new"));
+        let seen = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&seen);
+        let reader = thread::spawn(move || told.store(read(&mut a, b"k").is_some_and(|it| it == b"new"), SeqCst));
+        let crashed = thread::spawn(move || crash(&file, &[seen]));
+        let (set, image) = crashed.join().expect("crashed");
+        writer.join().expect("writer");
+        reader.join().expect("reader");
+        let (store, _background) = open(&image, place);
+        let found = read(&mut store.lane().expect("lane"), b"k").expect("it was there all the time");
+        assert!(found == b"new" || !set[0], "the old value came back");
+    });
+}
+
 #[test]
 fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() {
-    explore_some(|| {
-        let (store, mut background, file) = in_file();
+    in_both_modes(SOME, |place| {
+        let (store, mut background, file) = in_file(place);
         let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
         put(&mut a, b"k", b"v");
         put(&mut a, b"other", b"w");
@@ -86,11 +137,109 @@ fn what_was_deleted_while_its_segment_was_emptied_stays_deleted_after_a_crash() 
         let (set, image) = crashed.join().expect("crashed");
         deleted.join().expect("deleted");
         drained.join().expect("drained");
-        let (store, _background) = open(&image);
+        let (store, _background) = open(&image, place);
         let mut lane = store.lane().expect("lane");
         assert!(read(&mut lane, b"k").is_none() || !set[0], "it came back");
         assert_eq!(read(&mut lane, b"other").expect("nobody deleted it"), b"w");
         delete(&mut lane, b"k");
         assert_eq!(read(&mut lane, b"k"), None);
+    });
+}
+
+#[test]
+fn what_was_acknowledged_while_the_index_grew_outlives_a_crash_in_the_midst() {
+    in_both_modes(FEW, |place| {
+        let (store, background, file) = in_file(place);
+        let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let names: Vec<[u8; 1]> = (b'a'..b'g').map(|name| [name]).collect();
+        names.iter().for_each(|name| put(&mut a, name, b"v"));
+        let growing = Arc::clone(&store);
+        let grown = thread::spawn(move || {
+            let mut scratch = SplitScratch::new();
+            growing.index.begin_growth(2);
+            while growing.index.split_next(&mut scratch, &*growing) != Some(true) {
+                thread::yield_now();
+            }
+        });
+        let (stored, writer) = acknowledged(b, |lane| put(lane, b"new", b"n"));
+        let (gone, deleted) = acknowledged(a, |lane| delete(lane, b"a"));
+        let crashed = thread::spawn(move || crash(&file, &[stored, gone]));
+        let (set, image) = crashed.join().expect("crashed");
+        for thread in [grown, writer, deleted] {
+            thread.join().expect("a thread");
+        }
+        drop(background);
+        let (store, _background) = open(&image, place);
+        let mut lane = store.lane().expect("lane");
+        assert!(names[1..].iter().all(|name| read(&mut lane, name).is_some_and(|value| value == b"v")));
+        assert!(read(&mut lane, b"new").is_some() || !set[0], "what was stored is lost");
+        assert!(read(&mut lane, b"a").is_none() || !set[1], "what was deleted came back");
+    });
+}
+
+#[test]
+fn a_flush_that_was_acknowledged_outlives_a_crash_and_what_came_behind_it_too() {
+    in_both_modes(SOME, |place| {
+        let (store, mut background, file) = in_file(place);
+        let (mut a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, b"k", b"v");
+        a.seal_for_model(&store);
+        drop(a);
+        let drained = thread::spawn(move || drain_first(&mut background, Drained::Moved));
+        let (flushed, behind) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let told = [Arc::clone(&flushed), Arc::clone(&behind)];
+        let mut lane = b;
+        let writer = thread::spawn(move || {
+            until_done(&mut lane, |turn| turn.flush(Namespace::DEFAULT));
+            told[0].store(true, SeqCst);
+            put(&mut lane, b"behind", b"w");
+            told[1].store(true, SeqCst);
+        });
+        let crashed = thread::spawn(move || crash(&file, &[behind, flushed]));
+        let (set, image) = crashed.join().expect("crashed");
+        writer.join().expect("writer");
+        drained.join().expect("drained");
+        let (store, _background) = open(&image, place);
+        let mut lane = store.lane().expect("lane");
+        assert!(read(&mut lane, b"k").is_none() || !set[1], "it outlived the flush");
+        assert!(read(&mut lane, b"behind").is_some() || !set[0], "it came behind the flush");
+    });
+}
+
+/// What is deleted or replaced while it is being found, with two threads that find.
+#[test]
+fn what_was_removed_while_it_was_being_found_stays_so_also_after_a_crash() {
+    explore_one_of(SOME, || {
+        let (store, background, file) = in_file(IndexPlace::Dram);
+        let mut lane = store.lane().expect("lane");
+        [&b"k"[..], b"m", b"n"].iter().for_each(|name| put(&mut lane, name, b"old"));
+        let image = Arc::new(file.image().expect("an image"));
+        drop((lane, background, store));
+        let (store, mut background) = open_early(&image, IndexPlace::Dram);
+        let (a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        let (finder, mut helper) = (Arc::clone(&store), store.rebuilder());
+        let found = thread::spawn(move || find_all(&finder, &mut background));
+        let helped = thread::spawn(move || {
+            for _ in 0..3 {
+                helper.as_mut().map(|helper| helper.step(NOW, &mut || true));
+            }
+        });
+        let (gone, deleted) = acknowledged(a, |lane| delete(lane, b"k"));
+        let (new, written) = acknowledged(b, |lane| put(lane, b"m", b"new"));
+        let crashed = thread::spawn(move || crash(&image, &[gone, new]));
+        let (set, image) = crashed.join().expect("crashed");
+        for thread in [found, helped, deleted, written] {
+            thread.join().expect("a thread");
+        }
+        let live = |name: &[u8]| {
+            let key = store.hasher.key(Namespace::DEFAULT, name);
+            store.live(store.find(&key), NOW).is_some()
+        };
+        assert!(!live(b"k") && live(b"m") && live(b"n"));
+        let (store, _background) = open(&image, IndexPlace::Dram);
+        let mut lane = store.lane().expect("lane");
+        assert!(read(&mut lane, b"k").is_none() || !set[0], "what was deleted came back");
+        assert!(read(&mut lane, b"m").is_some_and(|value| value == b"new" || !set[1]), "what was replaced came back");
+        assert!(read(&mut lane, b"n").is_some_and(|value| value == b"old"));
     });
 }

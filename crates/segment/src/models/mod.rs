@@ -42,6 +42,12 @@ fn explore_some(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, SCHEDULES / 2, 3);
 }
 
+/// The same with one schedule of so many, for a model that takes longer still.
+fn explore_one_of(part: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES / part);
+    shuttle::check_pct(model, SCHEDULES / part, 3);
+}
+
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 
 fn config(lanes_max: usize) -> StoreConfig {
