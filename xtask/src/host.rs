@@ -56,6 +56,13 @@ pub fn rss_bytes(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// Memory that can be had without giving up what is in use, in bytes.
+pub fn memory_available_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
 /// One line that names the machine and the peer's version.
 pub fn facts() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

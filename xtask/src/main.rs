@@ -77,6 +77,10 @@ enum Command {
         /// Requests of Redis clients beside redis-server, Valkey and null.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_resp: bool,
+        /// Stores that are ended and started again, beside memcached's and redis-server's: until the first answer, and
+        /// until all is found.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+        only_restart: bool,
         /// Of these, only those whose names begin so: `get,mget`.
         #[arg(long, value_delimiter = ',', requires = "only_resp")]
         rows: Vec<String>,
@@ -204,12 +208,13 @@ fn run(command: Command) -> Result<bool, String> {
             only_storm,
             only_neighbour,
             only_resp,
+            only_restart,
             rows,
             with_other,
             connections,
             depth,
         } => {
-            let other = only_growth || only_large || only_storm || only_neighbour || only_resp;
+            let other = [only_growth, only_large, only_storm, only_neighbour, only_resp, only_restart].contains(&true);
             bench::run(&bench::Options {
                 quick,
                 kinds: bench_kinds(only_io, with_other, without_gannet),
@@ -221,6 +226,7 @@ fn run(command: Command) -> Result<bool, String> {
                 storm: only_storm,
                 neighbour: only_neighbour,
                 resp: only_resp,
+                restart: only_restart,
                 rows,
                 connections,
                 depth,
@@ -239,10 +245,8 @@ fn run(command: Command) -> Result<bool, String> {
             policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers })
         }
         Command::Soak { short, requests, seconds, seed, workers, uring } => {
-            let whole = if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE };
-            let requests = requests.unwrap_or(whole);
-            let options = soak::Options { requests, seconds, seed, workers, uring, as_test: short };
-            soak::run(&target, &options)
+            let requests = requests.unwrap_or(if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE });
+            soak::run(&target, &soak::Options { requests, seconds, seed, workers, uring, as_test: short })
         }
         Command::LoadAccuracy(options) => generator::accuracy::measure(options),
         Command::LoadAgree(options) => generator::agree::measure(&options),

@@ -118,7 +118,8 @@ pub fn pin(cpu: Option<usize>) -> Result<(), String> {
     sched_setaffinity(None, &set).map_err(|error| format!("cannot run on CPU {cpu:?}: {error}"))
 }
 
-fn free_address() -> Result<SocketAddr, String> {
+/// An address that nobody listens on now.
+pub fn free_address() -> Result<SocketAddr, String> {
     let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
     probe.local_addr().map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! Bytes an item: fill a server until it first evicts, count what is readable, and look at what it cost.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::server::{Kind, Options, Server};
@@ -100,9 +100,13 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn connect(server: &Server) -> Result<Self, String> {
-        let stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+        Self::connect_to(server.address, server.kind == Kind::Valkey)
+    }
+
+    pub(super) fn connect_to(address: SocketAddr, resp: bool) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
         stream.set_read_timeout(Some(REPLY_WAIT_MAX)).map_err(|error| error.to_string())?;
-        Ok(Self { reader: BufReader::new(stream), batch: Vec::new(), resp: server.kind == Kind::Valkey })
+        Ok(Self { reader: BufReader::new(stream), batch: Vec::new(), resp })
     }
 
     /// Stores items `first` to `first + count`.

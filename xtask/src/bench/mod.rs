@@ -9,6 +9,7 @@ mod large;
 mod memory;
 mod neighbour;
 mod resp;
+mod restart;
 mod rounds;
 mod storm;
 mod summary;
@@ -42,6 +43,8 @@ pub struct Options {
     pub storm: bool,
     /// Measure a namespace beside one that is flooded.
     pub neighbour: bool,
+    /// Measure how long a store takes to be there again.
+    pub restart: bool,
     /// Measure requests of Redis clients.
     pub resp: bool,
     /// Of these, only those whose names begin so.
@@ -99,6 +102,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.neighbour {
         neighbour::run(options.quick)?;
+    }
+    if options.restart {
+        restart::run(if options.quick { &[1024] } else { &[1024, 4096, 16384] })?;
     }
     if options.large {
         large::run(options.quick)?;

@@ -1,0 +1,302 @@
+//! How long a store takes to be there again: until its first answer, and until all that it held is found.
+//!
+//! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet is
+//! killed (`kill -9`), with its index in the file and with one that is made anew; memcached with a memory file (`-e`)
+//! comes back only after a graceful stop; redis-server is told to save, or killed with a log of its writes. Memory
+//! files lie in `/dev/shm`, the files of redis-server in the folder for temporary files.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::memory::{Client, SHAPES, Shape, key};
+use crate::host;
+use crate::server::{free_address, gannet_binary};
+
+/// 24 and 200 bytes, without a TTL.
+const SHAPE: Shape = SHAPES[2];
+/// The part of the memory that is filled, in percent, by the payload alone: nothing is evicted yet.
+const FILLED_PERCENT: u64 = 70;
+/// Keys that are asked for after the start.
+const ASKED: u64 = 2000;
+/// How long one waits for an end, a start, or for all to be found.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Who is started again, and how he is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    GannetFile,
+    GannetDram,
+    Memcached,
+    RedisSaved,
+    RedisLog,
+}
+
+const SUBJECTS: [Subject; 5] =
+    [Subject::GannetFile, Subject::GannetDram, Subject::Memcached, Subject::RedisSaved, Subject::RedisLog];
+
+impl Subject {
+    fn name(self) -> &'static str {
+        match self {
+            Self::GannetFile => "gannet --file",
+            Self::GannetDram => "gannet --file, --file-index dram",
+            Self::Memcached => "memcached -e",
+            Self::RedisSaved => "redis-server, RDB",
+            Self::RedisLog => "redis-server, AOF",
+        }
+    }
+
+    fn ended_by(self) -> &'static str {
+        match self {
+            Self::GannetFile | Self::GannetDram | Self::RedisLog => "kill -9",
+            Self::Memcached => "SIGUSR1",
+            Self::RedisSaved => "SHUTDOWN SAVE",
+        }
+    }
+
+    fn speaks_resp(self) -> bool {
+        matches!(self, Self::RedisSaved | Self::RedisLog)
+    }
+}
+
+/// Files of one subject; gone when it is done.
+#[derive(Debug)]
+struct Place {
+    file: PathBuf,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn new() -> Result<Self, String> {
+        let name = format!("gannet-bench-restart-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&name);
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { file: PathBuf::from("/dev/shm").join(name), folder })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(self.file.with_extension("meta"));
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A server that was started; killed when it is dropped.
+#[derive(Debug)]
+struct Started {
+    child: Child,
+    address: SocketAddr,
+    admin: SocketAddr,
+    begun: Instant,
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What was measured of one start.
+struct Restart {
+    end: Duration,
+    first_answer: Duration,
+    whole: Duration,
+    found: u64,
+}
+
+/// Measures with memories of so many GiB each, as far as the machine has them.
+///
+/// # Errors
+/// When a server does not start, does not end, or does not answer.
+pub fn run(sizes_mib: &[u64]) -> Result<(), String> {
+    println!(
+        "Stores of {} + {} B items that fill {FILLED_PERCENT} % of the memory, ended and started again; {} CPUs.\n",
+        SHAPE.key_bytes,
+        SHAPE.value_bytes,
+        std::thread::available_parallelism().map_or(1, usize::from)
+    );
+    println!("| memory | items | server | ended by | s to its end | s to the first answer | s to whole | found |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for memory_mib in sizes_mib {
+        // A file in memory, and what redis-server needs beside its items while it saves.
+        let needed = (memory_mib << 20) * 2;
+        if host::memory_available_bytes() < needed {
+            println!("| {memory_mib} MiB | | not measured: {} MiB are to be free | | | | | |", needed >> 20);
+            continue;
+        }
+        let items = (memory_mib << 20) * FILLED_PERCENT / 100 / (SHAPE.key_bytes + SHAPE.value_bytes) as u64;
+        for subject in SUBJECTS {
+            let Restart { end, first_answer, whole, found } = measure(subject, *memory_mib, items)?;
+            println!(
+                "| {memory_mib} MiB | {items} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % |",
+                subject.name(),
+                subject.ended_by(),
+                end.as_secs_f64(),
+                first_answer.as_secs_f64(),
+                whole.as_secs_f64(),
+                found as f64 * 100.0 / ASKED as f64
+            );
+        }
+    }
+    println!();
+    Ok(())
+}
+
+fn measure(subject: Subject, memory_mib: u64, items: u64) -> Result<Restart, String> {
+    let place = Place::new()?;
+    let mut server = start(subject, memory_mib, &place)?;
+    first_answer(subject, &mut server)?;
+    Client::connect_to(server.address, subject.speaks_resp())?.store(SHAPE, 0, items)?;
+    let end = end(subject, &mut server)?;
+    drop(server);
+    let mut server = start(subject, memory_mib, &place)?;
+    let first_answer = first_answer(subject, &mut server)?;
+    if subject == Subject::GannetDram {
+        wait(&mut server, |server| Ok(segments_left(server)? == 0))?;
+    }
+    let whole = server.begun.elapsed().max(first_answer);
+    let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+    let mut found = 0;
+    for number in 0..ASKED {
+        let key = key(SHAPE, number * (items / ASKED));
+        found += u64::from(is_there(subject, &mut stream, &key)? == Some(true));
+    }
+    Ok(Restart { end, first_answer, whole: if subject == Subject::GannetDram { whole } else { first_answer }, found })
+}
+
+fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, String> {
+    let (address, admin) = (free_address()?, free_address()?);
+    let (port, memory) = (address.port().to_string(), memory_mib.to_string());
+    let file = place.file.to_str().expect("its name is text");
+    let mut command = match subject {
+        Subject::GannetFile | Subject::GannetDram => {
+            let mut command = Command::new(gannet_binary()?);
+            let index = if subject == Subject::GannetFile { "file" } else { "dram" };
+            command.args(["serve", "--log", "error", "--memcached", &address.to_string()]);
+            command.args(["--admin", &admin.to_string(), "--memory", &format!("{memory}MiB")]);
+            command.args(["--file", file, "--file-index", index]);
+            command
+        }
+        Subject::Memcached => {
+            let mut command = Command::new("memcached");
+            command.args(["-l", "127.0.0.1", "-U", "0", "-p", &port, "-m", &memory, "-e", file]);
+            if rustix::process::geteuid().is_root() {
+                command.args(["-u", "root"]);
+            }
+            command
+        }
+        Subject::RedisSaved | Subject::RedisLog => {
+            let mut command = Command::new("redis-server");
+            let log = if subject == Subject::RedisLog { "yes" } else { "no" };
+            command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", log]);
+            command.arg("--dir").arg(&place.folder);
+            command
+        }
+    };
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let begun = Instant::now();
+    let child = command.spawn().map_err(|error| format!("{}: {error}", subject.name()))?;
+    Ok(Started { child, address, admin, begun })
+}
+
+/// Ends it in its way; how long that took.
+fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
+    let begun = Instant::now();
+    match subject {
+        Subject::GannetFile | Subject::GannetDram | Subject::RedisLog => {
+            server.child.kill().map_err(|error| error.to_string())?;
+        }
+        Subject::Memcached => {
+            let pid = rustix::process::Pid::from_child(&server.child);
+            let signal = rustix::process::Signal::USR1;
+            rustix::process::kill_process(pid, signal).map_err(|error| error.to_string())?;
+        }
+        Subject::RedisSaved => {
+            let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+            stream.write_all(b"SHUTDOWN SAVE\r\n").map_err(|error| error.to_string())?;
+        }
+    }
+    while server.child.try_wait().map_err(|error| error.to_string())?.is_none() {
+        if begun.elapsed() > WAIT_MAX {
+            return Err(format!("{} does not end", subject.name()));
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(begun.elapsed())
+}
+
+/// How long after its start it answered a request, whatever it said, but for that it is still loading.
+fn first_answer(subject: Subject, server: &mut Started) -> Result<Duration, String> {
+    wait(server, |server| {
+        let Ok(mut stream) = TcpStream::connect(server.address) else { return Ok(false) };
+        Ok(is_there(subject, &mut stream, "no-such-key")?.is_some())
+    })?;
+    Ok(server.begun.elapsed())
+}
+
+fn wait(server: &mut Started, mut is_so: impl FnMut(&Started) -> Result<bool, String>) -> Result<(), String> {
+    while !is_so(server)? {
+        if let Ok(Some(status)) = server.child.try_wait() {
+            return Err(format!("the server ended at its start: {status}"));
+        }
+        if server.begun.elapsed() > WAIT_MAX {
+            return Err("the server does not come back".to_owned());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Whether a key is there; `None`: it is still loading.
+fn is_there(subject: Subject, stream: &mut TcpStream, key: &str) -> Result<Option<bool>, String> {
+    let (request, absent) = match subject.speaks_resp() {
+        true => (format!("GET {key}\r\n"), "$-1"),
+        false => (format!("get {key}\r\n"), "END"),
+    };
+    let asked = |stream: &mut TcpStream| -> std::io::Result<String> {
+        stream.set_read_timeout(Some(WAIT_MAX))?;
+        stream.write_all(request.as_bytes())?;
+        let (mut answer, mut bytes) = (Vec::new(), [0; 4096]);
+        while !is_whole(&answer) {
+            match stream.read(&mut bytes)? {
+                0 => break,
+                read => answer.extend_from_slice(&bytes[..read]),
+            }
+        }
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = asked(stream).map_err(|error| format!("{}: {error}", subject.name()))?;
+    Ok((!answer.is_empty() && !answer.starts_with("-LOADING")).then(|| !answer.starts_with(absent)))
+}
+
+/// The answer to one get: a line, and of a value all of it.
+fn is_whole(answer: &[u8]) -> bool {
+    let head = answer.first();
+    let value_bytes = SHAPE.value_bytes;
+    match head {
+        Some(b'V') => answer.ends_with(b"END\r\n") && answer.len() > value_bytes,
+        Some(b'$') if !answer.starts_with(b"$-1") => answer.len() > value_bytes + 4 && answer.ends_with(b"\r\n"),
+        _ => answer.ends_with(b"\r\n"),
+    }
+}
+
+/// Segments whose items are still to be found.
+fn segments_left(server: &Started) -> Result<u64, String> {
+    let fetch = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(server.admin)?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = fetch().map_err(|error| format!("the admin port: {error}"))?;
+    let told = |line: &str| line.strip_prefix("gannet_index_rebuild_segments ")?.trim().parse::<f64>().ok();
+    text.lines().find_map(told).map(|left| left as u64).ok_or_else(|| "the admin port does not tell it".to_owned())
+}
