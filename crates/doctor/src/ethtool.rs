@@ -1,21 +1,226 @@
-//! What `ethtool` tells of a network interface: rings, coalescing, channels, counters.
+//! What `ethtool` tells of a network interface (rings, coalescing, channels, counters), and those of its settings that
+//! are written.
 //!
-//! The kernel tells it by a socket's control calls; the program `ethtool` prints it, and so does a captured tree, which
-//! has the same text in `DIR/ethtool/IFACE/g` and so on, a letter as the program's option.
+//! ```text
+//!   /ethtool/eth0/l           what `ethtool -l eth0` prints: a file of a tree, or made of what netlink tells
+//!   /ethtool/eth0/l/Combined  one setting in it: what tune reads and writes, by netlink or in the tree's text
+//! ```
+//! Rings, coalescing and channels are asked of the kernel itself (linux/ethtool_netlink.h, from 5.6 on); a driver's own
+//! counters, and all of it where the kernel is older, of the program.
 
+use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
 use crate::host::Unread;
+use crate::netlink::{Family, NESTED, attribute, find, number as attribute_number};
 
 /// Where the program is. It is looked for nowhere else: `PATH` may be anybody's.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/ethtool", "/sbin/ethtool", "/usr/bin/ethtool"];
 
-/// What the program prints of an interface: `g` rings, `c` coalescing, `l` channels, `S` counters.
+/// A kind of settings.
+struct Kind {
+    /// The program's option that prints them; its capital sets them.
+    option: &'static str,
+    title: &'static str,
+    /// Netlink's commands.
+    get: u8,
+    set: u8,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind { option: "g", title: "Ring", get: 15, set: 16 },
+    Kind { option: "l", title: "Channel", get: 17, set: 18 },
+    Kind { option: "c", title: "Coalesce", get: 19, set: 20 },
+];
+
+/// A number or a switch of a kind.
+struct Known {
+    option: &'static str,
+    /// As it is printed.
+    name: &'static str,
+    /// As the program takes it.
+    word: &'static str,
+    /// Netlink's attributes: of the most that it may be, and of what it is.
+    most: Option<u16>,
+    now: u16,
+    is_switch: bool,
+}
+
+const fn known(option: &'static str, name: &'static str, word: &'static str, most: u16, now: u16) -> Known {
+    Known { option, name, word, most: if most == 0 { None } else { Some(most) }, now, is_switch: false }
+}
+
+const KNOWN: [Known; 13] = [
+    known("g", "RX", "rx", 2, 6),
+    known("g", "RX Mini", "rx-mini", 3, 7),
+    known("g", "RX Jumbo", "rx-jumbo", 4, 8),
+    known("g", "TX", "tx", 5, 9),
+    known("l", "RX", "rx", 2, 6),
+    known("l", "TX", "tx", 3, 7),
+    known("l", "Other", "other", 4, 8),
+    known("l", "Combined", "combined", 5, 9),
+    Known { is_switch: true, ..known("c", "Adaptive RX", "adaptive-rx", 0, 11) },
+    known("c", "rx-usecs", "rx-usecs", 0, 2),
+    known("c", "rx-frames", "rx-frames", 0, 3),
+    known("c", "tx-usecs", "tx-usecs", 0, 6),
+    known("c", "tx-frames", "tx-frames", 0, 7),
+];
+
+/// Attributes of a question: its head, and the interface's name in that.
+const HEAD: u16 = 1;
+const NAME: u16 = 2;
+/// Bytes of an interface's name at most.
+const NAME_BYTES_MAX: usize = 15;
+
+/// What the interface has of a kind: `g` rings, `c` coalescing, `l` channels, `S` counters.
 ///
 /// # Errors
-/// [`Unread`]: it is not installed, or the interface has nothing of the kind.
+/// [`Unread`]: it has nothing of the kind, or what would tell it is not there.
 pub(crate) fn ask(nic: &str, option: &str) -> Result<String, Unread> {
+    let Some(kind) = KINDS.iter().find(|kind| kind.option == option) else { return ask_program(nic, option) };
+    let Ok(mut family) = Family::open("ethtool") else { return ask_program(nic, option) };
+    let told = family.ask(kind.get, &head(nic)).map_err(|error| unread(nic, option, &error))?;
+    Ok(printed(nic, kind, told))
+}
+
+fn head(nic: &str) -> Vec<u8> {
+    attribute(HEAD | NESTED, &attribute(NAME, &[nic.as_bytes(), b"\0"].concat()))
+}
+
+fn unread(nic: &str, option: &str, error: &std::io::Error) -> Unread {
+    let what = format!("ethtool -{option} {nic}");
+    match rustix::io::Errno::from_io_error(error) {
+        Some(rustix::io::Errno::NODEV) => Unread::Absent(what),
+        Some(rustix::io::Errno::OPNOTSUPP) => Unread::Refused(what, "the interface has nothing of the kind".to_owned()),
+        _ => Unread::Refused(what, error.to_string()),
+    }
+}
+
+/// The text that the program prints.
+fn printed(nic: &str, kind: &Kind, told: &[u8]) -> String {
+    let mut text = format!("{} parameters for {nic}:\n", kind.title);
+    let of_kind = || KNOWN.iter().filter(|known| known.option == kind.option);
+    let value = |known: &Known, at: u16| match known.is_switch {
+        true => find(told, at).map(|state| if state.first() == Some(&1) { "on" } else { "off" }.to_owned()),
+        false => attribute_number(told, at).map(|number| number.to_string()),
+    };
+    let mut lines = |heading: &str, of: &dyn Fn(&Known) -> Option<u16>| {
+        text.push_str(heading);
+        for known in of_kind() {
+            let value = of(known).and_then(|at| value(known, at));
+            let _ = writeln!(text, "{}:\t{}", known.name, value.as_deref().unwrap_or("n/a"));
+        }
+    };
+    if kind.option == "c" {
+        lines("", &|known| Some(known.now));
+    } else {
+        lines("Pre-set maximums:\n", &|known| known.most);
+        lines(&format!("{CURRENT}\n"), &|known| Some(known.now));
+    }
+    text
+}
+
+/// What stands above what is set, where maximums stand before it.
+const CURRENT: &str = "Current hardware settings:";
+
+/// One setting of an interface, that may be written.
+#[derive(Clone, Copy)]
+pub(crate) struct Tunable<'a> {
+    pub nic: &'a str,
+    known: &'static Known,
+}
+
+impl<'a> Tunable<'a> {
+    /// The one that a path names: `/ethtool/eth0/l/Combined`.
+    pub fn of(path: &'a str) -> Option<Self> {
+        let (nic, rest) = path.strip_prefix("/ethtool/")?.split_once('/')?;
+        let (option, name) = rest.split_once('/')?;
+        let is_name = !nic.is_empty() && nic.len() <= NAME_BYTES_MAX && !nic.starts_with(['-', '.']);
+        let known = KNOWN.iter().find(|known| known.option == option && known.name == name)?;
+        is_name.then_some(Self { nic, known })
+    }
+
+    /// The option that prints it, and the path of the text that it stands in.
+    pub fn option(&self) -> &'static str {
+        self.known.option
+    }
+
+    /// The text's path.
+    pub fn text_path(&self) -> String {
+        format!("/ethtool/{}/{}", self.nic, self.known.option)
+    }
+
+    /// What it is, in that text.
+    pub fn value_in(&self, text: &str) -> Option<String> {
+        let range = self.place(text)?;
+        Some(text[range].to_owned()).filter(|value| self.takes(value))
+    }
+
+    /// The text with another value.
+    pub fn changed(&self, text: &str, value: &str) -> Option<String> {
+        let range = self.place(text)?;
+        let mut text = text.to_owned();
+        text.replace_range(range, value);
+        Some(text)
+    }
+
+    /// Where its value stands in a text.
+    fn place(&self, text: &str) -> Option<std::ops::Range<usize>> {
+        let from = if self.known.most.is_some() { text.find(CURRENT)? } else { 0 };
+        let mut at = from;
+        for line in text[from..].split_inclusive('\n') {
+            if let Some(rest) = line.strip_prefix(self.known.name).and_then(|rest| rest.strip_prefix(':')) {
+                let value = rest.trim_start_matches([' ', '\t']);
+                let start = at + line.len() - value.len();
+                let length = value.find(char::is_whitespace).unwrap_or(value.len());
+                return Some(start..start + length);
+            }
+            at += line.len();
+        }
+        None
+    }
+
+    /// Whether a value is one that it can have.
+    pub fn takes(&self, value: &str) -> bool {
+        if self.known.is_switch { matches!(value, "on" | "off") } else { value.parse::<u32>().is_ok() }
+    }
+
+    /// Writes it, on this machine.
+    ///
+    /// # Errors
+    /// The kernel's answer, in words.
+    pub fn write(&self, value: &str) -> Result<(), String> {
+        let kind = KINDS.iter().find(|kind| kind.option == self.known.option).expect("every setting is of a kind");
+        let payload = match self.known.is_switch {
+            true => vec![u8::from(value == "on")],
+            false => value.parse::<u32>().map_err(|error| error.to_string())?.to_ne_bytes().to_vec(),
+        };
+        let mut family =
+            Family::open("ethtool").map_err(|error| format!("this kernel has no netlink for it: {error}"))?;
+        let asked = [head(self.nic), attribute(self.known.now, &payload)].concat();
+        family.tell(kind.set, &asked).map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => "the interface's driver does not let it be set".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+
+    /// The program's arguments that write it: `-L eth0 combined 4`.
+    pub fn command(&self, value: &str) -> String {
+        let option = self.known.option.to_ascii_uppercase();
+        format!("-{option} {} {} {value}", crate::shell::quoted(self.nic), self.known.word)
+    }
+
+    /// What `sed` is told to write it in a tree's text.
+    pub fn script(&self, value: &str) -> String {
+        let from = if self.known.most.is_some() { format!("/^{CURRENT}/,$ ") } else { String::new() };
+        format!("{from}s/^\\({}:[ \\t]*\\)[^ \\t]*/\\1{value}/", self.known.name)
+    }
+}
+
+/// What the program prints of an interface.
+fn ask_program(nic: &str, option: &str) -> Result<String, Unread> {
     let told = || format!("ethtool -{option} {nic}");
     let Some(program) = PROGRAMS.into_iter().find(|path| Path::new(path).exists()) else {
         return Err(Unread::Refused(told(), "the program is not installed".to_owned()));
@@ -41,7 +246,7 @@ pub(crate) fn number(text: &str, name: &str) -> Option<u64> {
 
 /// The part of the maximums, and that of the current settings.
 pub(crate) fn parts(text: &str) -> Option<(&str, &str)> {
-    text.split_once("Current hardware settings:")
+    text.split_once(CURRENT)
 }
 
 /// Queue pairs, or receive queues where they are apart.
@@ -74,5 +279,42 @@ mod tests {
         assert_eq!(channels_max(&apart), Some(4));
         assert_eq!((number("rx-usecs: 12\n", "rx-usecs"), number("rx-usecs-low: 3", "rx-usecs")), (Some(12), None));
         assert_eq!(channels_max("no such thing"), None);
+    }
+
+    #[test]
+    fn what_netlink_tells_is_printed_as_the_program_does() {
+        let number = |kind, value: u32| attribute(kind, &value.to_ne_bytes());
+        let told = [number(2, 4096), number(5, 4096), number(6, 256), number(9, 512)].concat();
+        let text = printed("eth0", &KINDS[0], &told);
+        let (most, now) = parts(&text).unwrap();
+        assert_eq!(
+            (super::number(most, "RX"), super::number(now, "RX"), super::number(now, "TX")),
+            (Some(4096), Some(256), Some(512))
+        );
+        assert!(text.starts_with("Ring parameters for eth0:\nPre-set maximums:\n") && now.contains("RX Mini:\tn/a"));
+        let told = [number(2, 8), attribute(11, &[1])].concat();
+        let text = printed("eth0", &KINDS[2], &told);
+        assert!(text.contains("\nAdaptive RX:\ton\n") && text.contains("\nrx-usecs:\t8\n"), "{text}");
+    }
+
+    #[test]
+    fn a_setting_is_read_and_changed_where_it_stands_and_nowhere_else() {
+        let text = "Pre-set maximums:\nRX:\t\t4096\nCurrent hardware settings:\nRX:\t\t256\nTX: n/a\n";
+        let rx = Tunable::of("/ethtool/eth0/g/RX").unwrap();
+        assert_eq!(rx.value_in(text).as_deref(), Some("256"));
+        assert_eq!(rx.changed(text, "512").unwrap(), text.replace("\t256", "\t512"));
+        assert_eq!(Tunable::of("/ethtool/eth0/g/TX").unwrap().value_in(text), None);
+        let text = "Adaptive RX: on  TX: off\nrx-usecs: 3\n";
+        let adaptive = Tunable::of("/ethtool/eth0/c/Adaptive RX").unwrap();
+        assert_eq!(adaptive.value_in(text).as_deref(), Some("on"));
+        assert_eq!(adaptive.changed(text, "off").unwrap(), "Adaptive RX: off  TX: off\nrx-usecs: 3\n");
+        assert!(rx.takes("5") && !rx.takes("5;reboot") && !adaptive.takes("1"));
+        assert_eq!(
+            (rx.command("5"), adaptive.command("off")),
+            ("-G eth0 rx 5".into(), "-C eth0 adaptive-rx off".into())
+        );
+        for wrong in ["/ethtool/eth0/g/None", "/ethtool/../g/RX", "/ethtool/-x/g/RX", "/ethtool/eth0/S/RX", "/sys/a"] {
+            assert!(Tunable::of(wrong).is_none(), "{wrong}");
+        }
     }
 }

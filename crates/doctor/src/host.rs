@@ -12,6 +12,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::ethtool::Tunable;
+
 /// Bytes of one file at most: a longer one is not read, since half of it would tell half of the truth. The mappings of
 /// a process that has 262,144 of them take some 30 MB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -254,6 +256,16 @@ impl Host {
         let after = self.ethtool(nic, option)?;
         self.keep_twice(&path, &before, &after);
         Ok(Twice { before, after, seconds: self.begun.elapsed().as_secs_f64() })
+    }
+
+    /// What a setting is: what its file holds, or the number or word of an interface's.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn setting(&self, path: &str) -> Result<String, Unread> {
+        let Some(tunable) = Tunable::of(path) else { return self.read(path) };
+        let text = self.ethtool(tunable.nic, tunable.option())?;
+        tunable.value_in(&text).ok_or_else(|| Unread::Absent(path.to_owned()))
     }
 
     /// What is asked for beyond reading.

@@ -28,6 +28,7 @@ mod ethtool;
 pub mod host;
 pub mod lab;
 mod metadata;
+mod netlink;
 pub mod plan;
 pub mod prove;
 pub mod report;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gannet_doctor::check::select;
-use gannet_doctor::tune::{Draft, Journal, Log, Moment, Outcome, apply, draft, is_written, latest, runs, script, undo};
+use gannet_doctor::tune::{
+    Draft, Journal, Log, Moment, Outcome, Setting, apply, draft, draft_settings, is_written, latest, runs, script, undo,
+};
 use tree::Tree;
 use trees::{CASES, PID};
 
@@ -72,15 +74,21 @@ fn complete(tree: &Tree) {
     }
 }
 
+const CHANNELS: &str = "Pre-set maximums:\nCombined:\t8\nCurrent hardware settings:\nCombined:\t1";
+
 #[test]
 fn every_remedy_is_written_and_taken_back() {
     let mut written = Vec::new();
     for case in CASES.iter().filter(|case| !case.bad.is_empty()) {
         let tree = Tree::new(case.id);
-        complete(&tree);
-        for (path, text) in case.common.iter().chain(case.bad) {
-            tree.write(path, text);
-        }
+        let write = || {
+            complete(&tree);
+            if case.id == "net.queues" {
+                tree.write("/ethtool/eth0/l", CHANNELS);
+            }
+            case.common.iter().chain(case.bad).for_each(|(path, text)| tree.write(path, text));
+        };
+        write();
         let before = files(&tree);
         let draft = drafted(&tree, &[case.id]);
         if draft.steps.is_empty() {
@@ -92,8 +100,8 @@ fn every_remedy_is_written_and_taken_back() {
         assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Done), "{}: {outcomes:?}", case.id);
         assert!(files(&tree) != before, "{}", case.id);
         let again = drafted(&tree, &[case.id]);
-        // Budgets are doubled as long as they are exceeded.
-        let is_settled = again.steps.is_empty() || case.id == "irq.net-drops";
+        // Budgets and rings are doubled as long as they are exceeded.
+        let is_settled = again.steps.is_empty() || matches!(case.id, "irq.net-drops" | "net.ring");
         assert!(is_settled, "{}: what is written is not what is wanted: {again:?}", case.id);
 
         // A script that a shell runs writes the same.
@@ -105,8 +113,7 @@ fn every_remedy_is_written_and_taken_back() {
         }
         assert_eq!(latest(&journals(&tree)).unwrap(), None);
         assert!(take_back(&tree, &run, false).is_empty(), "{}: what was undone is not undone again", case.id);
-        complete(&tree);
-        case.common.iter().chain(case.bad).for_each(|(path, text)| tree.write(path, text));
+        write();
         let text = script(&drafted(&tree, &[case.id]), &tree.0);
         let output = Command::new("sh").arg("-c").arg(&text).output().unwrap();
         assert!(output.status.success() && files(&tree) == after, "{}: {text}", case.id);
@@ -114,7 +121,7 @@ fn every_remedy_is_written_and_taken_back() {
     let known: Vec<&str> = CASES.iter().map(|case| case.id).filter(|id| is_written(id)).collect();
     let missing: Vec<&&str> = known.iter().filter(|id| !written.contains(id)).collect();
     // Its tree has more than enough room for what waits, and is bad all the same.
-    assert!(known.len() >= 29 && missing == [&"net.somaxconn"], "{known:?}, never written: {missing:?}");
+    assert!(known.len() >= 33 && missing == [&"net.somaxconn"], "{known:?}, never written: {missing:?}");
 }
 
 #[test]
@@ -309,6 +316,79 @@ fn a_link_out_of_the_tree_and_a_journal_that_names_other_files_write_nothing() {
     let outcomes = take_back(&tree, "5-0", true);
     assert_eq!(outcomes, [Outcome::Refused("it is no setting of the kernel's".to_owned())]);
     assert_eq!(tree.read(file), "root");
+}
+
+#[test]
+fn an_interfaces_queues_are_made_before_what_is_set_of_them() {
+    let tree = Tree::new("order");
+    complete(&tree);
+    for (path, text) in [
+        ("/ethtool/eth0/l", CHANNELS),
+        ("/sys/class/net/eth0/device/uevent", "DRIVER=ena"),
+        ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "00"),
+    ] {
+        tree.write(path, text);
+    }
+    let draft = drafted(&tree, &["net.rps", "net.queues"]);
+    let paths: Vec<&str> = draft.steps.iter().map(|step| step.new.path.as_str()).collect();
+    assert_eq!(paths, ["/ethtool/eth0/l/Combined", "/sys/class/net/eth0/queues/rx-0/rps_cpus"], "{draft:?}");
+    let (run, _) = applied(&tree, &draft);
+    assert!(tree.read("/ethtool/eth0/l").contains("Current hardware settings:\nCombined:\t4"));
+    assert_eq!(take_back(&tree, &run, false), [Outcome::Done, Outcome::Done]);
+    assert_eq!(tree.read("/ethtool/eth0/l").trim(), CHANNELS);
+}
+
+/// What the test below starts this program for, in a network of its own with an interface of four queues.
+#[test]
+fn in_a_network_of_its_own() {
+    if std::env::var_os("GANNET_TUNE_NETWORK").is_none() {
+        return;
+    }
+    let journals = std::env::temp_dir().join(format!("gannet-tune-network-{}", std::process::id()));
+    let host = gannet_doctor::Host::now("/".into(), None);
+    let set = |path: &str, value: &str| {
+        let wish = Setting { path: path.to_owned(), value: value.to_owned() };
+        draft_settings(&host, "queues", vec![wish])
+    };
+    let draft = set("/ethtool/wire/l/RX", "2");
+    let old = draft.steps[0].old.clone();
+    assert_ne!(old, "2", "{draft:?}");
+    let mut journal = Journal::begin(&journals, BOOT).unwrap();
+    let settled = apply(Path::new("/"), &mut journal, &draft, &mut |_| {}).unwrap();
+    assert_eq!(settled[0].outcome, Outcome::Done);
+    let held = |path: &str| host.setting(path).unwrap();
+    assert_eq!(held("/ethtool/wire/l/RX"), "2");
+    let run = journal.run.clone();
+    drop(journal);
+    let (mut journal, log) = Journal::open(&journals, &run).unwrap();
+    let settled = undo(Path::new("/"), &mut journal, &log, BOOT, false, &mut |_| {}).unwrap();
+    assert_eq!((settled[0].outcome.clone(), held("/ethtool/wire/l/RX")), (Outcome::Done, old));
+    // More than there can be is refused by the kernel, and told.
+    let settled = apply(Path::new("/"), &mut journal, &set("/ethtool/wire/l/RX", "99"), &mut |_| {});
+    assert!(matches!(settled.unwrap()[0].outcome, Outcome::Refused(_)));
+    assert!(set("/ethtool/none/l/RX", "2").beside[0].1.contains("is not there"));
+    println!("set and taken back");
+    let _ = std::fs::remove_dir_all(journals);
+}
+
+#[test]
+fn a_real_interfaces_queues_are_set_and_taken_back() {
+    let steps = "ip link add wire numrxqueues 4 numtxqueues 4 type veth peer name end && \
+                 exec \"$0\" --exact in_a_network_of_its_own --nocapture --test-threads 1";
+    let output = Command::new("unshare")
+        .args(["--net", "sh", "-c", steps])
+        .arg(std::env::current_exe().unwrap())
+        .env("GANNET_TUNE_NETWORK", "1")
+        .output();
+    let Some(output) = output.ok().filter(|output| {
+        let err = String::from_utf8_lossy(&output.stderr);
+        !err.contains("unshare:") && !err.contains("RTNETLINK") && !err.contains("ip: not found")
+    }) else {
+        eprintln!("skipped: it takes root, and `unshare` and `ip`");
+        return;
+    };
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(out.contains("set and taken back"), "{out}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -16,7 +16,8 @@
 //! - Nothing is written that does not stand in a synced journal, with what undoes it. A test kills the process at every
 //!   instant and undoes what it left.
 //! - Undoing twice is undoing once.
-//! - Only files below /proc/sys, /proc/irq and /sys are written, of a tree only those within it; none is created.
+//! - Only files below /proc/sys, /proc/irq and /sys are written, and an interface's rings, channels and coalescing; of
+//!   a tree only what is within it; none is created.
 //! - What was read is never run: in a script it is quoted.
 
 mod journal;
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::check::{Check, Verdict};
+use crate::ethtool::Tunable;
 use crate::host::{Host, Unread};
 use crate::shell::quoted;
 
@@ -84,6 +86,8 @@ pub fn draft(host: &Host, checks: &[&Check]) -> Draft {
             Err(why) => draft.beside.push((check.id.to_owned(), why.to_string())),
         }
     }
+    // An interface makes its interrupts and queues anew when their number changes: what is set of them comes after.
+    draft.steps.sort_by_key(|step| Tunable::of(&step.new.path).is_none());
     draft
 }
 
@@ -119,7 +123,7 @@ impl Draft {
 
     fn add(&mut self, host: &Host, check: &str, wishes: Vec<remedies::Wish>) {
         for wish in wishes {
-            match host.read(&wish.new.path) {
+            match host.setting(&wish.new.path) {
                 Err(why) => self.beside.push((check.to_owned(), why.to_string())),
                 Ok(old) if is_same(&wish.new.path, &old, &wish.new.value) => {}
                 Ok(_) if self.steps.iter().any(|step| step.new.path == wish.new.path) => {}
@@ -144,14 +148,24 @@ pub fn script(draft: &Draft, root: &Path) -> String {
             text += &format!("\n# {}\n", line(&step.check));
             last = &step.check;
         }
-        let place = place(root, &step.new.path);
-        let (value, file) = (quoted(&step.new.value), quoted(&place.display().to_string()));
-        text += &format!("# it was: {}\nprintf '%s\\n' {value} > {file}\n", line(&step.old));
+        text += &format!("# it was: {}\n{}\n", line(&step.old), command(root, &step.new));
     }
     for (check, why) in &draft.beside {
         text += &format!("\n# {}: {}\n", line(check), line(why));
     }
     text
+}
+
+/// What has a shell write a setting.
+fn command(root: &Path, setting: &Setting) -> String {
+    let Setting { path, value } = setting;
+    let shown = |path: &str| quoted(&place(root, path).display().to_string());
+    match Tunable::of(path) {
+        None => format!("printf '%s\\n' {} > {}", quoted(value), shown(path)),
+        Some(tunable) if !tunable.takes(value) => format!("# {}: no value of it", path.escape_debug()),
+        Some(tunable) if root == Path::new("/") => format!("ethtool {}", tunable.command(value)),
+        Some(tunable) => format!("sed -i -e {} {}", quoted(&tunable.script(value)), shown(&tunable.text_path())),
+    }
 }
 
 /// What is written to have a file hold again what it holds: of a choice the word in brackets.
@@ -181,7 +195,8 @@ fn place(root: &Path, path: &str) -> PathBuf {
 
 /// Why a file is not written.
 fn refusal(root: &Path, path: &str) -> Option<String> {
-    let is_known = ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|start| path.starts_with(start));
+    let text = Tunable::of(path).map(|tunable| tunable.text_path());
+    let is_known = text.is_some() || ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|start| path.starts_with(start));
     if !is_known || path.split('/').any(|part| part == "..") {
         return Some("it is no setting of the kernel's".to_owned());
     }
@@ -189,7 +204,7 @@ fn refusal(root: &Path, path: &str) -> Option<String> {
         return None;
     }
     // A link in a tree may lead out of it, to the machine's own settings.
-    match (canonicalize(root), canonicalize(place(root, path))) {
+    match (canonicalize(root), canonicalize(place(root, text.as_deref().unwrap_or(path)))) {
         (Ok(root), Ok(file)) if file.starts_with(&root) => None,
         (_, Err(error)) => Some(error.to_string()),
         _ => Some("it leads out of the tree".to_owned()),
@@ -201,13 +216,32 @@ fn write(root: &Path, setting: &Setting) -> Result<(), String> {
     if let Some(why) = refusal(root, &setting.path) {
         return Err(why);
     }
-    let text = format!("{}\n", setting.value);
-    let file = OpenOptions::new().write(true).truncate(true).open(place(root, &setting.path));
+    let Some(tunable) = Tunable::of(&setting.path) else {
+        return store(&place(root, &setting.path), &format!("{}\n", setting.value));
+    };
+    if !tunable.takes(&setting.value) {
+        return Err(format!("{:?} is no value of it", setting.value));
+    }
+    if root == Path::new("/") {
+        return tunable.write(&setting.value);
+    }
+    let path = tunable.text_path();
+    let text = crate::host::read_at(&place(root, &path), &path).map_err(|why| why.to_string())?;
+    let changed = tunable.changed(&text, &setting.value).ok_or_else(|| format!("{path} has no {}", setting.path))?;
+    store(&place(root, &path), &(changed + "\n"))
+}
+
+/// Writes into a file, which has to be there.
+fn store(place: &Path, text: &str) -> Result<(), String> {
+    let file = OpenOptions::new().write(true).truncate(true).open(place);
     file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| error.to_string())
 }
 
 /// Reads a setting.
 fn read(root: &Path, path: &str) -> Result<String, Unread> {
+    if Tunable::of(path).is_some() {
+        return Host::now(root.to_owned(), None).setting(path);
+    }
     crate::host::read_at(&place(root, path), path)
 }
 

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::Setting;
+use crate::ethtool::Tunable;
 use crate::shell::quoted;
 
 /// What keeps settings over a start of the host.
@@ -59,6 +60,10 @@ pub fn persist(settings: &[&Setting], kept: Kept) -> String {
         }
         let _ = match (kept, sysctl_name(path)) {
             (Kept::Sysctl, Some(name)) => writeln!(text, "{name} = {value}"),
+            (Kept::Systemd, _) if Tunable::of(path).is_some_and(|tunable| tunable.takes(value)) => {
+                let command = Tunable::of(path).map(|tunable| tunable.command(value)).unwrap_or_default();
+                writeln!(text, "ExecStart=/usr/sbin/ethtool {command}")
+            }
             (Kept::Systemd, _) => {
                 let line = format!("printf '%%s\\n' {} > {}", quoted(value), quoted(path));
                 writeln!(text, "ExecStart=/bin/sh -c \"{}\"", line.replace('\\', "\\\\"))
@@ -96,11 +101,13 @@ mod tests {
         let wild = setting("/sys/block/x\nExecStart=/bin/true/queue", "1");
         let huge = setting("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
         let irq = setting("/proc/irq/9/smp_affinity_list", "0-1");
-        let all = [&plain, &wild, &huge, &irq];
+        let ring = setting("/ethtool/eth0/g/RX", "512");
+        let all = [&plain, &wild, &huge, &irq, &ring];
         let text = persist(&all, Kept::Sysctl);
         assert!(text.contains("\nvm.swappiness = 1\n") && text.contains("# /sys/kernel/mm/transparent"), "{text}");
         let text = persist(&all, Kept::Systemd);
-        assert_eq!(text.lines().filter(|line| line.starts_with("ExecStart=")).count(), 3, "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("ExecStart=")).count(), 4, "{text}");
+        assert!(text.contains("\nExecStart=/usr/sbin/ethtool -G eth0 rx 512\n"), "{text}");
         assert!(text.contains("printf '%%s\\\\n' madvise > /sys/kernel/mm"), "{text}");
         let text = persist(&all, Kept::Tuned);
         assert!(text.contains("[sysctl]\nvm.swappiness=1\n") && text.contains("[sysfs]\n/sys/kernel/mm"), "{text}");

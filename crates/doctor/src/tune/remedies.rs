@@ -2,6 +2,7 @@
 
 use super::Setting;
 use crate::checks::placed::{kernel_work, nic_interrupts};
+use crate::ethtool::{number, parts};
 use crate::host::{Host, Unread};
 use crate::plan::{Plan, Role, Wanted, mask, plan};
 use crate::topology::Topology;
@@ -30,6 +31,10 @@ const REMEDIES: &[(&str, How)] = &[
     ("cpu.workqueue-mask", How::Made(workqueue)),
     ("irq.affinity", How::Made(affinity)),
     ("irq.net-drops", How::Made(net_drops)),
+    ("net.queues", How::Made(channels)),
+    ("net.coalesce", How::Made(coalesce)),
+    ("net.ring", How::Made(ring)),
+    ("cloud.queues-default", How::Made(channels)),
     ("net.rps", How::Made(rps)),
     ("net.rfs", How::Made(rfs)),
     ("net.xps", How::Made(xps)),
@@ -132,6 +137,48 @@ fn net_drops(host: &Host) -> Wishes {
 
 fn conntrack(host: &Host) -> Wishes {
     Ok(vec![doubled(host, "net.netfilter.nf_conntrack_max", 1 << 24)?])
+}
+
+/// As many queues as the plan has.
+fn channels(host: &Host) -> Wishes {
+    let plan = planned(host)?;
+    let (Some(nic), Some(queues)) = (plan.nic, plan.queues) else {
+        return Err(Unread::Beside("the plan has no number of queues for this interface"));
+    };
+    let path = |name: &str| format!("/ethtool/{nic}/l/{name}");
+    let names: &[&str] = match host.setting(&path("Combined")) {
+        Ok(count) if count != "0" => &["Combined"],
+        _ => &["RX", "TX"],
+    };
+    Ok(names.iter().map(|name| one(&path(name), queues)).collect())
+}
+
+/// Microseconds that an interface waits for more packets: short beside a request, and not an interrupt a packet.
+const WAIT_US: u64 = 8;
+
+fn coalesce(host: &Host) -> Wishes {
+    let mut wishes = Vec::new();
+    for nic in host.nics()? {
+        let path = |name: &str| format!("/ethtool/{nic}/c/{name}");
+        let is_adaptive = host.setting(&path("Adaptive RX")).is_ok_and(|state| state == "on");
+        let wait_us = host.setting(&path("rx-usecs")).ok().and_then(|us| us.parse::<u64>().ok());
+        wishes.extend(is_adaptive.then(|| one(&path("Adaptive RX"), "off")));
+        let is_long = wait_us.is_some_and(|us| us > WAIT_US);
+        wishes.extend((is_long || (is_adaptive && wait_us.is_some())).then(|| one(&path("rx-usecs"), WAIT_US)));
+    }
+    Ok(wishes)
+}
+
+/// Receive rings twice as long as they are, as far as the interface has them.
+fn ring(host: &Host) -> Wishes {
+    let mut wishes = Vec::new();
+    for nic in host.nics()? {
+        let text = host.ethtool(&nic, "g")?;
+        let sizes = parts(&text).and_then(|(most, now)| Some((number(most, "RX")?, number(now, "RX")?)));
+        let (most, now) = sizes.ok_or_else(|| Unread::Garbage(format!("ethtool -g {nic}"), "RX"))?;
+        wishes.push(one(&format!("/ethtool/{nic}/g/RX"), now.saturating_mul(2).min(most).max(now)));
+    }
+    Ok(wishes)
 }
 
 /// The files of an interface's queues of a kind.

@@ -175,7 +175,7 @@ fn drafted(matches: &ArgMatches, target: Target) -> Result<Draft, Failure> {
 
 /// What may cut off whoever is connected.
 fn is_network(path: &str) -> bool {
-    path.starts_with("/sys/class/net/") || path.starts_with("/proc/irq/")
+    ["/sys/class/net/", "/proc/irq/", "/ethtool/"].iter().any(|start| path.starts_with(start))
 }
 
 /// Undoes the run later, in a process that outlives this one and its terminal.

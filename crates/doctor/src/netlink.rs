@@ -1,0 +1,211 @@
+//! The kernel's generic netlink: a family by its name, questions and answers in attributes.
+//!
+//! ```text
+//!   message   | length u32 | type u16 | flags u16 | sequence u32 | port u32 |
+//!             | command u8 | version u8 | 0 u16 | attributes
+//!   attribute | length u16 | kind u16 | payload, padded to 4 bytes |    the length counts its own head, no padding
+//! ```
+//! All numbers are in the byte order of the machine. Source: linux/netlink.h, linux/genetlink.h.
+//!
+//! Invariants: an answer is taken only if it has the question's sequence; what is shorter than it says is no answer.
+
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with};
+
+/// A message's head, and that of generic netlink behind it.
+const HEAD_BYTES: usize = 16;
+const GENERIC_BYTES: usize = 4;
+const ATTRIBUTE_BYTES: usize = 4;
+/// Bytes of an answer at most: none of what is asked here comes near.
+const ANSWER_BYTES_MAX: usize = 32 << 10;
+/// Messages that are passed over before the answer to a question, at most.
+const OTHERS_MAX: u32 = 64;
+/// The kernel answers at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const REQUEST: u16 = 1;
+/// An answer also where there is nothing to tell.
+const ACKNOWLEDGE: u16 = 4;
+/// The type of a message that tells an error, or 0 for none.
+const ERROR: u16 = 2;
+/// The family that knows the others by name.
+const CONTROL: u16 = 16;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+/// What a kind says of its payload, beside its number.
+const KIND: u16 = 0x3fff;
+/// Attributes within an attribute.
+pub const NESTED: u16 = 1 << 15;
+
+/// A family of messages, as `ethtool`.
+#[derive(Debug)]
+pub struct Family {
+    socket: OwnedFd,
+    id: u16,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+/// An attribute, padded.
+pub fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(ATTRIBUTE_BYTES + payload.len()).expect("what is asked is short");
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend_from_slice(payload);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The attributes of a payload, by kind; it ends where one is torn.
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(bytes.first_chunk().copied()?));
+        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?) & KIND;
+        let payload = bytes.get(ATTRIBUTE_BYTES..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, payload))
+    })
+}
+
+/// The payload of the first attribute of a kind.
+pub fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(known, payload)| (known == kind).then_some(payload))
+}
+
+/// A number of 32 bits by its attribute's kind.
+pub fn number(bytes: &[u8], kind: u16) -> Option<u32> {
+    find(bytes, kind)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+fn garbage() -> Error {
+    Error::new(ErrorKind::InvalidData, "the kernel's answer is not understood")
+}
+
+impl Family {
+    /// The family of this name.
+    ///
+    /// # Errors
+    /// This kernel has none of the name, or sockets of the kind are not to be had.
+    pub fn open(name: &str) -> Result<Self> {
+        let socket =
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::GENERIC))?;
+        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE))?;
+        let mut family = Self { socket, id: CONTROL, sequence: 0, buffer: vec![0; ANSWER_BYTES_MAX] };
+        let asked = attribute(FAMILY_NAME, &[name.as_bytes(), b"\0"].concat());
+        let id = find(family.ask(GET_FAMILY, &asked)?, FAMILY_ID).and_then(|id| id.try_into().ok());
+        family.id = u16::from_ne_bytes(id.ok_or_else(garbage)?);
+        Ok(family)
+    }
+
+    /// Asks; the attributes of the answer.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn ask(&mut self, command: u8, attributes: &[u8]) -> Result<&[u8]> {
+        self.send(command, REQUEST, attributes)?;
+        self.answer()
+    }
+
+    /// Has something done.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn tell(&mut self, command: u8, attributes: &[u8]) -> Result<()> {
+        self.send(command, REQUEST | ACKNOWLEDGE, attributes)?;
+        self.answer().map(drop)
+    }
+
+    fn send(&mut self, command: u8, flags: u16, attributes: &[u8]) -> Result<()> {
+        self.sequence += 1;
+        let length = (HEAD_BYTES + GENERIC_BYTES + attributes.len()) as u32;
+        let mut message = length.to_ne_bytes().to_vec();
+        message.extend([self.id.to_ne_bytes(), flags.to_ne_bytes()].concat());
+        message.extend([self.sequence.to_ne_bytes(), [0; 4]].concat());
+        message.extend([command, 1, 0, 0]);
+        message.extend_from_slice(attributes);
+        send(&self.socket, &message, SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// The answer to the last question.
+    fn answer(&mut self) -> Result<&[u8]> {
+        for _ in 0..OTHERS_MAX {
+            let (bytes, _) = recv(&self.socket, &mut self.buffer[..], RecvFlags::empty())?;
+            if let Some(range) = answer_in(&self.buffer[..bytes], self.sequence)? {
+                return Ok(&self.buffer[range]);
+            }
+        }
+        Err(garbage())
+    }
+}
+
+/// Where in what was received the attributes of the answer are; `None` if it is an answer to something else.
+fn answer_in(bytes: &[u8], sequence: u32) -> Result<Option<std::ops::Range<usize>>> {
+    let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).ok_or_else(garbage);
+    let length = u32::from_ne_bytes(word(0)?) as usize;
+    if u32::from_ne_bytes(word(8)?) != sequence {
+        return Ok(None);
+    }
+    if bytes.get(4..6) == Some(&ERROR.to_ne_bytes()) {
+        return match i32::from_ne_bytes(word(HEAD_BYTES)?) {
+            0 => Ok(Some(0..0)),
+            code => Err(Error::from_raw_os_error(code.saturating_neg())),
+        };
+    }
+    let attributes = HEAD_BYTES + GENERIC_BYTES..length;
+    if attributes.start > attributes.end || attributes.end > bytes.len() {
+        return Err(garbage());
+    }
+    Ok(Some(attributes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_read_as_they_are_written_and_a_torn_one_ends_them() {
+        let bytes = [attribute(3, b"abc"), attribute(7 | NESTED, &attribute(1, &5u32.to_ne_bytes()))].concat();
+        assert_eq!(bytes.len(), 8 + 12);
+        assert_eq!(find(&bytes, 3), Some(&b"abc"[..]));
+        assert_eq!(find(&bytes, 7).and_then(|inner| number(inner, 1)), Some(5));
+        assert_eq!((number(&bytes, 3), find(&bytes, 9)), (None, None));
+        for end in 0..bytes.len() {
+            let count = attributes(&bytes[..end]).count();
+            assert_eq!(count, usize::from(end >= 7), "{end}");
+        }
+        // A length below that of its own head would go round for ever.
+        assert_eq!(attributes(&[0, 0, 1, 0, 0, 0, 1, 0]).count(), 0);
+    }
+
+    #[test]
+    fn an_answer_that_is_shorter_than_it_says_is_none() {
+        let mut message = vec![0; 24];
+        message[0] = 24;
+        message[8] = 9;
+        assert_eq!(answer_in(&message, 9).unwrap(), Some(20..24));
+        assert_eq!(answer_in(&message, 8).unwrap(), None);
+        assert!(answer_in(&message[..23], 9).is_err() && answer_in(&message[..10], 9).is_err());
+        message[0] = 19;
+        assert!(answer_in(&message, 9).is_err());
+        (message[4], message[16]) = (2, 0);
+        assert_eq!(answer_in(&message, 9).unwrap(), Some(0..0));
+        message[16..20].copy_from_slice(&(-1i32).to_ne_bytes());
+        assert_eq!(answer_in(&message, 9).unwrap_err().raw_os_error(), Some(1));
+    }
+
+    #[test]
+    fn a_family_is_found_by_its_name_and_one_that_is_none_is_told() {
+        let Ok(mut family) = Family::open("nlctrl") else {
+            eprintln!("skipped: no generic netlink here");
+            return;
+        };
+        assert_eq!(family.id, CONTROL);
+        let name = attribute(FAMILY_NAME, b"none such\0");
+        assert_eq!(family.ask(GET_FAMILY, &name).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(Family::open("none such").is_err());
+    }
+}
