@@ -12,7 +12,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Unable;
 use super::ledger::{Ledger, Left, persist};
-use super::reclaim::Pressed;
 use crate::host::field;
 
 /// Where control groups are.
@@ -107,15 +106,7 @@ impl Group {
         self.write(file, &bytes.to_string())
     }
 
-    /// Where it is told how often its limit of memory was reached.
-    pub fn pressed(&self) -> Pressed {
-        match self.version {
-            Version::One => Pressed::Number(self.path.join("memory.failcnt")),
-            Version::Two => Pressed::Field(self.path.join("memory.events"), "max".to_owned()),
-        }
-    }
-
-    /// How often that was.
+    /// How often its limit of memory was reached: charges that found no room, whichever thread's.
     pub fn limit_reached(&self) -> f64 {
         let told = match self.version {
             Version::One => self.read("memory.failcnt").trim().parse().ok(),

@@ -35,6 +35,9 @@ const LINES_MAX: usize = 10_000;
 const TRIES: usize = 100;
 const WAIT: Duration = Duration::from_millis(20);
 
+/// Has the kernel account for threads' delays, those that are started from then on.
+pub const ACCOUNTING: &str = "/proc/sys/kernel/task_delayacct";
+
 /// A thing outside the run's folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -222,7 +225,9 @@ fn take_away(left: &Left, run: &Path) -> Result<(), String> {
         },
         Left::Loop(file) => Err(format!("{}: not in the run's folder", file.display())),
         Left::Setting { path, old, new, boot: then } => {
-            if !path.starts_with("/proc/sys/vm") || path.components().any(|part| part.as_os_str() == "..") {
+            let is_of_memory =
+                path.starts_with("/proc/sys/vm") && !path.components().any(|part| part.as_os_str() == "..");
+            if !is_of_memory && path != Path::new(ACCOUNTING) {
                 return Err(format!("{}: no setting of a lab", path.display()));
             }
             let wrong = |error: std::io::Error| format!("{}: {error}", path.display());

@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use page::words::{duration, grouped};
 use serde::Serialize;
 
-use super::phases::compare;
+use super::phases::{compare, mean};
 use super::tally::Tally;
 use super::{Lab, Scene};
 use crate::check::Finding;
 use crate::host::read_at;
+use crate::prove::{Interval, ROUNDS_MIN};
 
 /// Raised when the JSON's meaning changes.
 const VERSION: u32 = 1;
@@ -81,6 +82,20 @@ impl Compared {
     }
 }
 
+/// A figure under one setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mean {
+    /// Which.
+    pub figure: String,
+    /// Under which setting.
+    pub setting: usize,
+    /// The mean of its rounds, with the interval (95 %) that holds the true one.
+    #[serde(flatten)]
+    pub interval: Interval,
+    /// Rounds.
+    pub rounds: usize,
+}
+
 /// A figure over time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timeline {
@@ -113,6 +128,8 @@ pub struct Outcome {
     pub settings: Vec<String>,
     /// In the order in which they were.
     pub phases: Vec<Phase>,
+    /// Each figure under each setting.
+    pub means: Vec<Mean>,
     /// Differences.
     pub compared: Vec<Compared>,
     /// What the checks for it found while it was so.
@@ -132,7 +149,16 @@ impl Outcome {
             .flat_map(|figure| (1..settings.len()).map(move |setting| (figure, setting)))
             .filter_map(|(figure, setting)| compare(&phases, figure, 0, setting, seed))
             .collect();
+        let means = figures
+            .iter()
+            .flat_map(|figure| (0..settings.len()).map(move |setting| (*figure, setting)))
+            .filter_map(|(figure, setting)| mean(&phases, figure, setting, seed))
+            .collect();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut notes = Vec::new();
+        if (scene.wanted.rounds as usize) < ROUNDS_MIN {
+            notes.push(format!("Fewer than {ROUNDS_MIN} rounds tell no interval, so nothing is shown by them."));
+        }
         Self {
             version: VERSION,
             lab: lab.entry().name,
@@ -143,10 +169,11 @@ impl Outcome {
             headline: String::new(),
             settings: settings.iter().map(|name| (*name).to_owned()).collect(),
             phases,
+            means,
             compared,
             findings: Vec::new(),
             timelines: Vec::new(),
-            notes: Vec::new(),
+            notes,
         }
     }
 

@@ -4,19 +4,13 @@
 //!   round      0    1    2    3          every round has each setting once, in an order drawn anew:
 //!   settings  A B  B A  B A  A B         what drifts (caches, neighbours, temperature) falls on all alike
 //!              \/   \/   \/   \/
-//!   pairs     b-a  b-a  b-a  b-a   ->   mean, and its interval by resampling the pairs
+//!   pairs     b-a  b-a  b-a  b-a   ->   mean, and its interval as of a proof's rounds (`prove::stats`)
 //! ```
 
 use base::prng::Prng;
 
-use super::outcome::{Compared, Phase};
-
-/// Times that the pairs are drawn anew for an interval.
-const RESAMPLES: usize = 4000;
-/// What an interval leaves out at each end.
-const TAIL: f64 = 0.025;
-/// Pairs below which an interval says nothing.
-const PAIRS_MIN: usize = 3;
+use super::outcome::{Compared, Mean, Phase};
+use crate::prove::stats;
 
 /// The round and setting of every phase.
 pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
@@ -32,37 +26,36 @@ pub fn order(settings: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
     phases
 }
 
-/// How a figure differs between settings `a` and `b`, in the rounds that have it of both.
+/// How a figure differs between settings `a` and `b`, in the rounds that have it of both; `None` if these are too
+/// few to tell anything.
 pub fn compare(phases: &[Phase], figure: &str, a: usize, b: usize, seed: u64) -> Option<Compared> {
     let of = |setting: usize, round: u32| {
         let phase = phases.iter().find(|phase| phase.setting == setting && phase.round == round)?;
         phase.figures.get(figure).copied()
     };
     let rounds = phases.iter().map(|phase| phase.round).max()? + 1;
-    let pairs: Vec<(f64, f64)> = (0..rounds).filter_map(|round| Some((of(a, round)?, of(b, round)?))).collect();
-    if pairs.len() < PAIRS_MIN {
-        return None;
-    }
-    let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / pairs.len() as f64;
-    let mut prng = Prng::new(seed);
-    let mut drawn: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let mut pick = (0..pairs.len()).map(|_| pairs[prng.below(pairs.len() as u64) as usize]).map(|(a, b)| b - a);
-            mean(&mut pick)
-        })
-        .collect();
-    drawn.sort_by(f64::total_cmp);
-    let end = (RESAMPLES as f64 * TAIL) as usize;
+    let (of_a, of_b): (Vec<f64>, Vec<f64>) =
+        (0..rounds).filter_map(|round| Some((of(a, round)?, of(b, round)?))).unzip();
+    let differs = stats::difference(&of_a, &of_b, seed)?;
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     Some(Compared {
         figure: figure.to_owned(),
         a,
         b,
-        mean_a: mean(&mut pairs.iter().map(|pair| pair.0)),
-        mean_b: mean(&mut pairs.iter().map(|pair| pair.1)),
-        low: drawn[end],
-        high: drawn[RESAMPLES - 1 - end],
-        pairs: pairs.len(),
+        mean_a: mean(&of_a),
+        mean_b: mean(&of_b),
+        low: differs.low,
+        high: differs.high,
+        pairs: of_a.len(),
     })
+}
+
+/// A figure under a setting; `None` if fewer rounds have it than tell anything.
+pub fn mean(phases: &[Phase], figure: &str, setting: usize, seed: u64) -> Option<Mean> {
+    let own = phases.iter().filter(|phase| phase.setting == setting);
+    let values: Vec<f64> = own.filter_map(|phase| phase.figures.get(figure).copied()).collect();
+    let interval = stats::mean(&values, seed)?;
+    Some(Mean { figure: figure.to_owned(), setting, interval, rounds: values.len() })
 }
 
 #[cfg(test)]
@@ -105,9 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn two_pairs_are_too_few_for_an_interval() {
-        let phases: Vec<Phase> = (0..2).flat_map(|round| [phase(round, 0, 1.0), phase(round, 1, 2.0)]).collect();
+    fn four_pairs_are_too_few_for_an_interval() {
+        let phases: Vec<Phase> = (0..4).flat_map(|round| [phase(round, 0, 1.0), phase(round, 1, 2.0)]).collect();
         assert_eq!(compare(&phases, "x_us", 0, 1, 1), None);
+        assert_eq!(mean(&phases, "x_us", 0, 1), None);
         assert_eq!(compare(&phases, "y_us", 0, 1, 1), None);
     }
 }

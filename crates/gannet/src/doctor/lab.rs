@@ -77,7 +77,7 @@ fn part(text: &str) -> Result<f64, String> {
     if (0.01..=4.0).contains(&part) { Ok(part) } else { Err("not between 0.01 and 4".to_owned()) }
 }
 
-fn reclaim_arguments() -> [Arg; 12] {
+fn reclaim_arguments() -> [Arg; 13] {
     let value =
         |name: &'static str, of: &'static str, help: &'static str| Arg::new(name).long(name).value_name(of).help(help);
     let threads = || value_parser!(u32).range(1..=64);
@@ -89,6 +89,9 @@ fn reclaim_arguments() -> [Arg; 12] {
         value("active", "PART", "Segments in use, as a part of that").default_value("0.8").value_parser(part),
         value("segment", "SIZE", "Bytes of a segment").default_value("4MiB").value_parser(bytes),
         value("readers", "N", "Threads that read").default_value("2").value_parser(threads()),
+        value("reads", "N", "Reads a second of each")
+            .default_value("1000")
+            .value_parser(value_parser!(u32).range(1..=1_000_000)),
         value("writers", "N", "Threads that replace segments").default_value("1").value_parser(threads()),
         value("writes", "SIZE", "What they write a second, together").default_value("32MiB").value_parser(bytes),
         value("scan", "SIZE", "What of the garbage is read a second meanwhile, as a backup does; 0B: none")
@@ -132,6 +135,7 @@ fn shape(matches: &ArgMatches) -> Shape {
         active: part("active"),
         segment_bytes: size("segment").expect("it has a default").max(1).next_multiple_of(page),
         readers: threads("readers"),
+        reads_per_s: threads("reads"),
         writers: threads("writers"),
         write_bytes_per_s: size("writes").expect("it has a default").max(1),
         scan_bytes_per_s: size("scan").expect("it has a default"),

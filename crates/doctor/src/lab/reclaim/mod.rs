@@ -18,17 +18,17 @@ pub(super) mod work;
 use std::fs;
 use std::path::PathBuf;
 
-pub use cause::Pressed;
 pub use engine::Engine;
 
 use super::group::Group;
-use super::ledger::{Left, boot};
+use super::ledger::{ACCOUNTING, Left, boot};
 use super::outcome::{Outcome, Phase};
 use super::part::{Part, Role};
 use super::phases::order;
 use super::tally::Tally;
 use super::{Lab, Scene, Unable};
 use crate::host::{field, read_at};
+use cause::Delays;
 use watch::{Counts, Watch};
 use work::Work;
 
@@ -45,8 +45,20 @@ const MEMORY_MIN: u64 = 64 << 20;
 const DISK_SPARE: f64 = 1.3;
 
 const FIGURES: [&str; 5] = ["read_p99_us", "read_p999_us", "p999_us", "major_faults", "workingset_refault_file"];
-const HOST_FIGURES: [&str; 6] =
-    ["pgscan_direct", "pgscan_kswapd", "zone_reclaim_success", "zone_reclaim_failed", "major_faults", "read_p999_us"];
+const HOST_FIGURES: [&str; 12] = [
+    "pgscan_direct",
+    "pgscan_kswapd",
+    "pgsteal_direct",
+    "pgsteal_kswapd",
+    "zone_reclaim_success",
+    "zone_reclaim_failed",
+    "workingset_refault_file",
+    "workingset_activate_file",
+    "pgmajfault",
+    "major_faults",
+    "numa_miss",
+    "read_p999_us",
+];
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -63,6 +75,8 @@ pub struct Shape {
     pub segment_bytes: u64,
     /// Threads that read.
     pub readers: u32,
+    /// Reads a second of each.
+    pub reads_per_s: u32,
     /// Threads that replace.
     pub writers: u32,
     /// What they write, together.
@@ -86,6 +100,7 @@ impl Default for Shape {
             active: 0.8,
             segment_bytes: 4 << 20,
             readers: 2,
+            reads_per_s: 1000,
             writers: 1,
             write_bytes_per_s: 32 << 20,
             scan_bytes_per_s: 64 << 20,
@@ -178,6 +193,28 @@ struct Bench {
     active: usize,
     /// The file of the setting that is compared.
     file: Option<PathBuf>,
+    /// Why the time in which threads free memory is not told.
+    no_reclaim: Option<String>,
+}
+
+/// Has the kernel account for the time in which threads free memory, until the lab's end; why not, if not.
+fn account(scene: &mut Scene<'_>) -> Result<Option<String>, Unable> {
+    let path = PathBuf::from(ACCOUNTING);
+    let old = match read_at(&path, ACCOUNTING) {
+        Ok(old) => old,
+        Err(why) => return Ok(Some(why.to_string())),
+    };
+    if let Err(why) = Delays::new() {
+        return Ok(Some(why));
+    }
+    if old != "1" {
+        let left = Left::Setting { path: path.clone(), old, new: vec!["1".to_owned()], boot: boot() };
+        scene.ledger.will_make(left).map_err(Unable::Failed)?;
+        if let Err(error) = fs::write(&path, "1") {
+            return Ok(Some(format!("{ACCOUNTING}: {error}")));
+        }
+    }
+    Ok(None)
 }
 
 impl Bench {
@@ -197,7 +234,8 @@ impl Bench {
         }
         (scene.tell)(&format!("{} MiB: {garbage} files of garbage, {active} segments in use", memory >> 20));
         work::make_garbage(scene.ledger.folder(), garbage, shape.segment_bytes as usize).map_err(Unable::Failed)?;
-        Ok(Self { shape, memory, garbage, active, file })
+        let no_reclaim = account(scene)?;
+        Ok(Self { shape, memory, garbage, active, file, no_reclaim })
     }
 
     /// A phase: in a group of its own, since what an earlier one left in the cache would be counted there.
@@ -212,7 +250,6 @@ impl Bench {
             group.limit_memory(self.memory)?;
             Some(group)
         };
-        let usual = || Pressed::Field("/proc/vmstat".into(), "pgscan_direct".to_owned());
         let work = Work {
             folder: scene.ledger.folder().to_owned(),
             engine: setting.engine,
@@ -220,10 +257,11 @@ impl Bench {
             garbage: self.garbage,
             active: self.active,
             readers: self.shape.readers,
+            reads_per_s: self.shape.reads_per_s,
             writers: self.shape.writers,
             write_bytes_per_s: self.shape.write_bytes_per_s,
             scan_bytes_per_s: self.shape.scan_bytes_per_s,
-            pressed: group.as_ref().map_or_else(usual, Group::pressed),
+            counts_reclaim: self.no_reclaim.is_none(),
             tells_slow: self.shape.tells_slow,
             time: scene.wanted.phase,
             seed: scene.wanted.seed ^ u64::from(round),
@@ -233,13 +271,9 @@ impl Bench {
         part.go()?;
         part.until_ready(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
         let mut phase = Phase::begin(0, round, scene.now_s());
-        let reached = |group: &Option<Group>| group.as_ref().map(Group::limit_reached);
-        let (before, reached_before) = (Counts::now(), reached(&group));
+        let before = Counts::now(group.as_ref());
         let done = part.end(scene, &mut |now_s| watch.tick(now_s, group.as_ref()))?;
-        phase.figures = Counts::now().since(&before);
-        if let (Some(now), Some(then)) = (reached(&group), reached_before) {
-            phase.figures.insert("limit_reached".to_owned(), now - then);
-        }
+        phase.figures = Counts::now(group.as_ref()).since(&before);
         phase.take(Tally::from(done.times));
         phase.figures.extend(done.counts);
         Ok(phase)
@@ -296,9 +330,12 @@ fn conclude(outcome: &mut Outcome, bench: &Bench) {
         bench.shape.scan_bytes_per_s >> 20
     ));
     if !bench.shape.is_whole_host {
-        let note =
-            "Counters of /proc/vmstat and pressure are the whole host's; those of the limit and the lists the group's.";
+        let note = "Counters of /proc/vmstat, of nodes and pressure are the whole host's; those that begin with \
+                    group_, of the limit and of the lists are the group's.";
         outcome.notes.push(note.to_owned());
+    }
+    if let Some(why) = &bench.no_reclaim {
+        outcome.notes.push(format!("Which slow reads had to free memory themselves is not told here: {why}."));
     }
 }
 

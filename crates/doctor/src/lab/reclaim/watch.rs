@@ -46,7 +46,7 @@ pub const COUNTERS: [&str; 35] = [
 ];
 
 /// Lines of charts that a counter's growth a second makes.
-const RATES: [(&str, &str); 9] = [
+const RATES: [(&str, &str); 10] = [
     ("pages scanned/direct", "pgscan_direct"),
     ("pages scanned/kswapd", "pgscan_kswapd"),
     ("pages freed/direct", "pgsteal_direct"),
@@ -56,32 +56,67 @@ const RATES: [(&str, &str); 9] = [
     ("refaults/refaulted", "workingset_refault_file"),
     ("refaults/activated", "workingset_activate_file"),
     ("major faults", "pgmajfault"),
+    ("limit reached", "limit_reached"),
 ];
+
+/// What a node's own files tell beyond that: where memory was had, and where it was wanted.
+const NODE_COUNTERS: [&str; 6] =
+    ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
+/// Lines of charts of what a node has.
+const NODE_LEVELS: [(&str, &str); 3] = [
+    ("free memory by node", "MemFree"),
+    ("active file pages by node", "Active(file)"),
+    ("inactive file pages by node", "Inactive(file)"),
+];
+/// Where the nodes are.
+const NODES: &str = "/sys/devices/system/node";
 
 /// Bytes of a page, in which /proc/zoneinfo counts.
 const PAGE_KIB: f64 = 4.0;
 
-/// Where files are read from: the host's counters, and the group's if there is one.
+/// Counters by name: the host's as /proc/vmstat calls them, a node's behind `node0_`, the group's behind `group_`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts(BTreeMap<&'static str, f64>);
+pub struct Counts(BTreeMap<String, f64>);
 
 fn text(path: &str) -> String {
     read_at(path.as_ref(), path).unwrap_or_default()
 }
 
+/// The nodes, if there are several: of one all that is told of it is the host's.
+fn nodes() -> Vec<String> {
+    let is_node = |name: &String| name.strip_prefix("node").is_some_and(|digits| digits.parse::<u32>().is_ok());
+    let entries = std::fs::read_dir(NODES).into_iter().flatten().filter_map(Result::ok);
+    let mut nodes: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_node).collect();
+    nodes.sort_unstable_by_key(|name| (name.len(), name.clone()));
+    if nodes.len() > 1 { nodes } else { Vec::new() }
+}
+
 impl Counts {
     /// What they are now.
-    pub fn now() -> Self {
-        Self::of(&text("/proc/vmstat"))
+    pub fn now(group: Option<&Group>) -> Self {
+        let mut counts = Self::default();
+        counts.take("", &COUNTERS, &text("/proc/vmstat"));
+        for node in nodes() {
+            let start = format!("{node}_");
+            counts.take(&start, &COUNTERS, &text(&format!("{NODES}/{node}/vmstat")));
+            counts.take(&start, &NODE_COUNTERS, &text(&format!("{NODES}/{node}/numastat")));
+        }
+        if let Some(group) = group {
+            counts.take("group_", &COUNTERS, &group.read("memory.stat"));
+            counts.0.insert("limit_reached".to_owned(), group.limit_reached());
+        }
+        counts
     }
 
-    fn of(vmstat: &str) -> Self {
-        Self(COUNTERS.into_iter().filter_map(|key| Some((key, field(vmstat, key)? as f64))).collect())
+    /// Takes those of the keys that a text has.
+    fn take(&mut self, start: &str, keys: &[&str], text: &str) {
+        self.0.extend(keys.iter().filter_map(|key| Some((format!("{start}{key}"), field(text, key)? as f64))));
     }
 
     /// How much each has grown since.
     pub fn since(&self, before: &Self) -> BTreeMap<String, f64> {
-        let grown = |(key, now): (&&'static str, &f64)| Some(((*key).to_owned(), now - before.0.get(key)?));
+        let grown = |(key, now): (&String, &f64)| Some((key.clone(), now - before.0.get(key)?));
         self.0.iter().filter_map(grown).collect()
     }
 }
@@ -98,6 +133,12 @@ fn free_and_low(zoneinfo: &str) -> (f64, f64) {
     (sum("free "), sum("low "))
 }
 
+/// A line of a node's meminfo: `Node 0 MemFree:  123 kB`.
+fn of_node(meminfo: &str, key: &str) -> Option<f64> {
+    let line = |line: &str| line.trim().splitn(3, ' ').nth(2).and_then(|rest| field(rest, key));
+    meminfo.lines().find_map(line).map(|kib| kib as f64)
+}
+
 /// The time that something waited, in us, since the start of the host.
 fn lost_us(pressure: &str) -> Option<f64> {
     let some = pressure.lines().find(|line| line.starts_with("some "))?;
@@ -107,14 +148,14 @@ fn lost_us(pressure: &str) -> Option<f64> {
 /// What is seen over time.
 #[derive(Debug, Default)]
 pub struct Watch {
-    lines: BTreeMap<&'static str, Timeline>,
+    lines: BTreeMap<String, Timeline>,
     last: Option<(f64, Counts, BTreeMap<&'static str, f64>)>,
 }
 
 impl Watch {
-    fn point(&mut self, name: &'static str, unit: &'static str, at_s: f64, value: f64) {
+    fn point(&mut self, name: &str, unit: &'static str, at_s: f64, value: f64) {
         let fresh = || Timeline { name: name.to_owned(), unit, points: Vec::new() };
-        self.lines.entry(name).or_insert_with(fresh).points.push((at_s, value));
+        self.lines.entry(name.to_owned()).or_insert_with(fresh).points.push((at_s, value));
     }
 
     /// Called often, it looks once a second.
@@ -123,26 +164,23 @@ impl Watch {
             return;
         }
         self.levels(now_s, group);
-        let counts = Counts::now();
+        let counts = Counts::now(group);
         let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
         for (name, path) in [("time lost/memory", "/proc/pressure/memory"), ("time lost/disk", "/proc/pressure/io")] {
             sums.extend(lost_us(&text(path)).map(|us| (name, us)));
         }
-        sums.extend(group.map(|group| ("limit reached", group.limit_reached())));
         if let Some((then_s, before, sums_before)) = self.last.take() {
             let seconds = now_s - then_s;
             let grown = counts.since(&before);
             for (name, key) in RATES {
-                if let Some(grown) = grown.get(key) {
+                // A phase's group is another one than that of the phase before, and counts from 0.
+                if let Some(grown) = grown.get(key).filter(|grown| **grown >= 0.0) {
                     self.point(name, "a second", now_s, grown / seconds);
                 }
             }
             for (name, sum) in &sums {
                 let Some(before) = sums_before.get(name) else { continue };
-                match name.starts_with("time lost") {
-                    true => self.point(name, "% of the time", now_s, (sum - before) / 1e4 / seconds),
-                    false => self.point(name, "a second", now_s, (sum - before) / seconds),
-                }
+                self.point(name, "% of the time", now_s, (sum - before) / 1e4 / seconds);
             }
         }
         self.last = Some((now_s, counts, sums));
@@ -153,6 +191,14 @@ impl Watch {
         let (free, low) = free_and_low(&text("/proc/zoneinfo"));
         self.point("free memory/free", "MiB", now_s, free * PAGE_KIB / 1024.0);
         self.point("free memory/low mark", "MiB", now_s, low * PAGE_KIB / 1024.0);
+        for node in nodes() {
+            let told = text(&format!("{NODES}/{node}/meminfo"));
+            for (chart, key) in NODE_LEVELS {
+                if let Some(kib) = of_node(&told, key) {
+                    self.point(&format!("{chart}/{node}"), "MiB", now_s, kib / 1024.0);
+                }
+            }
+        }
         let (told, keys, mib) = match group {
             Some(group) => (group.read("memory.stat"), ["active_file", "inactive_file"], f64::from(1 << 20)),
             None => (text("/proc/meminfo"), ["Active(file)", "Inactive(file)"], 1024.0),
@@ -186,13 +232,22 @@ mod tests {
 
     #[test]
     fn only_counters_that_this_kernel_has_are_told() {
-        let before = Counts::of("pgscan_direct 5\npgfault 1000\nnr_free_pages 3\n");
-        let after = Counts::of("pgscan_direct 12\npgfault 1500\npgmajfault 3\n");
+        let of = |start: &str, text: &str| {
+            let mut counts = Counts::default();
+            counts.take(start, &COUNTERS, text);
+            counts
+        };
+        let before = of("", "pgscan_direct 5\npgfault 1000\nnr_free_pages 3\n");
+        let after = of("", "pgscan_direct 12\npgfault 1500\npgmajfault 3\n");
         let grown = after.since(&before);
         assert_eq!(
             grown.into_iter().collect::<Vec<_>>(),
             [("pgfault".to_owned(), 500.0), ("pgscan_direct".to_owned(), 7.0)]
         );
+        assert!(of("node1_", "pgscan_direct 5").since(&before).is_empty(), "another's counter of the same name");
+        let node = "Node 1 MemTotal:  262144 kB\nNode 1 MemFree:   1024 kB\nNode 1 Active(file):     77 kB\n";
+        assert_eq!((of_node(node, "MemFree"), of_node(node, "Active(file)")), (Some(1024.0), Some(77.0)));
+        assert_eq!(of_node(node, "Mem"), None);
         assert_eq!(lost_us("some avg10=0.00 avg60=0.00 avg300=0.00 total=12345\nfull ..."), Some(12345.0));
     }
 

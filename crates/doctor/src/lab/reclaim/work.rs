@@ -18,15 +18,13 @@ use base::prng::Prng;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
-use super::cause::{Cause, Meter, Pressed, cause};
+use super::cause::{Cause, Meter, cause};
 use super::engine::{Engine, Store};
 use crate::lab::part::{Done, note, ready};
 use crate::lab::tally::Tally;
 
 /// Bytes that a read touches.
 const READ_BYTES: usize = 64 << 10;
-/// Reads a second of each reader.
-const READS_PER_S: f64 = 1000.0;
 /// From here on a read is slow, and has a cause.
 const SLOW: Duration = Duration::from_millis(1);
 /// From here on the article printed it.
@@ -51,14 +49,16 @@ pub struct Work {
     pub active: usize,
     /// Threads that read.
     pub readers: u32,
+    /// Reads a second of each.
+    pub reads_per_s: u32,
     /// Threads that replace.
     pub writers: u32,
     /// What they write, together.
     pub write_bytes_per_s: u64,
     /// Garbage that is read meanwhile, as a backup does.
     pub scan_bytes_per_s: u64,
-    /// Where shortage is told.
-    pub pressed: Pressed,
+    /// The kernel accounts for the time in which threads free memory.
+    pub counts_reclaim: bool,
     /// Tell each read that took as long as the article printed.
     pub tells_slow: bool,
     /// How long.
@@ -107,6 +107,9 @@ struct Seen {
     service: Tally,
     causes: BTreeMap<Cause, u64>,
     major_faults: u64,
+    reclaim_ns: u64,
+    /// Reads that were due and had not begun when the time was over.
+    late: u64,
 }
 
 /// Works.
@@ -145,6 +148,8 @@ pub fn work(work: &Work) -> Result<Done, String> {
                     all.tally.add(&seen.tally);
                     all.service.add(&seen.service);
                     all.major_faults += seen.major_faults;
+                    all.reclaim_ns += seen.reclaim_ns;
+                    all.late += seen.late;
                     seen.causes.into_iter().for_each(|(cause, count)| *all.causes.entry(cause).or_default() += count);
                 }
                 Err(why) => failed = Some(why),
@@ -164,23 +169,36 @@ pub fn work(work: &Work) -> Result<Done, String> {
         counts.insert(name.to_owned(), seen.service.at(share) as f64 / 1e3);
     }
     counts.insert("major_faults".to_owned(), seen.major_faults as f64);
+    counts.insert("late_reads".to_owned(), seen.late as f64);
+    if work.counts_reclaim {
+        counts.insert("reclaim_ms".to_owned(), seen.reclaim_ns as f64 / 1e6);
+    } else {
+        counts.remove("slow_reclaim");
+    }
     counts.insert("written_mib".to_owned(), written.into_inner() as f64 / f64::from(1 << 20));
     counts.insert("resident_percent".to_owned(), store.resident_percent());
     Ok(Done { times: seen.tally.pairs(), counts })
 }
 
 fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen, String> {
-    let (mut seen, mut meter) = (Seen::default(), Meter::new(&work.pressed)?);
+    let (mut seen, mut meter) = (Seen::default(), Meter::new(work.counts_reclaim)?);
     let mut prng = Prng::new(work.seed ^ (reader << 32));
     let (first, mut notes, mut due) = (meter.read(), 0, Duration::ZERO);
     loop {
-        due += Duration::from_secs_f64(-(1.0 - prng.unit()).ln() / READS_PER_S);
+        due += Duration::from_secs_f64(-(1.0 - prng.unit()).ln() / f64::from(work.reads_per_s));
         if due >= work.time {
             break;
         }
-        std::thread::sleep(due.saturating_sub(begun.elapsed()));
         let place = prng.below(store.places() as u64) as usize;
         let offset = prng.below((store.segment_bytes() / PAGE_BYTES) as u64) as usize * PAGE_BYTES;
+        let now = begun.elapsed();
+        if now >= work.time {
+            // It has waited for so long already, and would for longer: a phase ends however far behind a reader is.
+            seen.late += 1;
+            seen.tally.record((now - due).as_nanos() as u64);
+            continue;
+        }
+        std::thread::sleep(due.saturating_sub(now));
         let before = meter.read();
         let started = Instant::now();
         std::hint::black_box(store.read(place, offset, READ_BYTES));
@@ -197,7 +215,9 @@ fn read(work: &Work, store: &Store, begun: Instant, reader: u64) -> Result<Seen,
         // From when it was due: a read that waits for the one before it waits for the same cause.
         seen.tally.record(begun.elapsed().saturating_sub(due).as_nanos() as u64);
     }
-    seen.major_faults = meter.read().major_faults - first.major_faults;
+    let last = meter.read();
+    seen.major_faults = last.major_faults - first.major_faults;
+    seen.reclaim_ns = last.reclaim_ns - first.reclaim_ns;
     Ok(seen)
 }
 
@@ -237,6 +257,7 @@ fn scan(work: &Work, begun: Instant) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cause::Delays;
     use super::*;
 
     #[test]
@@ -252,24 +273,61 @@ mod tests {
             garbage: 2,
             active: 4,
             readers: 2,
+            reads_per_s: 1000,
             writers: 1,
             write_bytes_per_s: 1 << 20,
             scan_bytes_per_s: 1 << 20,
-            pressed: Pressed::Field("/proc/vmstat".into(), "pgscan_direct".to_owned()),
+            counts_reclaim: Delays::new().is_ok(),
             tells_slow: false,
             time: Duration::from_millis(300),
             seed: 5,
         };
-        if Meter::new(&one.pressed).is_err() {
+        if Meter::new(one.counts_reclaim).is_err() {
             eprintln!("skipped: this kernel does not tell threads' times");
             return;
         }
         let done = work(&one).expect("it works");
+        // Also those that a busy machine came to too late are counted.
         let reads = Tally::from(done.times).count();
         assert!((300..900).contains(&reads), "{reads}");
+        assert_eq!(done.counts.contains_key("slow_reclaim"), one.counts_reclaim, "{:?}", done.counts);
         // 0.3 s of 1 MiB/s is less than five segments, and the first is written at once.
         assert!((0.0625..=0.4).contains(&done.counts["written_mib"]), "{:?}", done.counts);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+        let _ = std::fs::remove_dir_all(folder);
+    }
+
+    #[test]
+    fn a_reader_that_is_far_behind_ends_with_the_phase_and_what_it_owes_counts() {
+        let folder = std::env::temp_dir().join(format!("gannet-work-late-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let store = Store::make(Engine::Arena, &folder, 64 << 10, 1, 0).unwrap();
+        let time = Duration::from_secs(5);
+        let work = Work {
+            folder: folder.clone(),
+            engine: Engine::Arena,
+            segment_bytes: 64 << 10,
+            garbage: 0,
+            active: 1,
+            readers: 1,
+            reads_per_s: 100,
+            writers: 1,
+            write_bytes_per_s: 1,
+            scan_bytes_per_s: 0,
+            counts_reclaim: false,
+            tells_slow: false,
+            time,
+            seed: 9,
+        };
+        // It begins when all the time is over: no read is made, and each that was due has waited.
+        let begun = Instant::now().checked_sub(2 * time).expect("the machine is up for longer than that");
+        let Ok(seen) = read(&work, &store, begun, 0) else {
+            eprintln!("skipped: this kernel does not tell threads' times");
+            return;
+        };
+        assert!((350..650).contains(&seen.late), "{}", seen.late);
+        assert_eq!((seen.tally.count(), seen.service.count()), (seen.late, 0));
+        assert!(seen.tally.at(0.0) >= 4_900_000_000, "{}", seen.tally.at(0.0));
         let _ = std::fs::remove_dir_all(folder);
     }
 }
