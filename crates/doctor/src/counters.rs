@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::host::{Host, field};
 
 /// Ticks of a CPU: user, nice, system, idle, iowait, irq, softirq, steal.
-type Ticks = [u64; 8];
+pub(crate) type Ticks = [u64; 8];
 
 /// What a thread has done since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn thread(host: &Host, folder: &str) -> Option<Thread> {
     })
 }
 
-fn ticks(stat: &str) -> BTreeMap<usize, Ticks> {
+pub(crate) fn ticks(stat: &str) -> BTreeMap<usize, Ticks> {
     let cpu = |line: &str| {
         let (name, rest) = line.split_once(' ')?;
         let mut ticks = Ticks::default();

@@ -53,6 +53,8 @@ pub struct Topology {
     pub nics: Vec<Nic>,
     /// CPUs that the control group pays for, if it limits them.
     pub quota_cpus: Option<f64>,
+    /// CPUs that the kernel leaves to whoever pins threads there (isolcpus).
+    pub isolated: Vec<usize>,
 }
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -96,7 +98,8 @@ impl Topology {
         let nics = host.nics().unwrap_or_default().into_iter().map(|name| nic(host, name)).collect();
         let quota = crate::checks::cgroup::quota(host).ok().flatten();
         let quota_cpus = quota.map(|(quota, period)| quota as f64 / period.max(1) as f64);
-        Ok(Self { cpus, nics, quota_cpus })
+        let isolated = optional(host, &format!("{CPUS}/isolated"))?.unwrap_or_default();
+        Ok(Self { cpus, nics, quota_cpus, isolated })
     }
 
     /// A CPU by its number.

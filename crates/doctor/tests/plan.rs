@@ -97,7 +97,7 @@ fn shapes() -> impl Iterator<Item = Topology> {
                 }
             };
             let nic = Nic { name: "eth0".to_owned(), node, queues: Some(1), queues_max: Some(cores) };
-            Topology { cpus: (0..all * threads).map(cpu).collect(), nics: vec![nic], quota_cpus: None }
+            Topology { cpus: (0..all * threads).map(cpu).collect(), nics: vec![nic], ..Topology::default() }
         })
     })
 }
@@ -218,4 +218,39 @@ fn this_machine_is_planned() {
     let usable = io::affinity::usable_cpus().unwrap();
     assert!(made.cpus_of(Role::Worker).iter().all(|cpu| usable.contains(cpu)), "{made:?}");
     check(&made.json(), &topology).unwrap();
+}
+
+/// Sixteen cores, some of which were set apart.
+fn sixteen(isolated: &str, allowed: &str, more: &[(&str, &str)]) -> Topology {
+    let tree = tree::Tree::new("sixteen");
+    for cpu in 0..16 {
+        tree.write(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"), &cpu.to_string());
+    }
+    tree.write("/sys/devices/system/cpu/isolated", isolated);
+    tree.write("/proc/self/status", &format!("Cpus_allowed_list:\t{allowed}"));
+    more.iter().for_each(|(path, text)| tree.write(path, text));
+    Topology::read(&tree.host(None), None).unwrap()
+}
+
+#[test]
+fn cpus_that_were_set_apart_have_the_threads_and_the_network_has_others() {
+    let made = plan(&sixteen("0-11", "0-15", &[]), &Wanted::default()).unwrap();
+    assert_eq!(made.cpus_of(Role::Worker), (0..12).collect::<Vec<_>>(), "{made:?}");
+    assert_eq!(made.cpus_of(Role::Network), (12..16).collect::<Vec<_>>(), "{made:?}");
+    let made = plan(&sixteen("2-3", "0-15", &[]), &Wanted { workers: Some(2), ..Wanted::default() }).unwrap();
+    assert_eq!((made.cpus_of(Role::Worker), made.cpus_of(Role::Network)), (vec![2, 3], vec![0, 1, 4, 5]), "{made:?}");
+    // Those that the affinity excludes are told, and not planned.
+    let made = plan(&sixteen("8-15", "0-7", &[]), &Wanted::default()).unwrap();
+    assert!(made.cpus_of(Role::Worker).iter().all(|cpu| *cpu < 8), "{made:?}");
+    assert!(made.notes.iter().any(|note| note.starts_with("CPUs 8-15 are set apart")), "{:?}", made.notes);
+}
+
+#[test]
+fn no_more_workers_are_planned_than_the_group_pays_for_unless_they_are_wished_for() {
+    let files = [("/proc/self/cgroup", "0::/"), ("/sys/fs/cgroup/cpu.max", "350000 100000")];
+    let topology = sixteen("", "0-15", &files);
+    let workers = |workers: Option<usize>| {
+        plan(&topology, &Wanted { workers, ..Wanted::default() }).unwrap().cpus_of(Role::Worker).len()
+    };
+    assert_eq!((workers(None), workers(Some(7))), (3, 7));
 }

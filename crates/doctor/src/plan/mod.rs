@@ -22,6 +22,7 @@
 //! - The same topology and wishes make the same plan.
 
 mod edited;
+mod measured;
 mod rules;
 mod show;
 
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::topology::Topology;
 
 pub use edited::{Checked, check};
+pub use measured::measured;
 pub use rules::plan;
 pub use show::Format;
 pub(crate) use show::mask;

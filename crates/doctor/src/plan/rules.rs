@@ -22,6 +22,8 @@ struct Core {
     is_l3_told: bool,
     /// Its other CPU is another core here.
     is_half: bool,
+    /// The kernel puts nothing on it that nobody pinned there (isolcpus).
+    is_isolated: bool,
 }
 
 /// A thread that gets a core: whose it is, and what it is.
@@ -43,6 +45,7 @@ pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<Plan, Vec<String>> {
     if usable.is_empty() {
         return Err(vec!["no CPU may be used: the affinity and the control group leave none that is on".to_owned()]);
     }
+    let wanted = &within_quota(topology, wanted, usable.len());
     let faults = wrong_wishes(wanted, usable.len());
     if !faults.is_empty() {
         return Err(faults);
@@ -57,6 +60,13 @@ pub fn plan(topology: &Topology, wanted: &Wanted) -> Result<Plan, Vec<String>> {
         planner.shared(&usable)
     };
     Ok(planner.finish(pinned))
+}
+
+/// Without a wish no more workers than the control group pays for: more of them would be stopped all the sooner.
+fn within_quota(topology: &Topology, wanted: &Wanted, usable: usize) -> Wanted {
+    let paid = topology.quota_cpus.map(|quota| quota as usize).filter(|paid| *paid < usable);
+    let workers = paid.map(|paid| paid.saturating_sub(others(wanted)).max(wanted.processes.unwrap_or(1)));
+    Wanted { workers: wanted.workers.or(workers), ..wanted.clone() }
 }
 
 /// Wishes that no topology fulfils, or not this one.
@@ -142,7 +152,8 @@ impl Planner<'_> {
 
     /// The network and the hot threads each have CPUs of their own.
     fn apart(&mut self, usable: &[&Cpu]) -> Result<(), Vec<String>> {
-        let mut cores = cores(usable);
+        let mut cores = cores(usable, &self.topology.isolated);
+        self.isolated(&cores);
         let network = self.network_cores(cores.len(), usable.len())?;
         let home = self.home(&cores);
         let networks = take_for_network(&mut cores, network, home);
@@ -151,6 +162,8 @@ impl Planner<'_> {
         if self.wanted.purpose == Purpose::Generator {
             cores.reverse();
         }
+        // What was set apart is for threads that must not wait.
+        cores.sort_by_key(|core| !core.is_isolated);
         let seconds = self.split_if_short(&mut cores);
         let left = self.hot_threads(cores);
         self.rest(&networks, left, seconds);
@@ -161,6 +174,17 @@ impl Planner<'_> {
             Some(idle) => Err(vec![format!(
                 "process {idle} of {processes} would have no CPU for a worker; name fewer processes or storage threads"
             )]),
+        }
+    }
+
+    /// Says of CPUs that were set apart whether this process is let onto them.
+    fn isolated(&mut self, cores: &[Core]) {
+        if !self.topology.isolated.is_empty() && cores.iter().all(|core| !core.is_isolated) {
+            self.notes.push(format!(
+                "CPUs {} are set apart (isolcpus), and the affinity excludes them: start the server with \
+                 CPUAffinity= or `taskset -c` of all CPUs, and the threads are planned there.",
+                io::affinity::show_cpus(&self.topology.isolated)
+            ));
         }
     }
 
@@ -375,7 +399,7 @@ impl Planner<'_> {
 }
 
 /// The cores of usable CPUs, in the order of their first CPU.
-fn cores(usable: &[&Cpu]) -> Vec<Core> {
+fn cores(usable: &[&Cpu], isolated: &[usize]) -> Vec<Core> {
     let mut cores: BTreeMap<usize, Core> = BTreeMap::new();
     for cpu in usable {
         // Where no shared cache is told, the package is what comes next.
@@ -386,6 +410,7 @@ fn cores(usable: &[&Cpu]) -> Vec<Core> {
             node: cpu.node,
             is_l3_told: cpu.l3.is_some(),
             is_half: false,
+            is_isolated: isolated.contains(&cpu.number),
         });
         core.cpus.push(cpu.number);
     }
@@ -395,19 +420,19 @@ fn cores(usable: &[&Cpu]) -> Vec<Core> {
 }
 
 /// Takes the network's cores: of the interface's node, else of every node in turn, from the lowest CPUs, on which the
-/// kernel does its own work in any case.
+/// kernel does its own work in any case; such as were set apart last.
 fn take_for_network(cores: &mut Vec<Core>, count: usize, home: Option<usize>) -> Vec<Core> {
     let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut order: Vec<(bool, usize, usize, usize)> = Vec::new();
+    let mut order: Vec<(bool, bool, usize, usize, usize)> = Vec::new();
     cores.sort_by_key(|core| (core.l3, core.cpus[0]));
     for (at, core) in cores.iter().enumerate() {
         let turn = of_node.entry(core.node).or_default();
         let away = home.is_some_and(|home| core.node != home);
-        order.push((away, if home.is_some() { 0 } else { *turn }, core.node, at));
+        order.push((core.is_isolated, away, if home.is_some() { 0 } else { *turn }, core.node, at));
         *turn += 1;
     }
     order.sort_unstable();
-    let mut chosen: Vec<usize> = order.into_iter().take(count).map(|(_, _, _, at)| at).collect();
+    let mut chosen: Vec<usize> = order.into_iter().take(count).map(|(.., at)| at).collect();
     chosen.sort_unstable();
     let mut taken: Vec<Core> = chosen.into_iter().rev().map(|at| cores.remove(at)).collect();
     taken.sort_by_key(|core| core.cpus[0]);

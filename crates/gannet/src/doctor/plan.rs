@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use doctor::plan::{Format, PROCESSES_MAX, Purpose, Role, check, plan};
+use doctor::plan::{Format, PROCESSES_MAX, Purpose, Role, check, measured, plan};
 use doctor::{Asked, Host, Plan, Target, Topology, Wanted};
 
 use super::{failed, pid, root, target};
@@ -40,6 +40,21 @@ pub fn command() -> Command {
         .arg(count("processes", "Processes; each stays within a memory node if it can", PROCESSES_MAX as u64))
         .arg(count("storage", "Storage threads of each process, for servers that have such", COUNT_MAX))
         .arg(Arg::new("sampler").long("sampler").action(ArgAction::SetTrue).help("A CPU for a generator's sampler"))
+        .arg(
+            Arg::new("measure")
+                .long("measure")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["queues", "check"])
+                .help("CPUs for the network by what the host does now, under the load that is planned for"),
+        )
+        .arg(
+            Arg::new("seconds")
+                .long("seconds")
+                .value_parser(value_parser!(u64).range(1..=600))
+                .value_name("SECONDS")
+                .default_value("5")
+                .help("How long --measure watches"),
+        )
         .arg(pid("For the CPUs that this process may run on"))
         .arg(root())
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print it as JSON, to be changed"))
@@ -62,10 +77,20 @@ pub fn command() -> Command {
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let target = target(matches, Duration::ZERO)?;
+    let measures = matches.get_flag("measure");
+    let seconds = *matches.get_one::<u64>("seconds").expect("it has a default");
+    let target = target(matches, if measures { Duration::from_secs(seconds) } else { Duration::ZERO })?;
+    let unread = |why: doctor::host::Unread| failed(vec![why.to_string()]);
     let pid = target.pid;
-    let topology = Topology::read(&Host::watch(target), pid).map_err(|why| failed(vec![why.to_string()]))?;
+    let host = Host::watch(target);
+    let topology = Topology::read(&host, pid).map_err(unread)?;
     let made = match matches.get_one::<String>("check") {
+        None if measures => {
+            let (wanted, told) = measured(&host, &topology, wanted(matches)).map_err(unread)?;
+            let mut made = plan(&topology, &wanted).map_err(failed)?;
+            made.notes.insert(0, told);
+            made
+        }
         None => plan(&topology, &wanted(matches)).map_err(failed)?,
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| failed(vec![format!("{path}: {error}")]))?;
