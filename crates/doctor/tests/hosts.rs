@@ -1,0 +1,258 @@
+//! Whole hosts, as trees: all checks on each, the verdicts that matter there, the plan, and what would be written.
+//!
+//! A tree is a text: `== PATH` and what the file holds, up to the next such line. Its first line says whether it was
+//! captured (by `gannet doctor bundle`) or composed, and of what. CPUs and queues of composed ones are made here.
+
+mod tree;
+
+use gannet_doctor::check::select;
+use gannet_doctor::plan::{Role, plan};
+use gannet_doctor::tune::draft;
+use gannet_doctor::{Report, Topology, Verdict, Wanted, run};
+use tree::Tree;
+
+use Verdict::{Bad, Ok, Unknown, Warn};
+
+/// The process in trees that have one.
+const PID: u32 = 7;
+
+/// The CPUs of a composed host.
+struct Shape {
+    cores: usize,
+    /// Threads of a core: the second CPUs come after all first ones.
+    threads: usize,
+    nodes: usize,
+    nic: &'static str,
+    queues: usize,
+}
+
+struct Host {
+    text: &'static str,
+    /// What lies below it, if it does not have everything itself.
+    base: Option<&'static str>,
+    shape: Option<Shape>,
+    has_process: bool,
+    /// What is told of it first.
+    first: &'static str,
+    verdicts: &'static [(&'static str, Verdict)],
+}
+
+const PLAIN: &str = include_str!("hosts/plain.tree");
+
+const METAL: Host = Host {
+    text: include_str!("hosts/metal.tree"),
+    base: Some(PLAIN),
+    shape: Some(Shape { cores: 32, threads: 2, nodes: 2, nic: "ens1f0np0", queues: 63 }),
+    has_process: false,
+    first: "cpu.governor",
+    verdicts: &[
+        ("cpu.governor", Warn),
+        ("cpu.cstates", Warn),
+        ("cpu.boost", Ok),
+        ("cpu.isolated", Warn),
+        ("irq.irqbalance", Warn),
+        ("net.coalesce", Warn),
+        ("net.ring", Ok),
+        ("net.queues", Ok),
+        ("mem.swap", Warn),
+        ("mem.min-free", Warn),
+        ("mem.dirty", Warn),
+        ("mem.thp", Ok),
+        ("numa.balancing", Warn),
+        ("numa.zone-reclaim", Ok),
+        ("numa.nic-node", Warn),
+        ("disk.readahead", Ok),
+        ("cloud.queues-default", Warn),
+        ("cloud.burstable", Ok),
+        ("cloud.allowance", Unknown),
+        ("cpu.involuntary-switch", Unknown),
+    ],
+};
+
+const ENA: Host = Host {
+    text: include_str!("hosts/ena.tree"),
+    base: Some(PLAIN),
+    shape: Some(Shape { cores: 8, threads: 2, nodes: 1, nic: "ens5", queues: 8 }),
+    has_process: false,
+    first: "cloud.allowance",
+    verdicts: &[
+        ("cloud.allowance", Bad),
+        ("cloud.nic-driver", Ok),
+        ("cloud.burstable", Ok),
+        ("cloud.queues-default", Warn),
+        ("net.coalesce", Warn),
+        ("clock.source", Ok),
+        ("numa.nic-node", Ok),
+        ("cpu.governor", Unknown),
+        ("mem.swap", Ok),
+    ],
+};
+
+const GVNIC: Host = Host {
+    text: include_str!("hosts/gvnic.tree"),
+    base: Some(PLAIN),
+    shape: Some(Shape { cores: 4, threads: 2, nodes: 1, nic: "ens4", queues: 4 }),
+    has_process: false,
+    first: "cloud.steal",
+    verdicts: &[
+        ("cloud.steal", Warn),
+        ("cloud.nic-driver", Ok),
+        ("cloud.queues-default", Warn),
+        ("clock.source", Ok),
+        ("disk.scheduler", Warn),
+        // This driver has no coalescing to be told.
+        ("net.coalesce", Unknown),
+        ("net.ring", Ok),
+    ],
+};
+
+const T2A: Host = Host {
+    text: include_str!("hosts/t2a.tree"),
+    base: Some(PLAIN),
+    shape: Some(Shape { cores: 16, threads: 1, nodes: 1, nic: "ens4", queues: 8 }),
+    has_process: true,
+    first: "cpu.involuntary-switch",
+    verdicts: &[
+        ("cpu.involuntary-switch", Bad),
+        ("irq.affinity", Warn),
+        ("cloud.queues-default", Warn),
+        ("lim.nofile", Warn),
+        ("lim.memlock", Ok),
+        ("clock.source", Ok),
+    ],
+};
+
+const CONTAINER: &[(&str, Verdict)] = &[
+    ("cg.cpu-quota", Bad),
+    ("cg.memory", Bad),
+    ("cg.cpuset", Ok),
+    ("net.queues", Unknown),
+    ("disk.readahead", Unknown),
+    ("cpu.governor", Unknown),
+    ("mem.map-count", Warn),
+];
+const CONTAINER_V1: Host = Host {
+    text: include_str!("hosts/container-v1.tree"),
+    base: Some(PLAIN),
+    shape: Some(Shape { cores: 64, threads: 1, nodes: 1, nic: "", queues: 0 }),
+    has_process: true,
+    first: "cg.cpu-quota",
+    verdicts: CONTAINER,
+};
+const CONTAINER_V2: Host = Host { text: include_str!("hosts/container-v2.tree"), ..CONTAINER_V1 };
+
+fn place(tree: &Tree, text: &str) {
+    let (head, files) = text.split_once("\n== ").expect("a tree has files");
+    assert!(head.starts_with("# captured") || head.starts_with("# composed"), "{head}");
+    for file in files.split("\n== ") {
+        let (path, text) = file.split_once('\n').unwrap_or((file, ""));
+        tree.write(path, text.strip_suffix('\n').unwrap_or(text));
+    }
+}
+
+impl Shape {
+    fn make(&self, tree: &Tree) {
+        let count = self.cores * self.threads;
+        let per_node = self.cores / self.nodes;
+        for cpu in 0..count {
+            let (core, folder) = (cpu % self.cores, format!("/sys/devices/system/cpu/cpu{cpu}"));
+            let list = |first: usize, last: usize| {
+                let parts: Vec<String> = (0..self.threads)
+                    .map(|thread| (first + thread * self.cores, last + thread * self.cores))
+                    .map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") })
+                    .collect();
+                parts.join(",")
+            };
+            let node = core / per_node;
+            let near = list(node * per_node, (node + 1) * per_node - 1);
+            tree.write(&format!("{folder}/topology/thread_siblings_list"), &list(core, core));
+            tree.write(&format!("{folder}/topology/physical_package_id"), &node.to_string());
+            tree.write(&format!("{folder}/cache/index3/level"), "3");
+            tree.write(&format!("{folder}/cache/index3/shared_cpu_list"), &near);
+            tree.write(&format!("/sys/devices/system/node/node{node}/cpulist"), &near);
+        }
+        for queue in 0..self.queues {
+            let folder = format!("/sys/class/net/{}/queues", self.nic);
+            tree.write(&format!("{folder}/rx-{queue}/rps_cpus"), "0");
+            tree.write(&format!("{folder}/tx-{queue}/xps_cpus"), &format!("{:x}", 1u64 << (queue % count)));
+        }
+    }
+}
+
+impl Host {
+    fn tree(&self, name: &str) -> Tree {
+        let tree = Tree::new(name);
+        self.base.into_iter().chain([self.text]).for_each(|text| place(&tree, text));
+        self.shape.iter().for_each(|shape| shape.make(&tree));
+        tree
+    }
+
+    /// Looks at all of it, holds the verdicts, and gives the tree for more.
+    fn examine(&self, name: &str) -> Tree {
+        let tree = self.tree(name);
+        let pid = self.has_process.then_some(PID);
+        let host = tree.host(pid);
+        let findings = run(&host, &select(&[]).unwrap());
+        let told: Vec<String> =
+            findings.iter().map(|finding| format!("{:?} {}: {}", finding.verdict, finding.id, finding.value)).collect();
+        for (id, verdict) in self.verdicts {
+            let finding = findings.iter().find(|finding| finding.id == *id).unwrap();
+            assert_eq!(finding.verdict, *verdict, "{name}, {id}: {}\n{}", finding.value, told.join("\n"));
+        }
+        assert_eq!(findings[0].id, self.first, "{name}: {}", told.join("\n"));
+        // A tree that a program wrote, or a person carefully, has no file that a check does not understand.
+        let odd: Vec<&String> = told.iter().filter(|line| line.contains(" has no ")).collect();
+        assert!(odd.is_empty(), "{name}: {odd:?}");
+        let report = Report::new(&host, pid, findings);
+        let text = report.text(false);
+        assert!(text.contains(self.first) && text.lines().all(|line| line.chars().count() <= 140), "{text}");
+        tree
+    }
+}
+
+#[test]
+fn a_machine_of_two_sockets_is_told_by_its_power_saving_and_its_nodes() {
+    let tree = METAL.examine("metal");
+    let host = tree.host(None);
+    let made = plan(&Topology::read(&host, None).unwrap(), &Wanted::default()).unwrap();
+    // The interface hangs on node 1, whose CPUs begin at 16.
+    assert_eq!(made.cpus_of(Role::Network), (16..24).collect::<Vec<_>>(), "{made:?}");
+    let draft = draft(&host, &select(&["numa".into(), "net.coalesce".into()]).unwrap());
+    let paths: Vec<&str> = draft.steps.iter().map(|step| step.new.path.as_str()).collect();
+    assert_eq!(paths, ["/ethtool/ens1f0np0/c/Adaptive RX", "/proc/sys/kernel/numa_balancing"], "{draft:?}");
+}
+
+#[test]
+fn a_cloud_that_holds_packets_back_is_told_first() {
+    ENA.examine("ena");
+}
+
+#[test]
+fn a_stolen_cpu_is_told_and_what_a_driver_does_not_tell_is_unknown() {
+    GVNIC.examine("gvnic");
+}
+
+#[test]
+fn queues_on_the_workers_cpus_are_found_and_planned_away() {
+    let tree = T2A.examine("t2a");
+    let host = tree.host(Some(PID));
+    let wanted = Wanted { processes: Some(2), storage: 1, ..Wanted::default() };
+    let made = plan(&Topology::read(&host, None).unwrap(), &wanted).unwrap();
+    assert_eq!((made.cpus_of(Role::Network).len(), made.cpus_of(Role::Worker).len()), (4, 10), "{made:?}");
+    let draft = draft(&host, &select(&["cloud.queues-default".into(), "irq.affinity".into()]).unwrap());
+    let steps: Vec<String> = draft.steps.iter().map(|step| format!("{}={}", step.new.path, step.new.value)).collect();
+    // As many queues as the plan has, before their interrupts are moved.
+    assert_eq!(steps[..2], ["/ethtool/ens4/l/RX=4", "/ethtool/ens4/l/TX=4"], "{steps:?}");
+    assert!(steps[2..].iter().all(|step| step.starts_with("/proc/irq/")), "{steps:?}");
+}
+
+#[test]
+fn a_container_is_told_by_its_own_limits_under_either_version() {
+    for (name, host) in [("v1", CONTAINER_V1), ("v2", CONTAINER_V2)] {
+        let tree = host.examine(name);
+        let made = plan(&Topology::read(&tree.host(Some(PID)), None).unwrap(), &Wanted::default()).unwrap();
+        // 64 CPUs are seen, and 4 are paid for.
+        let notes = made.notes.join(" ");
+        assert!(notes.contains('4') && made.cpus_of(Role::Worker).len() <= 4, "{name}: {made:?}");
+    }
+}
