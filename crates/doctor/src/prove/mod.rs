@@ -308,10 +308,9 @@ fn rows(rounds: &[Round], seed: u64) -> Vec<Row> {
             counted.iter().map(|round| of(round).figures.get(figure.id).copied()).collect::<Option<Vec<f64>>>()
         };
         let (before, changed) = (side(|round| &round.before)?, side(|round| &round.changed)?);
-        let (ratio, difference) = match figure.is_of_requests {
-            true => (stats::ratio(&before, &changed, seed), None),
-            false => (None, stats::difference(&before, &changed, seed)),
-        };
+        // Of what was 0 once, as the rate within objectives that are never kept, there is no ratio.
+        let ratio = figure.is_of_requests.then(|| stats::ratio(&before, &changed, seed)).flatten();
+        let difference = if ratio.is_none() { stats::difference(&before, &changed, seed) } else { None };
         let (before, changed) = (stats::median(&before)?, stats::median(&changed)?);
         Some(Row { figure: figure.id.to_owned(), before, changed, ratio, difference })
     };

@@ -57,6 +57,32 @@ fn a_figure_that_one_side_lacks_is_not_compared() {
     assert_eq!(proof.verdict, Verdict::Helped);
 }
 
+/// The first side keeps its objectives at no rate.
+fn never_kept(rounds: &mut [Round]) {
+    for round in rounds {
+        round.before.figures.insert("rate_within_slo_per_s".to_owned(), 0.0);
+    }
+}
+
+#[test]
+fn a_rate_of_0_on_one_side_is_compared_by_its_difference() {
+    let mut some = rounds(6, 1.0, Some(1.0));
+    never_kept(&mut some);
+    let proof = judge(Subject::default(), some.clone());
+    assert!(
+        proof.verdict == Verdict::Helped && proof.why.contains("rate within the SLO went from 0 to"),
+        "{}",
+        proof.why
+    );
+    for round in &mut some {
+        std::mem::swap(&mut round.before, &mut round.changed);
+    }
+    assert_eq!(verdict(some.clone()), Verdict::Hurt);
+    // Neither keeps the objectives: the p999 alone decides.
+    never_kept(&mut some);
+    assert_eq!(verdict(some), Verdict::NoDifference);
+}
+
 #[test]
 fn the_order_follows_from_the_seed_and_each_side_is_first_as_often() {
     let firsts = |seed| (0..20).map(|number| order(seed, number)[0]).collect::<Vec<_>>();

@@ -254,3 +254,47 @@ fn a_bundle_is_written_once_and_never_over_what_is_there() {
     assert!(code == 3 && err.contains("name another --out") && std::fs::read(&file).unwrap() == bytes, "{err}");
     let _ = std::fs::remove_dir_all(root);
 }
+
+/// Runs the doctor through another program; `None` where that may not do what it is asked for.
+fn through(program: &[&str], args: &[&str]) -> Option<(i32, String, String)> {
+    let output = std::process::Command::new(program[0])
+        .args(&program[1..])
+        .arg(env!("CARGO_BIN_EXE_gannet"))
+        .args(args)
+        .output()
+        .ok()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    if err.contains(&format!("{}: ", program[0])) {
+        eprintln!("skipped: {}", err.trim());
+        return None;
+    }
+    Some((output.status.code().unwrap(), out, err))
+}
+
+const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+#[test]
+fn without_root_all_that_may_be_read_is_told_and_what_takes_root_says_so() {
+    let Some((code, out, err)) = through(&NOBODY, &["doctor", "--all"]) else { return };
+    assert!((0..=2).contains(&code) && err.is_empty(), "{code} {out} {err}");
+    let fine: u32 =
+        out.lines().last().and_then(|line| line.split(", ").nth(2)?.split(' ').next()?.parse().ok()).unwrap();
+    assert!(fine > 15, "{out}");
+    let journals = std::env::temp_dir().join(format!("gannet-doctor-nobody-{}", std::process::id()));
+    std::fs::create_dir_all(&journals).unwrap();
+    let args =
+        ["doctor", "prove", "--set", "vm.swappiness=7", "--seconds", "1", "--journals", journals.to_str().unwrap()];
+    let (code, _, err) = through(&NOBODY, &args).unwrap();
+    assert!(code == 3 && err.contains("run it as root"), "{code} {err}");
+    let _ = std::fs::remove_dir_all(journals);
+}
+
+#[test]
+fn in_namespaces_of_its_own_it_tells_what_is_seen_there() {
+    let unshare = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", "--net"];
+    let Some((code, out, err)) = through(&unshare, &["doctor", "--all", "--pid", "1"]) else { return };
+    assert!((0..=2).contains(&code) && err.is_empty(), "{code} {out} {err}");
+    // It is the first process there, and the only one.
+    assert!(out.contains("process 1 (gannet)") && out.contains("lim.nofile"), "{out}");
+}

@@ -94,6 +94,24 @@ fn refused(settled: &Settled) -> Option<String> {
 }
 
 impl Change {
+    /// Whether it can be made at all, before anything is measured for it.
+    ///
+    /// # Errors
+    /// What may not be written.
+    pub fn check(&self) -> Result<(), String> {
+        let Self::Settings(settings) = self else { return Ok(()) };
+        for step in &settings.draft.steps {
+            let place = settings.root.join(step.new.path.trim_start_matches('/'));
+            let refused = [rustix::io::Errno::ACCESS, rustix::io::Errno::PERM, rustix::io::Errno::ROFS];
+            if let Err(error) = rustix::fs::access(&place, rustix::fs::Access::WRITE_OK)
+                && refused.contains(&error)
+            {
+                return Err(format!("{}: {}; run it as root", step.new.path, std::io::Error::from(error)));
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the host what `side` is compared as.
     pub fn set(&mut self, side: Side) -> Result<(), String> {
         match (self, side) {

@@ -304,6 +304,7 @@ fn proved(
     desk: &Desk,
 ) -> Result<Proof, Failure> {
     let rounds = rounds_wanted(matches, bench)?;
+    change.check().map_err(|why| failed(vec![why]))?;
     if let Meter::Load(bench) = bench {
         bench.calibrate(change.pin(Side::Before), desk)?;
     }

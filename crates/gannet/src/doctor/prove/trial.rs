@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use doctor::Host;
 use doctor::counters::Counters;
 use doctor::prove::{Measured, counted_figures};
-use load::result::RunResult;
+use load::result::{RunResult, SearchResult};
 use load::session::Desk;
 use load::timeline::locate;
 
@@ -24,6 +24,8 @@ const MEMORY: &str = "256MiB";
 /// Servers that are started where none is named may find their port taken by somebody else.
 const STARTS_MAX: usize = 3;
 const NO_PREFILL: &str = "--no-prefill";
+/// Flags with a value that the caller's own take the place of.
+const YIELDING: [&str; 2] = ["--warm-up", "--confirm"];
 
 /// What is measured, and how.
 pub struct Bench {
@@ -144,11 +146,11 @@ impl Bench {
         if let (Some(slo), None, false) = (self.slo.clone(), &measured.fault, desk.is_stopped()) {
             let flags = ["--slo", &slo, "--start", &rate, "--trial", &self.trial, "--confirm", "1", "--warm-up", "1s"];
             let searched = self.run(&asked, &flags, desk)?;
-            match searched.search.as_ref().and_then(|search| search.answer_per_s) {
-                Some(answer) if searched.invalid.is_none() => {
-                    measured.figures.insert("rate_within_slo_per_s".to_owned(), answer);
+            match searched.search.as_ref().filter(|_| searched.invalid.is_none()).and_then(kept_per_s) {
+                Some(rate) => {
+                    measured.figures.insert("rate_within_slo_per_s".to_owned(), rate);
                 }
-                _ => measured.fault = Some(format!("the search: {}", searched.verdict.headline)),
+                None => measured.fault = Some(format!("the search: {}", searched.verdict.headline)),
             }
         }
         drop(asked.started);
@@ -175,9 +177,24 @@ impl Bench {
     }
 
     fn all(&self, asked: &Asked, more: &[&str]) -> Vec<String> {
-        let own = ["--target", &asked.target].into_iter().chain(more.iter().copied()).map(str::to_owned);
-        own.chain(self.flags.iter().cloned()).collect()
+        let mut all = vec!["--target".to_owned(), asked.target.clone()];
+        let mut more = more.iter();
+        while let Some(flag) = more.next() {
+            // What is only a habit of this program gives way to what was asked for behind `--`.
+            if YIELDING.contains(flag) && self.flags.iter().any(|own| own == flag) {
+                more.next();
+                continue;
+            }
+            all.push((*flag).to_owned());
+        }
+        all.extend(self.flags.iter().cloned());
+        all
     }
+}
+
+/// The rate that a search found to be kept. Where none is, that is an answer too: 0.
+fn kept_per_s(search: &SearchResult) -> Option<f64> {
+    search.answer_per_s.or_else(|| (search.end == "never kept").then_some(0.0))
 }
 
 /// Why a run's figures say nothing.
@@ -196,5 +213,38 @@ pub fn settle(time: Duration, desk: &Desk) {
     let begun = Instant::now();
     while begun.elapsed() < time && !desk.is_stopped() {
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_behind_the_dashes_takes_the_place_of_a_habit_and_of_nothing_else() {
+        let flags = ["--warm-up", "0s", "--rate-max", "60"].map(str::to_owned).to_vec();
+        let bench = Bench {
+            server: None,
+            target: None,
+            pid: None,
+            rate: None,
+            seconds: 1,
+            slo: None,
+            trial: "2s".to_owned(),
+            flags,
+            is_filled: false,
+        };
+        let asked = Asked { target: "here".to_owned(), pid: None, started: None };
+        let all = bench.all(&asked, &["--start", "30", "--warm-up", "1s", "--confirm", "1"]);
+        let wanted = "--target here --start 30 --confirm 1 --warm-up 0s --rate-max 60";
+        assert_eq!(all.join(" "), wanted);
+    }
+
+    #[test]
+    fn a_state_in_which_no_rate_is_kept_has_the_rate_0_and_one_that_was_not_searched_has_none() {
+        let search = |end: &str, answer_per_s| SearchResult { end: end.to_owned(), answer_per_s, ..Default::default() };
+        assert_eq!(kept_per_s(&search("found", Some(5.0))), Some(5.0));
+        assert_eq!(kept_per_s(&search("never kept", None)), Some(0.0));
+        assert_eq!(kept_per_s(&search("stopped", None)), None);
     }
 }
