@@ -13,12 +13,18 @@ use super::image::Kernel;
 use super::{Options, command};
 
 /// The disk that the lab's files lie on, and the one that its outcome comes back on.
-const DISK_BYTES: u64 = 4 << 30;
+const DISK_BYTES: u64 = 2 << 30;
 const OUTCOME_BYTES: u64 = 32 << 20;
-/// Garbage and data in use that together nearly fill the nodes; an emulated machine writes no faster.
-const SHAPE: &str = "--segment+4MiB+--garbage+0.45+--active+0.4+--writes+16MiB+--scan+8MiB";
-/// What a phase takes beyond its time (garbage is read and segments made, in an emulated machine), and the start.
-const PHASE_EXTRA_S: u64 = 180;
+/// In software a move of bytes by one instruction is a step a byte, and five levels of page tables are one too many.
+const CPU: &str = "max,-erms,-fsrm,-la57";
+/// Of a disk that is gone with the guest no journal is needed, and nothing is left to be made in the background.
+const FILE_SYSTEM: [&str; 6] = ["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "lazy_itable_init=0"];
+/// Garbage and data in use that together are more than the nodes have, and data in use that are more than one has. What
+/// is read and written a second is as much as an emulated machine does beside what it measures.
+const SHAPE: &str = "--segment+2MiB+--garbage+0.45+--active+0.55+--reads+50+--writes+8MiB+--scan+8MiB";
+/// What a phase takes beyond its time (garbage is read and segments made, in an emulated machine that may have a part
+/// of a CPU), and the start.
+const PHASE_EXTRA_S: u64 = 120;
 const START_S: u64 = 300;
 
 /// Which lists of pages the kernel keeps.
@@ -36,7 +42,15 @@ pub struct Guest {
     pub name: String,
     lru: Lru,
     is_interleaved: bool,
+    /// The lab that it runs in a control group of version 2, instead of that of all its memory.
+    in_group: Option<&'static str>,
 }
+
+/// Labs that need a control group, with what they are run with in a small machine.
+pub const IN_GROUPS: [(&str, &str); 2] = [
+    ("quota", "lab+quota"),
+    ("reclaim", "lab+reclaim+--memory+96MiB+--segment+1MiB+--reads+50+--writes+4MiB+--scan+4MiB"),
+];
 
 /// QEMU, ended when this goes.
 struct Machine(Child);
@@ -54,21 +68,25 @@ impl Guest {
     pub fn new(version: &str, lru: Lru, is_interleaved: bool) -> Self {
         let lists = if lru == Lru::Classic { "classic" } else { "mglru" };
         let policy = if is_interleaved { "interleave" } else { "local" };
-        Self { name: format!("{version}-{lists}-{policy}"), lru, is_interleaved }
+        Self { name: format!("{version}-{lists}-{policy}"), lru, is_interleaved, in_group: None }
+    }
+
+    /// One that runs a lab of [`IN_GROUPS`] in a control group of version 2.
+    pub fn in_group(version: &str, (name, lab): (&str, &'static str)) -> Self {
+        Self { name: format!("{version}-group-{name}"), lru: Lru::Classic, is_interleaved: false, in_group: Some(lab) }
     }
 
     /// The kernel's line: `+` stands for a space in what the guest reads of it.
     fn line(&self, options: &Options) -> String {
         let modes: Vec<String> = options.modes.iter().map(u32::to_string).collect();
-        let lab = format!(
-            "--rounds+{}+--seconds+{}+{SHAPE}+--compare+vm.zone_reclaim_mode={}",
-            options.rounds,
-            options.seconds,
-            modes.join(",")
-        );
+        let what = match self.in_group {
+            Some(lab) => lab.to_owned(),
+            None => format!("lab+reclaim+--whole-host+{SHAPE}+--compare+vm.zone_reclaim_mode={}", modes.join(",")),
+        };
+        let run = format!("{what}+--rounds+{}+--seconds+{}", options.rounds, options.seconds);
         let lru = if self.lru == Lru::Classic { "n" } else { "y" };
         let policy = if self.is_interleaved { "interleave" } else { "local" };
-        format!("console=ttyS0 quiet panic=-1 gannet.lru={lru} gannet.policy={policy} gannet.lab={lab}")
+        format!("console=ttyS0 quiet panic=-1 mitigations=off gannet.lru={lru} gannet.policy={policy} gannet.run={run}")
     }
 
     fn start(&self, folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Machine, String> {
@@ -78,7 +96,7 @@ impl Guest {
         };
         let mut qemu = Command::new("qemu-system-x86_64");
         // KVM inside of a virtual machine is not to be counted on; in software counts are the same everywhere.
-        qemu.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m"])
+        qemu.args(["-accel", "tcg,thread=single", "-cpu", CPU, "-smp", "2", "-m"])
             .arg(format!("{}M", 2 * options.node_mib));
         qemu.args(node(0)).args(node(1)).args(["-numa", "dist,src=0,dst=1,val=31"]);
         qemu.args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"]);
@@ -91,6 +109,11 @@ impl Guest {
         qemu.spawn().map(Machine).map_err(|error| format!("qemu-system-x86_64: {error}"))
     }
 
+    /// The outcome of an earlier call.
+    pub fn known(&self, folder: &Path) -> Option<Value> {
+        serde_json::from_slice(&fs::read(folder.join(format!("{}.json", self.name))).ok()?).ok()
+    }
+
     /// Runs it to its end, and has the lab's outcome.
     ///
     /// # Errors
@@ -101,7 +124,9 @@ impl Guest {
             let _ = fs::remove_file(folder.join(disk));
             File::create(folder.join(disk)).and_then(|file| file.set_len(bytes)).map_err(failed)?;
         }
-        command(folder, "mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=1,nodiscard", "disk"])?;
+        // The program lies on the disk: in the initramfs it would take memory of the guest that is all counted.
+        let files = path_text(&folder.join("files"));
+        command(folder, "mkfs.ext4", &[&FILE_SYSTEM[..], &["-d", &files, "disk"]].concat())?;
         let mut machine = self.start(folder, kernel, initramfs, options)?;
         let phases = u64::from(options.rounds) * options.modes.len() as u64;
         let last = watch(&mut machine, Duration::from_secs(START_S + phases * (options.seconds + PHASE_EXTRA_S)))?;
@@ -111,6 +136,11 @@ impl Guest {
         fs::write(folder.join(format!("{}.json", self.name)), text).map_err(failed)?;
         serde_json::from_slice(text).map_err(|error| format!("{}: no outcome ({error}); last said: {last}", self.name))
     }
+}
+
+/// A path as an argument.
+pub fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Hands on what the guest says of itself, until it has gone; the last line of all.
@@ -127,7 +157,7 @@ fn watch(machine: &mut Machine, time: Duration) -> Result<String, String> {
         match said.recv_timeout(time.saturating_sub(begun.elapsed())) {
             Ok(line) => {
                 if line.contains("guest: ") || line.contains("reclaim: ") || line.contains("gannet: ") {
-                    println!("  {line}");
+                    println!("  {:>4} s  {line}", begun.elapsed().as_secs());
                 }
                 if !line.is_empty() {
                     last = line;
@@ -145,12 +175,23 @@ mod tests {
 
     #[test]
     fn a_guests_line_says_what_it_is_called() {
-        let options =
-            Options { rounds: 5, seconds: 20, node_mib: 512, modes: vec![0, 1], only: String::new(), program: None };
+        let options = Options {
+            rounds: 5,
+            seconds: 20,
+            node_mib: 512,
+            modes: vec![0, 1],
+            only: String::new(),
+            resume: false,
+            groups: false,
+            program: None,
+        };
         let guest = Guest::new("6.12", Lru::Generations, true);
         let line = guest.line(&options);
         assert_eq!(guest.name, "6.12-mglru-interleave");
-        assert!(line.contains("gannet.lru=y gannet.policy=interleave gannet.lab=--rounds+5+--seconds+20"), "{line}");
-        assert!(line.ends_with("--compare+vm.zone_reclaim_mode=0,1"), "{line}");
+        assert!(line.contains("gannet.lru=y gannet.policy=interleave gannet.run=lab+reclaim+--whole-host+"), "{line}");
+        assert!(line.ends_with("--compare+vm.zone_reclaim_mode=0,1+--rounds+5+--seconds+20"), "{line}");
+        let quota = Guest::in_group("6.1", IN_GROUPS[0]);
+        assert_eq!(quota.name, "6.1-group-quota");
+        assert!(quota.line(&options).ends_with("gannet.run=lab+quota+--rounds+5+--seconds+20"));
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::command;
+use super::guest::path_text;
 
 /// Modules in the order in which they are loaded; a kernel that has one built in has no file of it.
 const MODULES: [&str; 12] = [
@@ -68,7 +69,7 @@ fn deep(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// Packs what the guest runs.
+/// Packs what the guest runs: all but the program itself, which lies in `files` for the guest's disk.
 ///
 /// # Errors
 /// What is missing.
@@ -81,8 +82,9 @@ pub fn initramfs(folder: &Path, version: &str, kernel: &Kernel, program: &Path) 
     let busybox = command(folder, "sh", &["-c", "command -v busybox"])?;
     fs::copy(busybox.trim(), root.join("bin/busybox")).map_err(failed(&root))?;
     symlink("busybox", root.join("bin/sh")).map_err(failed(&root))?;
-    let stripped = root.join("bin/gannet");
-    command(folder, "strip", &["-o", &stripped.to_string_lossy(), &program.to_string_lossy()])?;
+    let files = folder.join("files");
+    fs::create_dir_all(&files).map_err(failed(&files))?;
+    command(folder, "strip", &["-o", &path_text(&files.join("gannet")), &path_text(program)])?;
     let numactl = command(folder, "sh", &["-c", "command -v numactl"])?;
     fs::copy(numactl.trim(), root.join("bin/numactl")).map_err(failed(&root))?;
     for program in [program, Path::new(numactl.trim())] {

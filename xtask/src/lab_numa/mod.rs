@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   Debian's kernel packages ─┐
-//!   busybox, gannet, its libraries ─> initramfs ─> QEMU, in software: 2 CPUs, 2 nodes, a disk
-//!                                        gannet doctor lab reclaim --whole-host --compare vm.zone_reclaim_mode=...
-//!   table of counts  <── JSON, on a second disk ──┘
+//!   busybox, libraries ─> initramfs ──────────> QEMU, in software: 2 CPUs, 2 nodes
+//!   gannet ─> a disk, which is also the lab's ────> gannet doctor lab reclaim --whole-host
+//!                                                  --compare vm.zone_reclaim_mode=...
+//!   table of counts, phases as CSV  <── JSON, on a second disk ──┘
 //! ```
 //!
 //! Counts mean something here, times do not: the machine is emulated. Without QEMU it says so and
@@ -27,10 +28,10 @@ pub struct Options {
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
     /// Seconds of a phase.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 8)]
     pub seconds: u64,
     /// Memory of each of the two nodes, in MiB.
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 256)]
     pub node_mib: u32,
     /// Values of vm.zone_reclaim_mode.
     #[arg(long, value_delimiter = ',', default_value = "0,1,3,5,7")]
@@ -38,6 +39,12 @@ pub struct Options {
     /// Only guests whose name contains this: `6.12-classic`.
     #[arg(long, default_value = "")]
     pub only: String,
+    /// Take the outcomes of guests that an earlier call ended with.
+    #[arg(long)]
+    pub resume: bool,
+    /// Instead: the labs of a quota and of reclaim, each in a control group of version 2.
+    #[arg(long)]
+    pub groups: bool,
     /// The program that runs in the guest [default: the release build].
     #[arg(long)]
     pub program: Option<PathBuf>,
@@ -69,11 +76,8 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut outcomes = Vec::new();
     for (version, package) in KERNELS {
-        let guests: Vec<Guest> = [Lru::Classic, Lru::Generations]
-            .into_iter()
-            .flat_map(|lru| [true, false].map(|is_interleaved| Guest::new(version, lru, is_interleaved)))
-            .filter(|guest| guest.name.contains(&options.only))
-            .collect();
+        let guests: Vec<Guest> =
+            guests(version, options.groups).into_iter().filter(|guest| guest.name.contains(&options.only)).collect();
         if guests.is_empty() {
             continue;
         }
@@ -81,15 +85,32 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
         let initramfs = image::initramfs(folder, version, &kernel, &program)?;
         for guest in guests {
             println!("{}", guest.name);
-            let outcome = guest.run(folder, &kernel, &initramfs, options)?;
+            let known = if options.resume { guest.known(folder) } else { None };
+            let outcome = known.map_or_else(|| guest.run(folder, &kernel, &initramfs, options), Ok)?;
+            println!("  {}", outcome["headline"].as_str().unwrap_or("it says nothing"));
             outcomes.push((guest.name, outcome));
         }
     }
+    if options.groups {
+        println!("\nOutcomes: {}", folder.display());
+        return Ok(true);
+    }
     let text = table::markdown(&outcomes);
-    let path = folder.join("table.md");
-    std::fs::write(&path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
+    for (name, text) in [("table.md", &text), ("phases.csv", &table::csv(&outcomes))] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     println!("\n{text}\nOutcomes: {}", folder.display());
     Ok(true)
+}
+
+/// All guests with a kernel.
+fn guests(version: &str, in_groups: bool) -> Vec<Guest> {
+    if in_groups {
+        return guest::IN_GROUPS.into_iter().map(|lab| Guest::in_group(version, lab)).collect();
+    }
+    let lists = [Lru::Classic, Lru::Generations].into_iter();
+    lists.flat_map(|lru| [true, false].map(|is_interleaved| Guest::new(version, lru, is_interleaved))).collect()
 }
 
 /// Runs a program of the system, in `folder`.
