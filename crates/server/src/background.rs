@@ -100,7 +100,8 @@ fn cpu_ns() -> u64 {
 pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Clock) {
     let mut evictions = Evictions::new(&shared.watch, clock);
     background.observe(Box::new(evictions.clone()));
-    let mut rebuilds = shared.store.is_rebuilding();
+    // Others may have made it before the first slice.
+    let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.index_anew);
     while !shared.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
