@@ -81,6 +81,9 @@ enum Command {
         /// until all is found.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_restart: bool,
+        /// A server that is taken over by a new process: how long clients wait.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+        only_upgrade: bool,
         /// Of these, only those whose names begin so: `get,mget`.
         #[arg(long, value_delimiter = ',', requires = "only_resp")]
         rows: Vec<String>,
@@ -209,17 +212,18 @@ fn run(command: Command) -> Result<bool, String> {
             only_neighbour,
             only_resp,
             only_restart,
+            only_upgrade,
             rows,
             with_other,
             connections,
             depth,
         } => {
-            let other = [only_growth, only_large, only_storm, only_neighbour, only_resp, only_restart].contains(&true);
+            let alone = [only_growth, only_large, only_storm, only_neighbour, only_resp, only_restart, only_upgrade];
             bench::run(&bench::Options {
                 quick,
                 kinds: bench_kinds(only_io, with_other, without_gannet),
-                rates: !only_memory && !other,
-                memory: !only_rates && !only_io && !other,
+                rates: !only_memory && !alone.contains(&true),
+                memory: !only_rates && !only_io && !alone.contains(&true),
                 valkey: !without_valkey,
                 growth: only_growth,
                 large: only_large,
@@ -227,6 +231,7 @@ fn run(command: Command) -> Result<bool, String> {
                 neighbour: only_neighbour,
                 resp: only_resp,
                 restart: only_restart,
+                upgrade: only_upgrade,
                 rows,
                 connections,
                 depth,
@@ -234,11 +239,9 @@ fn run(command: Command) -> Result<bool, String> {
         }
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {
-            let mut options = if short { replay::Options::short() } else { replay::Options::full() };
-            options.requests = requests.unwrap_or(options.requests);
-            options.pace = pace.unwrap_or(options.pace);
-            options.without_gannet = without_gannet;
-            replay::run(&root(), options)
+            let whole = if short { replay::Options::short() } else { replay::Options::full() };
+            let (requests, pace) = (requests.unwrap_or(whole.requests), pace.unwrap_or(whole.pace));
+            replay::run(&root(), replay::Options { requests, pace, without_gannet, ..whole })
         }
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
         Command::Policy { accesses, only, small_percent, without_peers, .. } => {

@@ -11,6 +11,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,6 +74,8 @@ pub struct MapFile {
     file: File,
     path: PathBuf,
     medium: Medium,
+    /// Its maps are this process's own: what is written to them is never the file's.
+    is_view: bool,
 }
 
 impl MapFile {
@@ -92,29 +95,27 @@ impl MapFile {
         Self::open_with(path, false)
     }
 
+    /// Opens a file that is there to look at what a change of it would make of it: all that is written to its maps is
+    /// this process's alone, and the file stays as it is. Nobody may have it meanwhile.
+    ///
+    /// # Errors
+    /// As for [`MapFile::open_there`]; to read it is enough.
+    pub fn view(path: &Path) -> Result<Self, OpenError> {
+        check_kind(path)?;
+        let file = File::open(path)?;
+        lock(&file)?;
+        let medium = medium_of(&file)?;
+        Ok(Self { file, path: path.to_owned(), medium, is_view: true })
+    }
+
     fn open_with(path: &Path, make: bool) -> Result<Self, OpenError> {
-        if let Ok(meta) = std::fs::metadata(path) {
-            let kind = meta.file_type();
-            if kind.is_dir() || kind.is_socket() || kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
-                return Err(OpenError::NotAFile);
-            }
-        }
+        check_kind(path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(make).truncate(false).mode(0o600);
         let file = options.open(path)?;
-        let mut tries = LOCK_TRIES;
-        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
-                return Err(OpenError::Io(error.into()));
-            }
-            tries -= 1;
-            if tries == 0 {
-                return Err(OpenError::Locked);
-            }
-            std::thread::sleep(LOCK_WAIT);
-        }
+        lock(&file)?;
         let medium = medium_of(&file)?;
-        Ok(Self { file, path: path.to_owned(), medium })
+        Ok(Self { file, path: path.to_owned(), medium, is_view: false })
     }
 
     /// A file without a name, in memory: for tests, and to be handed to another process.
@@ -123,7 +124,31 @@ impl MapFile {
     /// What `memfd_create` answers.
     pub fn in_memory() -> io::Result<Self> {
         let fd = memfd_create("gannet", MemfdFlags::CLOEXEC)?;
-        Ok(Self { file: fd.into(), path: PathBuf::from("memory"), medium: Medium::Tmpfs })
+        Ok(Self { file: fd.into(), path: PathBuf::from("shared memory"), medium: Medium::Tmpfs, is_view: false })
+    }
+
+    /// A file that another process opened and locked, and handed over with its lock: the lock belongs to what is open,
+    /// not to who opened it. `path` is where it is said to be.
+    ///
+    /// # Errors
+    /// When it is no regular file, or what `fstat` answers.
+    pub fn adopt(fd: OwnedFd, path: &Path) -> io::Result<Self> {
+        let file = File::from(fd);
+        if !file.metadata()?.file_type().is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        let medium = medium_of(&file)?;
+        Ok(Self { file, path: path.to_owned(), medium, is_view: false })
+    }
+
+    /// This is the file that is at `path` now.
+    ///
+    /// # Errors
+    /// What `stat` answers.
+    pub fn is_at(&self, path: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        let (ours, theirs) = (self.file.metadata()?, std::fs::metadata(path)?);
+        Ok((ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()))
     }
 
     /// Where it is.
@@ -134,6 +159,11 @@ impl MapFile {
     /// What it lies on.
     pub fn medium(&self) -> Medium {
         self.medium
+    }
+
+    /// Its maps are private copies: see [`MapFile::view`].
+    pub fn is_view(&self) -> bool {
+        self.is_view
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -153,6 +183,7 @@ impl MapFile {
     /// # Errors
     /// What `ftruncate` answers.
     pub fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        assert!(!self.is_view, "a view is looked at");
         self.file.set_len(bytes)
     }
 
@@ -161,6 +192,9 @@ impl MapFile {
     /// # Errors
     /// `ENOSPC`; `EOPNOTSUPP` on file systems that allocate only as they write.
     pub fn allocate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        if self.is_view {
+            return Ok(());
+        }
         loop {
             match fallocate(&self.file, FallocateFlags::empty(), at, bytes) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -174,6 +208,7 @@ impl MapFile {
     /// # Errors
     /// `EOPNOTSUPP` where there are no holes.
     pub fn punch(&self, at: u64, bytes: u64) -> io::Result<()> {
+        assert!(!self.is_view, "a view is looked at");
         if bytes == 0 {
             return Ok(());
         }
@@ -207,7 +242,39 @@ impl MapFile {
     /// # Errors
     /// What `fsync` answers.
     pub fn sync(&self) -> io::Result<()> {
-        if self.medium == Medium::Disk { self.file.sync_all() } else { Ok(()) }
+        if self.medium == Medium::Disk && !self.is_view { self.file.sync_all() } else { Ok(()) }
+    }
+}
+
+fn check_kind(path: &Path) -> Result<(), OpenError> {
+    if let Ok(meta) = std::fs::metadata(path) {
+        let kind = meta.file_type();
+        if kind.is_dir() || kind.is_socket() || kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+            return Err(OpenError::NotAFile);
+        }
+    }
+    Ok(())
+}
+
+/// Locks it for this process alone.
+fn lock(file: &File) -> Result<(), OpenError> {
+    let mut tries = LOCK_TRIES;
+    while let Err(error) = flock(file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(OpenError::Io(error.into()));
+        }
+        tries -= 1;
+        if tries == 0 {
+            return Err(OpenError::Locked);
+        }
+        std::thread::sleep(LOCK_WAIT);
+    }
+    Ok(())
+}
+
+impl AsFd for MapFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 
@@ -252,6 +319,27 @@ mod tests {
         assert_eq!(again.start().as_ptr() as usize % crate::HUGE_PAGE_BYTES, 0);
         again.allocate(PAGE_BYTES, PAGE_BYTES).expect("space");
         assert_eq!(read(1), 0);
+    }
+
+    #[test]
+    fn what_is_written_to_a_view_is_never_the_files() {
+        let path = temp("view");
+        std::fs::write(&path, vec![7; 2 * PAGE_BYTES]).expect("written");
+        let view = Arc::new(MapFile::view(&path).expect("there"));
+        assert!(matches!(MapFile::open(&path), Err(OpenError::Locked)), "it is this process's alone");
+        let map = Map::of_file(&view, PAGE_BYTES as u64, PAGE_BYTES, false).expect("map");
+        // SAFETY: 1. the offset is inside the map; 2. the test's thread alone uses it.
+        unsafe {
+            assert_eq!(map.start().as_ptr().read(), 7);
+            map.start().as_ptr().write(8);
+        }
+        map.populate(0, PAGE_BYTES).expect("nothing to do");
+        view.sync().expect("nothing to do");
+        // SAFETY: as above.
+        assert_eq!(unsafe { map.start().as_ptr().read() }, 8);
+        drop((map, view));
+        assert_eq!(std::fs::read(&path).expect("there"), vec![7; 2 * PAGE_BYTES]);
+        std::fs::remove_file(&path).expect("removed");
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Map {
     /// What `mmap` answers.
     pub fn of_file(file: &Arc<MapFile>, at: u64, bytes: usize, huge_pages: bool) -> io::Result<Self> {
         let mut map = Self::reserve(bytes, false)?;
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let flags = if file.is_view() { MapFlags::PRIVATE } else { MapFlags::SHARED } | MapFlags::FIXED;
         // SAFETY: 1. start..start + bytes is address space that `map` reserved and owns alone, and nobody was given;
         // 2. FIXED replaces what is mapped there, which is that reservation; 3. the file outlives the map, which
         // holds it; what other processes could do to the file is kept away by its lock.
@@ -144,7 +144,7 @@ impl Map {
         let (from, to) = self.pages_touched(offset, bytes);
         if let Some((file, at)) = &self.file {
             file.allocate(at + from as u64, (to - from) as u64)?;
-            if file.medium() == Medium::Disk {
+            if file.medium() == Medium::Disk || file.is_view() {
                 // A page that is mapped for writing is one that the kernel writes back.
                 return Ok(());
             }
@@ -164,6 +164,13 @@ impl Map {
             return Ok(());
         }
         if let Some((file, at)) = &self.file {
+            if file.is_view() {
+                assert!(to <= self.bytes, "range {offset}+{bytes} outside the map");
+                // SAFETY: 1. the range lies inside the map (asserted); 2. nobody reads or writes it meanwhile, as for
+                // DONTNEED.
+                unsafe { self.start.as_ptr().add(from).write_bytes(0, to - from) };
+                return Ok(());
+            }
             return file.punch(at + from as u64, (to - from) as u64);
         }
         // Kernels before 5.18 do not know the advice that takes locked pages too.

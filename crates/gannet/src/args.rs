@@ -30,6 +30,10 @@ const MEMCACHED_FLAGS: [(&str, &str); 14] = [
 /// The flag that throws away what a memory file holds. Not a setting: it is said each time that it is meant.
 pub const FILE_RESET: &str = "file-reset";
 
+/// The flag by which a server takes over from the one that runs. No setting either: what is started twice by it is one
+/// server.
+pub const UPGRADE: &str = "upgrade";
+
 /// The whole command line.
 pub fn program() -> Command {
     Command::new("gannet")
@@ -73,6 +77,10 @@ fn serve() -> Command {
             .action(ArgAction::SetTrue)
             .help("Throw away what the file given by --file holds, whatever it is, and make it anew"),
     );
+    serve = serve.arg(Arg::new(UPGRADE).long(UPGRADE).action(ArgAction::SetTrue).help(
+        "Take over listeners, connections and memory from the server that runs at the same address, which ends; it \
+         must have --file, the same here, or have been started with --upgradable",
+    ));
     for (flag, _, _) in ABSENT {
         serve = serve.arg(hidden(Arg::new(flag).long(flag)));
     }

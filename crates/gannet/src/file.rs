@@ -1,13 +1,18 @@
-//! `gannet file`: looks at a memory file that no server has, and changes nothing of it.
+//! `gannet file`: looks at a memory file that no server has, tells what is in it, makes another one of it, and changes
+//! nothing of it.
 
 use std::fmt::Write;
+use std::io::{BufWriter, ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use arena::MapFile;
+use base::clock::UnixMillis;
 use base::units::ByteSize;
 use clap::{Arg, ArgMatches, Command};
-use segment::{FAULTS_MAX, FileFault, FileStats, SEGMENT_STATES};
+use segment::{FAULTS_MAX, FileFault, FileStats, SEGMENT_STATES, Store, StoreConfig, StoreFile};
+use server::config::remedy;
+use server::offline::{self, Offline};
 
 use crate::{Failure, print};
 
@@ -24,6 +29,31 @@ pub fn command() -> Command {
                 .about("Look at every item and every slot of its index; exit code 1 if something is wrong")
                 .arg(path()),
         )
+        .subcommand(
+            Command::new("dump")
+                .about("Write every live item to standard output, a line of JSON each: docs/format/dump.md")
+                .arg(path()),
+        )
+        .subcommand(
+            Command::new("migrate")
+                .about("Make a new memory file of it, with other sizes; the old one stays as it is")
+                .arg(path())
+                .arg(
+                    Arg::new(TO).long(TO).required(true).value_name("NEW").help("The new file, which is not there yet"),
+                )
+                .arg(size(MEMORY, "Its memory [default: that of the old one]"))
+                .arg(size(SEGMENT, "The size of its segments [default: from its memory]")),
+        )
+}
+
+/// A new store takes items of this length at least.
+const ITEM_BYTES_MIN: u64 = 1 << 20;
+const TO: &str = "to";
+const MEMORY: &str = "memory";
+const SEGMENT: &str = "segment";
+
+fn size(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("SIZE").help(help).value_parser(|text: &str| text.parse::<ByteSize>())
 }
 
 /// Runs it.
@@ -31,6 +61,11 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((name, matches)) = matches.subcommand() else { unreachable!("a subcommand is required") };
     let path = Path::new(matches.get_one::<String>("PATH").expect("it is required"));
     let failed = |what: String| Failure::Failed(vec![format!("{}: {what}", path.display())]);
+    match name {
+        "dump" => return dump(path),
+        "migrate" => return migrate(path, matches),
+        _ => {}
+    }
     let file = MapFile::open_there(path).map_err(|error| failed(error.to_string()))?;
     let file = Arc::new(file);
     // What is to be done about a file is for who starts a server on it to say.
@@ -54,6 +89,81 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             Err(Failure::Failed(check.faults.into_iter().chain(most).collect()))
         }
     }
+}
+
+/// Writes every live item to standard output.
+fn dump(path: &Path) -> Result<(), Failure> {
+    let mut file = Offline::open(path).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))?;
+    let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
+    let now = UnixMillis::now();
+    let written = (file.names().iter())
+        .try_for_each(|line| writeln!(out, "{line}"))
+        .and_then(|()| file.each(&mut |entry| writeln!(out, "{}", offline::line(entry, now))))
+        .and_then(|counts| out.flush().map(|()| counts));
+    match written {
+        Ok(counts) if counts.lost == 0 => {
+            eprintln!("gannet: {} items", counts.told);
+            Ok(())
+        }
+        Ok(counts) => Err(Failure::Failed(vec![format!(
+            "{} items were written; {} can not be read, since a part of them is lost or damaged",
+            counts.told, counts.lost
+        )])),
+        // Who reads has seen enough, as in `| head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => {
+            Err(Failure::Failed(vec![format!("standard output can not be written ({error}); look at what it goes to")]))
+        }
+    }
+}
+
+/// Makes a new memory file of an old one.
+fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
+    let to = Path::new(matches.get_one::<String>(TO).expect("it is required"));
+    let failed = |path: &Path, what: String| Failure::Failed(vec![format!("{}: {what}", path.display())]);
+    let now = UnixMillis::now();
+    let view = Arc::new(MapFile::view(path).map_err(|error| failed(path, error.to_string()))?);
+    let old = segment::file_config(&view).map_err(|fault| failed(path, fault.to_string()))?;
+    // One lane to look for the longest item by, and one to copy.
+    let old = StoreConfig { lanes_max: 2, ..old };
+    let index = segment::file_index(&view).map_err(|fault| failed(path, fault.to_string()))?;
+    let file = StoreFile { file: view, reset: false, index };
+    let (from, mut mending) = Store::in_file(&old, &file, now).map_err(|error| failed(path, error.to_string()))?;
+    while from.is_rebuilding() {
+        mending.slice(now, &mut || false);
+    }
+    let longest = segment::longest_item(&from, now).map_err(|error| failed(path, error.to_string()))?;
+    let size = |name: &str| matches.get_one::<ByteSize>(name).map(|size| size.0);
+    let new = StoreConfig {
+        memory_bytes: size(MEMORY).unwrap_or(old.memory_bytes),
+        segment_bytes: size(SEGMENT).map(|size| size.min(u64::from(u32::MAX)) as u32),
+        item_bytes_max: longest.max(ITEM_BYTES_MIN),
+        huge_pages: true,
+        ..old
+    };
+    if to.exists() {
+        return Err(failed(to, "it is there already; name a file that is not".to_owned()));
+    }
+    let made = MapFile::open(to).map_err(|error| failed(to, error.to_string()))?;
+    let file = StoreFile { file: Arc::new(made), reset: false, index };
+    let copied =
+        Store::in_file(&new, &file, now).map_err(|error| error.to_string()).and_then(|(store, mut background)| {
+            segment::copy_store(&from, &store, &mut background, now).map_err(|error| error.to_string())
+        });
+    let copied = copied.map_err(|what| {
+        // What was not made to its end is of no use to anybody.
+        let _ = std::fs::remove_file(to);
+        failed(to, what)
+    })?;
+    print(&format!("{} items are in {}\n", copied.items, to.display()))?;
+    let mut left = Vec::new();
+    if copied.lost > 0 {
+        left.push(format!("{} items can not be read, since a part of them is lost", copied.lost));
+    }
+    if copied.refused > 0 {
+        left.push(format!("{} items have no room there; give more --memory or larger segments", copied.refused));
+    }
+    if left.is_empty() { Ok(()) } else { Err(Failure::Failed(left)) }
 }
 
 fn stats(stats: &FileStats) -> String {

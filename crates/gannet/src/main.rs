@@ -14,6 +14,7 @@ mod memcached;
 mod screen;
 mod serve;
 mod top;
+mod upgrade;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -16,10 +16,12 @@ use server::config::value::{Auto, Wrong};
 use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
 use server::log::Log;
 use server::namespaces::DEFAULT_NAME;
+use server::place::{self, Asked};
 use server::shared::{CLOCK_BEHIND_MAX_MS, Shared};
 use server::start::{Running, Server, StartError};
 
 use crate::doctor::plan::{for_this_process, pins};
+use crate::upgrade::{self, Upgrade};
 use crate::{Failure, args};
 
 /// Runs the server until a signal or a client ends it.
@@ -37,9 +39,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if plan.server.file_reset && plan.server.file.is_none() {
         return Err(Failure::Usage(vec!["--file-reset: no file is named; give it with --file".to_owned()]));
     }
+    if plan.server.file_reset && matches.get_flag(args::UPGRADE) {
+        return Err(Failure::Usage(vec![
+            "--file-reset and --upgrade: what is taken over is not thrown away".to_owned(),
+        ]));
+    }
+    let memory_said = settings.memory.said().is_some();
+    let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { memory_said });
     let matches = matches.clone();
     let read = Box::new(move || chosen(&matches));
-    host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1 })
+    host(Hosted { plan, origins, read, up: Box::new(|_| {}), bind_code: 1, upgrade })
 }
 
 /// The settings.
@@ -102,47 +111,59 @@ pub struct Hosted {
     pub up: Box<dyn FnOnce(&Running)>,
     /// The exit code when an address can not be listened on.
     pub bind_code: u8,
+    /// It takes over from the server that runs.
+    pub upgrade: Option<Upgrade>,
 }
 
-/// Runs the server until a signal or a client ends it.
+/// Runs the server until a signal or a client ends it, or another process takes over.
 pub fn host(hosted: Hosted) -> Result<(), Failure> {
-    let Hosted { plan, origins, read, up, bind_code } = hosted;
+    let Hosted { mut plan, origins, read, up, bind_code, upgrade } = hosted;
     let log = Log::start(plan.resolved.log_level).map_err(|error| failed([error.to_string()]))?;
     let signals = Signals::take_over().map_err(|error| failed([format!("signals can not be had ({error})")]))?;
     raise_files_limit(plan.files)
         .map_err(|error| failed([format!("{} open files can not be had ({error}); raise `ulimit -n`", plan.files)]))?;
-    let admin =
-        plan.server.admin.map(|addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)])));
-    let admin = admin.transpose()?;
-    lock_memory(&plan);
-    if let Some(path) = &plan.server.file {
-        let path = path.display();
-        let line = format!(
-            "the memory file {path} can not be read or written any more: it was cut short, its disk failed, or its \
-             file system is full; the server ends, and what the file holds is taken over by the next one"
-        );
-        io::signal::end_on_bus_error(&line, BUS_ERROR_CODE)
-            .map_err(|error| failed([format!("signals can not be had ({error})")]))?;
-    }
-    let running = Server::start(plan.server.clone()).map_err(|error| match error {
+    let start_failed = |error: StartError| match error {
         StartError::Bind { .. } => Failure::Code(bind_code, vec![remedy::start_error(&error)]),
         _ => failed([remedy::start_error(&error)]),
-    })?;
+    };
+    let taking = upgrade.map(|upgrade| upgrade.begin(&mut plan, &start_failed)).transpose()?;
+    let admin = plan.server.admin.filter(|addr| !taking.as_ref().is_some_and(|taking| taking.has_admin(*addr)));
+    let admin = admin.map(|addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)])));
+    let admin = admin.transpose()?;
+    lock_memory(&plan);
+    end_on_bus_error(&plan)?;
+    let (running, admin) = match taking {
+        Some(taking) => taking.finish(&plan, admin)?,
+        None => (Server::start(plan.server.clone()).map_err(start_failed)?, admin),
+    };
     live::apply(&plan.resolved, running.shared());
     announce(&plan, &running, admin.as_ref());
     let settings: RunningSettings = Arc::new(Mutex::new((plan.resolved, origins)));
-    let admin = admin.map(|bound| bound.start(Arc::clone(running.shared()), Arc::clone(&settings)));
-    let _admin = admin.transpose().map_err(|error| failed([format!("the admin port can not be started ({error})")]))?;
     let handle = signals.handle();
-    let reloader = Reloader { read, settings, log, shared: Arc::clone(running.shared()) };
+    let shared = Arc::new(Mutex::new(Arc::clone(running.shared())));
+    let reloader = Reloader { read, settings: Arc::clone(&settings), log, shared: Arc::clone(&shared) };
     let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
     let listener = listener.map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
     up(&running);
-    running.join();
+    let ended = upgrade::serve(running, admin, &plan.server, &settings, &shared);
     handle.close();
     let _ = listener.join();
-    tracing::info!("stopped");
-    Ok(())
+    if ended.is_ok() {
+        tracing::info!("stopped");
+    }
+    ended
+}
+
+/// Ends the process with a line when its memory file fails.
+fn end_on_bus_error(plan: &Plan) -> Result<(), Failure> {
+    let Some(path) = &plan.server.file else { return Ok(()) };
+    let path = path.display();
+    let line = format!(
+        "the memory file {path} can not be read or written any more: it was cut short, its disk failed, or its \
+         file system is full; the server ends, and what the file holds is taken over by the next one"
+    );
+    io::signal::end_on_bus_error(&line, BUS_ERROR_CODE)
+        .map_err(|error| failed([format!("signals can not be had ({error})")]))
 }
 
 /// Locks each page when it is first used: far more address space is reserved than will ever be. Memory that the kernel
@@ -165,13 +186,15 @@ fn faults(faults: Vec<Fault>) -> Failure {
     }
 }
 
-fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
+pub(crate) fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
     Failure::Failed(lines.into_iter().collect())
 }
 
 /// Says where it listens, what it took, and how to try it.
 fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
-    for note in &plan.notes {
+    let asked = Asked { memory_bytes: plan.server.memory_bytes, huge_pages: plan.server.huge_pages };
+    let placed = plan.server.file.iter().flat_map(|path| place::warnings(path, asked));
+    for note in plan.notes.iter().cloned().chain(placed) {
         tracing::warn!("{note}");
     }
     let settings = &plan.resolved;
@@ -183,8 +206,8 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
         pid = std::process::id(),
         "gannet is up"
     );
-    if let (Some(path), Some(reopened)) = (&plan.server.file, running.shared().store.reopened()) {
-        tell_file(path, reopened);
+    if let (Some(file), Some(reopened)) = (running.shared().store.file(), running.shared().store.reopened()) {
+        tell_file(file.path(), reopened, running.shared().opened_in);
     }
     for (door, addr) in running.doors() {
         let (protocol, name) = (door.protocol, running.shared().namespaces.name(door.namespace));
@@ -197,23 +220,25 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
 }
 
 /// Says what was found in the memory file.
-fn tell_file(path: &std::path::Path, reopened: &segment::Reopened) {
+fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::time::Duration) {
     let path = path.display();
     if !reopened.found {
         return tracing::info!("the memory lies in {path}, which was made");
     }
     let left = if reopened.clean { "was left in order" } else { "was left by a process that was killed" };
+    let took_ms = took.as_millis();
     let (items, open, held, undone) =
         (reopened.items, reopened.segments_open, reopened.stripes_held, reopened.groups_undone);
     if reopened.index_anew {
         tracing::info!(
             "the memory lies in {path}, which {left}: the index is made anew for about {items} items, and those that \
-             are not found yet are misses; {open} segments were open; {undone} transactions were cut and are undone"
+             are not found yet are misses; {open} segments were open; {undone} transactions were cut and are undone; \
+             it took {took_ms} ms"
         );
     } else {
         tracing::info!(
             "the memory lies in {path}, which {left}: {items} items are there; {open} segments were open and \
-             {held} changes under way; {undone} transactions were cut and are undone"
+             {held} changes under way; {undone} transactions were cut and are undone; it took {took_ms} ms"
         );
     }
     let behind_ms = reopened.clock_behind_ms;
@@ -250,7 +275,8 @@ struct Reloader {
     read: Reread,
     settings: RunningSettings,
     log: Log,
-    shared: Arc<Shared>,
+    /// Of the server that runs now: another one when a hand-over failed.
+    shared: Arc<Mutex<Arc<Shared>>>,
 }
 
 impl Reloader {
@@ -259,16 +285,21 @@ impl Reloader {
             match signal {
                 Signal::Stop => {
                     tracing::info!("stopping: requests in flight are finished");
-                    self.shared.request_stop();
+                    self.shared().request_stop();
                 }
                 Signal::Reload => self.reload(),
             }
         }
     }
 
+    fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Reads the settings again. A fault changes nothing.
     fn reload(&self) {
-        self.shared.reload_users();
+        let shared = self.shared();
+        shared.reload_users();
         let wanted = (self.read)().and_then(|(settings, origins)| {
             let resolved = plan(&settings, &origins, &Host::probe())?.resolved;
             Ok((settings, resolved, origins))
@@ -284,7 +315,7 @@ impl Reloader {
             }
         };
         let mut running = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(wrong) = live::resize(&running.0, &wanted, &self.shared) {
+        if let Err(wrong) = live::resize(&running.0, &wanted, &shared) {
             let origin = origins.get("store.memory").cloned().unwrap_or(Origin::Default);
             tracing::error!("reload: {}", Fault::new(origin, "store.memory", wrong));
             tracing::error!("nothing was reloaded");
@@ -297,12 +328,12 @@ impl Reloader {
                 Reload::Restart => tracing::warn!("{} stays {before}; {after} needs a restart", change.path),
             }
         }
-        for line in live::namespaces(&mut running.0, &said, &self.shared) {
+        for line in live::namespaces(&mut running.0, &said, &shared) {
             tracing::info!("{line}");
         }
         live::take(&mut running, &wanted, &origins);
         self.log.set_level(running.0.log_level);
-        live::apply(&running.0, &self.shared);
+        live::apply(&running.0, &shared);
         tracing::info!("reloaded");
     }
 }

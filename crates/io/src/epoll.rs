@@ -71,6 +71,12 @@ impl Backend for Epoll {
         drop(stream);
     }
 
+    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<(Stream, Vec<u8>)>> {
+        // Its socket goes on in another descriptor, and so would its registration.
+        let taken = |stream: Stream| epoll::delete(&self.fd, &stream).is_ok().then_some((stream, Vec::new()));
+        streams.into_iter().map(taken).collect()
+    }
+
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
         let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         self.raw.clear();

@@ -24,6 +24,7 @@ pub mod allocation;
 pub mod away;
 pub mod epoll;
 pub mod listen;
+pub mod pass;
 pub mod signal;
 pub mod sim;
 pub mod uring;
@@ -113,6 +114,11 @@ pub trait Backend {
     /// Ends reporting and closes. What was taken over for sending still goes out. Every attached stream ends this way,
     /// and before the back end is dropped: its descriptor may be named in operations that the kernel has.
     fn close(&mut self, stream: Self::Stream);
+
+    /// Ends reporting of each of `streams` and leaves it open, for another reactor or process: in their order, each
+    /// with the bytes that were received and not taken yet; `None` for one that is broken, or whose peer does not take
+    /// what was taken over for sending: it is closed. At the end of a reactor's work: it may wait, and allocates.
+    fn detach(&mut self, streams: Vec<Self::Stream>) -> Vec<Option<(Self::Stream, Vec<u8>)>>;
 
     /// Waits until something is ready, a [`waker::Waker`] was rung or `timeout` is over (`None`: for ever), and fills
     /// `events` up to its capacity. It never grows `events`.

@@ -53,6 +53,15 @@ impl Stream {
         Self { fd, slot: Cell::new(NO_SLOT), peer }
     }
 
+    /// A connection that another process accepted.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn adopt(fd: OwnedFd) -> std::io::Result<Self> {
+        let peer = net::getpeername(&fd)?;
+        Ok(Self::new(fd, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
+    }
+
     /// The other end's address; `None` for a unix socket.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.peer
@@ -94,11 +103,13 @@ impl AsFd for Stream {
     }
 }
 
-/// A listening socket. Dropping it closes it, and removes the file of a unix socket.
+/// A listening socket. Dropping it closes it, and removes the file of a unix socket unless another process has it too.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     addr: ListenAddr,
+    /// Another process may go on listening.
+    is_shared: bool,
 }
 
 /// How an [`Listener::accept`] ended.
@@ -114,7 +125,9 @@ pub enum Accepted {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let ListenAddr::Unix { path, .. } = &self.addr {
+        if let ListenAddr::Unix { path, .. } = &self.addr
+            && !self.is_shared
+        {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -148,7 +161,7 @@ impl Listener {
         net::bind(&fd, &addr)?;
         net::listen(&fd, backlog)?;
         let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
-        Ok(Self { fd, addr: ListenAddr::Tcp(bound) })
+        Ok(Self { fd, addr: ListenAddr::Tcp(bound), is_shared: false })
     }
 
     fn bind_unix(path: PathBuf, mode: u32, backlog: i32) -> std::io::Result<Self> {
@@ -161,10 +174,20 @@ impl Listener {
         }
         let fd = socket(AddressFamily::UNIX)?;
         net::bind(&fd, &SocketAddrUnix::new(&path)?)?;
-        let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode } };
+        let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode }, is_shared: false };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         net::listen(&listener.fd, backlog)?;
         Ok(listener)
+    }
+
+    /// A socket that another process listens on, at `addr`. It counts as shared until it is said that it is not.
+    pub fn adopt(fd: OwnedFd, addr: ListenAddr) -> Self {
+        Self { fd, addr, is_shared: true }
+    }
+
+    /// Whether another process has it too: then dropping it leaves the file of a unix socket.
+    pub fn share(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
     }
 
     /// The bound address: with the real port where port 0 was asked for.

@@ -244,6 +244,16 @@ impl Backend for Sim {
         wire.coming.clear();
     }
 
+    fn detach(&mut self, streams: Vec<SimStream>) -> Vec<Option<(SimStream, Vec<u8>)>> {
+        let net = &mut *self.net.borrow_mut();
+        let take = |stream: SimStream| {
+            let wire = &mut net.wires[stream.0];
+            (wire.token, wire.edge_in, wire.edge_out) = (None, false, false);
+            (!wire.reset).then_some((stream, Vec::new()))
+        };
+        streams.into_iter().map(take).collect()
+    }
+
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {
         let net = &mut *self.net.borrow_mut();
         events.clear();

@@ -156,8 +156,58 @@ contract!(
     a_warm_reactor_allocates_nothing,
     descriptors_are_closed_with_the_streams,
     sends_under_way_when_the_reactor_goes_are_not_lost,
+    what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order,
     random_echoes_with_pauses_and_closes_keep_every_byte,
 );
+
+fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>() {
+    let (mut first, mut second) = (Bench::<B>::new(4), Bench::<B>::new(4));
+    let (mut client, stream) = first.connect(ONE);
+    let (mut silent, other) = first.connect(TWO);
+    let (gone, broken) = first.connect(Token::new(3, 1));
+    // Some is taken, some has arrived and is not, the rest comes while nobody has the stream.
+    let all = pattern(9000, 5);
+    client.write_all(&all[..100]).unwrap();
+    assert_eq!(first.collect(&stream, ONE, 100, 100), all[..100]);
+    client.write_all(&all[100..6000]).unwrap();
+    first.readable(ONE);
+    assert_eq!(first.send(&stream, b"answer"), Sent::Bytes(6));
+    rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
+    drop(gone);
+    first.until("a reset", |event| event.token == Token::new(3, 1) && event.hangup);
+    let mut detached = first.io.detach(vec![stream, other, broken]).into_iter();
+    let (stream, mut got) = detached.next().unwrap().expect("it is whole");
+    let (other, none) = detached.next().unwrap().expect("it is whole");
+    assert!(none.is_empty());
+    if let Some((broken, _)) = detached.next().unwrap() {
+        // A reactor that asks the kernel each time does not know it.
+        drop(broken);
+    }
+    client.write_all(&all[6000..]).unwrap();
+    let begun = std::mem::replace(&mut first, second);
+    second = begun;
+    second.settle();
+    first.io.attach(&stream, TWO).unwrap();
+    first.io.attach(&other, ONE).unwrap();
+    let rest = all.len() - 100 - got.len();
+    got.extend(first.collect(&stream, TWO, rest, 700));
+    assert!(got == all[100..], "{}: bytes are missing or in another order", B::NAME);
+    let mut answer = [0; 6];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"answer");
+    silent.write_all(b"now").unwrap();
+    assert_eq!(first.collect(&other, ONE, 3, 100), b"now");
+    assert_eq!(first.send(&other, b"heard"), Sent::Bytes(5));
+    first.settle();
+    silent.read_exact(&mut answer[..5]).unwrap();
+    first.io.close(stream);
+    first.io.close(other);
+    // The former one has room for as many as before.
+    for number in 0..4 {
+        let (_, stream) = second.connect(Token::new(number, 9));
+        second.io.close(stream);
+    }
+}
 
 fn bytes_that_were_there_before_the_attach_are_reported<B: Kind>() {
     let mut bench = Bench::<B>::new(4);

@@ -162,7 +162,7 @@ impl Store {
 
     /// Gives every part that a head names, a page behind what it names, until `each` wants no more. False if it did, or
     /// a page is lost.
-    fn each_part(&self, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
+    pub(crate) fn each_part(&self, namespace: u8, head: Head<'_>, each: &mut dyn FnMut(u64) -> bool) -> bool {
         let mut whole = true;
         for entry in entries(head.root) {
             if head.levels > 1 {

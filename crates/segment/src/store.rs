@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
+use arena::MapFile;
 use base::clock::UnixMillis;
 
 use crate::ahead::Ahead;
@@ -58,6 +59,8 @@ pub struct Store {
     pub(crate) kept: KeptPage,
     /// The file that all of it lies in, if it does.
     pub(crate) held: Option<Held>,
+    /// It was said there that it was left in order.
+    closed: AtomicBool,
     /// What the layers above keep in it.
     notes: Option<Notes>,
     /// What was found in it.
@@ -217,6 +220,7 @@ impl Store {
             rebuild: None,
             named: None,
             reopened_at: 0,
+            closed: AtomicBool::new(false),
             held,
             kept,
             geometry,
@@ -267,6 +271,27 @@ impl Store {
     /// What was found in the file that the store lies in; `None`: it lies in none.
     pub fn reopened(&self) -> Option<&Reopened> {
         self.reopened.as_ref()
+    }
+
+    /// Leaves the file to another store: it was left in order, and this one says nothing more in it. Nobody works on
+    /// the store any more, or will. `None`: it lies in no file.
+    pub fn leave(&self) -> Option<Arc<MapFile>> {
+        self.close();
+        self.held.as_ref().map(|held| Arc::clone(&held.file))
+    }
+
+    /// The file that it lies in, if it does.
+    pub fn file(&self) -> Option<&Arc<MapFile>> {
+        self.held.as_ref().map(|held| &held.file)
+    }
+
+    /// Says, once, that nobody works on the file any more.
+    fn close(&self) {
+        if let Some(held) = &self.held
+            && !self.closed.swap(true, SeqCst)
+        {
+            held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)));
+        }
     }
 
     /// Keeps a note beyond the process, behind those that are there; of a store in no file it is forgotten.
@@ -594,9 +619,7 @@ fn reserve(config: &StoreConfig) -> Result<(Geometry, Ground), StartError> {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Some(held) = &self.held {
-            held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)));
-        }
+        self.close();
     }
 }
 

@@ -4,11 +4,12 @@
 //! more than its table holds, whatever the order in which connections end.
 
 use crate::command::Door;
+use crate::handover::{Arrival, Carried, Moved};
 use crate::shared::Shared;
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
 /// New connections that one worker has not looked at yet. A storm's worth: when a worker is kept from its CPU for a
@@ -29,12 +30,16 @@ pub(crate) struct Acceptor {
     /// What the clients of each listener speak, and where their keys are.
     pub(crate) doors: Vec<Door>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) intakes: Vec<SyncSender<(Stream, Door)>>,
+    pub(crate) intakes: Vec<SyncSender<Arrival<Stream>>>,
     pub(crate) sessions_max: usize,
     /// Connections handed to each worker since start.
     pub(crate) handed: Vec<u64>,
     /// The workers that have been handed something since they were woken, a bit each.
     pub(crate) to_wake: u128,
+    /// Connections that were another server's, to be handed over first.
+    pub(crate) moved: Vec<Moved<Stream>>,
+    /// It begins when it is told to; never, if who would tell it is gone.
+    pub(crate) go: Receiver<()>,
     /// A descriptor kept back, so that a client can be told that there is none.
     pub(crate) reserve: Option<std::fs::File>,
 }
@@ -45,8 +50,18 @@ pub(crate) fn open_reserve() -> Option<std::fs::File> {
 }
 
 impl Acceptor {
-    /// Accepts until a stop is asked for; then the listeners are closed.
-    pub(crate) fn run(mut self) {
+    /// Accepts until a stop or a hand-over is asked for. Gives the listeners back.
+    pub(crate) fn run(mut self) -> Vec<Listener> {
+        if self.go.recv().is_err() {
+            return self.listeners;
+        }
+        for listener in &mut self.listeners {
+            listener.share(false);
+        }
+        for Moved { stream, carried } in std::mem::take(&mut self.moved) {
+            self.hand_over(stream, carried.door, Some(carried));
+        }
+        self.wake_workers();
         // In a storm of connections those that are served go first, where both are on one CPU. On Linux this is the
         // thread's own niceness.
         if let Err(error) = rustix::process::nice(NICENESS) {
@@ -54,7 +69,7 @@ impl Acceptor {
         }
         let mut ready = Vec::with_capacity(self.listeners.len());
         let waker = self.shared.acceptor.waker.clone();
-        while !self.shared.stop.is_off() {
+        while !self.shared.stop.is_closed() {
             if let Err(error) = listen::wait(&self.listeners, &waker, None, &mut ready) {
                 tracing::warn!(%error, "waiting for connections failed");
                 std::thread::sleep(REST);
@@ -63,7 +78,7 @@ impl Acceptor {
             for index in &ready {
                 for _ in 0..ACCEPTS_A_VISIT {
                     match self.listeners[*index].accept() {
-                        Accepted::Stream(stream) => self.hand_over(stream, self.doors[*index]),
+                        Accepted::Stream(stream) => self.hand_over(stream, self.doors[*index], None),
                         Accepted::Empty => break,
                         Accepted::NoDescriptor => {
                             exhausted = true;
@@ -78,6 +93,7 @@ impl Acceptor {
                 std::thread::sleep(REST);
             }
         }
+        self.listeners
     }
 
     /// Connections that `worker` has or will find in its intake.
@@ -85,7 +101,7 @@ impl Acceptor {
         self.handed[worker].saturating_sub(self.shared.workers[worker].counters.connections_closed.value())
     }
 
-    fn hand_over(&mut self, mut stream: Stream, mut door: Door) {
+    fn hand_over(&mut self, mut stream: Stream, mut door: Door, carried: Option<Arc<Carried>>) {
         let open: u64 = (0..self.intakes.len()).map(|worker| self.load(worker)).sum();
         let connections_max = self.shared.live.connections_max.load(Relaxed);
         if open >= connections_max || !self.shared.namespaces.enter(door.namespace) {
@@ -99,14 +115,14 @@ impl Acceptor {
                 .filter(|worker| tried & (1 << worker) == 0 && self.load(*worker) < self.sessions_max as u64)
                 .min_by_key(|worker| self.load(*worker))
             {
-                match self.intakes[worker].try_send((stream, door)) {
+                match self.intakes[worker].try_send(Arrival { stream, door, carried: carried.clone() }) {
                     Ok(()) => {
                         self.handed[worker] += 1;
                         self.shared.acceptor.accepted.add(1);
                         self.to_wake |= 1 << worker;
                         return;
                     }
-                    Err(TrySendError::Full((back, _)) | TrySendError::Disconnected((back, _))) => stream = back,
+                    Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => stream = back.stream,
                 }
                 tried |= 1 << worker;
             }

@@ -1,8 +1,8 @@
 //! Which back end the workers get, and where the choice between their types is made: once, in each worker's thread.
 
 use crate::clock::Clock;
-use crate::command::Door;
 use crate::config::kinds::IoChoice;
+use crate::handover::{Arrival, Moved};
 use crate::shared::Shared;
 use crate::worker::{EVENTS_MAX, Worker, WorkerParts};
 use io::listen::Stream;
@@ -58,24 +58,24 @@ impl Opened {
         }
     }
 
-    /// A worker's whole life, on the calling thread.
+    /// A worker's whole life, on the calling thread; tells the connections that left it.
     pub(crate) fn run(
         self,
         number: usize,
         shared: Arc<Shared>,
         lane: Lane,
-        intake: Receiver<(Stream, Door)>,
+        intake: Receiver<Arrival<Stream>>,
         clock: Clock,
         sessions_max: usize,
-    ) {
+    ) -> Vec<Moved<Stream>> {
         match self {
             Self::Epoll(opened) => {
                 let io = opened.reactor(EVENTS_MAX);
-                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run();
+                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run()
             }
             Self::Uring(opened) => {
                 let io = opened.reactor();
-                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run();
+                Worker::new(WorkerParts { io, lane, shared, number, intake, clock, sessions_max }).run()
             }
         }
     }

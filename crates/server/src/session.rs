@@ -3,6 +3,7 @@
 use crate::buffers::{BYTES_A_CONNECTION_MAX, Input};
 use crate::clock::Ticks;
 use crate::command::{Door, SessionState};
+use crate::handover::Early;
 use crate::out::OutBuffer;
 use io::Token;
 
@@ -56,6 +57,8 @@ pub(crate) struct Session<S> {
     /// `None` once it is dead.
     pub(crate) stream: Option<S>,
     pub(crate) input: Option<Input>,
+    /// Bytes that are to be received before those of the stream.
+    pub(crate) early: Option<Box<Early>>,
     pub(crate) out: Option<Box<OutBuffer>>,
     /// What the protocol keeps.
     pub(crate) state: SessionState,
@@ -95,6 +98,7 @@ impl<S> Session<S> {
             token,
             stream: Some(stream),
             input: None,
+            early: None,
             out: None,
             state: SessionState::new(door),
             place: Place::Idle,

@@ -24,6 +24,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
+use std::time::Duration;
 
 /// One server's common state. Commands reach it through their context, the admin port and the program through
 /// `Running::shared`.
@@ -72,6 +73,8 @@ pub struct Shared {
     pub channels: Arc<Channels>,
     /// When the server was started.
     pub started: UnixMillis,
+    /// How long its memory took to open, or to make.
+    pub opened_in: Duration,
     /// The stop switch.
     pub stop: StopSwitch,
     pub(crate) background_thread: OnceLock<Thread>,
@@ -188,8 +191,27 @@ impl Shared {
         }
     }
 
+    /// Asks for a hand-over: nobody is accepted any more, and [`crate::start::Running::join`] goes on with it. Returns
+    /// at once. A stop that was asked for before, or is meanwhile, is a stop.
+    pub fn request_hand_over(&self) {
+        self.stop.closed.store(true, Release);
+        self.acceptor.waker.wake();
+    }
+
+    /// Lets connections leave, once nobody is accepted any more.
+    pub(crate) fn hand_over(&self) {
+        self.stop.hands_over.store(true, Release);
+        self.switch_off();
+    }
+
     /// Asks for a graceful stop. Returns at once; also from a command.
     pub fn request_stop(&self) {
+        self.stop.asked.store(true, Release);
+        self.switch_off();
+    }
+
+    /// Ends the threads, whoever wants it.
+    pub(crate) fn switch_off(&self) {
         self.stop.switch_off();
         for worker in &self.workers {
             worker.waker.wake();
@@ -490,8 +512,16 @@ impl DelayedFlush {
 }
 
 /// Whether the server still runs, in two steps: it finishes what is in flight, then its workers are gone.
+///
+/// ```text
+///   stop        ──────────────────────> off ──> workers gone
+///   hand-over   closed ──> hands over, off ──> workers gone      connections leave instead of being finished
+/// ```
 #[derive(Debug, Default)]
 pub struct StopSwitch {
+    asked: AtomicBool,
+    closed: AtomicBool,
+    hands_over: AtomicBool,
     off: AtomicBool,
     workers_gone: AtomicBool,
 }
@@ -500,6 +530,21 @@ impl StopSwitch {
     /// A stop has been asked for.
     pub fn is_off(&self) -> bool {
         self.off.load(Acquire)
+    }
+
+    /// A stop has been asked for, not a hand-over.
+    pub fn was_asked(&self) -> bool {
+        self.asked.load(Acquire)
+    }
+
+    /// Nobody is accepted any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Acquire) || self.is_off()
+    }
+
+    /// Connections are to leave as they are.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.hands_over.load(Acquire)
     }
 
     /// No worker runs any more.

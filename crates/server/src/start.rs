@@ -2,28 +2,27 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
-use crate::clock::Clock;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
-use crate::command::resp::{enter_kept, make_kept};
+use crate::command::resp::make_kept;
 use crate::command::{Door, Protocol};
 use crate::config::kinds::{FlashPlace, IoChoice};
 use crate::counters::WorkerCounters;
+use crate::handover::Estate;
 use crate::heat::{Heat, Minutes};
 use crate::kept::Kept;
-use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
 use crate::mail::{Channels, Post};
 use crate::metrics::Recorder;
 use crate::namespaces::{NamespaceConfig, Namespaces};
 use crate::notify::KeyEvents;
 use crate::prefixes::Prefixes;
-use crate::reactor;
 use crate::roster::Roster;
+use crate::running::Doors;
 use crate::shared::{
     AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, QueueBudget, Shared, StopSwitch,
     WorkerShared,
 };
-use crate::survey::{self, Survey};
+use crate::survey::Survey;
 use crate::watch::Hub;
 use arena::MapFile;
 use base::clock::UnixMillis;
@@ -32,10 +31,10 @@ use io::waker::Waker;
 use segment::{IndexPlace, Store, StoreConfig, StoreFile};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
+
+pub use crate::running::{Ended, Prepared, Running};
 
 /// Worker threads at most.
 pub const WORKERS_MAX: usize = 128;
@@ -111,6 +110,8 @@ pub struct ServerConfig {
     pub file_index: IndexPlace,
     /// What the file holds is thrown away.
     pub file_reset: bool,
+    /// Without a file, the memory is such that another process can take it over.
+    pub upgradable: bool,
     /// What evicted items go to.
     pub flash: Vec<FlashPlace>,
     /// The mean length of an item there, in bytes.
@@ -172,6 +173,7 @@ impl Default for ServerConfig {
             file: None,
             file_index: IndexPlace::File,
             file_reset: false,
+            upgradable: false,
             flash: Vec::new(),
             flash_item_bytes: 512,
             prefix_stats: false,
@@ -190,6 +192,17 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
+    /// The same at the addresses that were had: with the ports that a port 0 became, in the order of
+    /// [`Running::addrs`].
+    #[must_use]
+    pub fn at(mut self, addrs: &[ListenAddr]) -> Self {
+        let doors = self.doors.iter_mut().map(|(_, addr)| addr);
+        for (asked, had) in self.memcached.iter_mut().chain(&mut self.resp).chain(doors).zip(addrs) {
+            asked.clone_from(had);
+        }
+        self
+    }
+
     /// Connections that one worker has at most. The acceptor gives to the least loaded, so an even share and a little
     /// more is never exceeded.
     pub(crate) fn sessions_max(&self) -> usize {
@@ -286,59 +299,47 @@ impl From<std::io::Error> for StartError {
     }
 }
 
-/// A server that runs. Dropping it stops it.
-pub struct Running {
-    shared: Arc<Shared>,
-    io: IoChoice,
-    addrs: Vec<ListenAddr>,
-    acceptor: Option<JoinHandle<()>>,
-    workers: Vec<JoinHandle<()>>,
-    background: Option<JoinHandle<()>>,
-    memory: Option<JoinHandle<()>>,
-    survey: Option<JoinHandle<()>>,
-    flash: Option<flash::Threads>,
-    indexes: Option<JoinHandle<()>>,
-    rebuilders: Vec<JoinHandle<()>>,
-}
-
 /// The server.
 pub struct Server;
 
 impl Server {
     /// Binds, makes the store and starts all threads. When it returns, clients can connect.
     pub fn start(config: ServerConfig) -> Result<Running, StartError> {
+        Ok(Self::prepare(config, Estate::default())?.go())
+    }
+
+    /// The same of a server that goes on with what another one left: its listeners, where they are among those of
+    /// `config`, its memory and its connections. Nobody is served before [`Prepared::go`]; when what is prepared is
+    /// dropped instead, the other one can go on with all of it.
+    pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
-        let bind = |addr: &ListenAddr| {
-            Listener::bind_with(addr, config.backlog, config.ipv6_only)
-                .map_err(|error| StartError::Bind { addr: addr.clone(), error })
+        let Estate { listeners: mut left, memory, connections } = estate;
+        let mut listen = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
+            Some(at) => Ok(left.swap_remove(at)),
+            None => Listener::bind_with(addr, config.backlog, config.ipv6_only)
+                .map_err(|error| StartError::Bind { addr: addr.clone(), error }),
         };
-        let listeners = doors(&config).iter().map(|(_, addr)| bind(addr)).collect::<Result<Vec<_>, _>>()?;
-        let addrs = listeners.iter().map(|listener| listener.addr().clone()).collect();
-        let (shared, background) = assemble(config, UnixMillis::now())?;
-        let mut running = Running {
-            shared,
-            io: IoChoice::Auto,
-            addrs,
-            acceptor: None,
-            workers: Vec::new(),
-            background: None,
-            memory: None,
-            survey: None,
-            flash: None,
-            indexes: None,
-            rebuilders: Vec::new(),
-        };
-        running.spawn_flash()?;
-        running.spawn_background(background)?;
-        running.spawn_survey()?;
-        running.spawn_indexes()?;
-        running.spawn_workers(listeners)?;
-        Ok(running)
+        let listeners = doors(&config).iter().map(|(_, addr)| listen(addr)).collect::<Result<Vec<_>, _>>()?;
+        let (shared, background) = assemble_in(config, memory, UnixMillis::now())?;
+        Running::prepare(shared, background, Doors { listeners, left, connections })
     }
 }
 
+/// Listens at those of the addresses of `config` that name a port and that `is_had` does not know.
+///
+/// # Errors
+/// [`StartError::Bind`].
+pub fn listen_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool) -> Result<Vec<Listener>, StartError> {
+    let names_port = |addr: &ListenAddr| !matches!(addr, ListenAddr::Tcp(addr) if addr.port() == 0);
+    let wanted = doors(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
+    let bind = |addr: ListenAddr| {
+        Listener::bind_with(&addr, config.backlog, config.ipv6_only).map_err(|error| StartError::Bind { addr, error })
+    };
+    wanted.map(bind).collect()
+}
+
 /// Every listener, with what its clients speak and where their keys are.
-fn doors(config: &ServerConfig) -> Vec<(Door, ListenAddr)> {
+pub(crate) fn doors(config: &ServerConfig) -> Vec<(Door, ListenAddr)> {
     let of = |addrs: &[ListenAddr], protocol: Protocol| {
         addrs.iter().map(|addr| (Door::from(protocol), addr.clone())).collect::<Vec<_>>()
     };
@@ -361,7 +362,7 @@ fn check(config: &ServerConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-fn store_config(config: &ServerConfig) -> StoreConfig {
+pub(crate) fn store_config(config: &ServerConfig) -> StoreConfig {
     StoreConfig {
         memory_bytes: config.memory_bytes,
         memory_bytes_max: config.memory_bytes_max,
@@ -388,16 +389,23 @@ fn load_rights(config: &ServerConfig) -> Result<Users, StartError> {
 /// The store, its background, and its second tier.
 pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Arc<flash::Flash>>);
 
-fn open_store(config: &ServerConfig, now: UnixMillis) -> Result<Opened, StartError> {
+fn open_store(config: &ServerConfig, left: Option<Arc<MapFile>>, now: UnixMillis) -> Result<Opened, StartError> {
     if !config.flash.is_empty() {
         return crate::tier::open(config, &store_config(config), now);
     }
-    let Some(path) = &config.file else {
-        let (store, background) = Store::new(&store_config(config), now).map_err(StartError::Store)?;
-        return Ok((store, background, None));
+    let (file, reset) = match (left, &config.file) {
+        (Some(file), _) => (file, false),
+        (None, Some(path)) => {
+            let file = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
+            (Arc::new(file), config.file_reset)
+        }
+        (None, None) if config.upgradable => (Arc::new(MapFile::in_memory()?), false),
+        (None, None) => {
+            let (store, background) = Store::new(&store_config(config), now).map_err(StartError::Store)?;
+            return Ok((store, background, None));
+        }
     };
-    let file = MapFile::open(path).map_err(|error| StartError::File { path: path.clone(), error })?;
-    let file = StoreFile { file: Arc::new(file), reset: config.file_reset, index: config.file_index };
+    let file = StoreFile { file, reset, index: config.file_index };
     let (store, background) = Store::in_file(&store_config(config), &file, now).map_err(StartError::Store)?;
     Ok((store, background, None))
 }
@@ -405,21 +413,34 @@ fn open_store(config: &ServerConfig, now: UnixMillis) -> Result<Opened, StartErr
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    let (store, background, flash) = open_store(&config, started)?;
+    assemble_in(config, None, started)
+}
+
+/// What a worker shares with the others.
+fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
+    Ok(WorkerShared {
+        counters: WorkerCounters::default(),
+        commands: std::array::from_fn(|_| CommandCounters::default()),
+        recorder: Recorder::default(),
+        roster: Roster::new(config.sessions_max()),
+        heat: Heat::default(),
+        post: Post::default(),
+        waker: Waker::new()?,
+    })
+}
+
+/// The same in the memory that another server left, if it did.
+pub(crate) fn assemble_in(
+    config: ServerConfig,
+    left: Option<Arc<MapFile>>,
+    started: UnixMillis,
+) -> Result<(Arc<Shared>, segment::Background), StartError> {
+    let begun = std::time::Instant::now();
+    let (store, background, flash) = open_store(&config, left, started)?;
+    let opened_in = begun.elapsed();
     if !config.evict {
         store.keep_all();
     }
-    let worker = |_| {
-        Ok(WorkerShared {
-            counters: WorkerCounters::default(),
-            commands: std::array::from_fn(|_| CommandCounters::default()),
-            recorder: Recorder::default(),
-            roster: Roster::new(config.sessions_max()),
-            heat: Heat::default(),
-            post: Post::default(),
-            waker: Waker::new()?,
-        })
-    };
     let kept = Kept::read(&store);
     let namespaces = Namespaces::kept_in(&store);
     for namespace in kept.configured(&config.namespaces)? {
@@ -439,7 +460,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
             idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
             stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
         },
-        workers: (0..config.workers).map(worker).collect::<Result<_, StartError>>()?,
+        workers: (0..config.workers).map(|_| worker_shared(&config)).collect::<Result<_, StartError>>()?,
         commands: CommandShared::default(),
         clients: Clients::default(),
         acceptor: AcceptorCounters::new(Waker::new()?),
@@ -458,6 +479,7 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
         watch,
         channels: Arc::new(channels),
         started,
+        opened_in,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
         flash,
@@ -468,165 +490,4 @@ pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared
     shared.set_key_events(shared.config.key_events);
     make_kept(&shared, &kept.indexes);
     Ok((Arc::new(shared), background))
-}
-
-impl Running {
-    fn spawn_background(&mut self, mut background: segment::Background) -> Result<(), StartError> {
-        let (shared, populator) = (Arc::clone(&self.shared), background.leave_populating());
-        let body = move || crate::background::populate(&shared, populator, &Clock::machine());
-        self.memory = Some(std::thread::Builder::new().name("memory".to_owned()).spawn(body)?);
-        let shared = Arc::clone(&self.shared);
-        let body = move || crate::background::run(&shared, background, &shared.clock());
-        let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
-        let _ = self.shared.background_thread.set(thread.thread().clone());
-        self.background = Some(thread);
-        self.spawn_rebuilders()
-    }
-
-    /// Has the index made anew by as many threads as serve clients, if it is not in the file.
-    fn spawn_rebuilders(&mut self) -> Result<(), StartError> {
-        // The background is one of them.
-        for number in 1..self.shared.config.workers {
-            let Some(rebuilder) = self.shared.store.rebuilder() else { break };
-            let shared = Arc::clone(&self.shared);
-            let body = move || crate::background::rebuild(&shared, rebuilder, &shared.clock());
-            self.rebuilders.push(std::thread::Builder::new().name(format!("rebuild-{number}")).spawn(body)?);
-        }
-        Ok(())
-    }
-
-    /// Starts the threads of the second tier, which wake those that wait for them.
-    fn spawn_flash(&mut self) -> Result<(), StartError> {
-        let Some(flash) = &self.shared.flash else { return Ok(()) };
-        let shared = Arc::downgrade(&self.shared);
-        flash.wake_by(Box::new(move |lane| {
-            let Some(shared) = shared.upgrade() else { return };
-            match lane {
-                // The workers' lanes are opened first, in their order.
-                Some(lane) => shared.workers.get(lane).into_iter().for_each(|worker| worker.waker.wake()),
-                None => shared.wake_background(),
-            }
-        }));
-        self.flash = Some(flash.spawn()?);
-        Ok(())
-    }
-
-    fn spawn_survey(&mut self) -> Result<(), StartError> {
-        let shared = Arc::clone(&self.shared);
-        let body = move || survey::run(&shared);
-        self.survey = Some(std::thread::Builder::new().name("survey".to_owned()).spawn(body)?);
-        Ok(())
-    }
-
-    /// Enters what was there before in the indexes that were made again, while the server serves.
-    fn spawn_indexes(&mut self) -> Result<(), StartError> {
-        if self.shared.indexes.any() {
-            let shared = Arc::clone(&self.shared);
-            let mut lane = shared.store.lane().expect("lanes_max counts it");
-            let body = move || enter_kept(&shared, &mut lane, &shared.clock());
-            self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
-        }
-        Ok(())
-    }
-
-    fn spawn_workers(&mut self, listeners: Vec<Listener>) -> Result<(), StartError> {
-        let shared = &self.shared;
-        let clock = shared.clock();
-        let sessions_max = shared.config.sessions_max();
-        let wakers: Vec<&Waker> = shared.workers.iter().map(|worker| &worker.waker).collect();
-        let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;
-        self.io = reactors[0].kind();
-        let mut intakes = Vec::new();
-        for (number, opened) in reactors.into_iter().enumerate() {
-            let (sender, intake) = sync_channel(INTAKE_MAX);
-            intakes.push(sender);
-            let lane = shared.store.lane().expect("lanes_max counts the workers");
-            let shared = Arc::clone(shared);
-            let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
-            let clock = clock.clone();
-            let body = move || {
-                if let Some(cpu) = cpu
-                    && let Err(error) = io::affinity::pin_this_thread(cpu)
-                {
-                    tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
-                }
-                opened.run(number, shared, lane, intake, clock, sessions_max);
-            };
-            self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);
-        }
-        let handed = vec![0; intakes.len()];
-        let shared = Arc::clone(shared);
-        let reserve = open_reserve();
-        let doors = doors(&shared.config).into_iter().map(|(door, _)| door).collect();
-        let acceptor = Acceptor { listeners, doors, shared, intakes, sessions_max, handed, to_wake: 0, reserve };
-        let builder = std::thread::Builder::new().name("acceptor".to_owned());
-        self.acceptor = Some(builder.spawn(move || acceptor.run())?);
-        Ok(())
-    }
-
-    /// How the workers wait for their sockets; never `Auto`.
-    pub fn io(&self) -> IoChoice {
-        self.io
-    }
-
-    /// The addresses that are listened on, memcached's before those of Redis and each in the order of the
-    /// configuration, with real ports.
-    pub fn addrs(&self) -> &[ListenAddr] {
-        &self.addrs
-    }
-
-    /// The same addresses, with what their clients speak.
-    pub fn listeners(&self) -> impl Iterator<Item = (Protocol, &ListenAddr)> {
-        self.doors().map(|(door, addr)| (door.protocol, addr))
-    }
-
-    /// The same addresses, with the namespaces that their clients' keys are in too.
-    pub fn doors(&self) -> impl Iterator<Item = (Door, &ListenAddr)> {
-        doors(&self.shared.config).into_iter().map(|(door, _)| door).zip(&self.addrs)
-    }
-
-    /// What the server's threads share: counters, settings that can be changed, the stop switch.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    /// Stops gracefully: no new connections, requests in flight are finished within `stop_timeout`, then all is
-    /// closed. Returns when every thread has ended.
-    pub fn stop(self) {
-        self.shared.request_stop();
-        self.join();
-    }
-
-    /// Waits until someone asks for a stop ([`Shared::request_stop`]) and it is done.
-    pub fn join(mut self) {
-        self.join_all();
-    }
-
-    fn join_all(&mut self) {
-        // A thread that panicked has said so on its own; the others are still waited for.
-        if let Some(acceptor) = self.acceptor.take() {
-            let _ = acceptor.join();
-        }
-        for worker in self.workers.drain(..) {
-            let _ = worker.join();
-        }
-        self.shared.stop.say_workers_gone();
-        self.shared.wake_background();
-        if let Some(background) = self.background.take() {
-            let _ = background.join();
-        }
-        drop(self.flash.take());
-        let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take());
-        for thread in others.chain(self.rebuilders.drain(..)) {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.shared.request_stop();
-        self.join_all();
-    }
 }

@@ -148,7 +148,7 @@ fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: imp
         let mut accepted = 0;
         while !warm.load(Acquire) {
             if let Accepted::Stream(stream) = listener.accept() {
-                intake.send((stream, protocol.into())).unwrap();
+                intake.send((stream, protocol.into()).into()).unwrap();
                 accepted += 1;
             }
             waker.wake();

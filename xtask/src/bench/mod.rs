@@ -14,6 +14,7 @@ mod rounds;
 mod storm;
 mod summary;
 mod tails;
+mod upgrade;
 
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub restart: bool,
     /// Measure requests of Redis clients.
     pub resp: bool,
+    /// Measure what clients notice of a new process that takes over.
+    pub upgrade: bool,
     /// Of these, only those whose names begin so.
     pub rows: Vec<String>,
     /// Only the load with so many connections.
@@ -105,6 +108,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.restart {
         restart::run(if options.quick { &[1024] } else { &[1024, 4096, 16384] })?;
+    }
+    if options.upgrade {
+        upgrade::run(options.quick)?;
     }
     if options.large {
         large::run(options.quick)?;

@@ -84,6 +84,7 @@ fn serve(mut translation: Translation) -> Result<(), Failure> {
         read: Box::new(move || Ok(again.clone())),
         up: Box::new(move |running| after.up(running.addrs())),
         bind_code: code::SYSTEM,
+        upgrade: None,
     };
     let ended = self::host(hosted);
     process.end();

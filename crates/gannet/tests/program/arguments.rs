@@ -48,7 +48,7 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
         assert!(err.contains(part), "{args:?}: {err}");
         assert_eq!(err.lines().count(), 1, "{err}");
     }
-    let (code, _, err) = run(&["file", "dump", "thing"]);
+    let (code, _, err) = run(&["file", "mend", "thing"]);
     assert!(code == 2 && err.contains("unrecognized subcommand"), "{err}");
 }
 

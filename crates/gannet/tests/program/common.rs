@@ -105,6 +105,11 @@ impl Serving {
         assert!(sent.expect("kill runs").success());
     }
 
+    /// It has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Waits for its end.
     pub fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + PATIENCE;

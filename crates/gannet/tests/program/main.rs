@@ -3,6 +3,7 @@
 mod arguments;
 mod common;
 mod doctor;
+mod file_out;
 mod lab;
 mod load;
 mod load_cluster;
@@ -23,4 +24,5 @@ mod restart;
 mod restart_together;
 mod signals;
 mod top;
+mod upgrade;
 mod warm_peers;

@@ -26,7 +26,7 @@ impl MemoryFile {
         Self(path)
     }
 
-    fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().expect("a path of text")
     }
 }
@@ -74,7 +74,7 @@ impl Known {
 
 /// One connection's keys, and the order of its requests that are not answered.
 #[derive(Default)]
-struct Ledger {
+pub struct Ledger {
     keys: BTreeMap<String, Known>,
     asked: VecDeque<String>,
 }
@@ -96,7 +96,7 @@ impl Ledger {
     }
 
     /// What the server holds after a kill is what there was: from here on that counts.
-    fn check(&mut self, addr: SocketAddr, seed: u64) {
+    pub fn check(&mut self, addr: SocketAddr, seed: u64) {
         self.asked.clear();
         let mut stream = BufReader::new(connect(addr));
         for (key, known) in &mut self.keys {
@@ -169,8 +169,15 @@ fn request(ledger: &Ledger, prng: &mut Prng, writer: u64, number: u64) -> (Strin
     (key, bytes, becomes)
 }
 
-/// Writes until the server is gone.
-fn write(addr: SocketAddr, ledger: &mut Ledger, prng: &mut Prng, writer: u64, number: &mut u64, killed: &AtomicBool) {
+/// Writes until the server is gone, or says that it is to end by `killed`.
+pub fn write(
+    addr: SocketAddr,
+    ledger: &mut Ledger,
+    prng: &mut Prng,
+    writer: u64,
+    number: &mut u64,
+    killed: &AtomicBool,
+) {
     let Ok(stream) = TcpStream::connect(addr) else { return };
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut stream = BufReader::new(stream);

@@ -66,6 +66,9 @@ impl Uring {
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.life == Life::Open && slot.intake == Intake::Off && slot.end.is_none());
         slot.cancelling = false;
+        if slot.leaving {
+            return;
+        }
         let (entry, op) = if scarce || slot.bulk {
             slot.intake = Intake::Poll;
             let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
@@ -87,7 +90,7 @@ impl Uring {
         }
     }
 
-    fn cancel(&mut self, target: u64, op: Op, index: u32) {
+    pub(super) fn cancel(&mut self, target: u64, op: Op, index: u32) {
         let user_data = op.user_data(index, self.slots[index as usize].generation);
         let entry = opcode::AsyncCancel::new(target).build().flags(Flags::SKIP_SUCCESS);
         self.push(&entry.user_data(user_data));
@@ -246,6 +249,9 @@ impl Uring {
     fn poll_intake(&mut self, index: u32) {
         self.detours.buffers_out += 1;
         let slot = &mut self.slots[index as usize];
+        if slot.leaving {
+            return;
+        }
         slot.intake = Intake::Poll;
         let events = u32::from((PollFlags::IN | PollFlags::RDHUP).bits());
         let entry = opcode::PollAdd::new(Fd(slot.fd), events).build();

@@ -29,6 +29,7 @@
 #![allow(unsafe_code)]
 
 mod complete;
+mod detach;
 mod memory;
 mod open;
 mod slot;
@@ -311,6 +312,10 @@ impl Backend for Uring {
         let Some(index) = stream.slot() else { return };
         self.slots[index as usize].stream = Some(stream);
         self.begin_close(index);
+    }
+
+    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<(Stream, Vec<u8>)>> {
+        self.let_go(streams)
     }
 
     fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> std::io::Result<()> {

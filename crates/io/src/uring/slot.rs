@@ -130,6 +130,8 @@ pub(super) struct Slot {
     pub(super) wants_out: bool,
     /// Nothing more is to be sent once the block is.
     pub(super) shut_after: bool,
+    /// It is being detached: nothing watches for its bytes any more.
+    pub(super) leaving: bool,
     pub(super) due: Due,
     /// Its number is in the list of those with something due.
     pub(super) listed: bool,
@@ -162,6 +164,7 @@ impl Slot {
             cancelling_out: false,
             wants_out: false,
             shut_after: false,
+            leaving: false,
             due: Due::default(),
             listed: false,
         }

@@ -74,11 +74,31 @@ struct Inspected {
     stats: FileStats,
 }
 
-fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
-    let There::Store(block) = look(file)? else {
-        return Err(FileFault::Damaged("it was not made to its end".to_owned()));
-    };
-    let config = StoreConfig {
+/// What a store in the file is to be opened with, for one lane; the file's sizes are those of it.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_config(file: &Arc<MapFile>) -> Result<StoreConfig, FileFault> {
+    Ok(config_of(&block_of(file)?))
+}
+
+/// Where the index of a store in the file is.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
+    Ok(index_of(&block_of(file)?))
+}
+
+fn block_of(file: &Arc<MapFile>) -> Result<Superblock, FileFault> {
+    match look(file)? {
+        There::Store(block) => Ok(block),
+        There::Nothing => Err(FileFault::Damaged("it was not made to its end".to_owned())),
+    }
+}
+
+fn config_of(block: &Superblock) -> StoreConfig {
+    StoreConfig {
         memory_bytes: block.memory_bytes,
         memory_bytes_max: 0,
         segment_bytes: Some(block.segment_bytes as u32),
@@ -86,7 +106,12 @@ fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
         lanes_max: 1,
         hash_seed: block.hash_seed,
         huge_pages: false,
-    };
+    }
+}
+
+fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
+    let block = block_of(file)?;
+    let config = config_of(&block);
     let geometry = Geometry::of(&config).map_err(|error| FileFault::Damaged(error.to_string()))?;
     let ground = ground_of(&geometry, &config, file, &block)?;
     let (kept, mut notes) = (ground.kept.clone(), [0; 2]);

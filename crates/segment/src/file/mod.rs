@@ -12,6 +12,7 @@
 //! - Space for all that is in use is allocated: see [`arena::Map::allocate`].
 //! - Where the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
 
+pub(crate) mod copy;
 pub(crate) mod inspect;
 pub(crate) mod notes;
 pub(crate) mod superblock;
@@ -296,7 +297,7 @@ impl Held {
     }
 }
 
-fn index_of(block: &Superblock) -> IndexPlace {
+pub(crate) fn index_of(block: &Superblock) -> IndexPlace {
     if block.index_in_dram == 1 { IndexPlace::Dram } else { IndexPlace::File }
 }
 
@@ -383,15 +384,25 @@ pub(crate) fn lay(
     Ok((geometry, ground, held))
 }
 
-/// Checks that a file is what was asked for.
-fn take(
-    config: &StoreConfig,
-    geometry: &Geometry,
-    StoreFile { file, index, .. }: &StoreFile,
-    block: Superblock,
-) -> Result<Held, FileFault> {
-    if index_of(&block) != *index {
-        return Err(FileFault::Index { found: index_of(&block) });
+/// A store with these sizes could be opened in the file, which is looked at and left as it is, even while another
+/// process works on it.
+///
+/// # Errors
+/// See [`FileFault`].
+pub fn file_fits(config: &StoreConfig, file: &StoreFile) -> Result<(), FileFault> {
+    let There::Store(block) = look(&file.file)? else {
+        return Err(FileFault::Damaged("it was not made to its end".to_owned()));
+    };
+    let segment_bytes = Some(block.segment_bytes as u32);
+    let geometry = Geometry::of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() });
+    let geometry = geometry.map_err(|error| FileFault::Damaged(error.to_string()))?;
+    fits(config, &geometry, file, &block)
+}
+
+/// What was asked for is what the superblock says.
+fn fits(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: &Superblock) -> Result<(), FileFault> {
+    if index_of(block) != file.index {
+        return Err(FileFault::Index { found: index_of(block) });
     }
     if block.memory_bytes != config.memory_bytes {
         return Err(FileFault::Memory { found: block.memory_bytes, asked: config.memory_bytes });
@@ -399,7 +410,13 @@ fn take(
     if let Some(asked) = config.segment_bytes.map(u64::from).filter(|asked| *asked != block.segment_bytes) {
         return Err(FileFault::Segment { found: block.segment_bytes, asked });
     }
-    check_sizes(geometry, &block)?;
+    check_sizes(geometry, block)
+}
+
+/// Checks that a file is what was asked for.
+fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Superblock) -> Result<Held, FileFault> {
+    fits(config, geometry, file, &block)?;
+    let file = &file.file;
     let left = Some(Left { clean: block.clean == 1 });
     let block = Superblock { clean: 0, opened: block.opened + 1, ..block };
     Ok(Held { file: Arc::clone(file), superblocks: map_superblocks(file)?, block, left })

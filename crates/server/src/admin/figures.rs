@@ -155,6 +155,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     stores(&mut list, &commands);
     let stats = shared.store.stats();
     memory(&mut list, &stats, shared.survey.latest().huge_page_bytes);
+    reopened(&mut list, shared);
     segments(&mut list, &stats);
     endings(&mut list, &stats);
     if let Some(tier) = &shared.flash {
@@ -332,6 +333,23 @@ fn stores(list: &mut List, totals: &CommandTotals) {
     list.total("gannet_protocol_errors_total", "Commands answered with a protocol error.", totals.protocol_errors);
     let help = "Times that a session let others go first.";
     list.total("gannet_session_yields_total", help, totals.yields);
+}
+
+/// How the memory came back, of a server whose memory lies in a file.
+fn reopened(list: &mut List, shared: &Shared) {
+    let reopened = shared.store.reopened().copied();
+    let how = reopened.map(|reopened| match reopened {
+        segment::Reopened { found: false, .. } => "made",
+        segment::Reopened { clean: true, .. } => "left in order",
+        _ => "left by a kill",
+    });
+    let samples = ["made", "left in order", "left by a kill"].map(|one| (one, u64::from(how == Some(one))));
+    let help = "1 for how the memory file was found at the start; 0 without one.";
+    list.by(Kind::Gauge, "gannet_reopened", help, "how", samples);
+    let items = reopened.map_or(0, |reopened| reopened.items);
+    list.gauge("gannet_reopened_items", "Items that were in the memory file at the start.", items);
+    let help = "How long it took to open the memory at the start, or to make it.";
+    list.real(Kind::Gauge, "gannet_reopen_seconds", help, shared.opened_in.as_secs_f64());
 }
 
 fn memory(list: &mut List, stats: &StoreStats, huge_page_bytes: u64) {

@@ -51,6 +51,17 @@ impl Bound {
         Ok(Self { listener, addr })
     }
 
+    /// A port that another process listens on.
+    ///
+    /// # Errors
+    /// When the descriptor is none of a listening socket.
+    pub fn adopt(fd: std::os::fd::OwnedFd) -> std::io::Result<Self> {
+        let listener = TcpListener::from(fd);
+        listener.set_nonblocking(true)?;
+        let addr = listener.local_addr()?;
+        Ok(Self { listener, addr })
+    }
+
     /// Where it listens, with the real port.
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -65,15 +76,36 @@ impl Bound {
         theirs.set_nonblocking(true)?;
         let server = serve::Server::new(self.listener, theirs, page::Pages::new(shared, settings));
         let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || server.run())?;
-        Ok(Admin { stop: Some(ours), thread: Some(thread) })
+        Ok(Admin { addr: self.addr, stop: Some(ours), thread: Some(thread) })
     }
 }
 
 /// An admin port that answers. Dropping it ends it.
 #[derive(Debug)]
 pub struct Admin {
+    addr: SocketAddr,
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<TcpListener>>,
+}
+
+impl Admin {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Answers no more and goes on listening. `None`: its thread has ended on its own.
+    pub fn pause(mut self) -> Option<Bound> {
+        self.stop = None;
+        let listener = self.thread.take()?.join().ok()?;
+        Some(Bound { listener, addr: self.addr })
+    }
+}
+
+impl std::os::fd::AsFd for Bound {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
 }
 
 impl Drop for Admin {

@@ -52,8 +52,8 @@ impl Server {
         Self { listener, stop, pages, connections, accept_from: Instant::now() }
     }
 
-    /// Serves until it is stopped.
-    pub fn run(mut self) {
+    /// Serves until it is stopped. Gives the listener back.
+    pub fn run(mut self) -> TcpListener {
         while !self.stopped() {
             let ready = self.wait();
             let now = Instant::now();
@@ -71,6 +71,7 @@ impl Server {
                 self.accept(now);
             }
         }
+        self.listener
     }
 
     fn stopped(&mut self) -> bool {

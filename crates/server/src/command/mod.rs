@@ -18,6 +18,8 @@ mod values;
 
 use crate::clock::Ticks;
 use crate::context::WorkerContext;
+use crate::handover::Carried;
+use crate::shared::Shared;
 pub(crate) use ahead::Head;
 use large::LargeSet;
 use segment::{Namespace, Store, Turn};
@@ -107,6 +109,30 @@ impl SessionState {
                 true
             }
             Self::Resp(state) => state.release(turn, ctx),
+        }
+    }
+
+    /// What is to be carried over to another worker or process; `None`: it is in the midst of something.
+    pub(crate) fn carried(&self) -> Option<Carried> {
+        match self {
+            Self::Memcache(state) => state.carried(),
+            Self::Resp(state) => state.carried(),
+        }
+    }
+
+    /// It will always be: nobody else could go on with it.
+    pub(crate) fn stays(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.watches(),
+            Self::Resp(state) => state.stays(),
+        }
+    }
+
+    /// Goes on as what was carried over.
+    pub(crate) fn go_on_as(&mut self, carried: &Carried, shared: &Shared) {
+        match self {
+            Self::Memcache(state) => state.go_on_as(carried),
+            Self::Resp(state) => state.go_on_as(carried, shared),
         }
     }
 

@@ -58,14 +58,12 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
-    let (faults, notes) = (planner.faults, planner.notes);
-    if !faults.is_empty() {
-        return Err(faults);
+    if !planner.faults.is_empty() {
+        return Err(planner.faults);
     }
-    let mut resolved = settings.clone();
-    resolved.memory = Auto::Is(memory);
-    resolved.workers = Auto::Is(workers);
-    resolved.maxconns = Auto::Is(maxconns);
+    let notes = planner.notes;
+    let (memory_is, workers_is, maxconns_is) = (Auto::Is(memory), Auto::Is(workers), Auto::Is(maxconns));
+    let mut resolved = Settings { memory: memory_is, workers: workers_is, maxconns: maxconns_is, ..settings.clone() };
     for (namespace, config) in resolved.namespaces.iter_mut().zip(&namespaces.0) {
         namespace.number = Auto::Is(config.number.into());
     }
@@ -102,6 +100,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         flash: settings.flash.0.clone(),
         flash_item_bytes: settings.flash_item.0,
         file_reset: false,
+        upgradable: settings.upgradable,
         prefix_stats: settings.prefix_stats,
         prefix_delimiter: settings.prefix_delimiter.0,
         cas: settings.cas,
@@ -252,6 +251,10 @@ impl Planner<'_> {
         if settings.file.0.is_some() {
             let what = "items on flash do not outlive the process, and those in a memory file do".to_owned();
             self.fault("store.flash", what, "write store.file or store.flash, not both".to_owned());
+        }
+        if settings.upgradable {
+            let what = "items on flash are not handed over to a new process".to_owned();
+            self.fault("store.flash", what, "write store.upgradable or store.flash, not both".to_owned());
         }
         if !settings.evict {
             let what = "what goes to flash is what is evicted, and nothing is".to_owned();

@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 41] = [
+pub static SETTINGS: [Setting; 42] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -271,6 +271,17 @@ pub static SETTINGS: [Setting; 41] = [
                restart. \"dram\": in the server's own memory, for files on what is slower; it is made anew at a \
                start, while the server serves, and what is not found yet is a miss.",
         value: |s| &mut s.file_index,
+    },
+    Setting {
+        path: "store.upgradable",
+        flag: Some("upgradable"),
+        default: &["false"],
+        range: None,
+        reload: Reload::Restart,
+        help: "Without store.file, the memory is such that a new process can take it over with `gannet serve \
+               --upgrade`; one in a file always is. It is shared memory then, taken whole at the start; huge \
+               pages stand behind it where the host gives them to shared memory.",
+        value: |s| &mut s.upgradable,
     },
     Setting {
         path: "store.flash",
@@ -503,10 +514,9 @@ pub static SETTINGS: [Setting; 41] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 5] = [
+pub const ABSENT: [(&str, &str, &str); 4] = [
     ("grpc", "listen.grpc", "the gRPC service"),
     ("checkpoint", "store.checkpoint", "a store in a file"),
-    ("upgrade", "store.upgrade", "a hand-over to a new process"),
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
     ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
 ];

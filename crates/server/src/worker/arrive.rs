@@ -7,6 +7,7 @@
 //! ```
 
 use super::Core;
+use super::batch::receive;
 use crate::buffers::Input;
 use crate::context::ARRIVALS_MAX;
 use crate::session::Phase;
@@ -60,10 +61,11 @@ impl<B: Backend> Core<B> {
         let room = session.state.arrival_room(&self.ctx.shared.store);
         let (Some(room), Some(stream)) = (room, &session.stream) else { return false };
         let room_bytes = room.len();
-        match self.io.receive(stream, room) {
+        let is_early = session.early.is_some();
+        match receive(&mut self.io, stream, &mut session.early, room) {
             Received::Bytes(bytes) => {
                 session.state.arrived(bytes);
-                session.readable = bytes == room_bytes || session.hangup;
+                session.readable = bytes == room_bytes || session.hangup || is_early;
                 session.servable = bytes == room_bytes;
                 session.received_ns = self.now_ns;
                 self.arrivals.bytes += bytes;

@@ -4,6 +4,7 @@ use super::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core};
 use crate::buffers::{Buffers, Class, Input};
 use crate::command::{Head, SessionState, memcache, resp};
 use crate::context::{Progress, State};
+use crate::handover::Early;
 use crate::session::{Pause, Phase, Place, Session};
 use arrayvec::ArrayVec;
 use io::{Backend, Received};
@@ -11,6 +12,29 @@ use segment::Turn;
 
 /// For each session of a batch what was found out ahead.
 type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
+
+/// One receive: of what came before the connection moved here, or else of its stream.
+#[inline(always)]
+pub(super) fn receive<B: Backend>(
+    io: &mut B,
+    stream: &B::Stream,
+    early: &mut Option<Box<Early>>,
+    room: &mut [u8],
+) -> Received {
+    match early {
+        None => io.receive(stream, room),
+        Some(_) => receive_early(early, room),
+    }
+}
+
+#[cold]
+fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
+    let bytes = early.as_mut().map_or(0, |early| early.take(room));
+    if early.as_ref().is_some_and(|early| early.rest().is_empty()) {
+        *early = None;
+    }
+    Received::Bytes(bytes)
+}
 
 impl<B: Backend> Core<B> {
     /// Fills the batch from the head of the queue.
@@ -85,10 +109,11 @@ impl<B: Backend> Core<B> {
         };
         let room = input.room(need);
         let room_bytes = room.len();
-        match self.io.receive(stream, room) {
+        let is_early = session.early.is_some();
+        match receive(&mut self.io, stream, &mut session.early, room) {
             Received::Bytes(bytes) => {
                 input.received(bytes);
-                session.readable = bytes == room_bytes || session.hangup;
+                session.readable = bytes == room_bytes || session.hangup || is_early;
                 session.servable = input.len() >= session.input_want;
                 session.received_ns = self.now_ns;
                 self.ctx.counters().bytes_read.add(bytes as u64);

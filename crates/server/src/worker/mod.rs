@@ -8,6 +8,7 @@
 //!               settle   one send each; who has more to do goes to the end of the queue    output.rs
 //!           mail: what sessions are told unasked, also after each batch that told any       mail.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
+//!           a hand-over: connections leave as they are                                     leave.rs
 //! ```
 //!
 //! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
@@ -15,6 +16,7 @@
 
 mod arrive;
 mod batch;
+mod leave;
 mod mail;
 mod output;
 mod poll;
@@ -26,6 +28,7 @@ use crate::clock::{Clock, Ticks};
 use crate::command::resp::Spares;
 use crate::command::{Door, Protocol};
 use crate::context::WorkerContext;
+use crate::handover::{Arrival, Moved};
 use crate::heat::Sampler;
 use crate::metrics::SlowLines;
 use crate::session::{Phase, Place, Table};
@@ -71,8 +74,8 @@ pub struct WorkerParts<B: Backend> {
     pub shared: Arc<Shared>,
     /// Its number.
     pub number: usize,
-    /// New connections, and where they came in.
-    pub intake: Receiver<(B::Stream, Door)>,
+    /// New connections.
+    pub intake: Receiver<Arrival<B::Stream>>,
     /// Its clock.
     pub clock: Clock,
     /// Connections that it has at once.
@@ -91,7 +94,7 @@ struct Core<B: Backend> {
     ctx: WorkerContext,
     sessions: Table<B::Stream>,
     buffers: Buffers,
-    intake: Receiver<(B::Stream, Door)>,
+    intake: Receiver<Arrival<B::Stream>>,
     events: Vec<Event>,
     ready: VecDeque<u32>,
     parked: Vec<u32>,
@@ -119,6 +122,8 @@ struct Core<B: Backend> {
     again: Vec<u32>,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
+    /// Connections that have left.
+    moved: Vec<Moved<B::Stream>>,
 }
 
 impl<B: Backend> Worker<B> {
@@ -183,13 +188,20 @@ impl<B: Backend> Worker<B> {
             mail: Vec::new(),
             again: Vec::new(),
             hurried: 0,
+            moved: Vec::new(),
         };
         Self { lane: parts.lane, core }
     }
 
-    /// Turns until a stop has been asked for and is done.
-    pub fn run(mut self) {
+    /// Turns until a stop has been asked for and is done. Tells the connections that left, if it was a hand-over.
+    pub fn run(mut self) -> Vec<Moved<B::Stream>> {
         while self.turn() {}
+        self.take_moved()
+    }
+
+    /// The connections that have left since it was asked last.
+    pub fn take_moved(&mut self) -> Vec<Moved<B::Stream>> {
+        std::mem::take(&mut self.core.moved)
     }
 
     /// Connections it has.
@@ -313,7 +325,8 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes a new connection in.
-    fn admit(&mut self, stream: B::Stream, door: Door) {
+    fn admit(&mut self, arrival: Arrival<B::Stream>) {
+        let Arrival { stream, door, carried } = arrival;
         if !door.is_counted {
             self.ctx.shared.namespaces.count_in(door.namespace);
         }
@@ -330,6 +343,9 @@ impl<B: Backend> Core<B> {
             self.ctx.roster().open(index, peer, self.ctx.now.secs());
             if door.protocol == Protocol::Resp {
                 self.introduce(index, peer, door);
+            }
+            if let Some(carried) = carried {
+                self.go_on_with(index, &carried);
             }
             if self.stop_deadline_ns.is_some() {
                 self.sessions.at(index).readable = true;

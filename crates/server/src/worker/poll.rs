@@ -52,8 +52,8 @@ impl<B: Backend> Core<B> {
     pub(super) fn admit_new(&mut self) -> bool {
         self.intake_left = false;
         for number in 0..ADMITTED_A_TURN {
-            let Ok((stream, door)) = self.intake.try_recv() else { return number > 0 };
-            self.admit(stream, door);
+            let Ok(arrival) = self.intake.try_recv() else { return number > 0 };
+            self.admit(arrival);
         }
         self.intake_left = true;
         true

@@ -22,7 +22,7 @@ impl<B: Backend> Core<B> {
     /// The end of a turn.
     pub(super) fn upkeep(&mut self) {
         if self.ctx.shared.stop.is_off() {
-            self.stop();
+            if self.ctx.shared.stop.hands_over() { self.move_out() } else { self.stop() }
         }
         let elapsed_ns = self.now_ns - self.swept_ns;
         let due = (self.sessions.used_high() as u64 * elapsed_ns.min(SWEEP_NS) / SWEEP_NS) as usize;

@@ -44,7 +44,7 @@ pub fn replies(bytes: &[u8], cuts: &[usize]) -> Vec<u8> {
         sessions_max: 4,
     });
     let (client, stream) = dialler.connect();
-    intake.send((stream, Protocol::Resp.into())).expect("room in the intake");
+    intake.send((stream, Protocol::Resp.into()).into()).expect("room in the intake");
     let mut got = Vec::new();
     let mut turns = |least: usize| {
         let (mut silent, mut done) = (0, 0);

@@ -3,6 +3,7 @@
 use base::clock::UnixMillis;
 use gannet_server::clock::Clock;
 use gannet_server::command::Door;
+use gannet_server::handover::Arrival;
 use gannet_server::shared::Shared;
 use gannet_server::start::{ServerConfig, assemble};
 use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
@@ -20,7 +21,7 @@ pub struct World {
     pub background: Background,
     pub shared: Arc<Shared>,
     dialler: SimDialler,
-    intake: SyncSender<(SimStream, Door)>,
+    intake: SyncSender<Arrival<SimStream>>,
     pub clock_ns: Arc<AtomicU64>,
 }
 
@@ -41,7 +42,7 @@ impl World {
     /// A client that comes in at a door.
     pub fn connect(&self, door: impl Into<Door>) -> SimClient {
         let (client, stream) = self.dialler.connect();
-        self.intake.send((stream, door.into())).expect("room in the intake");
+        self.intake.send((stream, door.into()).into()).expect("room in the intake");
         client
     }
 

@@ -26,7 +26,9 @@ mod stats;
 mod store;
 mod watch;
 
+use crate::command::{Door, Protocol};
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
+use crate::handover::Carried;
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use crate::watch::Watching;
@@ -119,6 +121,18 @@ impl SessionState {
             && self.large.is_none()
             && self.dump.is_none()
             && self.fetched.is_none()
+    }
+
+    /// What is to be carried over to another worker or process; `None`: it is in the midst of something.
+    pub(super) fn carried(&self) -> Option<Carried> {
+        let door = Door::new(Protocol::Memcache, self.home);
+        let carries = self.is_between_requests() && !self.watches();
+        carries.then(|| Carried { known: self.known, ..Carried::new(door) })
+    }
+
+    /// Goes on as what was carried over.
+    pub(super) fn go_on_as(&mut self, carried: &Carried) {
+        self.known = carried.known;
     }
 
     /// There are lines for this watcher.

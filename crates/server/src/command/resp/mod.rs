@@ -20,6 +20,7 @@ pub mod acl;
 mod admit;
 mod aside;
 mod atomic;
+mod carry;
 mod client;
 mod clients;
 mod config;

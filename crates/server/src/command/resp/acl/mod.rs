@@ -20,6 +20,7 @@ use super::number::integer;
 use super::table::{Entry, Flag, find, lower};
 use super::{Call, Run, Stop};
 use crate::card::{CLIENT_TEXT_MAX, ClientText};
+use crate::handover::CarriedUser;
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
@@ -41,6 +42,26 @@ pub(super) enum Who {
     OfFile,
     /// This one.
     User(Arc<User>),
+}
+
+impl Who {
+    /// As it is told to the server that goes on with the connection.
+    pub(super) fn carried(&self) -> CarriedUser {
+        match self {
+            Self::Default => CarriedUser::Nobody,
+            Self::OfFile => CarriedUser::OfFile,
+            Self::User(user) => CarriedUser::Named(user.name.clone()),
+        }
+    }
+
+    /// Who it is here. One that was taken away since it was looked for is nobody in particular.
+    pub(super) fn of(carried: &CarriedUser, users: &Users) -> Self {
+        match carried {
+            CarriedUser::Nobody => Self::Default,
+            CarriedUser::OfFile => Self::OfFile,
+            CarriedUser::Named(name) => users.find(name).map_or(Self::Default, Self::User),
+        }
+    }
 }
 
 /// Which keys of a request are at hand.

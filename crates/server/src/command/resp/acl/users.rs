@@ -266,6 +266,11 @@ impl Users {
         Arc::clone(&self.by_name.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// There is one of this name.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
     /// One of them.
     pub(super) fn find(&self, name: &[u8]) -> Option<Arc<User>> {
         self.all().get(name).cloned()

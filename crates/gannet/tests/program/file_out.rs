@@ -1,0 +1,134 @@
+//! Moving out of a memory file: `gannet file dump`, and `gannet file migrate` to other sizes.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+
+use crate::common::{PATIENCE, Serving, ask, connect, run};
+use crate::restart::{MemoryFile, get, value_of};
+
+/// A server on the file, and where clients of either protocol connect.
+fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, TcpStream, TcpStream) {
+    let free = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--file", file.path()];
+    let mut serving = Serving::start(&[&free[..], more].concat());
+    let memcached = connect(serving.addr_behind("memcached clients connect to "));
+    let resp = connect(serving.addr_behind("Redis clients connect to "));
+    (serving, memcached, resp)
+}
+
+/// What a client of Redis is answered up to the reply of `PING`.
+fn answers(resp: &mut TcpStream, requests: &str) -> String {
+    resp.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    resp.write_all(format!("{requests}PING end-of-it\r\n").as_bytes()).expect("sends");
+    let mut all = Vec::new();
+    let mut part = [0; 65536];
+    while !all.ends_with(b"$9\r\nend-of-it\r\n") {
+        let bytes = resp.read(&mut part).expect("an answer");
+        assert!(bytes > 0, "the connection ended");
+        all.extend_from_slice(&part[..bytes]);
+    }
+    String::from_utf8(all).expect("text")
+}
+
+const FIELDS: usize = 2000;
+
+/// Items of every kind. What a client of Redis asks, to see the same of each store.
+fn store_all(memcached: &mut TcpStream, resp: &mut TcpStream) -> String {
+    ask(memcached, b"set plain 7 0 5\r\nhello\r\n", b"STORED\r\n");
+    ask(memcached, b"set number 0 0 2\r\n41\r\nincr number 1\r\n", b"STORED\r\n42\r\n");
+    ask(memcached, b"set short 0 1000 3\r\n\xff\x00\n\r\n", b"STORED\r\n");
+    let large = value_of("large", 1, 300_000);
+    ask(memcached, &[b"set large 0 0 300000\r\n", &large[..], b"\r\n"].concat(), b"STORED\r\n");
+    ask(memcached, b"set gone 0 0 1\r\nx\r\ndelete gone\r\n", b"STORED\r\nDELETED\r\n");
+    let fields: String = (0..FIELDS).map(|field| format!("HSET many f{field} value-{field}\r\n")).collect();
+    answers(resp, &fields);
+    answers(
+        resp,
+        "HSET few a 1 b two\r\nHPEXPIREAT few 4102444800000 FIELDS 1 b\r\nSELECT 5\r\n\
+         SET there x PXAT 4102444800000\r\nSELECT 0\r\n\
+         REC.PUT person IN people BINS name STR Ann list LIST 2 INT 1 FLOAT 0.5\r\n\
+         REC.PUT person BINS done BOOL true\r\n",
+    );
+    "GET plain\r\nGET number\r\nSTRLEN large\r\nEXISTS gone\r\nHLEN many\r\nHGET many f1234\r\nHGETALL few\r\n\
+     HPEXPIRETIME few FIELDS 2 a b\r\nSELECT 5\r\nGET there\r\nPEXPIRETIME there\r\nSELECT 0\r\n\
+     REC.GET person TYPED\r\n"
+        .to_owned()
+}
+
+#[test]
+fn a_dump_has_every_live_item_with_its_flags_end_and_namespace_and_leaves_the_file_alone() {
+    let file = MemoryFile::new("dump");
+    let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB"]);
+    store_all(&mut memcached, &mut resp);
+    let (code, _, err) = run(&["file", "dump", file.path()]);
+    assert!(code == 1 && err.contains("another process has it"), "{err}");
+    serving.signal("KILL");
+    serving.ended();
+    let before = std::fs::read(file.path()).expect("there");
+    let (code, out, err) = run(&["file", "dump", file.path()]);
+    assert_eq!(code, 0, "{err}");
+    assert!(std::fs::read(file.path()).expect("there") == before, "a dump changed the file");
+    let lines: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines[0], serde_json::json!({"gannet_dump": 1}));
+    let of = |key: &str| {
+        let mut found = lines.iter().filter(|line| line["key"] == *key);
+        let line = found.next().unwrap_or_else(|| panic!("{key} is not told"));
+        assert!(found.next().is_none(), "{key} is told twice");
+        line
+    };
+    assert_eq!(*of("plain"), serde_json::json!({"namespace": 0, "key": "plain", "flags": 7, "value": "hello"}));
+    assert_eq!(of("number")["value"], "42");
+    assert_eq!(of("short")["value"], serde_json::json!({"base64": "/wAK"}));
+    assert!(of("short")["ends_ms"].as_u64().is_some_and(|ends| ends > 1_700_000_000_000));
+    assert_eq!(of("large")["value"].as_str().map(str::as_bytes), Some(&value_of("large", 1, 300_000)[..]));
+    assert_eq!(of("many")["bins"].as_array().map(Vec::len), Some(FIELDS));
+    let few = of("few")["bins"].as_array().expect("bins").clone();
+    assert!(few.contains(&serde_json::json!(["a", 1])), "{few:?}");
+    assert!(few.contains(&serde_json::json!(["b", "two", 4_102_444_800_000_u64])), "{few:?}");
+    assert_eq!((&of("there")["namespace"], &of("there")["ends_ms"]), (&5.into(), &4_102_444_800_000_u64.into()));
+    let person = of("person");
+    assert_eq!((&person["set"], &person["revision"]), (&"people".into(), &2.into()));
+    let bins = person["bins"].as_array().expect("bins");
+    for bin in [
+        serde_json::json!(["name", "Ann"]),
+        serde_json::json!(["done", true]),
+        serde_json::json!(["list", [1, {"float": 0.5}]]),
+    ] {
+        assert!(bins.contains(&bin), "{bin} is not in {bins:?}");
+    }
+    assert!(lines.iter().all(|line| line["key"] != "gone"));
+    assert_eq!(lines.iter().filter(|line| line["key"].is_string()).count(), 8);
+    assert_eq!(run(&["file", "dump", "/no/such"]).0, 1);
+}
+
+#[test]
+fn a_file_of_other_sizes_holds_the_same_and_the_old_one_stays() {
+    let (file, larger, smaller) =
+        (MemoryFile::new("migrate-from"), MemoryFile::new("migrate-larger"), MemoryFile::new("migrate-smaller"));
+    let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB"]);
+    let asked = store_all(&mut memcached, &mut resp);
+    let expected = answers(&mut resp, &asked);
+    assert!(
+        expected.contains("value-1234") && expected.contains("Ann") && expected.contains(":4102444800000"),
+        "{expected}"
+    );
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    let before = std::fs::read(file.path()).expect("there");
+    for (to, memory, segment) in [(&larger, "64MiB", "256KiB"), (&smaller, "24MiB", "64KiB")] {
+        let migrated =
+            run(&["file", "migrate", file.path(), "--to", to.path(), "--memory", memory, "--segment", segment]);
+        assert!(migrated.0 == 0 && migrated.1.contains("8 items are in"), "{migrated:?}");
+        let (code, out, err) = run(&["file", "check", to.path()]);
+        assert!(code == 0 && out.contains("no fault"), "{out}{err}");
+        let (mut serving, memcached, mut resp) = serve(to, &["--memory", memory, "--segment", segment]);
+        assert_eq!(answers(&mut resp, &asked), expected);
+        let mut memcached = BufReader::new(memcached);
+        assert_eq!(get(&mut memcached, "large"), Some(value_of("large", 1, 300_000)));
+        ask(memcached.get_mut(), b"mg plain f\r\n", b"HD f7\r\n");
+        serving.signal("TERM");
+        assert!(serving.ended().success());
+    }
+    assert!(std::fs::read(file.path()).expect("there") == before, "the old file was changed");
+    let (code, _, err) = run(&["file", "migrate", file.path(), "--to", larger.path()]);
+    assert!(code == 1 && err.contains("it is there already"), "{err}");
+}

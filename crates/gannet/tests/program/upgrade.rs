@@ -1,0 +1,323 @@
+//! `gannet serve --upgrade`, on the program: writers that go on through it, refusals, new processes that die on the
+//! way.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+use server::handover::Taking;
+use server::start::{Server, ServerConfig};
+
+use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
+use crate::restart::{Ledger, MemoryFile, write};
+
+/// Nothing is evicted, so what is missing is lost.
+const KEEPS: &str = "[store]\nevict = false\n";
+
+/// A server that can be taken over, and where its clients connect.
+struct Old {
+    serving: Serving,
+    memcached: SocketAddr,
+    resp: SocketAddr,
+    admin: SocketAddr,
+    /// The flags of who takes over.
+    args: Vec<String>,
+}
+
+impl Old {
+    /// On free ports; `memory` says where its memory lies.
+    fn start(memory: &[&str]) -> Self {
+        let fixed = ["--memory", "32MiB", "--workers", "2"];
+        let free = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let mut serving = Serving::start(&[memory, &fixed, &free].concat());
+        let memcached = serving.addr_behind("memcached clients connect to ");
+        let resp = serving.addr_behind("Redis clients connect to ");
+        let admin = serving.addr_behind("metrics are at http://");
+        let addrs = [memcached, resp, admin].map(|addr| addr.to_string());
+        let named = ["--memcached", &addrs[0], "--resp", &addrs[1], "--admin", &addrs[2]];
+        let args = [memory, &fixed, &named].concat().iter().map(|arg| (*arg).to_owned()).collect();
+        Self { serving, memcached, resp, admin, args }
+    }
+
+    fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.args.iter().map(String::as_str).chain(more.iter().copied()).collect()
+    }
+
+    /// Has a new process take over, and waits for the end of the one before.
+    fn upgrade(&mut self) {
+        let next = Serving::start(&self.args(&["--upgrade"]));
+        assert!(self.serving.ended().success(), "{:#?}", self.serving.lines);
+        self.serving = next;
+    }
+
+    /// What a new process says that is refused.
+    fn refusal(&self, args: &[&str]) -> String {
+        let (code, _, err) = run(&[&["serve"], args].concat());
+        assert_eq!(code, 1, "{err}");
+        err
+    }
+}
+
+/// Counts up on one connection until it is told to end; every answer has to be the next number.
+fn count_up(addr: SocketAddr, over: &AtomicBool) -> u64 {
+    let client = redis::Client::open(format!("redis://{addr}/")).expect("an address");
+    let mut connection = client.get_connection().expect("connects");
+    connection.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut count = 0;
+    while !over.load(Relaxed) {
+        let next: u64 = redis::cmd("INCR").arg("counter").query(&mut connection).expect("the connection goes on");
+        count += 1;
+        assert_eq!(next, count, "an acknowledged write is lost, or one was done twice");
+    }
+    count
+}
+
+/// Writes unique values one after another on one connection, and each into a list of its own by `append`.
+fn append(addr: SocketAddr, over: &AtomicBool) -> Vec<u8> {
+    let mut stream = BufReader::new(connect(addr));
+    let mut all = Vec::new();
+    ask(stream.get_mut(), b"set order 0 0 0\r\n\r\n", b"STORED\r\n");
+    for number in 0.. {
+        if over.load(Relaxed) || all.len() > 400_000 {
+            break;
+        }
+        let part = format!("{number};");
+        let request = format!("append order 0 0 {}\r\n{part}\r\n", part.len());
+        stream.get_mut().write_all(request.as_bytes()).expect("sends");
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("an answer");
+        assert_eq!(line, "STORED\r\n", "after {number} writes");
+        all.extend(part.bytes());
+    }
+    all
+}
+
+/// Writers of all kinds through several take-overs in a row.
+fn through_upgrades(name: &str, in_file: bool, times: usize) {
+    let file = MemoryFile::new(name);
+    let config = TempFile::new(&format!("{name}.toml"), KEEPS);
+    let memory = if in_file { vec!["--file", file.path()] } else { vec!["--upgradable"] };
+    let mut old = Old::start(&[&[config.path()][..], &memory].concat());
+    let over = AtomicBool::new(false);
+    let mut ledgers = [Ledger::default(), Ledger::default()];
+    let (memcached, resp) = (old.memcached, old.resp);
+    let (counted, appended) = std::thread::scope(|scope| {
+        let over = &over;
+        let counting = scope.spawn(move || count_up(resp, over));
+        let appending = scope.spawn(move || append(memcached, over));
+        let writers: Vec<_> = (ledgers.iter_mut().enumerate())
+            .map(|(writer, ledger)| {
+                let (mut prng, mut number) = (Prng::new(writer as u64 + 7), 0);
+                scope.spawn(move || {
+                    write(memcached, ledger, &mut prng, writer as u64, &mut number, over);
+                    assert!(over.load(Relaxed), "the connection of writer {writer} was closed");
+                    number
+                })
+            })
+            .collect();
+        for _ in 0..times {
+            std::thread::sleep(Duration::from_millis(100));
+            old.upgrade();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        over.store(true, Relaxed);
+        let written: u64 = writers.into_iter().map(|writer| writer.join().expect("the writer")).sum();
+        assert!(written > 100, "the writers wrote {written} requests");
+        (counting.join().expect("the counter"), appending.join().expect("the appender"))
+    });
+    ledgers.iter_mut().for_each(|ledger| ledger.check(memcached, 0));
+    let mut stream = connect(resp);
+    let told = format!("${}\r\n{counted}\r\n", counted.to_string().len());
+    ask(&mut stream, b"GET counter\r\n", told.as_bytes());
+    let head = format!("VALUE order 0 {}\r\n", appended.len());
+    ask(&mut connect(memcached), b"get order\r\n", &[head.as_bytes(), &appended, b"\r\nEND\r\n"].concat());
+    assert!(counted > 50 && appended.len() > 200, "{counted}, {}", appended.len());
+    assert!(page(old.admin, "/metrics").contains("gannet_"), "the admin port goes on");
+}
+
+#[test]
+fn writers_go_on_through_upgrades_of_a_server_with_a_file_and_lose_nothing() {
+    through_upgrades("upgrade-file", true, 3);
+}
+
+#[test]
+fn writers_go_on_through_upgrades_of_a_server_without_a_file_and_lose_nothing() {
+    through_upgrades("upgrade-memory", false, 3);
+}
+
+/// Makes both superblocks of a memory file say another layout, with checksums that are right.
+fn lay_out_otherwise(file: &MemoryFile) {
+    let open = std::fs::OpenOptions::new().read(true).write(true).open(file.path()).expect("there");
+    for page in 0..2 {
+        let mut bytes = [0; 512];
+        open.read_exact_at(&mut bytes, page * 4096).expect("a superblock");
+        bytes[16] ^= 1;
+        let magic = u64::from_le_bytes(*b"GANNETMM");
+        let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..504], magic);
+        bytes[504..].copy_from_slice(&sum.to_le_bytes());
+        open.write_all_at(&bytes, page * 4096).expect("written");
+    }
+}
+
+#[test]
+fn who_does_not_fit_is_refused_with_the_reason_and_the_running_server_goes_on() {
+    let file = MemoryFile::new("upgrade-refused");
+    let mut old = Old::start(&["--file", file.path()]);
+    let mut client = connect(old.memcached);
+    ask(&mut client, b"set k 0 0 1\r\nv\r\n", b"STORED\r\n");
+    let port = old.memcached.to_string();
+    let here = ["--memcached", &port, "--admin", "none", "--upgrade"];
+    let err = old.refusal(&[&here[..], &["--file", file.path(), "--memory", "48MiB"]].concat());
+    assert!(err.contains("a memory of 33554432 bytes, not of 50331648"), "{err}");
+    let err = old.refusal(&[&here[..], &["--file", file.path(), "--segment", "128KiB"]].concat());
+    assert!(err.contains("segments have"), "{err}");
+    let err = old.refusal(&[&here[..], &["--upgradable"]].concat());
+    assert!(err.contains("its memory lies in") && err.contains(file.path()), "{err}");
+    let other = MemoryFile::new("upgrade-other");
+    std::fs::write(other.path(), b"x").expect("written");
+    let err = old.refusal(&[&here[..], &["--file", other.path()]].concat());
+    assert!(err.contains("its memory lies in"), "{err}");
+    lay_out_otherwise(&file);
+    let err = old.refusal(&[&here[..], &["--file", file.path()]].concat());
+    assert!(err.contains("lays its memory out otherwise"), "{err}");
+    old.serving.wait_for("lays its memory out otherwise");
+    ask(&mut client, b"get k\r\n", b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    old.serving.signal("TERM");
+    assert!(old.serving.ended().success());
+    let err = old.refusal(&[&here[..], &["--file", file.path()]].concat());
+    assert!(err.contains("no server that could be taken over listens at"), "{err}");
+    let private = Old::start(&[]);
+    let port = private.memcached.to_string();
+    let err = private.refusal(&["--memcached", &port, "--admin", "none", "--upgrade"]);
+    assert!(err.contains("its memory is its own alone") && err.contains("--upgradable"), "{err}");
+    let (code, _, err) = run(&["serve", "--upgrade", "--file", file.path(), "--file-reset"]);
+    assert!(code == 2 && err.contains("not thrown away"), "{err}");
+}
+
+/// Where the process of [`plays_a_new_process_that_dies`] dies.
+const STEP: &str = "GANNET_TEST_UPGRADE_STEP";
+const PLACE: &str = "GANNET_TEST_UPGRADE_PLACE";
+
+#[test]
+#[ignore = "another test starts it as a process of its own"]
+fn plays_a_new_process_that_dies() {
+    let step = std::env::var(STEP).expect("a step");
+    let place = std::env::var(PLACE).expect("an address");
+    let addr = place.parse::<SocketAddr>().expect("an address");
+    let memcached = vec![io::listen::ListenAddr::Tcp(addr)];
+    let config = ServerConfig { memcached, memory_bytes: 32 << 20, ..ServerConfig::default() };
+    let taking = Taking::begin(&config, true).expect("it is offered");
+    match &step[..] {
+        "asked" => std::process::abort(),
+        "refused" => {
+            drop(taking.receive().expect("it is handed over"));
+            taking.fail("on purpose");
+            std::process::exit(0);
+        }
+        _ => {}
+    }
+    let (estate, _) = taking.receive().expect("it is handed over");
+    assert!(!estate.connections.is_empty() && !estate.listeners.is_empty());
+    if step == "prepared" {
+        let prepared = Server::prepare(config, estate).expect("it could serve");
+        assert!(prepared.shared().store.reopened().is_some_and(|reopened| reopened.items > 0));
+        std::process::abort();
+    }
+    assert_eq!(step, "received");
+    std::process::abort();
+}
+
+#[test]
+fn a_new_process_that_dies_or_fails_on_the_way_leaves_the_running_one_serving() {
+    let mut old = Old::start(&["--upgradable"]);
+    let mut client = connect(old.memcached);
+    let mut resp = connect(old.resp);
+    for (number, step) in ["asked", "received", "refused", "prepared"].into_iter().enumerate() {
+        ask(&mut client, format!("set k{number} 0 0 1\r\nv\r\n").as_bytes(), b"STORED\r\n");
+        let exe = std::env::current_exe().expect("this test");
+        let mut command = Command::new(exe);
+        command.args(["--exact", "--ignored", "upgrade::plays_a_new_process_that_dies"]);
+        command.env(STEP, step).env(PLACE, old.memcached.to_string());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        // What is asked meanwhile is answered, by whoever it is.
+        ask(&mut client, b"get k0\r\n", b"VALUE k0 0 1\r\nv\r\nEND\r\n");
+        child.wait().expect("its end");
+        old.serving.wait_for(match step {
+            "asked" => "was not understood",
+            "refused" => "nothing was handed over: on purpose",
+            _ => "nothing was handed over: the new process ended",
+        });
+        ask(
+            &mut client,
+            format!("get k{number}\r\n").as_bytes(),
+            format!("VALUE k{number} 0 1\r\nv\r\nEND\r\n").as_bytes(),
+        );
+        ask(&mut resp, b"PING\r\n", b"+PONG\r\n");
+        ask(&mut connect(old.resp), b"PING\r\n", b"+PONG\r\n");
+    }
+    assert!(page(old.admin, "/metrics").contains("gannet_"), "the admin port goes on");
+    old.upgrade();
+    ask(&mut client, b"get k3\r\n", b"VALUE k3 0 1\r\nv\r\nEND\r\n");
+    ask(&mut resp, b"PING\r\n", b"+PONG\r\n");
+}
+
+/// Somebody serves there.
+fn answers(addr: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect(addr) else { return false };
+    stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let mut answer = [0; 4];
+    stream.write_all(b"mn\r\n").is_ok() && stream.read_exact(&mut answer).is_ok() && &answer == b"MN\r\n"
+}
+
+#[test]
+fn whenever_the_new_process_is_killed_what_was_acknowledged_is_there() {
+    let seed = 11;
+    let file = MemoryFile::new("upgrade-killed");
+    let config = TempFile::new("upgrade-killed.toml", KEEPS);
+    let mut prng = Prng::new(seed);
+    let mut ledger = Ledger::default();
+    let number = AtomicU64::new(0);
+    let (mut went_on, mut taken) = (0, 0);
+    for round in 0..12 {
+        let mut old = Old::start(&[config.path(), "--file", file.path()]);
+        ledger.check(old.memcached, seed);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (ledger, over, addr) = (&mut ledger, &over, old.memcached);
+            let (mut writing, mut count) = (Prng::new(prng.next_u64()), number.load(Relaxed));
+            let number = &number;
+            scope.spawn(move || {
+                write(addr, ledger, &mut writing, 0, &mut count, over);
+                number.store(count, Relaxed);
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            let args = old.args(&["--upgrade"]);
+            let mut command = gannet(&[&["serve"], &args[..]].concat());
+            let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
+            std::thread::sleep(Duration::from_millis(round * 8 + prng.below(8)));
+            child.kill().expect("killed");
+            child.wait().expect("its end");
+            std::thread::sleep(Duration::from_millis(30));
+            over.store(true, Relaxed);
+        });
+        // Either the running one goes on, or it had handed over and ends.
+        let end = Instant::now() + PATIENCE;
+        while !old.serving.has_ended() && !answers(old.memcached) {
+            assert!(Instant::now() < end, "seed {seed}, round {round}: nobody serves");
+        }
+        if old.serving.has_ended() {
+            taken += 1;
+            assert!(old.serving.ended().success());
+        } else {
+            went_on += 1;
+            ledger.check(old.memcached, seed);
+        }
+    }
+    assert!(went_on > 0, "{went_on} went on, {taken} were taken over");
+    let old = Old::start(&[config.path(), "--file", file.path()]);
+    ledger.check(old.memcached, seed);
+}

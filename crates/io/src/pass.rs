@@ -1,0 +1,294 @@
+//! Messages with descriptors between two processes of one user on one machine: how a server hands over what it has
+//! open.
+//!
+//! ```text
+//!   PassListener::bind(name)  <── connect ──  Pass::connect(name)       a name in the abstract namespace: no file is
+//!          accept ──> Pass  <── messages, each with descriptors ──> Pass    left behind, gone with the process
+//! ```
+//!
+//! Invariants:
+//! - Both ends are of one user, or one is the superuser's; who is another's is not listened to.
+//! - A message arrives whole with its descriptors, or not at all; it is at most [`MESSAGE_BYTES_MAX`] long and has at
+//!   most [`DESCRIPTORS_MAX`].
+//! - What was received and is not taken is closed.
+
+use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Result};
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+use crate::waker::Waker;
+use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
+
+/// The longest message.
+pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
+/// Descriptors in one message at most.
+pub const DESCRIPTORS_MAX: usize = 64;
+/// The longest name.
+pub const NAME_BYTES_MAX: usize = 107;
+/// How long a send waits when too many descriptors are on their way, in all that this user does.
+const CROWDED_REST: Duration = Duration::from_millis(1);
+
+/// Where processes of the same user connect.
+#[derive(Debug)]
+pub struct PassListener(OwnedFd);
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Pass(OwnedFd);
+
+/// A message with its descriptors.
+#[derive(Debug)]
+pub struct Message {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its descriptors, in the order in which they were sent.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+fn socket() -> Result<OwnedFd> {
+    Ok(net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+fn address(name: &[u8]) -> Result<SocketAddrUnix> {
+    assert!(!name.is_empty() && name.len() <= NAME_BYTES_MAX, "a name of {} bytes", name.len());
+    Ok(SocketAddrUnix::new_abstract_name(name)?)
+}
+
+/// The other end is of this user, or of the superuser, or this process is the superuser's.
+fn check_user(fd: &OwnedFd) -> Result<()> {
+    let theirs = sockopt::socket_peercred(fd)?.uid;
+    let ours = rustix::process::geteuid();
+    if theirs == ours || theirs.is_root() || ours.is_root() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::PermissionDenied, format!("it is of user {}", theirs.as_raw())))
+}
+
+impl PassListener {
+    /// Listens under a name.
+    ///
+    /// # Errors
+    /// The kernel's: above all that a process has that name.
+    pub fn bind(name: &[u8]) -> Result<Self> {
+        let fd = socket()?;
+        net::bind(&fd, &address(name)?)?;
+        net::listen(&fd, 4)?;
+        Ok(Self(fd))
+    }
+
+    /// Waits for who connects.
+    ///
+    /// # Errors
+    /// The kernel's; `PermissionDenied` when it was another user.
+    pub fn accept(&self) -> Result<Pass> {
+        let fd = loop {
+            match net::accept_with(&self.0, SocketFlags::CLOEXEC) {
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                accepted => break accepted?,
+            }
+        };
+        check_user(&fd)?;
+        Ok(Pass(fd))
+    }
+}
+
+/// Waits until somebody connects to one of them: to which; `None`: `waker` was rung.
+///
+/// # Errors
+/// The kernel's.
+pub fn wait(listeners: &[PassListener], waker: &Waker) -> Result<Option<usize>> {
+    loop {
+        let mut fds: Vec<PollFd<'_>> = listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+        fds.push(PollFd::new(waker, PollFlags::IN));
+        match poll(&mut fds, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let at = fds.iter().position(|fd| !fd.revents().is_empty());
+        return Ok(at.filter(|at| *at < listeners.len()));
+    }
+}
+
+impl AsFd for PassListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Pass {
+    /// Connects to who listens under a name.
+    ///
+    /// # Errors
+    /// The kernel's: `ConnectionRefused` when nobody does; `PermissionDenied` when it is another user.
+    pub fn connect(name: &[u8]) -> Result<Self> {
+        let fd = socket()?;
+        net::connect(&fd, &address(name)?)?;
+        check_user(&fd)?;
+        Ok(Self(fd))
+    }
+
+    /// Sends a message. It waits for room.
+    ///
+    /// # Errors
+    /// The kernel's; `BrokenPipe` when the other end is gone.
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        assert!(!bytes.is_empty() && bytes.len() <= MESSAGE_BYTES_MAX, "a message of {} bytes", bytes.len());
+        assert!(descriptors.len() <= DESCRIPTORS_MAX, "{} descriptors", descriptors.len());
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        loop {
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let fits = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
+            assert!(fits, "there is room for as many as may be");
+            match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+                // Descriptors on their way count against the limit of open files, until they are received.
+                Err(Errno::TOOMANYREFS) => std::thread::sleep(CROWDED_REST),
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent.map(drop)?),
+            }
+        }
+    }
+
+    /// The next message; `None`: the other end is gone.
+    ///
+    /// # Errors
+    /// `TimedOut` when there is none for so long; `InvalidData` when it is longer than may be; else the kernel's.
+    pub fn receive(&self, patience: Duration) -> Result<Option<Message>> {
+        if !readable(self.0.as_fd(), patience)? {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let mut parts = [IoSliceMut::new(&mut bytes)];
+            match net::recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                // A reset is the end of a process, too.
+                Err(Errno::CONNRESET) => return Ok(None),
+                received => break received?,
+            }
+        };
+        let descriptors: Vec<OwnedFd> = (control.drain())
+            .filter_map(|part| if let RecvAncillaryMessage::ScmRights(all) = part { Some(all) } else { None })
+            .flatten()
+            .collect();
+        if received.bytes == 0 {
+            return Ok(None);
+        }
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(Error::new(ErrorKind::InvalidData, "a message is cut: raise `ulimit -n`"));
+        }
+        bytes.truncate(received.bytes);
+        Ok(Some(Message { bytes, descriptors }))
+    }
+}
+
+/// Waits until there is something to be read, or the end; false: not for so long.
+fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
+    let end = Instant::now() + patience;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Ok(false),
+            Ok(_) => return Ok(true),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A process by a descriptor, which means it and none that gets its number after it.
+#[derive(Debug)]
+pub struct Process(OwnedFd);
+
+impl Process {
+    /// This one, to be handed to another.
+    ///
+    /// # Errors
+    /// `ENOSYS` on kernels before 5.3.
+    pub fn this() -> Result<Self> {
+        use rustix::process::{PidfdFlags, getpid, pidfd_open};
+        Ok(Self(pidfd_open(getpid(), PidfdFlags::empty())?))
+    }
+
+    /// One whose descriptor was received.
+    pub fn of(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Waits for its end for so long, and then ends it. When this returns without an error it runs no more.
+    ///
+    /// # Errors
+    /// When it may not be ended, or its descriptor is none of a process.
+    pub fn end(&self, patience: Duration) -> Result<()> {
+        if readable(self.0.as_fd(), patience)? {
+            return Ok(());
+        }
+        rustix::process::pidfd_send_signal(&self.0, rustix::process::Signal::KILL)?;
+        if readable(self.0.as_fd(), KILL_PATIENCE)? { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
+    }
+}
+
+/// How long a process may take to end that was killed.
+const KILL_PATIENCE: Duration = Duration::from_secs(20);
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn name(of: &str) -> Vec<u8> {
+        format!("gannet-test-{}-{of}", std::process::id()).into_bytes()
+    }
+
+    #[test]
+    fn messages_arrive_whole_with_their_descriptors_and_the_end_is_told() {
+        let listener = PassListener::bind(&name("whole")).expect("a free name");
+        assert!(PassListener::bind(&name("whole")).is_err(), "a name is one process's");
+        let near = Pass::connect(&name("whole")).expect("connects");
+        let far = listener.accept().expect("accepts");
+        let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        near.send(&vec![7; MESSAGE_BYTES_MAX], &[theirs.as_fd()]).expect("sends");
+        near.send(b"second", &vec![theirs.as_fd(); DESCRIPTORS_MAX]).expect("sends");
+        drop(theirs);
+        drop(near);
+        let patience = Duration::from_secs(20);
+        let first = far.receive(patience).expect("receives").expect("a message");
+        assert_eq!((first.bytes.len(), first.descriptors.len()), (MESSAGE_BYTES_MAX, 1));
+        let second = far.receive(patience).expect("receives").expect("a message");
+        assert_eq!((&second.bytes[..], second.descriptors.len()), (&b"second"[..], DESCRIPTORS_MAX));
+        assert!(far.receive(patience).expect("receives").is_none());
+        let mut theirs = std::os::unix::net::UnixStream::from(first.descriptors.into_iter().next().expect("one"));
+        drop(second.descriptors);
+        theirs.write_all(b"x").expect("the socket went on");
+        let mut byte = [0];
+        ours.read_exact(&mut byte).expect("a byte");
+        drop(theirs);
+        assert_eq!((byte, ours.read(&mut [0]).expect("the end")), (*b"x", 0), "what is not taken is closed");
+        assert_eq!(Pass::connect(&name("nobody")).expect_err("nobody").kind(), ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_ended() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
+        let pid = rustix::process::Pid::from_child(&child);
+        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).expect("it runs");
+        Process::of(fd).end(Duration::from_millis(1)).expect("it is ended");
+        assert!(!child.wait().expect("its end").success());
+    }
+}

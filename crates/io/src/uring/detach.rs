@@ -1,0 +1,81 @@
+//! Letting streams go without closing them: every operation of theirs is ended, and what had arrived is told.
+
+use std::time::Duration;
+
+use super::complete::Until;
+use super::memory::INBOUND_BYTES;
+use super::slot::{End, Life, Op, Outgoing};
+use super::{LINGER, Uring};
+use crate::Backend;
+use crate::listen::Stream;
+
+/// How long one wait for the kernel takes at most, and how many there are that bring nothing.
+const ROUND: Duration = Duration::from_millis(10);
+const ROUNDS: usize = 20;
+
+impl Uring {
+    /// Detaches all of them at once: one entry into the kernel serves many.
+    pub(super) fn let_go(&mut self, streams: Vec<Stream>) -> Vec<Option<(Stream, Vec<u8>)>> {
+        let indexes: Vec<u32> = streams.iter().map(Self::index).collect();
+        for index in &indexes {
+            self.slots[*index as usize].leaving = true;
+        }
+        // What was taken over goes out first, and only then is it known whether a peer takes it.
+        self.flush_sends();
+        let _ = self.enter(Until::Now);
+        let mut left = indexes;
+        let mut idle = 0;
+        // An entry brings a few dozen completions at most, so there is no end as long as some come.
+        while idle < ROUNDS {
+            left.retain(|index| !self.is_over(*index));
+            left.iter().for_each(|index| self.end_operations(*index));
+            let before = left.len();
+            if before == 0 || self.enter(Until::Over(ROUND)).is_err() {
+                break;
+            }
+            left.retain(|index| !self.is_over(*index));
+            idle = if left.len() < before { 0 } else { idle + 1 };
+        }
+        streams.into_iter().map(|stream| self.let_one_go(stream)).collect()
+    }
+
+    /// Asks for the end of what watches a stream.
+    fn end_operations(&mut self, index: u32) {
+        self.cancel_intake(index);
+        let slot = &mut self.slots[index as usize];
+        if slot.poll_out && slot.outgoing == Outgoing::None && !std::mem::replace(&mut slot.cancelling_out, true) {
+            let target = Op::PollOut.user_data(index, slot.generation);
+            self.cancel(target, Op::CancelPollOut, index);
+        }
+    }
+
+    /// Nothing of it is with the kernel, or nothing that could be waited for.
+    fn is_over(&self, index: u32) -> bool {
+        let slot = &self.slots[index as usize];
+        slot.is_quiet() || slot.outgoing == Outgoing::Stalled
+    }
+
+    fn let_one_go(&mut self, stream: Stream) -> Option<(Stream, Vec<u8>)> {
+        let index = Self::index(&stream);
+        let slot = &self.slots[index as usize];
+        if !slot.is_quiet() || slot.broken || slot.end == Some(End::Reset) {
+            self.close(stream);
+            return None;
+        }
+        let slot = &mut self.slots[index as usize];
+        let mut bytes = vec![0; usize::from(slot.held.count()) * INBOUND_BYTES];
+        let count = if bytes.is_empty() { 0 } else { self.inbound.take(&mut slot.held, &mut bytes) };
+        bytes.truncate(count);
+        let slot = &mut self.slots[index as usize];
+        debug_assert_eq!((slot.held.count(), slot.life), (0, Life::Open));
+        stream.clear_slot();
+        slot.life = Life::Free;
+        slot.fd = -1;
+        slot.due = super::slot::Due::default();
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        Some((stream, bytes))
+    }
+}
+
+const _: () = assert!(ROUND.as_millis() as usize * ROUNDS < LINGER.as_millis() as usize);

@@ -1,0 +1,224 @@
+//! The running server's side.
+
+use std::io::{ErrorKind, Result};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use io::listen::ListenAddr;
+use io::pass::{self, Pass, PassListener, Process};
+use io::waker::Waker;
+use serde_json::json;
+
+use super::Estate;
+use super::wire::{PATIENCE, PROTOCOL, hear, name_of, say, say_connections, say_listeners, told_addr};
+use crate::admin::Bound;
+use crate::shared::Shared;
+
+/// How long the new process may take from the offer until it is ready: nobody waits meanwhile.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to open the memory and start its threads, while nobody is served.
+const TAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to end when it has failed, before it is ended.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a name is asked for that another process has, such as the one that this one took over from.
+const NAME_PATIENCE: Duration = Duration::from_secs(30);
+const NAME_REST: Duration = Duration::from_millis(20);
+
+/// Who is ready to take over.
+#[derive(Debug)]
+struct Heir {
+    pass: Pass,
+    process: Process,
+}
+
+/// Waits for a process that wants to take over, on a thread of its own.
+#[derive(Debug)]
+pub struct Giver {
+    heir: Arc<Mutex<Option<Heir>>>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A hand-over failed, and the new process is gone: this is the running server's again.
+#[derive(Debug)]
+pub struct Kept {
+    /// What it would have left.
+    pub estate: Estate,
+    /// Its admin port.
+    pub admin: Option<Bound>,
+    /// Why it was not taken.
+    pub why: String,
+}
+
+impl Giver {
+    /// Waits for who asks to take over the server that listens at `addrs` and has its admin port at `admin`.
+    ///
+    /// # Errors
+    /// A thread or a descriptor is not to be had.
+    pub fn start(shared: &Arc<Shared>, addrs: &[ListenAddr], admin: Option<std::net::SocketAddr>) -> Result<Self> {
+        let (heir, waker) = (Arc::new(Mutex::new(None)), Waker::new()?);
+        let waiting = Waiting {
+            shared: Arc::downgrade(shared),
+            addrs: addrs.to_vec(),
+            admin,
+            heir: Arc::clone(&heir),
+            waker: waker.clone(),
+        };
+        let thread = std::thread::Builder::new().name("upgrade".to_owned()).spawn(move || waiting.run())?;
+        Ok(Self { heir, waker, thread: Some(thread) })
+    }
+
+    /// Gives all of it to who is ready. When this returns well the new process serves, and this one is to end.
+    ///
+    /// # Errors
+    /// What there is to go on with. `Err(None)`: the new process is there and could not be ended; nobody may go on.
+    pub fn give(&self, estate: Estate, admin: Option<Bound>) -> std::result::Result<(), Option<Kept>> {
+        let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Heir { pass, process }) = heir else {
+            return Err(Some(Kept { estate, admin, why: "nobody is ready to take over".to_owned() }));
+        };
+        let Err(why) = hand_over(&pass, &estate, admin.as_ref()) else { return Ok(()) };
+        drop(pass);
+        match process.end(END_PATIENCE) {
+            Ok(()) => Err(Some(Kept { estate, admin, why })),
+            Err(error) => {
+                tracing::error!("the new process failed ({why}) and can not be ended ({error})");
+                Err(None)
+            }
+        }
+    }
+}
+
+impl Drop for Giver {
+    fn drop(&mut self) {
+        self.waker.wake();
+        // A conversation that is under way ends with its peer, or with the process: it holds nothing that others need.
+        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells all there is, and says `go` when it is taken; or why it is not.
+fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>) -> std::result::Result<(), String> {
+    let gone = |error: std::io::Error| match error.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+            "the new process ended".to_owned()
+        }
+        ErrorKind::TimedOut => "the new process did not answer".to_owned(),
+        _ => format!("the new process can not be talked to ({error})"),
+    };
+    say_connections(pass, &estate.connections).map_err(gone)?;
+    say_listeners(pass, &estate.listeners).map_err(gone)?;
+    let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
+    say(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(gone)?;
+    let heard = hear(pass, TAKE_PATIENCE).map_err(gone)?;
+    if heard.is != "taken" {
+        return Err(heard.told["why"].as_str().unwrap_or("it does not say why").to_owned());
+    }
+    say(pass, "go", json!({}), &[]).map_err(gone)
+}
+
+/// The thread that waits.
+struct Waiting {
+    shared: Weak<Shared>,
+    addrs: Vec<ListenAddr>,
+    admin: Option<std::net::SocketAddr>,
+    heir: Arc<Mutex<Option<Heir>>>,
+    waker: Waker,
+}
+
+impl Waiting {
+    fn run(self) {
+        let listeners = self.names();
+        if listeners.is_empty() {
+            return;
+        }
+        loop {
+            match pass::wait(&listeners, &self.waker) {
+                Ok(Some(at)) => match self.talk(&listeners[at]) {
+                    Ok(true) => return,
+                    Ok(false) => {}
+                    Err(error) => tracing::warn!("a process that wanted to take over was not understood: {error}"),
+                },
+                Ok(None) => return,
+                Err(error) => return tracing::warn!("nobody can take over any more: {error}"),
+            }
+        }
+    }
+
+    /// Listens under the name of each address. One that another process has is asked for again.
+    fn names(&self) -> Vec<PassListener> {
+        let begun = Instant::now();
+        let mut listeners = Vec::new();
+        for addr in &self.addrs {
+            let name = name_of(addr);
+            loop {
+                match PassListener::bind(&name) {
+                    Ok(listener) => listeners.push(listener),
+                    Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < NAME_PATIENCE => {
+                        if self.shared.strong_count() == 0 {
+                            return Vec::new();
+                        }
+                        std::thread::sleep(NAME_REST);
+                        continue;
+                    }
+                    Err(error) => tracing::warn!("nobody can take over by {addr}: {error}"),
+                }
+                break;
+            }
+        }
+        listeners
+    }
+
+    /// One conversation. True: who asked is ready, and the server has been told.
+    fn talk(&self, listener: &PassListener) -> Result<bool> {
+        let pass = listener.accept()?;
+        let hello = hear(&pass, PATIENCE)?;
+        let Some(shared) = self.shared.upgrade() else { return Ok(false) };
+        let refuse = |why: &str| {
+            tracing::warn!("a process that wanted to take over is refused: {why}");
+            say(&pass, "refused", json!({"why": why}), &[]).map(|()| false)
+        };
+        if hello.told["protocol"].as_u64() != Some(PROTOCOL) {
+            return refuse("the two builds hand over otherwise; restart instead, with --file");
+        }
+        let Some(process) = hello.descriptors.into_iter().next().map(Process::of) else {
+            return refuse("it did not say which process it is");
+        };
+        if shared.flash.is_some() {
+            return refuse("it has items on flash, which are not handed over; restart instead");
+        }
+        let Some(file) = shared.store.file() else {
+            return refuse(
+                "its memory is its own alone; start it with --file PATH or --upgradable to take it over later",
+            );
+        };
+        let config = &shared.config;
+        let path = config.file.as_ref().map(|path| path.as_os_str().as_encoded_bytes());
+        let offer = json!({
+            "protocol": PROTOCOL,
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "addrs": self.addrs.iter().map(told_addr).collect::<Vec<_>>(),
+            "admin": self.admin.map(|admin| admin.to_string()),
+            "file": path,
+            "memory_bytes": config.memory_bytes,
+        });
+        say(&pass, "offer", offer, &[file.as_fd()])?;
+        drop(shared);
+        let heard = hear(&pass, READY_PATIENCE)?;
+        if heard.is != "ready" {
+            let why = heard.told["why"].as_str().unwrap_or("it does not say why");
+            tracing::warn!("a process that wanted to take over does not: {why}");
+            return Ok(false);
+        }
+        let Some(shared) = self.shared.upgrade() else { return Ok(false) };
+        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(Heir { pass, process });
+        tracing::info!(version = hello.told["version"].as_str(), "handing over to a new process");
+        shared.request_hand_over();
+        Ok(true)
+    }
+}

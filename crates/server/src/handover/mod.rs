@@ -1,0 +1,50 @@
+//! A server that hands over to another process all that its clients hold on to: `gannet serve --upgrade`.
+//!
+//! ```text
+//!   the new one                                     the running one
+//!   connects by the address to be listened on  ──>  who is it? same user
+//!   hello: version; the process      ───────────>
+//!                            <───────────────────   offer: addresses, sizes; the memory
+//!   do layout and sizes fit? reads the settings,
+//!   binds what is not offered
+//!   ready                    ───────────────────>   accepts no more; connections leave between two requests;
+//!                            <───────────────────   all threads end; the memory is left in order
+//!                            connections, listeners
+//!   opens the memory, starts its threads
+//!   taken                    ───────────────────>
+//!                            <───────────────────   go
+//!   serves                                          ends
+//! ```
+//!
+//! Invariants:
+//! - One process works on the memory at a time. The running one goes on only when the new one is gone, and the new one
+//!   serves only when it was told to go: `go` is the instant of change, and whatever fails before leaves the running
+//!   one serving with the same sockets and the same memory.
+//! - Nobody is accepted and closed: listeners and connections are open in one of the two throughout.
+//! - A refusal says why, to who asked and in the log of the running one.
+
+mod carried;
+mod give;
+mod take;
+mod wire;
+
+use std::sync::Arc;
+
+use arena::MapFile;
+use io::listen::{Listener, Stream};
+
+pub(crate) use carried::Early;
+pub use carried::{Arrival, Carried, CarriedUser, Moved};
+pub use give::{Giver, Kept};
+pub use take::{Refused, Taking};
+
+/// What a server leaves to another one.
+#[derive(Debug, Default)]
+pub struct Estate {
+    /// Its listeners, those of the admin port not among them.
+    pub listeners: Vec<Listener>,
+    /// Its memory, left in order.
+    pub memory: Option<Arc<MapFile>>,
+    /// Its connections.
+    pub connections: Vec<Moved<Stream>>,
+}

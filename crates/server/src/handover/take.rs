@@ -1,0 +1,227 @@
+//! The new server's side.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arena::MapFile;
+use io::listen::ListenAddr;
+use io::pass::{Pass, Process};
+use segment::{FileFault, StoreFile, file_fits};
+use serde_json::{Value, json};
+
+use super::Estate;
+use super::wire::{Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_connections, listeners_of, name_of, say};
+use crate::admin::Bound;
+use crate::start::{ServerConfig, doors, store_config};
+
+/// How long the running server may take to let go: its connections, and then its threads.
+const HANDED_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why nothing is taken over, as a line with its remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+impl Refused {
+    fn talking(error: &std::io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                Self("the running server ended the conversation; its log says why".to_owned())
+            }
+            ErrorKind::TimedOut => Self("the running server does not answer; look at its log".to_owned()),
+            _ => Self(format!("the running server can not be talked to: {error}")),
+        }
+    }
+}
+
+/// A take-over that has begun.
+#[derive(Debug)]
+pub struct Taking {
+    pass: Pass,
+    memory: Arc<MapFile>,
+    memory_bytes: u64,
+    addrs: Vec<ListenAddr>,
+    admin: Option<SocketAddr>,
+    pid: u64,
+}
+
+impl Taking {
+    /// Finds the server that listens where `config` wants to listen, and asks it whether what it has fits. Nothing is
+    /// changed by that. Without `memory_said`, the memory is what that server has, else it has to be the same.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn begin(config: &ServerConfig, memory_said: bool) -> Result<Self, Refused> {
+        let pass = connect(config)?;
+        let taking = Self::ask(pass, config, memory_said)?;
+        tracing::info!(pid = taking.pid, "taking over from a running server");
+        Ok(taking)
+    }
+
+    fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Self, Refused> {
+        let talking = |error: std::io::Error| Refused::talking(&error);
+        let process = Process::this()
+            .map_err(|error| Refused(format!("this kernel can not tell one process of another ({error})")))?;
+        let hello = json!({"protocol": PROTOCOL, "version": env!("CARGO_PKG_VERSION")});
+        say(&pass, "hello", hello, &[std::os::fd::AsFd::as_fd(&process)]).map_err(talking)?;
+        let Heard { is, told, descriptors } = hear(&pass, PATIENCE).map_err(talking)?;
+        if is != "offer" {
+            let why = told["why"].as_str().unwrap_or("it does not say why");
+            return Err(Refused(format!("the running server refuses: {why}")));
+        }
+        let checked = offered(&told, descriptors, config, memory_said);
+        if let Err(Refused(why)) = &checked {
+            // It says so in its log, and goes on.
+            let _ = say(&pass, "refused", json!({"why": why}), &[]);
+        }
+        let (memory, memory_bytes) = checked?;
+        let addrs = told["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
+        Ok(Self {
+            pass,
+            memory,
+            memory_bytes,
+            addrs: addrs.unwrap_or_default(),
+            admin: told["admin"].as_str().and_then(|admin| admin.parse().ok()),
+            pid: told["pid"].as_u64().unwrap_or(0),
+        })
+    }
+
+    /// The memory that is taken over, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// The running server has its admin port there, and will hand it over.
+    pub fn has_admin(&self, addr: SocketAddr) -> bool {
+        self.admin == Some(addr)
+    }
+
+    /// The running server listens there, and will hand that over.
+    pub fn has(&self, addr: &ListenAddr) -> bool {
+        self.addrs.contains(addr)
+    }
+
+    /// Has the running server let go of all it has. From here on nobody is served until this one does, or fails.
+    ///
+    /// # Errors
+    /// See [`Refused`]: then the running server goes on.
+    pub fn receive(&self) -> Result<(Estate, Option<Bound>), Refused> {
+        let talking = |error: std::io::Error| Refused::talking(&error);
+        say(&self.pass, "ready", json!({}), &[]).map_err(talking)?;
+        let mut estate = Estate { memory: Some(Arc::clone(&self.memory)), ..Estate::default() };
+        loop {
+            let mut heard = hear(&self.pass, HANDED_PATIENCE).map_err(talking)?;
+            match &heard.is[..] {
+                "connections" => {
+                    estate.connections.extend(hear_connections(&self.pass, heard).map_err(talking)?);
+                }
+                "listeners" => estate.listeners.extend(listeners_of(heard).map_err(talking)?),
+                "handed" => {
+                    let admin = heard.descriptors.pop().map(Bound::adopt).transpose().map_err(talking)?;
+                    return Ok((estate, admin));
+                }
+                other => return Err(Refused(format!("the running server says {other:?}, which is not understood"))),
+            }
+        }
+    }
+
+    /// Says that all is taken. When this returns well the running server ends, and this one is to serve.
+    ///
+    /// # Errors
+    /// See [`Refused`]: then the running server goes on, and this process is to end.
+    pub fn confirm(self) -> Result<(), Refused> {
+        let talking = |error: std::io::Error| Refused::talking(&error);
+        say(&self.pass, "taken", json!({}), &[]).map_err(talking)?;
+        let heard = hear(&self.pass, PATIENCE).map_err(talking)?;
+        if heard.is == "go" { Ok(()) } else { Err(Refused("the running server does not let go".to_owned())) }
+    }
+
+    /// Says why it is not taken, so that the running server has it in its log.
+    pub fn fail(&self, why: &str) {
+        let _ = say(&self.pass, "refused", json!({"why": why}), &[]);
+    }
+}
+
+/// Connects to who listens where this server is to listen.
+fn connect(config: &ServerConfig) -> Result<Pass, Refused> {
+    let mut tried = Vec::new();
+    for (_, addr) in doors(config) {
+        match Pass::connect(&name_of(&addr)) {
+            Ok(pass) => return Ok(pass),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => tried.push(addr.to_string()),
+            Err(error) => {
+                return Err(Refused(format!(
+                    "the server at {addr} can not be taken over: {error}; run this as its user"
+                )));
+            }
+        }
+    }
+    let tried = tried.join(", ");
+    Err(Refused(format!(
+        "no server that could be taken over listens at {tried}; start without --upgrade, or name an address of the \
+         running one"
+    )))
+}
+
+/// The memory that is offered, if it is what is wanted.
+fn offered(
+    told: &Value,
+    descriptors: Vec<std::os::fd::OwnedFd>,
+    config: &ServerConfig,
+    memory_said: bool,
+) -> Result<(Arc<MapFile>, u64), Refused> {
+    if told["protocol"].as_u64() != Some(PROTOCOL) {
+        return Err(Refused("the two builds hand over otherwise; restart instead, with --file".to_owned()));
+    }
+    let bytes: Option<Vec<u8>> = serde_json::from_value(told["file"].clone()).ok();
+    let theirs = bytes.map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes)));
+    let what = |path: &Option<PathBuf>| path.as_ref().map_or("no file".to_owned(), |path| path.display().to_string());
+    let differs = || {
+        let (theirs, ours) = (what(&theirs), what(&config.file));
+        Refused(format!(
+            "its memory lies in {theirs}, and this one's is to lie in {ours}; say what it was started with"
+        ))
+    };
+    if theirs.is_some() != config.file.is_some() {
+        return Err(differs());
+    }
+    let fd = descriptors.into_iter().next().ok_or_else(|| Refused("it offers no memory".to_owned()))?;
+    let path = theirs.as_deref().unwrap_or(Path::new("shared memory"));
+    let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("its memory is not understood: {error}")))?;
+    if let Some(ours) = &config.file
+        && !file.is_at(ours).unwrap_or(false)
+    {
+        return Err(differs());
+    }
+    let memory_bytes = match told["memory_bytes"].as_u64() {
+        Some(bytes) if !memory_said => bytes,
+        _ => config.memory_bytes,
+    };
+    let file = Arc::new(file);
+    let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: config.file_index };
+    let fits = file_fits(&store_config(&ServerConfig { memory_bytes, ..config.clone() }), &store_file);
+    fits.map_err(|fault| Refused(unfit(&fault)))?;
+    Ok((file, memory_bytes))
+}
+
+/// Why a memory does not fit, for who wants to take it over.
+fn unfit(fault: &FileFault) -> String {
+    let remedy = "the running server goes on; start the new one afresh when what is stored may go";
+    match fault {
+        FileFault::Layout => format!("the running server's build lays its memory out otherwise; {remedy}"),
+        FileFault::Version { found, known } => {
+            format!("the running server's memory is of version {found} and this build reads version {known}; {remedy}")
+        }
+        FileFault::Memory { found, asked } => {
+            format!("the running server has a memory of {found} bytes, not of {asked}; give that --memory, or none")
+        }
+        FileFault::Segment { found, asked } => {
+            format!("the running server's segments have {found} bytes, not {asked}; give that --segment, or none")
+        }
+        FileFault::Index { .. } => "the running server's index is elsewhere; give it the same --file-index".to_owned(),
+        other => format!("the running server's memory can not be opened: {other}"),
+    }
+}

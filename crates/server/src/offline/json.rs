@@ -1,0 +1,83 @@
+//! Items as lines of JSON: `docs/format/dump.md`.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use record::{Digits, Record, Value};
+use serde_json::{Map, Value as Json, json};
+
+use super::{Entry, Told, name_text};
+use crate::shared::Shared;
+use base::clock::UnixMillis;
+
+/// The version of the lines.
+const VERSION: u32 = 1;
+
+/// Bytes: text as it is, and what is none as base64.
+fn bytes(bytes: &[u8]) -> Json {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
+    }
+}
+
+/// An item.
+pub fn line(entry: &Entry<'_>, now: UnixMillis) -> String {
+    let mut told = Map::new();
+    told.insert("namespace".to_owned(), json!(entry.namespace.0));
+    told.insert("key".to_owned(), bytes(entry.key));
+    if entry.client_flags != 0 {
+        told.insert("flags".to_owned(), json!(entry.client_flags));
+    }
+    if let Some(ends) = entry.ends {
+        told.insert("ends_ms".to_owned(), json!(ends.0));
+    }
+    match &entry.value {
+        Told::Bytes(value) => {
+            told.insert("value".to_owned(), bytes(value));
+        }
+        Told::Record(record) => tell_record(&mut told, record, now),
+    }
+    Json::Object(told).to_string()
+}
+
+fn tell_record(told: &mut Map<String, Json>, record: &Record<'_>, now: UnixMillis) {
+    if let Some(set) = record.set() {
+        told.insert("set".to_owned(), bytes(set.set().name()));
+    }
+    if record.revision() > 0 {
+        told.insert("revision".to_owned(), json!(record.revision()));
+    }
+    let bins = record.bins(now.0).filter_map(Result::ok).map(|bin| {
+        let mut digits = Digits::default();
+        let (name, value) = (bytes(name_text(&bin.name, &mut digits)), value(&bin.value));
+        match bin.end_ms {
+            Some(ends) => json!([name, value, ends]),
+            None => json!([name, value]),
+        }
+    });
+    told.insert("bins".to_owned(), bins.collect());
+}
+
+/// A bin's value. What JSON has no word for is an object with the type's name.
+fn value(of: &Value<'_>) -> Json {
+    match of {
+        Value::Integer(number) => json!(number),
+        Value::Float(number) => json!({ "float": number }),
+        Value::Bool(truth) => json!(truth),
+        Value::Text(text) => bytes(text),
+        Value::Bytes(raw) => json!({ "bytes": STANDARD.encode(raw) }),
+        Value::List(list) => list.values().map(|one| value(&one)).collect(),
+        Value::Map(map) => {
+            json!({ "map": map.pairs().map(|(key, of)| json!([value(&key), value(&of)])).collect::<Vec<_>>() })
+        }
+    }
+}
+
+/// The version, and what namespaces and sets of records are called.
+pub(super) fn names(shared: &Shared) -> Vec<String> {
+    let mut lines = vec![json!({ "gannet_dump": VERSION }).to_string()];
+    for config in shared.namespaces.named() {
+        lines.push(json!({ "namespace_name": config.name, "namespace": config.number }).to_string());
+    }
+    lines
+}

@@ -1,0 +1,143 @@
+//! What a memory file lies on, and what of that is a poor choice: said at the start.
+
+use std::path::Path;
+
+/// A mount, as far as a memory file is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mount {
+    kind: String,
+    options: Vec<String>,
+}
+
+/// What is asked of the place.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The whole memory.
+    pub memory_bytes: u64,
+    /// Huge pages were asked for.
+    pub huge_pages: bool,
+}
+
+/// From so much on, huge pages are worth a mount.
+const HUGE_FROM_BYTES: u64 = 1 << 30;
+
+/// What is to be said of a file at `path`, a sentence each; nothing, if it is well placed or nothing is known of the
+/// place.
+pub fn warnings(path: &Path, asked: Asked) -> Vec<String> {
+    let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let shared_huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
+    mount_of(&mounts, &whole).map(|mount| judge(path, &mount, asked, &shared_huge)).unwrap_or_default()
+}
+
+/// The mount that a path is on: the one with the longest mount point that it begins with, and of equals the last.
+fn mount_of(mounts: &str, path: &Path) -> Option<Mount> {
+    let mut found: Option<(usize, Mount)> = None;
+    for line in mounts.lines() {
+        // id parent major:minor root point options optional... - kind source super-options: proc(5).
+        let Some((front, back)) = line.split_once(" - ") else { continue };
+        let (front, back): (Vec<&str>, Vec<&str>) = (front.split(' ').collect(), back.split(' ').collect());
+        let (Some(point), Some(own), Some(kind)) = (front.get(4), front.get(5), back.first()) else { continue };
+        let point = point.replace("\\040", " ");
+        let is_longer = found.as_ref().is_none_or(|(length, _)| point.len() >= *length);
+        if is_longer && path.starts_with(&point) {
+            let options = own.split(',').chain(back.get(2).unwrap_or(&"").split(',')).map(str::to_owned).collect();
+            found = Some((point.len(), Mount { kind: (*kind).to_owned(), options }));
+        }
+    }
+    found.map(|(_, mount)| mount)
+}
+
+fn judge(path: &Path, mount: &Mount, asked: Asked, shared_huge: &str) -> Vec<String> {
+    let (path, kind) = (path.display(), &mount.kind[..]);
+    let has = |option: &str| mount.options.iter().any(|own| own == option || own.starts_with(&format!("{option}=")));
+    let line = match kind {
+        "tmpfs" => {
+            let huge = mount.options.iter().find_map(|option| option.strip_prefix("huge=")).unwrap_or("never");
+            let forced = shared_huge.contains("[force]");
+            if !asked.huge_pages || asked.memory_bytes < HUGE_FROM_BYTES || huge != "never" || forced {
+                return Vec::new();
+            }
+            format!(
+                "the memory file {path} is on a tmpfs without huge pages, and reads of a large store take longer \
+                 without; mount one for it with `mount -t tmpfs -o size={}M,huge=advise tmpfs DIR`",
+                (asked.memory_bytes >> 20) * 17 / 16 + 64
+            )
+        }
+        "hugetlbfs" | "ramfs" => return Vec::new(),
+        "ext4" | "xfs" | "ext2" if has("dax") && !has("dax=never") && !has("dax=inode") => return Vec::new(),
+        "ext4" | "xfs" | "ext3" | "ext2" => format!(
+            "the memory file {path} is on {kind}: the kernel writes its pages back while the server runs, and a write \
+             to one meanwhile waits for milliseconds; tmpfs (/dev/shm) survives the same, but for the machine's power"
+        ),
+        "btrfs" | "zfs" | "bcachefs" | "f2fs" => format!(
+            "the memory file {path} is on {kind}, which writes each page to a new place: space that was set aside \
+             for it is not enough, and the server ends when there is none; put it on tmpfs, or on ext4 or xfs"
+        ),
+        "overlay" | "aufs" => format!(
+            "the memory file {path} is in a container's own layer ({kind}), and goes with the container; mount a \
+             volume or a tmpfs there"
+        ),
+        "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "ceph" | "glusterfs" | "afs" | "lustre" | "virtiofs" => format!(
+            "the memory file {path} is on {kind}: its lock may not hold against other hosts, and the server ends \
+             when that storage does not answer; put it on a file system of this host"
+        ),
+        other if other.starts_with("fuse") => format!(
+            "the memory file {path} is on {kind}: each page goes through another process, and the server ends when \
+             that does; put it on tmpfs, or on ext4 or xfs"
+        ),
+        _ => format!(
+            "the memory file {path} is on {kind}, of which nothing is known here; docs/tuning/files.md says what is \
+             known to serve well"
+        ),
+    };
+    vec![line]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
+25 22 0:5 / /dev rw shared:2 - devtmpfs udev rw,size=8000k
+26 25 0:23 / /dev/shm rw,nosuid shared:3 - tmpfs tmpfs rw
+30 22 0:40 / /mnt/my\\040huge rw shared:9 - tmpfs tmpfs rw,size=17825792k,huge=advise
+31 22 0:41 / /mnt/dax rw,relatime - xfs /dev/pmem0 rw,attr2,dax=always,noquota
+32 22 0:42 / /net rw - nfs4 host:/x rw,vers=4.2
+33 22 0:43 / /var/lib/docker/overlay2/1/merged rw - overlay overlay rw,lowerdir=/a
+34 22 0:44 / /data rw - ext4 /dev/sdb rw
+35 22 0:45 / /data rw - btrfs /dev/sdc rw
+36 22 0:46 / /odd rw - newfs /dev/sdd rw
+";
+
+    fn said(path: &str, memory_bytes: u64) -> String {
+        let path = Path::new(path);
+        let mount = mount_of(MOUNTS, path).expect("a mount");
+        judge(path, &mount, Asked { memory_bytes, huge_pages: true }, "always within_size advise [never] deny force")
+            .join("; ")
+    }
+
+    #[test]
+    fn each_place_is_told_by_its_mount_and_a_good_one_is_not_told() {
+        for (path, memory_bytes, expected) in [
+            ("/dev/shm/gannet", 16 << 30, "huge=advise tmpfs DIR"),
+            ("/dev/shm/gannet", 64 << 20, ""),
+            ("/mnt/my huge/gannet", 16 << 30, ""),
+            ("/mnt/dax/gannet", 16 << 30, ""),
+            ("/var/gannet", 1 << 20, "is on ext4: the kernel writes its pages back"),
+            ("/net/gannet", 1 << 20, "its lock may not hold"),
+            ("/var/lib/docker/overlay2/1/merged/gannet", 1 << 20, "goes with the container"),
+            ("/data/gannet", 1 << 20, "on btrfs"),
+            ("/odd/gannet", 1 << 20, "nothing is known"),
+            ("/dev/gannet", 1 << 20, "devtmpfs"),
+        ] {
+            let said = said(path, memory_bytes);
+            assert!(said.is_empty() == expected.is_empty() && said.contains(expected), "{path}: {said:?}");
+        }
+        let tmpfs = Mount { kind: "tmpfs".to_owned(), options: Vec::new() };
+        let asked = Asked { memory_bytes: 16 << 30, huge_pages: true };
+        assert!(judge(Path::new("/x"), &tmpfs, asked, "always [force]").is_empty());
+        assert!(judge(Path::new("/x"), &tmpfs, Asked { huge_pages: false, ..asked }, "[never]").is_empty());
+    }
+}

@@ -1,0 +1,291 @@
+//! A server's threads: how they begin, how they end, and what they leave to another one.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use io::listen::{ListenAddr, Listener, Stream};
+use io::waker::Waker;
+
+use crate::clock::Clock;
+use crate::command::resp::enter_kept;
+use crate::command::{Door, Protocol};
+use crate::config::kinds::IoChoice;
+use crate::handover::{Estate, Moved};
+use crate::listener::{Acceptor, INTAKE_MAX, open_reserve};
+use crate::reactor;
+use crate::shared::Shared;
+use crate::start::{StartError, doors};
+use crate::survey;
+
+/// What clients come in by.
+pub(crate) struct Doors {
+    /// In the order of the configuration.
+    pub(crate) listeners: Vec<Listener>,
+    /// Another server listened there, and this one does not.
+    pub(crate) left: Vec<Listener>,
+    /// Connections that were another server's.
+    pub(crate) connections: Vec<Moved<Stream>>,
+}
+
+/// A server that runs. Dropping it stops it.
+pub struct Running {
+    shared: Arc<Shared>,
+    io: IoChoice,
+    addrs: Vec<ListenAddr>,
+    acceptor: Option<JoinHandle<Vec<Listener>>>,
+    workers: Vec<JoinHandle<Vec<Moved<Stream>>>>,
+    background: Option<JoinHandle<()>>,
+    memory: Option<JoinHandle<()>>,
+    survey: Option<JoinHandle<()>>,
+    flash: Option<flash::Threads>,
+    indexes: Option<JoinHandle<()>>,
+    rebuilders: Vec<JoinHandle<()>>,
+}
+
+/// A server whose threads are there and serve nobody yet.
+pub struct Prepared {
+    // Dropped before the threads are waited for: one of them waits for it.
+    go: SyncSender<()>,
+    running: Running,
+    left: Vec<Listener>,
+}
+
+impl Prepared {
+    /// Serves. When it returns, clients can connect.
+    pub fn go(self) -> Running {
+        // Its thread waits for this, and does nothing else before.
+        let _ = self.go.send(());
+        for mut listener in self.left {
+            listener.share(false);
+        }
+        self.running
+    }
+
+    /// What its threads share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        self.running.shared()
+    }
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// It stopped.
+    Stopped,
+    /// It left this to another one.
+    HandedOver(Estate),
+}
+
+impl Running {
+    /// Starts all threads; the acceptor waits.
+    pub(crate) fn prepare(
+        shared: Arc<Shared>,
+        background: segment::Background,
+        all: Doors,
+    ) -> Result<Prepared, StartError> {
+        let Doors { listeners, left, connections } = all;
+        let mut running = Self {
+            shared,
+            io: IoChoice::Auto,
+            addrs: listeners.iter().map(|listener| listener.addr().clone()).collect(),
+            acceptor: None,
+            workers: Vec::new(),
+            background: None,
+            memory: None,
+            survey: None,
+            flash: None,
+            indexes: None,
+            rebuilders: Vec::new(),
+        };
+        running.spawn_flash()?;
+        running.spawn_background(background)?;
+        running.spawn_survey()?;
+        running.spawn_indexes()?;
+        let go = running.spawn_workers(listeners, connections)?;
+        Ok(Prepared { go, running, left })
+    }
+
+    fn spawn_background(&mut self, mut background: segment::Background) -> Result<(), StartError> {
+        let (shared, populator) = (Arc::clone(&self.shared), background.leave_populating());
+        let body = move || crate::background::populate(&shared, populator, &Clock::machine());
+        self.memory = Some(std::thread::Builder::new().name("memory".to_owned()).spawn(body)?);
+        let shared = Arc::clone(&self.shared);
+        let body = move || crate::background::run(&shared, background, &shared.clock());
+        let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
+        let _ = self.shared.background_thread.set(thread.thread().clone());
+        self.background = Some(thread);
+        self.spawn_rebuilders()
+    }
+
+    /// Has the index made anew by as many threads as serve clients, if it is not in the file.
+    fn spawn_rebuilders(&mut self) -> Result<(), StartError> {
+        // The background is one of them.
+        for number in 1..self.shared.config.workers {
+            let Some(rebuilder) = self.shared.store.rebuilder() else { break };
+            let shared = Arc::clone(&self.shared);
+            let body = move || crate::background::rebuild(&shared, rebuilder, &shared.clock());
+            self.rebuilders.push(std::thread::Builder::new().name(format!("rebuild-{number}")).spawn(body)?);
+        }
+        Ok(())
+    }
+
+    /// Starts the threads of the second tier, which wake those that wait for them.
+    fn spawn_flash(&mut self) -> Result<(), StartError> {
+        let Some(flash) = &self.shared.flash else { return Ok(()) };
+        let shared = Arc::downgrade(&self.shared);
+        flash.wake_by(Box::new(move |lane| {
+            let Some(shared) = shared.upgrade() else { return };
+            match lane {
+                // The workers' lanes are opened first, in their order.
+                Some(lane) => shared.workers.get(lane).into_iter().for_each(|worker| worker.waker.wake()),
+                None => shared.wake_background(),
+            }
+        }));
+        self.flash = Some(flash.spawn()?);
+        Ok(())
+    }
+
+    fn spawn_survey(&mut self) -> Result<(), StartError> {
+        let shared = Arc::clone(&self.shared);
+        let body = move || survey::run(&shared);
+        self.survey = Some(std::thread::Builder::new().name("survey".to_owned()).spawn(body)?);
+        Ok(())
+    }
+
+    /// Enters what was there before in the indexes that were made again, while the server serves.
+    fn spawn_indexes(&mut self) -> Result<(), StartError> {
+        if self.shared.indexes.any() {
+            let shared = Arc::clone(&self.shared);
+            let mut lane = shared.store.lane().expect("lanes_max counts it");
+            let body = move || enter_kept(&shared, &mut lane, &shared.clock());
+            self.indexes = Some(std::thread::Builder::new().name("indexes".to_owned()).spawn(body)?);
+        }
+        Ok(())
+    }
+
+    /// Starts the workers and the acceptor; the latter begins when it is told to.
+    fn spawn_workers(
+        &mut self,
+        listeners: Vec<Listener>,
+        moved: Vec<Moved<Stream>>,
+    ) -> Result<SyncSender<()>, StartError> {
+        let shared = &self.shared;
+        let clock = shared.clock();
+        let sessions_max = shared.config.sessions_max();
+        let wakers: Vec<&Waker> = shared.workers.iter().map(|worker| &worker.waker).collect();
+        let reactors = reactor::open(shared.config.io, &wakers, sessions_max)?;
+        self.io = reactors[0].kind();
+        let mut intakes = Vec::new();
+        for (number, opened) in reactors.into_iter().enumerate() {
+            let (sender, intake) = sync_channel(INTAKE_MAX);
+            intakes.push(sender);
+            let lane = shared.store.lane().expect("lanes_max counts the workers");
+            let shared = Arc::clone(shared);
+            let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
+            let clock = clock.clone();
+            let body = move || {
+                if let Some(cpu) = cpu
+                    && let Err(error) = io::affinity::pin_this_thread(cpu)
+                {
+                    tracing::warn!(worker = number, cpu, %error, "the worker runs unpinned");
+                }
+                opened.run(number, shared, lane, intake, clock, sessions_max)
+            };
+            self.workers.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?);
+        }
+        let handed = vec![0; intakes.len()];
+        let shared = Arc::clone(shared);
+        let reserve = open_reserve();
+        let doors = doors(&shared.config).into_iter().map(|(door, _)| door).collect();
+        let (told, go) = sync_channel(1);
+        let acceptor =
+            Acceptor { listeners, doors, shared, intakes, sessions_max, handed, to_wake: 0, moved, go, reserve };
+        let builder = std::thread::Builder::new().name("acceptor".to_owned());
+        self.acceptor = Some(builder.spawn(move || acceptor.run())?);
+        Ok(told)
+    }
+
+    /// How the workers wait for their sockets; never `Auto`.
+    pub fn io(&self) -> IoChoice {
+        self.io
+    }
+
+    /// The addresses that are listened on, memcached's before those of Redis and each in the order of the
+    /// configuration, with real ports.
+    pub fn addrs(&self) -> &[ListenAddr] {
+        &self.addrs
+    }
+
+    /// The same addresses, with what their clients speak.
+    pub fn listeners(&self) -> impl Iterator<Item = (Protocol, &ListenAddr)> {
+        self.doors().map(|(door, addr)| (door.protocol, addr))
+    }
+
+    /// The same addresses, with the namespaces that their clients' keys are in too.
+    pub fn doors(&self) -> impl Iterator<Item = (Door, &ListenAddr)> {
+        doors(&self.shared.config).into_iter().map(|(door, _)| door).zip(&self.addrs)
+    }
+
+    /// What the server's threads share: counters, settings that can be changed, the stop switch.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Stops gracefully: no new connections, requests in flight are finished within `stop_timeout`, then all is
+    /// closed. Returns when every thread has ended.
+    pub fn stop(self) {
+        self.shared.request_stop();
+        self.join();
+    }
+
+    /// Waits until someone asks for a stop ([`Shared::request_stop`]) or a hand-over ([`Shared::request_hand_over`])
+    /// and it is done.
+    pub fn join(mut self) -> Ended {
+        // A thread that panicked has said so on its own; the others are still waited for.
+        let listeners = self.acceptor.take().and_then(|acceptor| acceptor.join().ok());
+        match listeners {
+            Some(listeners) if !self.shared.stop.is_off() => Ended::HandedOver(self.hand_over(listeners)),
+            listeners => {
+                drop(listeners);
+                self.join_all();
+                Ended::Stopped
+            }
+        }
+    }
+
+    /// Ends all threads and keeps what clients hold on to.
+    fn hand_over(&mut self, mut listeners: Vec<Listener>) -> Estate {
+        listeners.iter_mut().for_each(|listener| listener.share(true));
+        self.shared.hand_over();
+        let connections = self.join_all();
+        Estate { listeners, memory: self.shared.store.leave(), connections }
+    }
+
+    /// Waits for all threads; the connections that have left.
+    fn join_all(&mut self) -> Vec<Moved<Stream>> {
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        let moved = self.workers.drain(..).filter_map(|worker| worker.join().ok()).flatten().collect();
+        self.shared.stop.say_workers_gone();
+        self.shared.wake_background();
+        if let Some(background) = self.background.take() {
+            let _ = background.join();
+        }
+        drop(self.flash.take());
+        let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take());
+        for thread in others.chain(self.rebuilders.drain(..)) {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+        moved
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.switch_off();
+        self.join_all();
+    }
+}

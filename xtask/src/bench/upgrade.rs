@@ -1,0 +1,271 @@
+//! A server that is taken over by a new process while clients ask it: how long they wait.
+//!
+//! ```text
+//!   idle       1,000 connections that say nothing and go along
+//!   asking     one connection, gets one after another; the longest answer of a round is what it noticed
+//!   coming     connects, asks once, goes, again and again
+//!   round      calm: nothing happens for a while; then the same with `gannet serve --upgrade` in its midst
+//! ```
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::rounds::median_min_max;
+use crate::server::gannet_binary;
+
+/// Connections that say nothing.
+const IDLE: usize = 1000;
+const KEY_BYTES: usize = 24;
+const VALUE_BYTES: usize = 200;
+/// What an item takes, more or less.
+const ITEM_BYTES: u64 = 232;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a calm half of a round is, and how long is asked after an upgrade.
+const CALM: Duration = Duration::from_millis(500);
+/// Between two that come.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Measures and prints.
+///
+/// # Errors
+/// When a server does not start or take over, or gives a wrong reply.
+pub fn run(quick: bool) -> Result<(), String> {
+    let (rounds, sizes) = if quick { (3, vec![64]) } else { (9, vec![256, 4096]) };
+    println!(
+        "A server full of items of {KEY_BYTES} + {VALUE_BYTES} B with {IDLE} idle connections is taken over by a new \
+         process {rounds} times; the longest answer, ms, median (min-max).\n"
+    );
+    println!("| memory | gets on one connection | calm | connect and get | calm | items before and after |");
+    println!("|---|---|---|---|---|---|");
+    for memory_mib in sizes {
+        for place in [Place::File, Place::Memory] {
+            measure(place, memory_mib, rounds)?;
+        }
+    }
+    println!();
+    Ok(())
+}
+
+/// Where the memory lies.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    File,
+    Memory,
+}
+
+/// A server that is taken over again and again.
+struct Taken {
+    child: Child,
+    addr: SocketAddr,
+    args: Vec<String>,
+    file: Option<PathBuf>,
+}
+
+impl Taken {
+    fn start(place: Place, memory_mib: u64) -> Result<Self, String> {
+        let probe = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let addr = probe.local_addr().map_err(|error| error.to_string())?;
+        drop(probe);
+        let file = (place == Place::File)
+            .then(|| PathBuf::from(format!("/dev/shm/gannet-bench-upgrade-{}", std::process::id())));
+        let memory = format!("{memory_mib}MiB");
+        let text = addr.to_string();
+        let fixed = ["serve", "--memcached", &text, "--admin", "none", "--memory", &memory, "--log", "warn"];
+        let mut args: Vec<String> = fixed.map(str::to_owned).to_vec();
+        match &file {
+            Some(path) => args.extend(["--file".to_owned(), path.display().to_string()]),
+            None => args.push("--upgradable".to_owned()),
+        }
+        let child = spawn(&args)?;
+        let taken = Self { child, addr, args, file };
+        let begun = Instant::now();
+        while TcpStream::connect(addr).is_err() {
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("nobody listens on {addr}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(taken)
+    }
+
+    /// Has a new process take over; returns when the one before has ended.
+    fn upgrade(&mut self) -> Result<(), String> {
+        let mut next = spawn(&[&self.args[..], &["--upgrade".to_owned()]].concat())?;
+        let begun = Instant::now();
+        loop {
+            if let Ok(Some(status)) = next.try_wait() {
+                return Err(format!("the new process ended: {status}"));
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                self.child = next;
+                return if status.success() { Ok(()) } else { Err(format!("the old process ended: {status}")) };
+            }
+            if begun.elapsed() > PATIENCE {
+                let _ = next.kill();
+                let _ = next.wait();
+                return Err("nothing was taken over".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(path) = &self.file {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn spawn(args: &[String]) -> Result<Child, String> {
+    let mut command = Command::new(gannet_binary()?);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().map_err(|error| format!("gannet: {error}"))
+}
+
+fn connect(addr: SocketAddr) -> Result<TcpStream, String> {
+    let stream = TcpStream::connect(addr).map_err(|error| format!("{addr}: {error}"))?;
+    stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE))).map_err(|e| e.to_string())?;
+    Ok(stream)
+}
+
+fn key(number: u64) -> String {
+    format!("{number:0KEY_BYTES$}")
+}
+
+/// Stores items until the memory is nine tenths full.
+fn fill(addr: SocketAddr, memory_mib: u64) -> Result<u64, String> {
+    let items = (memory_mib << 20) / 10 * 8 / ITEM_BYTES;
+    let mut stream = connect(addr)?;
+    let value = "v".repeat(VALUE_BYTES);
+    let mut reply = [0; 4];
+    for from in (0..items).step_by(1000) {
+        let mut batch: String = (from..items.min(from + 1000))
+            .map(|number| format!("set {} 0 0 {VALUE_BYTES} noreply\r\n{value}\r\n", key(number)))
+            .collect();
+        batch.push_str("mn\r\n");
+        stream.write_all(batch.as_bytes()).map_err(|error| error.to_string())?;
+        stream.read_exact(&mut reply).map_err(|error| error.to_string())?;
+        if &reply != b"MN\r\n" {
+            return Err(format!("a set was answered {reply:?}"));
+        }
+    }
+    Ok(items)
+}
+
+/// Items that it says it has.
+fn items(addr: SocketAddr) -> Result<u64, String> {
+    let mut stream = connect(addr)?;
+    stream.write_all(b"stats\r\n").map_err(|error| error.to_string())?;
+    for line in BufReader::new(stream).lines() {
+        let line = line.map_err(|error| error.to_string())?;
+        if let Some(count) = line.strip_prefix("STAT curr_items ") {
+            return count.parse().map_err(|_| line.clone());
+        }
+        if line == "END" {
+            break;
+        }
+    }
+    Err("it does not say how many items it has".to_owned())
+}
+
+/// One get of a key that is there; how long it took.
+fn get(stream: &mut TcpStream, number: u64) -> Result<Duration, String> {
+    let begun = Instant::now();
+    let key = key(number);
+    let len = format!("VALUE {key} 0 {VALUE_BYTES}\r\n").len() + VALUE_BYTES + "\r\nEND\r\n".len();
+    let mut reply = vec![0; len];
+    stream.write_all(format!("get {key}\r\n").as_bytes()).map_err(|error| format!("a get: {error}"))?;
+    stream.read_exact(&mut reply).map_err(|error| format!("a get was not answered: {error}"))?;
+    if reply.starts_with(b"VALUE ") && reply.ends_with(b"\r\nEND\r\n") {
+        Ok(begun.elapsed())
+    } else {
+        Err(format!("{key} was answered {:?}", String::from_utf8_lossy(&reply[..40])))
+    }
+}
+
+/// The longest answers since they were asked for last, in ns.
+#[derive(Default)]
+struct Longest {
+    asking: AtomicU64,
+    coming: AtomicU64,
+}
+
+impl Longest {
+    fn take_ms(&self) -> [f64; 2] {
+        [&self.asking, &self.coming].map(|longest| longest.swap(0, Relaxed) as f64 / 1e6)
+    }
+}
+
+fn measure(place: Place, memory_mib: u64, rounds: usize) -> Result<(), String> {
+    let mut server = Taken::start(place, memory_mib)?;
+    let addr = server.addr;
+    let count = fill(addr, memory_mib)?;
+    let before = items(addr)?;
+    let idle = (0..IDLE).map(|_| connect(addr)).collect::<Result<Vec<_>, _>>()?;
+    let (longest, over) = (Longest::default(), AtomicBool::new(false));
+    let mut figures: [Vec<f64>; 4] = Default::default();
+    let outcome = std::thread::scope(|scope| {
+        let (longest, over) = (&longest, &over);
+        let asking = scope.spawn(move || -> Result<(), String> {
+            let mut stream = connect(addr)?;
+            for number in 0.. {
+                if over.load(Relaxed) {
+                    break;
+                }
+                longest.asking.fetch_max(get(&mut stream, number * 7919 % count)?.as_nanos() as u64, Relaxed);
+            }
+            Ok(())
+        });
+        let coming = scope.spawn(move || -> Result<(), String> {
+            for number in 0.. {
+                if over.load(Relaxed) {
+                    break;
+                }
+                let begun = Instant::now();
+                get(&mut connect(addr)?, number * 104_729 % count)?;
+                longest.coming.fetch_max(begun.elapsed().as_nanos() as u64, Relaxed);
+                std::thread::sleep(PAUSE);
+            }
+            Ok(())
+        });
+        let mut upgrades = || {
+            for _ in 0..rounds {
+                longest.take_ms();
+                std::thread::sleep(CALM);
+                let calm = longest.take_ms();
+                server.upgrade()?;
+                std::thread::sleep(CALM);
+                let upgraded = longest.take_ms();
+                for (figure, ms) in figures.iter_mut().zip([upgraded[0], calm[0], upgraded[1], calm[1]]) {
+                    figure.push(ms);
+                }
+            }
+            Ok::<(), String>(())
+        };
+        let upgraded = upgrades();
+        over.store(true, Relaxed);
+        let asked = asking.join().map_err(|_| "a thread panicked".to_owned()).and_then(|asked| asked);
+        let came = coming.join().map_err(|_| "a thread panicked".to_owned()).and_then(|came| came);
+        upgraded.and(asked).and(came)
+    });
+    outcome?;
+    let after = items(addr)?;
+    for stream in idle.iter().step_by(IDLE / 10) {
+        get(&mut stream.try_clone().map_err(|error| error.to_string())?, 0)?;
+    }
+    let told = figures.each_ref().map(|figure| {
+        let (median, low, high) = median_min_max(figure);
+        format!("{median:.2} ({low:.2}-{high:.2})")
+    });
+    let name = if place == Place::File { "--file on tmpfs" } else { "--upgradable" };
+    println!("| {memory_mib} MiB, {name} | {} | {before}, {after} |", told.join(" | "));
+    Ok(())
+}
