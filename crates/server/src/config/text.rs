@@ -172,6 +172,7 @@ mod tests {
                 "KEA",
                 "monitor",
                 "/tmp/flash:1GiB",
+                "dram",
             ];
             let changed = other.iter().any(|text| {
                 setting.set(&mut settings, &[text]).is_ok()
