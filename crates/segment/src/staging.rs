@@ -9,13 +9,20 @@
 //! here is the truth about a key: what an entry says holds as long as the index has a slot with its address, which is
 //! looked at again each time.
 //!
-//! Bounds: [`READS_MAX`] entries, with a buffer each. One that nobody comes back for, since its connection is gone,
-//! makes room for others.
+//! Bounds: [`READS_MAX`] entries, with a buffer each. Where there are as many, who asks for more comes again: what has
+//! been read for somebody is not thrown away for another, or each would have it read again and again. But one that
+//! nobody asked about for [`IDLE_TURNS`], since its connection is gone, makes room for others, as does one that has
+//! been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it.
 
 use crate::tier::{FlashAddress, Found, Tier, TierRead};
 
 /// Reads that a lane has under way or at hand.
 pub(crate) const READS_MAX: usize = 64;
+/// Turns after which nobody waits any more for what is here: who waits asks in every one of its worker's rounds, each
+/// of which is a few turns.
+const IDLE_TURNS: u64 = 64;
+/// Turns that anything is here for at most, if there is no room.
+const KEPT_TURNS: u64 = 1024;
 
 /// What is known of one key at one address.
 #[derive(Debug)]
@@ -24,8 +31,10 @@ struct Entry {
     at: FlashAddress,
     /// It is to be an item in memory again, since it is to be changed, or was read often.
     back: bool,
-    /// When it was asked for: entries are numbered.
-    number: u64,
+    /// The turn in which it was asked for, or put back.
+    since: u64,
+    /// The last turn in which somebody wanted to know.
+    asked_about: u64,
     read: Option<TierRead>,
 }
 
@@ -49,14 +58,15 @@ pub(crate) enum Known {
 pub(crate) struct Staging {
     entries: Vec<Entry>,
     buffers: Vec<Vec<u8>>,
-    asked: u64,
+    /// How many turns the lane has had.
+    turns: u64,
 }
 
 impl Staging {
     /// `bytes`: what the buffer of a read begins with.
     pub(crate) fn new(bytes: usize) -> Self {
         let buffers = (0..READS_MAX).map(|_| Vec::with_capacity(bytes)).collect();
-        Self { entries: Vec::with_capacity(READS_MAX), buffers, asked: 0 }
+        Self { entries: Vec::with_capacity(READS_MAX), buffers, turns: 0 }
     }
 
     fn place(&self, hash: u64, at: FlashAddress) -> Option<usize> {
@@ -68,6 +78,7 @@ impl Staging {
         let Some(place) = self.place(hash, at) else { return Known::Nothing };
         let entry = &mut self.entries[place];
         entry.back |= back;
+        entry.asked_about = self.turns;
         match entry.read.as_ref().map(|read| &read.found) {
             None | Some(Found::Nothing) => Known::Asked,
             Some(Found::Item(_)) => Known::Here,
@@ -78,23 +89,27 @@ impl Staging {
 
     /// Asks the tier. Where that is not possible now, who wants to know comes again and asks again.
     pub(crate) fn ask(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, back: bool) {
-        if self.buffers.is_empty() && !self.forget_oldest() {
+        if self.buffers.is_empty() && !self.forget_left() {
             return;
         }
         let Some(buffer) = self.buffers.pop() else { return };
         match tier.ask(TierRead { lane, hash, at, buffer, found: Found::Nothing }) {
             Ok(()) => {
-                self.asked += 1;
-                self.entries.push(Entry { hash, at, back, number: self.asked, read: None });
+                let now = self.turns;
+                self.entries.push(Entry { hash, at, back, since: now, asked_about: now, read: None });
             }
             Err(refused) => self.buffers.push(refused.buffer),
         }
     }
 
-    /// Makes room where nobody came back for what is here; false if all is still under way.
-    fn forget_oldest(&mut self) -> bool {
-        let here = self.entries.iter().enumerate().filter(|(_, entry)| entry.read.is_some());
-        let Some((place, _)) = here.min_by_key(|(_, entry)| entry.number) else { return false };
+    /// Makes room where nobody came back for what is here, or has for too long; false if there is no such place.
+    fn forget_left(&mut self) -> bool {
+        let is_left = |entry: &Entry| {
+            let (idle, kept) = (self.turns - entry.asked_about, self.turns - entry.since);
+            entry.read.is_some() && (idle > IDLE_TURNS || kept > KEPT_TURNS)
+        };
+        let left = self.entries.iter().enumerate().filter(|(_, entry)| is_left(entry));
+        let Some((place, _)) = left.min_by_key(|(_, entry)| entry.asked_about) else { return false };
         self.forget_at(place);
         true
     }
@@ -104,8 +119,9 @@ impl Staging {
         self.buffers.extend(entry.read.map(|read| read.buffer));
     }
 
-    /// Takes in what has come.
+    /// A turn begins: takes in what has come.
     pub(crate) fn collect(&mut self, tier: &dyn Tier, lane: usize) {
+        self.turns += 1;
         while let Some(read) = tier.collect(lane) {
             match self.place(read.hash, read.at) {
                 Some(place) => self.entries[place].read = Some(read),
@@ -147,8 +163,8 @@ impl Staging {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
         }
-        self.asked += 1;
-        self.entries.push(Entry { hash: read.hash, at: read.at, back, number: self.asked, read: Some(read) });
+        let now = self.turns;
+        self.entries.push(Entry { hash: read.hash, at: read.at, back, since: now, asked_about: now, read: Some(read) });
     }
 
     /// The buffer of a read that was taken is free again.
@@ -163,5 +179,106 @@ impl Staging {
         {
             self.forget_at(place);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::{Parts, TierItem, Visit};
+    use base::clock::UnixMillis;
+    use std::collections::VecDeque;
+
+    /// A device that ends one read in each turn, the one that was asked for last, and counts them.
+    #[derive(Debug, Default)]
+    struct Slow(std::sync::Mutex<SlowReads>);
+
+    #[derive(Debug, Default)]
+    struct SlowReads {
+        under_way: VecDeque<TierRead>,
+        asked: usize,
+        ended_one: bool,
+    }
+
+    impl Tier for Slow {
+        fn offer(&self, _: &TierItem<'_>) -> Option<FlashAddress> {
+            None
+        }
+
+        fn release(&self, _: FlashAddress) {}
+
+        fn ask(&self, read: TierRead) -> Result<(), TierRead> {
+            let mut reads = self.0.lock().unwrap();
+            reads.asked += 1;
+            reads.under_way.push_back(read);
+            Ok(())
+        }
+
+        fn collect(&self, _: usize) -> Option<TierRead> {
+            let mut reads = self.0.lock().unwrap();
+            reads.ended_one = !reads.ended_one;
+            let read = if reads.ended_one { reads.under_way.pop_back() } else { None };
+            read.map(|read| TierRead { found: Found::Item(Box::new(Parts::default())), ..read })
+        }
+
+        fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {
+            false
+        }
+    }
+
+    fn at(key: u64) -> FlashAddress {
+        FlashAddress::new(1, 0, key as u16, 1)
+    }
+
+    #[test]
+    fn what_has_come_for_one_pipeline_is_not_thrown_away_for_another() {
+        let (tier, mut staging) = (Slow::default(), Staging::new(512));
+        let pipelines = 4;
+        let mut left: Vec<VecDeque<u64>> =
+            (0..pipelines).map(|number| (0..READS_MAX as u64).map(|key| number * 1000 + key).collect()).collect();
+        let mut turns = 0;
+        while left.iter().any(|keys| !keys.is_empty()) {
+            turns += 1;
+            assert!(turns < 100 * READS_MAX, "it does not come to an end: {left:?}");
+            staging.collect(&tier, 0);
+            // Each is told what comes next in its order, and asks for all that is behind that.
+            for keys in &mut left {
+                while let Some(key) =
+                    keys.front().copied().filter(|key| staging.known(*key, at(*key), false) == Known::Here)
+                {
+                    let read = staging.take(key, at(key)).expect("it is here");
+                    staging.recycle(read);
+                    keys.pop_front();
+                }
+                for key in keys.iter() {
+                    if staging.known(*key, at(*key), false) == Known::Nothing {
+                        staging.ask(&tier, 0, *key, at(*key), false);
+                    }
+                }
+            }
+        }
+        assert_eq!(tier.0.lock().unwrap().asked, pipelines as usize * READS_MAX, "each is read once");
+    }
+
+    #[test]
+    fn what_nobody_comes_back_for_makes_room_and_what_somebody_waits_for_does_not() {
+        let (tier, mut staging) = (Slow::default(), Staging::new(512));
+        let all = 0..READS_MAX as u64;
+        all.clone().for_each(|key| staging.ask(&tier, 0, key, at(key), false));
+        for _ in all.clone() {
+            staging.collect(&tier, 0);
+            staging.known(0, at(0), false);
+        }
+        staging.ask(&tier, 0, 100, at(100), false);
+        assert_eq!(staging.known(100, at(100), false), Known::Nothing, "the others may be waited for");
+        for _ in 0..=IDLE_TURNS {
+            staging.collect(&tier, 0);
+            if staging.known(100, at(100), false) == Known::Nothing {
+                staging.ask(&tier, 0, 100, at(100), false);
+            }
+            assert_eq!(staging.known(0, at(0), false), Known::Here, "it is waited for");
+        }
+        assert_ne!(staging.known(100, at(100), false), Known::Nothing, "the others were left");
+        assert_eq!(staging.known(0, at(0), false), Known::Here);
     }
 }
