@@ -129,7 +129,8 @@ impl Peer {
         fields.map(|(name, value)| (name.to_owned(), self.same(value))).collect()
     }
 
-    /// The sockets that the process listens on, as the kernel knows them.
+    /// The sockets that the process listens on for clients, as the kernel knows them. Ours listens for a process that
+    /// takes over too, some time after clients can connect: memcached has nothing like it.
     fn sockets(&self) -> BTreeSet<String> {
         let pid = self.pid.expect("it serves");
         let own: BTreeSet<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
@@ -153,7 +154,8 @@ impl Peer {
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split_whitespace().collect();
             // A listening socket has the flag of one that accepts.
-            if fields.len() > 7 && own.contains(fields[6]) && fields[3] == "00010000" {
+            let accepts = fields.len() > 7 && own.contains(fields[6]) && fields[3] == "00010000";
+            if accepts && !fields[7].starts_with("@gannet-upgrade/") {
                 found.insert(format!("unix {}", self.same(fields[7])));
             }
         }
