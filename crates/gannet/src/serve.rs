@@ -1,5 +1,6 @@
 //! `gannet serve`: settings, then the server, then signals until it ends.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::ArgMatches;
@@ -14,6 +15,7 @@ use server::config::kinds::{Endpoint, Pin};
 use server::config::table::Reload;
 use server::config::value::{Auto, Wrong};
 use server::config::{Fault, Origin, Plan, Settings, live, plan::plan, remedy};
+use server::handover::Names;
 use server::log::Log;
 use server::namespaces::DEFAULT_NAME;
 use server::place::{self, Asked};
@@ -21,7 +23,7 @@ use server::shared::{CLOCK_BEHIND_MAX_MS, Shared};
 use server::start::{Running, Server, StartError};
 
 use crate::doctor::plan::{for_this_process, pins};
-use crate::upgrade::{self, Upgrade};
+use crate::upgrade::{self, Served, Upgrade};
 use crate::{Failure, args};
 
 /// Runs the server until a signal or a client ends it.
@@ -132,20 +134,25 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
     let admin = admin.transpose()?;
     lock_memory(&plan);
     end_on_bus_error(&plan)?;
-    let (running, admin) = match taking {
+    let served = match taking {
         Some(taking) => taking.finish(&plan, admin)?,
-        None => (Server::start(plan.server.clone()).map_err(start_failed)?, admin),
+        None => {
+            let running = Server::start(plan.server.clone()).map_err(start_failed)?;
+            Served { running, admin, names: Names::default() }
+        }
     };
-    live::apply(&plan.resolved, running.shared());
-    announce(&plan, &running, admin.as_ref());
-    let settings: RunningSettings = Arc::new(Mutex::new((plan.resolved, origins)));
+    live::apply(&plan.resolved, served.running.shared());
+    let settings: RunningSettings = Arc::new(Mutex::new((plan.resolved.clone(), origins)));
     let handle = signals.handle();
-    let shared = Arc::new(Mutex::new(Arc::clone(running.shared())));
+    let shared = Arc::new(Mutex::new(Arc::clone(served.running.shared())));
     let reloader = Reloader { read, settings: Arc::clone(&settings), log, shared: Arc::clone(&shared) };
     let listener = std::thread::Builder::new().name("signals".to_owned()).spawn(move || reloader.run(signals));
     let listener = listener.map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
-    up(&running);
-    let ended = upgrade::serve(running, admin, &plan.server, &settings, &shared);
+    let tell = |running: &Running, admin| {
+        announce(&plan, running, admin);
+        up(running);
+    };
+    let ended = upgrade::serve(served, &plan.server, &settings, &shared, tell);
     handle.close();
     let _ = listener.join();
     if ended.is_ok() {
@@ -191,7 +198,7 @@ pub(crate) fn failed(lines: impl IntoIterator<Item = String>) -> Failure {
 }
 
 /// Says where it listens, what it took, and how to try it.
-fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
+fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
     let asked = Asked { memory_bytes: plan.server.memory_bytes, huge_pages: plan.server.huge_pages };
     let placed = plan.server.file.iter().flat_map(|path| place::warnings(path, asked));
     for note in plan.notes.iter().cloned().chain(placed) {
@@ -215,7 +222,7 @@ fn announce(plan: &Plan, running: &Running, admin: Option<&Bound>) {
         tracing::info!("{} clients connect to {addr}{space}; try: {}", protocol.name(), trial(protocol, addr));
     }
     if let Some(admin) = admin {
-        tracing::info!("metrics are at http://{0}/metrics; http://{0}/ lists every page", admin.addr());
+        tracing::info!("metrics are at http://{admin}/metrics; http://{admin}/ lists every page");
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! See [`server::handover`] for what is said between the two.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::units::ByteSize;
@@ -9,7 +10,7 @@ use io::listen::Listener;
 use server::admin::{Admin, Bound, RunningSettings};
 use server::config::value::Auto;
 use server::config::{Plan, live, remedy};
-use server::handover::{Estate, Giver, Kept, Refused, Taking};
+use server::handover::{Estate, Giver, Kept, Names, Received, Refused, Taking};
 use server::shared::Shared;
 use server::start::{Ended, Running, Server, ServerConfig, StartError, listen_ahead};
 
@@ -42,13 +43,13 @@ impl Upgrade {
 
 impl Begun {
     /// The running server has its admin port there.
-    pub fn has_admin(&self, addr: std::net::SocketAddr) -> bool {
+    pub fn has_admin(&self, addr: SocketAddr) -> bool {
         self.taking.has_admin(addr)
     }
 
     /// Takes over. Whatever fails here leaves the running server serving.
-    pub fn finish(self, plan: &Plan, admin: Option<Bound>) -> Result<(Running, Option<Bound>), Failure> {
-        let (mut estate, theirs) = self.taking.receive().map_err(refused)?;
+    pub fn finish(self, plan: &Plan, admin: Option<Bound>) -> Result<Served, Failure> {
+        let Received { mut estate, admin: theirs, names } = self.taking.receive().map_err(refused)?;
         estate.listeners.extend(self.listeners);
         let wanted = |bound: &Bound| plan.server.admin == Some(bound.addr());
         let admin = admin.or_else(|| theirs.filter(wanted));
@@ -58,7 +59,7 @@ impl Begun {
             failed([line])
         })?;
         self.taking.confirm().map_err(refused)?;
-        Ok((prepared.go(), admin))
+        Ok(Served { running: prepared.go(), admin, names })
     }
 }
 
@@ -66,19 +67,34 @@ fn refused(refused: Refused) -> Failure {
     failed([format!("--upgrade: {}", refused.0)])
 }
 
+/// A server that serves, with what is not its own alone.
+pub struct Served {
+    pub running: Running,
+    pub admin: Option<Bound>,
+    /// What it is found by who wants to take over from it, if it took over itself.
+    pub names: Names,
+}
+
 /// Serves until it is over: a stop was asked for, or another process has taken over. When one fails to, all goes on.
+/// `up` is told once, with the address of the admin port, when all that is to be found can be found.
 pub fn serve(
-    mut running: Running,
-    mut bound: Option<Bound>,
+    served: Served,
     config: &ServerConfig,
     settings: &RunningSettings,
     current: &Mutex<Arc<Shared>>,
+    up: impl FnOnce(&Running, Option<SocketAddr>),
 ) -> Result<(), Failure> {
+    let Served { mut running, admin: mut bound, mut names } = served;
+    let mut up = Some(up);
     loop {
         let admin = bound.map(|bound| bound.start(Arc::clone(running.shared()), Arc::clone(settings))).transpose();
         let admin = admin.map_err(|error| failed([format!("the admin port can not be started ({error})")]))?;
-        let giver = Giver::start(running.shared(), running.addrs(), admin.as_ref().map(Admin::addr))
+        let admin_addr = admin.as_ref().map(Admin::addr);
+        let giver = Giver::start(running.shared(), running.addrs(), admin_addr, names)
             .map_err(|error| failed([format!("a thread is not to be had ({error})")]))?;
+        if let Some(up) = up.take() {
+            up(&running, admin_addr);
+        }
         // A port that was left to the kernel is the same one afterwards.
         let config = config.clone().at(running.addrs());
         let estate = match running.join() {
@@ -86,7 +102,7 @@ pub fn serve(
             Ended::HandedOver(estate) => estate,
         };
         let count = estate.connections.len();
-        let Kept { estate, admin, why } = match giver.give(estate, admin.and_then(Admin::pause)) {
+        let Kept { estate, admin, names: kept, why } = match giver.give(estate, admin.and_then(Admin::pause)) {
             Ok(()) => {
                 tracing::info!("the new process serves, with {count} connections that were this one's");
                 return Ok(());
@@ -101,7 +117,7 @@ pub fn serve(
         }
         tracing::error!("nothing was handed over: {why}; this server goes on");
         running = go_on(estate, &config, settings, current)?;
-        bound = admin;
+        (bound, names) = (admin, kept);
     }
 }
 

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Invariants:
-//! - Both ends are of one user, or one is the superuser's; who is another's is not listened to.
+//! - The other end is of this process's user, or the superuser's; who is another's is not listened to, by the superuser
+//!   neither: it would be given what it may not have, or have its own taken for what was asked for.
 //! - A message arrives whole with its descriptors, or not at all; it is at most [`MESSAGE_BYTES_MAX`] long and has at
 //!   most [`DESCRIPTORS_MAX`].
 //! - What was received and is not taken is closed.
+//! - Nothing waits for the other end for longer than the caller's patience.
 
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;
@@ -25,6 +27,7 @@ use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
+use rustix::process::Uid;
 
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
@@ -32,7 +35,7 @@ pub const MESSAGE_BYTES_MAX: usize = 96 << 10;
 pub const DESCRIPTORS_MAX: usize = 64;
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 107;
-/// How long a send waits when too many descriptors are on their way, in all that this user does.
+/// How long a send rests that found no room, or too many descriptors on their way, in all that this user does.
 const CROWDED_REST: Duration = Duration::from_millis(1);
 
 /// Where processes of the same user connect.
@@ -61,14 +64,17 @@ fn address(name: &[u8]) -> Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name)?)
 }
 
-/// The other end is of this user, or of the superuser, or this process is the superuser's.
 fn check_user(fd: &OwnedFd) -> Result<()> {
     let theirs = sockopt::socket_peercred(fd)?.uid;
-    let ours = rustix::process::geteuid();
-    if theirs == ours || theirs.is_root() || ours.is_root() {
+    if may_talk(rustix::process::geteuid(), theirs) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::PermissionDenied, format!("it is of user {}", theirs.as_raw())))
+}
+
+/// The other end is of this process's user, or of one who may do all that it does anyway.
+fn may_talk(ours: Uid, theirs: Uid) -> bool {
+    theirs == ours || theirs.is_root()
 }
 
 impl PassListener {
@@ -81,6 +87,11 @@ impl PassListener {
         net::bind(&fd, &address(name)?)?;
         net::listen(&fd, 4)?;
         Ok(Self(fd))
+    }
+
+    /// One that another process listened on.
+    pub fn adopt(fd: OwnedFd) -> Self {
+        Self(fd)
     }
 
     /// Waits for who connects.
@@ -103,9 +114,9 @@ impl PassListener {
 ///
 /// # Errors
 /// The kernel's.
-pub fn wait(listeners: &[PassListener], waker: &Waker) -> Result<Option<usize>> {
+pub fn wait(listeners: &[&PassListener], waker: &Waker) -> Result<Option<usize>> {
     loop {
-        let mut fds: Vec<PollFd<'_>> = listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> = listeners.iter().map(|listener| PollFd::new(*listener, PollFlags::IN)).collect();
         fds.push(PollFd::new(waker, PollFlags::IN));
         match poll(&mut fds, None) {
             Ok(_) => {}
@@ -135,21 +146,24 @@ impl Pass {
         Ok(Self(fd))
     }
 
-    /// Sends a message. It waits for room.
+    /// Sends a message. It waits for room, since a peer that is stopped takes nothing.
     ///
     /// # Errors
-    /// The kernel's; `BrokenPipe` when the other end is gone.
-    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    /// The kernel's; `BrokenPipe` when the other end is gone, `TimedOut` when there is no room for so long.
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], patience: Duration) -> Result<()> {
         assert!(!bytes.is_empty() && bytes.len() <= MESSAGE_BYTES_MAX, "a message of {} bytes", bytes.len());
         assert!(descriptors.len() <= DESCRIPTORS_MAX, "{} descriptors", descriptors.len());
+        let end = Instant::now() + patience;
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         loop {
             let mut control = SendAncillaryBuffer::new(&mut space);
             let fits = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
             assert!(fits, "there is room for as many as may be");
-            match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut control, flags) {
                 // Descriptors on their way count against the limit of open files, until they are received.
-                Err(Errno::TOOMANYREFS) => std::thread::sleep(CROWDED_REST),
+                Err(Errno::TOOMANYREFS | Errno::AGAIN) if Instant::now() < end => std::thread::sleep(CROWDED_REST),
+                Err(Errno::TOOMANYREFS | Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
                 Err(Errno::INTR) => {}
                 sent => return Ok(sent.map(drop)?),
             }
@@ -258,16 +272,16 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_with_their_descriptors_and_the_end_is_told() {
+        let patience = Duration::from_secs(20);
         let listener = PassListener::bind(&name("whole")).expect("a free name");
         assert!(PassListener::bind(&name("whole")).is_err(), "a name is one process's");
         let near = Pass::connect(&name("whole")).expect("connects");
         let far = listener.accept().expect("accepts");
         let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        near.send(&vec![7; MESSAGE_BYTES_MAX], &[theirs.as_fd()]).expect("sends");
-        near.send(b"second", &vec![theirs.as_fd(); DESCRIPTORS_MAX]).expect("sends");
+        near.send(&vec![7; MESSAGE_BYTES_MAX], &[theirs.as_fd()], patience).expect("sends");
+        near.send(b"second", &vec![theirs.as_fd(); DESCRIPTORS_MAX], patience).expect("sends");
         drop(theirs);
         drop(near);
-        let patience = Duration::from_secs(20);
         let first = far.receive(patience).expect("receives").expect("a message");
         assert_eq!((first.bytes.len(), first.descriptors.len()), (MESSAGE_BYTES_MAX, 1));
         let second = far.receive(patience).expect("receives").expect("a message");
@@ -281,6 +295,24 @@ mod tests {
         drop(theirs);
         assert_eq!((byte, ours.read(&mut [0]).expect("the end")), (*b"x", 0), "what is not taken is closed");
         assert_eq!(Pass::connect(&name("nobody")).expect_err("nobody").kind(), ErrorKind::ConnectionRefused);
+    }
+
+    /// A server would stand still for good behind a new process that somebody has stopped.
+    #[test]
+    fn a_peer_that_takes_nothing_is_not_waited_for_for_ever() {
+        let listener = PassListener::bind(&name("stopped")).expect("a free name");
+        let near = Pass::connect(&name("stopped")).expect("connects");
+        let _far = listener.accept().expect("accepts");
+        let sent = (0..10_000).find_map(|_| near.send(&[7; 4096], &[], Duration::from_millis(5)).err());
+        assert_eq!(sent.expect("there is no end of room").kind(), ErrorKind::TimedOut);
+    }
+
+    /// Any user of the host would have been handed the memory of a server that the superuser started.
+    #[test]
+    fn the_superuser_hands_nothing_to_other_users() {
+        let (root, user, other) = (Uid::ROOT, Uid::from_raw(1000), Uid::from_raw(1001));
+        assert!(may_talk(root, root) && may_talk(user, user) && may_talk(user, root));
+        assert!(!may_talk(root, user) && !may_talk(user, other));
     }
 
     #[test]

@@ -31,7 +31,7 @@ struct Entry {
     at: FlashAddress,
     /// It is to be an item in memory again, since it is to be changed, or was read often.
     back: bool,
-    /// The turn in which it was asked for, or put back.
+    /// The turn in which it was asked for, had come, or was put back.
     since: u64,
     /// The last turn in which somebody wanted to know.
     asked_about: u64,
@@ -124,7 +124,10 @@ impl Staging {
         self.turns += 1;
         while let Some(read) = tier.collect(lane) {
             match self.place(read.hash, read.at) {
-                Some(place) => self.entries[place].read = Some(read),
+                Some(place) => {
+                    let entry = &mut self.entries[place];
+                    (entry.since, entry.read) = (self.turns, Some(read));
+                }
                 None => self.buffers.push(read.buffer),
             }
         }

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use io::listen::ListenAddr;
 use io::pass::{self, Pass, PassListener, Process};
@@ -12,7 +12,8 @@ use io::waker::Waker;
 use serde_json::json;
 
 use super::Estate;
-use super::wire::{PATIENCE, PROTOCOL, hear, name_of, say, say_connections, say_listeners, told_addr};
+use super::names::Names;
+use super::wire::{PATIENCE, PROTOCOL, hear, say, say_connections, say_listeners, say_names, told_addr};
 use crate::admin::Bound;
 use crate::shared::Shared;
 
@@ -22,15 +23,14 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to end when it has failed, before it is ended.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a name is asked for that another process has, such as the one that this one took over from.
-const NAME_PATIENCE: Duration = Duration::from_secs(30);
-const NAME_REST: Duration = Duration::from_millis(20);
 
 /// Who is ready to take over.
 #[derive(Debug)]
 struct Heir {
     pass: Pass,
     process: Process,
+    /// What it found this one by.
+    names: Names,
 }
 
 /// Waits for a process that wants to take over, on a thread of its own.
@@ -48,21 +48,30 @@ pub struct Kept {
     pub estate: Estate,
     /// Its admin port.
     pub admin: Option<Bound>,
+    /// The names that it is found by.
+    pub names: Names,
     /// Why it was not taken.
     pub why: String,
 }
 
 impl Giver {
-    /// Waits for who asks to take over the server that listens at `addrs` and has its admin port at `admin`.
+    /// Waits for who asks to take over the server that listens at `addrs` and has its admin port at `admin`. It is
+    /// found by that when this returns. `names` are those that it has already.
     ///
     /// # Errors
     /// A thread or a descriptor is not to be had.
-    pub fn start(shared: &Arc<Shared>, addrs: &[ListenAddr], admin: Option<std::net::SocketAddr>) -> Result<Self> {
+    pub fn start(
+        shared: &Arc<Shared>,
+        addrs: &[ListenAddr],
+        admin: Option<std::net::SocketAddr>,
+        names: Names,
+    ) -> Result<Self> {
         let (heir, waker) = (Arc::new(Mutex::new(None)), Waker::new()?);
         let waiting = Waiting {
             shared: Arc::downgrade(shared),
             addrs: addrs.to_vec(),
             admin,
+            names: Names::listen(addrs, names),
             heir: Arc::clone(&heir),
             waker: waker.clone(),
         };
@@ -76,13 +85,14 @@ impl Giver {
     /// What there is to go on with. `Err(None)`: the new process is there and could not be ended; nobody may go on.
     pub fn give(&self, estate: Estate, admin: Option<Bound>) -> std::result::Result<(), Option<Kept>> {
         let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Heir { pass, process }) = heir else {
-            return Err(Some(Kept { estate, admin, why: "nobody is ready to take over".to_owned() }));
+        let Some(Heir { pass, process, names }) = heir else {
+            let why = "nobody is ready to take over".to_owned();
+            return Err(Some(Kept { estate, admin, names: Names::default(), why }));
         };
-        let Err(why) = hand_over(&pass, &estate, admin.as_ref()) else { return Ok(()) };
+        let Err(why) = hand_over(&pass, &estate, admin.as_ref(), &names) else { return Ok(()) };
         drop(pass);
         match process.end(END_PATIENCE) {
-            Ok(()) => Err(Some(Kept { estate, admin, why })),
+            Ok(()) => Err(Some(Kept { estate, admin, names, why })),
             Err(error) => {
                 tracing::error!("the new process failed ({why}) and can not be ended ({error})");
                 Err(None)
@@ -102,7 +112,7 @@ impl Drop for Giver {
 }
 
 /// Tells all there is, and says `go` when it is taken; or why it is not.
-fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>) -> std::result::Result<(), String> {
+fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
     let gone = |error: std::io::Error| match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
             "the new process ended".to_owned()
@@ -112,6 +122,7 @@ fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>) -> std::result
     };
     say_connections(pass, &estate.connections).map_err(gone)?;
     say_listeners(pass, &estate.listeners).map_err(gone)?;
+    say_names(pass, names).map_err(gone)?;
     let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
     say(pass, "handed", json!({"connections": estate.connections.len()}), &admin).map_err(gone)?;
     let heard = hear(pass, TAKE_PATIENCE).map_err(gone)?;
@@ -126,61 +137,41 @@ struct Waiting {
     shared: Weak<Shared>,
     addrs: Vec<ListenAddr>,
     admin: Option<std::net::SocketAddr>,
+    names: Names,
     heir: Arc<Mutex<Option<Heir>>>,
     waker: Waker,
 }
 
 impl Waiting {
     fn run(self) {
-        let listeners = self.names();
+        let listeners = self.names.listeners();
         if listeners.is_empty() {
             return;
         }
-        loop {
+        let (pass, process) = loop {
             match pass::wait(&listeners, &self.waker) {
-                Ok(Some(at)) => match self.talk(&listeners[at]) {
-                    Ok(true) => return,
-                    Ok(false) => {}
+                Ok(Some(at)) => match self.talk(listeners[at]) {
+                    Ok(Some(ready)) => break ready,
+                    Ok(None) => {}
                     Err(error) => tracing::warn!("a process that wanted to take over was not understood: {error}"),
                 },
                 Ok(None) => return,
                 Err(error) => return tracing::warn!("nobody can take over any more: {error}"),
             }
-        }
+        };
+        let Some(shared) = self.shared.upgrade() else { return };
+        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(Heir { pass, process, names: self.names });
+        shared.request_hand_over();
     }
 
-    /// Listens under the name of each address. One that another process has is asked for again.
-    fn names(&self) -> Vec<PassListener> {
-        let begun = Instant::now();
-        let mut listeners = Vec::new();
-        for addr in &self.addrs {
-            let name = name_of(addr);
-            loop {
-                match PassListener::bind(&name) {
-                    Ok(listener) => listeners.push(listener),
-                    Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < NAME_PATIENCE => {
-                        if self.shared.strong_count() == 0 {
-                            return Vec::new();
-                        }
-                        std::thread::sleep(NAME_REST);
-                        continue;
-                    }
-                    Err(error) => tracing::warn!("nobody can take over by {addr}: {error}"),
-                }
-                break;
-            }
-        }
-        listeners
-    }
-
-    /// One conversation. True: who asked is ready, and the server has been told.
-    fn talk(&self, listener: &PassListener) -> Result<bool> {
+    /// One conversation: with whom, if it is ready.
+    fn talk(&self, listener: &PassListener) -> Result<Option<(Pass, Process)>> {
         let pass = listener.accept()?;
         let hello = hear(&pass, PATIENCE)?;
-        let Some(shared) = self.shared.upgrade() else { return Ok(false) };
+        let Some(shared) = self.shared.upgrade() else { return Ok(None) };
         let refuse = |why: &str| {
             tracing::warn!("a process that wanted to take over is refused: {why}");
-            say(&pass, "refused", json!({"why": why}), &[]).map(|()| false)
+            say(&pass, "refused", json!({"why": why}), &[]).map(|()| None)
         };
         if hello.told["protocol"].as_u64() != Some(PROTOCOL) {
             return refuse("the two builds hand over otherwise; restart instead, with --file");
@@ -213,12 +204,9 @@ impl Waiting {
         if heard.is != "ready" {
             let why = heard.told["why"].as_str().unwrap_or("it does not say why");
             tracing::warn!("a process that wanted to take over does not: {why}");
-            return Ok(false);
+            return Ok(None);
         }
-        let Some(shared) = self.shared.upgrade() else { return Ok(false) };
-        *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(Heir { pass, process });
         tracing::info!(version = hello.told["version"].as_str(), "handing over to a new process");
-        shared.request_hand_over();
-        Ok(true)
+        Ok(Some((pass, process)))
     }
 }

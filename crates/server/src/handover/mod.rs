@@ -9,7 +9,7 @@
 //!   binds what is not offered
 //!   ready                    ───────────────────>   accepts no more; connections leave between two requests;
 //!                            <───────────────────   all threads end; the memory is left in order
-//!                            connections, listeners
+//!                            connections, listeners, the admin port, the names to be found by
 //!   opens the memory, starts its threads
 //!   taken                    ───────────────────>
 //!                            <───────────────────   go
@@ -25,6 +25,7 @@
 
 mod carried;
 mod give;
+mod names;
 mod take;
 mod wire;
 
@@ -36,7 +37,8 @@ use io::listen::{Listener, Stream};
 pub(crate) use carried::Early;
 pub use carried::{Arrival, Carried, CarriedUser, Moved};
 pub use give::{Giver, Kept};
-pub use take::{Refused, Taking};
+pub use names::Names;
+pub use take::{Received, Refused, Taking};
 
 /// What a server leaves to another one.
 #[derive(Debug, Default)]

@@ -14,7 +14,8 @@ use segment::{FileFault, StoreFile, file_fits};
 use serde_json::{Value, json};
 
 use super::Estate;
-use super::wire::{Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_connections, listeners_of, name_of, say};
+use super::names::{Names, name_of};
+use super::wire::{Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_connections, listeners_of, names_of, say};
 use crate::admin::Bound;
 use crate::start::{ServerConfig, doors, store_config};
 
@@ -35,6 +36,17 @@ impl Refused {
             _ => Self(format!("the running server can not be talked to: {error}")),
         }
     }
+}
+
+/// What a running server has let go of.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// What its clients hold on to.
+    pub estate: Estate,
+    /// Its admin port.
+    pub admin: Option<Bound>,
+    /// The names that it was found by.
+    pub names: Names,
 }
 
 /// A take-over that has begun.
@@ -108,10 +120,12 @@ impl Taking {
     ///
     /// # Errors
     /// See [`Refused`]: then the running server goes on.
-    pub fn receive(&self) -> Result<(Estate, Option<Bound>), Refused> {
+    pub fn receive(&self) -> Result<Received, Refused> {
         let talking = |error: std::io::Error| Refused::talking(&error);
         say(&self.pass, "ready", json!({}), &[]).map_err(talking)?;
-        let mut estate = Estate { memory: Some(Arc::clone(&self.memory)), ..Estate::default() };
+        let mut received = Received::default();
+        received.estate.memory = Some(Arc::clone(&self.memory));
+        let estate = &mut received.estate;
         loop {
             let mut heard = hear(&self.pass, HANDED_PATIENCE).map_err(talking)?;
             match &heard.is[..] {
@@ -119,9 +133,10 @@ impl Taking {
                     estate.connections.extend(hear_connections(&self.pass, heard).map_err(talking)?);
                 }
                 "listeners" => estate.listeners.extend(listeners_of(heard).map_err(talking)?),
+                "names" => received.names.extend(names_of(heard).map_err(talking)?),
                 "handed" => {
-                    let admin = heard.descriptors.pop().map(Bound::adopt).transpose().map_err(talking)?;
-                    return Ok((estate, admin));
+                    received.admin = heard.descriptors.pop().map(Bound::adopt).transpose().map_err(talking)?;
+                    return Ok(received);
                 }
                 other => return Err(Refused(format!("the running server says {other:?}, which is not understood"))),
             }

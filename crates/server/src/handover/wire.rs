@@ -7,38 +7,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use io::listen::{ListenAddr, Listener, Stream};
-use io::pass::{DESCRIPTORS_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Pass};
+use io::pass::{DESCRIPTORS_MAX, MESSAGE_BYTES_MAX, Pass};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
+use super::names::Names;
 use super::{Carried, Moved};
 
 /// The version of these messages. Another one is refused.
 pub(super) const PROTOCOL: u64 = 1;
-/// How long the next message of a kind that needs no work is waited for.
+/// How long the next message of a kind that needs no work is waited for, and room for one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are told in one message: their texts fit, however long they are.
 const TOLD_TOGETHER: usize = 32;
 
-/// The name that is listened under for who wants to take over who listens at `addr`.
-pub(super) fn name_of(addr: &ListenAddr) -> Vec<u8> {
-    let place = match addr {
-        ListenAddr::Tcp(addr) => format!("tcp/{addr}"),
-        ListenAddr::Unix { path, .. } => {
-            let path = path.canonicalize().unwrap_or_else(|_| path.clone());
-            let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-            format!("unix/{}", digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-        }
-    };
-    let name = format!("gannet-upgrade/{place}").into_bytes();
-    assert!(name.len() <= NAME_BYTES_MAX, "a name of {} bytes", name.len());
-    name
-}
-
-/// Sends a message of the kind `is`.
+/// Sends a message of the kind `is`; see [`Pass::send`].
 pub(super) fn say(pass: &Pass, is: &str, mut told: Value, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     told["is"] = json!(is);
-    pass.send(told.to_string().as_bytes(), descriptors)
+    pass.send(told.to_string().as_bytes(), descriptors, PATIENCE)
 }
 
 /// A message.
@@ -85,7 +70,7 @@ pub(super) fn say_connections(pass: &Pass, connections: &[Moved<Stream>]) -> Res
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
         say(pass, "connections", json!({"connections": told}), &descriptors)?;
         let input: Vec<u8> = some.iter().flat_map(|moved| moved.carried.input.iter().copied()).collect();
-        input.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[]))?;
+        input.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))?;
     }
     Ok(())
 }
@@ -115,25 +100,46 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<St
     Ok(connections)
 }
 
-/// Tells listeners, some at a time.
-pub(super) fn say_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
-    for some in listeners.chunks(DESCRIPTORS_MAX) {
-        let told: Vec<Value> = some.iter().map(|listener| told_addr(listener.addr())).collect();
-        let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(AsFd::as_fd).collect();
-        say(pass, "listeners", json!({"listeners": told}), &descriptors)?;
+/// Tells descriptors that each belong to an address, some at a time, in messages of the kind `is`.
+fn say_places<'a>(pass: &Pass, is: &str, places: impl Iterator<Item = (&'a ListenAddr, BorrowedFd<'a>)>) -> Result<()> {
+    let places: Vec<_> = places.collect();
+    for some in places.chunks(DESCRIPTORS_MAX) {
+        let told: Vec<Value> = some.iter().map(|(addr, _)| told_addr(addr)).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|(_, fd)| *fd).collect();
+        say(pass, is, json!({"addrs": told}), &descriptors)?;
     }
     Ok(())
 }
 
-/// The listeners that a message tells.
-pub(super) fn listeners_of(heard: Heard) -> Result<Vec<Listener>> {
+/// The descriptors that a message tells, each with its address.
+fn places_of(heard: Heard) -> Result<impl Iterator<Item = (OwnedFd, ListenAddr)>> {
     let broken = || Error::new(ErrorKind::InvalidData, "what it tells of its listeners is not understood");
-    let told = heard.told["listeners"].as_array().ok_or_else(broken)?;
+    let told = heard.told["addrs"].as_array().ok_or_else(broken)?;
     let addrs = told.iter().map(addr_of).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
     if addrs.len() != heard.descriptors.len() {
         return Err(broken());
     }
-    Ok(heard.descriptors.into_iter().zip(addrs).map(|(fd, addr)| Listener::adopt(fd, addr)).collect())
+    Ok(heard.descriptors.into_iter().zip(addrs))
+}
+
+/// Tells listeners.
+pub(super) fn say_listeners(pass: &Pass, listeners: &[Listener]) -> Result<()> {
+    say_places(pass, "listeners", listeners.iter().map(|listener| (listener.addr(), listener.as_fd())))
+}
+
+/// The listeners that a message tells.
+pub(super) fn listeners_of(heard: Heard) -> Result<Vec<Listener>> {
+    Ok(places_of(heard)?.map(|(fd, addr)| Listener::adopt(fd, addr)).collect())
+}
+
+/// Tells names.
+pub(super) fn say_names(pass: &Pass, names: &Names) -> Result<()> {
+    say_places(pass, "names", names.told())
+}
+
+/// The names that a message tells.
+pub(super) fn names_of(heard: Heard) -> Result<Names> {
+    Ok(Names::adopt(places_of(heard)?))
 }
 
 #[cfg(test)]
@@ -141,16 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_as_it_is_and_each_has_a_name_of_its_own() {
+    fn an_address_is_told_as_it_is() {
         let tcp = ListenAddr::Tcp(([127, 0, 0, 1], 11211).into());
-        let long = "/x".repeat(90);
-        let unix = ListenAddr::Unix { path: PathBuf::from(&long), mode: 0o700 };
+        let unix = ListenAddr::Unix { path: PathBuf::from("/x".repeat(90)), mode: 0o700 };
         for addr in [&tcp, &unix] {
             assert_eq!(addr_of(&told_addr(addr)).as_ref(), Some(addr));
         }
-        assert_eq!(name_of(&tcp), b"gannet-upgrade/tcp/127.0.0.1:11211");
-        let other = ListenAddr::Unix { path: PathBuf::from(long + "y"), mode: 0o700 };
-        assert_ne!(name_of(&unix), name_of(&other));
         assert_eq!(addr_of(&json!({"tcp": "nonsense"})), None);
     }
 }
