@@ -221,6 +221,11 @@ impl Totals {
     pub(crate) fn items(&self) -> u64 {
         self.items_added.saturating_sub(self.items_removed)
     }
+
+    /// Bytes of the items that are there.
+    pub(crate) fn item_bytes(&self) -> u64 {
+        self.bytes_added.saturating_sub(self.bytes_removed)
+    }
 }
 
 counters! {

@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::draft::{Content, Orphan, Plan};
 use crate::header::Queue;
 use crate::item::Kind;
-use crate::key::{Key, Namespace};
+use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::pin::Pinned;
@@ -287,10 +287,12 @@ impl<'l> Turn<'l> {
 
     /// There are free segments for a large value of so many bytes.
     pub(crate) fn check_room(&mut self, key: &Key<'_>, bytes: u64) -> Result<(), OpError> {
-        match self.store.call_for_room(key.namespace, bytes) {
-            true => Ok(()),
-            false if self.store.keeps(Namespace(key.namespace)) => Err(OpError::OutOfMemory),
-            false => Err(self.parked()),
+        if self.store.call_for_room(key.namespace, bytes) {
+            return Ok(());
+        }
+        match self.store.no_segment(key.namespace) {
+            OpError::Parked => Err(self.parked()),
+            full => Err(full),
         }
     }
 

@@ -50,6 +50,7 @@ mod rename;
 mod reopen;
 mod samples;
 mod segments;
+mod shortage;
 mod slot;
 mod snapshot;
 mod spaces;

@@ -24,13 +24,14 @@ use crate::kept::KeptPage;
 use crate::key::{Hasher, Key, Namespace};
 use crate::lane::{Lane, LaneError};
 use crate::memory::Memory;
-use crate::op::{Expire, Item, LargeRef, OpError, Value};
+use crate::op::{Expire, Item, LargeRef, Value};
 use crate::orphans::Named;
 use crate::raw::{Mutex, Word64};
 use crate::rebuild::{REBUILDERS_MAX, Rebuild};
 use crate::reopen::Reopened;
 use crate::samples::Samples;
 use crate::segments::Segments;
+use crate::shortage::Shortages;
 use crate::slot::Slot;
 use crate::spaces::Spaces;
 use crate::tier::{Tier, TierPlan};
@@ -85,6 +86,8 @@ pub struct Store {
     pub(crate) room_wanted: AtomicUsize,
     /// What each namespace may take, and takes.
     pub(crate) spaces: Spaces,
+    /// Who is full, of those where nothing is evicted.
+    pub(crate) shortages: Shortages,
     /// An item found only items in its index buckets that it may not take the place of; cleared when the index grows.
     pub(crate) index_crowded: AtomicBool,
     /// Bytes of segments that are pinned or reserved by unfinished large values are bounded by the callers; this
@@ -209,6 +212,7 @@ impl Store {
             slice_gate: Mutex::new(()),
             room_wanted: AtomicUsize::new(0),
             spaces: Spaces::default(),
+            shortages: Shortages::default(),
             index_crowded: AtomicBool::new(false),
             pins: Word64::new(0),
             background: BackgroundGauges::default(),
@@ -373,7 +377,7 @@ impl Store {
     }
 
     /// From now on nothing is evicted: what does not fit ends in [`crate::OpError::OutOfMemory`]. Before each store ask
-    /// [`Store::has_room`], or the last free segments, which compaction lives from, are used up.
+    /// [`Store::check_room`], or the last free segments, which compaction lives from, are used up.
     pub fn keep_all(&self) {
         self.spaces.keep_all();
     }
@@ -389,11 +393,6 @@ impl Store {
         let whole = value_bytes < self.geometry.item_whole_max as u64;
         let wanted = if whole { 0 } else { self.segments_for(value_bytes) };
         self.free_of(namespace.0) > self.free_low_of(namespace.0) + wanted
-    }
-
-    /// What a thread is told that finds no free segment: to wait for one, or that none will come.
-    pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
-        if self.spaces.keeps(namespace) { OpError::OutOfMemory } else { OpError::Parked }
     }
 
     pub(crate) fn call_background(&self) {
@@ -449,6 +448,7 @@ impl Store {
             self.kept.flushed[namespace as usize].fetch_max(sequence, SeqCst);
             self.flushed[namespace as usize].fetch_max(sequence, SeqCst);
         }
+        self.shortages.flushed(self.pool(namespace));
     }
 
     /// Ends every item of the namespace that is there now, for who has no turn: it waits for a slice of the background.

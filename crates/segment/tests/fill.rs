@@ -368,3 +368,70 @@ fn a_store_that_keeps_everything_evicts_nothing_and_takes_more_when_items_went()
     assert!(store.has_room(Namespace::DEFAULT, value.len() as u64), "what was deleted is had again");
     assert_eq!(store.stats().evicted, 0);
 }
+
+/// A put as a server does it: it asks for room first, and is tried again after a slice as long as there may be some.
+fn gated_put(
+    (store, lane, background): (&Store, &mut Lane, &mut Background),
+    now: UnixMillis,
+    key: &[u8],
+    put: &Put<'_>,
+) -> Result<(), OpError> {
+    for _ in 0..SLICES_MAX {
+        let bytes = put.value.len() as u64;
+        match store.check_room(Namespace::DEFAULT, bytes).and_then(|()| put_as(lane, background, now, key, put)) {
+            Err(OpError::Parked) => slice(background, now),
+            end => return end.map(drop),
+        }
+    }
+    panic!("a put of {} bytes waits for room for ever", put.value.len());
+}
+
+/// Writers that were faster than the background were told that memory is out in a store of which a tenth was alive.
+#[test]
+fn what_is_replaced_faster_than_it_is_won_back_is_waited_for_where_nothing_is_evicted() {
+    let (store, mut background) = store(32 << 20, 2);
+    store.keep_all();
+    let mut lane = store.lane().expect("lane");
+    let mut prng = Prng::new(5);
+    let mut all = 0;
+    // Whole segments die at once, and then some in each.
+    for kept in [0, 1, 3] {
+        for number in 0..200_000 / (kept + 1) {
+            let bytes = 1 + prng.below(4000) as usize;
+            let key = if prng.below(4) < kept { prng.below(2000) } else { 100_000 + number % 50 };
+            let value = vec![b'v'; bytes];
+            let held = (&*store, &mut lane, &mut background);
+            gated_put(held, NOW, &key.to_le_bytes(), &Put::set(&value)).expect("most of the memory is dead");
+            all += bytes;
+        }
+    }
+    assert!(all > 10 * (32 << 20) && store.stats().evicted == 0, "{all} bytes, {:?}", store.stats());
+}
+
+/// Who is refused is told so at once, or after one look at all there is.
+#[test]
+fn where_nothing_is_evicted_a_full_store_says_so_and_takes_more_after_a_flush() {
+    let (store, mut background) = store(32 << 20, 2);
+    store.keep_all();
+    let mut lane = store.lane().expect("lane");
+    let value = [7; 500];
+    for round in 0..3u32 {
+        let mut stored = 0u32;
+        let refused = loop {
+            let held = (&*store, &mut lane, &mut background);
+            let key = [round.to_le_bytes(), stored.to_le_bytes()].concat();
+            match gated_put(held, NOW, &key, &Put::set(&value)) {
+                Ok(()) => stored += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, OpError::OutOfMemory);
+        assert!(stored > 40_000, "round {round}: {stored} items");
+        let slices = store.stats().slices;
+        for _ in 0..100 {
+            assert_eq!(store.check_room(Namespace::DEFAULT, 500), Err(OpError::OutOfMemory), "and says so again");
+        }
+        assert_eq!(store.stats().slices, slices);
+        store.flush(Namespace::DEFAULT);
+    }
+}

@@ -25,7 +25,7 @@ use crate::routes::Routes;
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
-use segment::{Key, Namespace, Pinned, Turn};
+use segment::{Key, Namespace, OpError, Pinned, Turn};
 use std::sync::Arc;
 
 /// Operations that one session may execute before the others of its batch have had theirs.
@@ -238,11 +238,13 @@ impl WorkerContext {
         self.rationed_here = self.guards & 1 << namespace.0 != 0;
     }
 
-    /// Nothing of the namespace is evicted, and `bytes` more do not fit.
+    /// There is room for `bytes` more, or will be by eviction.
+    ///
+    /// # Errors
+    /// See [`segment::Store::check_room`].
     #[inline]
-    pub(crate) fn is_full(&self, bytes: u64) -> bool {
-        let store = &self.shared.store;
-        store.keeps(self.namespace) && !store.has_room(self.namespace, bytes)
+    pub(crate) fn check_room(&self, bytes: u64) -> Result<(), OpError> {
+        self.shared.store.check_room(self.namespace, bytes)
     }
 
     /// A connection of worker `to` has mail, or is to be closed.

@@ -56,7 +56,7 @@ impl Why {
 pub(super) struct Drain {
     id: SegmentId,
     pub(super) why: Why,
-    at: usize,
+    pub(super) at: usize,
     end: usize,
     /// What an item takes on the mean, in bytes, of all that its namespace held when the walk began.
     mean_bytes: usize,

@@ -37,6 +37,7 @@ mod rebuild;
 mod reclaim;
 mod resize;
 mod scrub;
+mod search;
 pub(crate) mod shadow;
 
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub use observe::{Evicted, EvictionObserver};
 use queues::Queues;
 use resize::Shrinking;
 use scrub::Scrub;
+use search::Search;
 use shadow::Shadows;
 
 /// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
@@ -130,6 +132,7 @@ pub struct Background {
     deadness: Deadness,
     /// Headers scanned since something was last found.
     scanned: usize,
+    search: Search,
     /// The memory that is in force, in bytes.
     memory_bytes: u64,
     /// A [`Populator`] gets memory.
@@ -160,6 +163,7 @@ impl Background {
             scan: 0,
             deadness: Deadness::new(),
             scanned: 0,
+            search: Search::default(),
             memory_bytes: store.memory.wanted_bytes(),
             populates_elsewhere: false,
             observer: None,
@@ -232,8 +236,11 @@ impl Background {
         let kind = if rebuilds {
             self.run_rebuild(&store, now, over)
         } else if let Some(drain) = self.drain.take() {
-            let kind = drain.why.kind();
+            let (kind, at) = (drain.why.kind(), drain.at);
             self.drain = self.run_drain(&store, drain, now, over);
+            if self.drain.as_ref().is_some_and(|drain| drain.at == at) && store.segments.free_count() == 0 {
+                self.search.is_stuck();
+            }
             kind
         } else if self.run_growth(&store, over) {
             SliceKind::Grow
@@ -252,6 +259,7 @@ impl Background {
             }
         };
         self.reclaim(&store);
+        self.follow_shortages(&store, digs);
         self.publish_gauges(&store);
         let more = digs
             || kind != SliceKind::Idle
@@ -317,6 +325,7 @@ impl Background {
         for _ in 0..SCAN_HEADERS.min(taken) {
             let id = SegmentId(self.scan as u32);
             self.scan = (self.scan + 1) % taken;
+            self.search.pass();
             self.scanned = (self.scanned + 1).min(taken);
             if self.scan == 0 {
                 self.deadness.end_round((count * store.segments.segment_bytes()) as u64);
@@ -354,6 +363,7 @@ impl Background {
                 && self.queues.leave(store, id)
             {
                 self.scanned = 0;
+                self.search.found(store, store.pool(namespace));
                 return Some((id, why));
             }
         }

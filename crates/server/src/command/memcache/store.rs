@@ -205,8 +205,8 @@ impl<'c> Call<'c, '_> {
     }
 
     fn store_planned(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
-        if self.ctx.is_full(value_len.into()) {
-            return self.store_full(&plan, key, value_len, consumed);
+        if let Err(error) = self.ctx.check_room(value_len.into()) {
+            return self.store_full(&plan, key, value_len, consumed, error);
         }
         if u64::from(value_len) > self.turn.large_threshold() {
             return self.large_begin(plan, key, value_len, consumed);
@@ -235,10 +235,10 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    /// A value that does not fit, in a store that evicts nothing: it is not looked at.
+    /// A value that does not fit, in a store that evicts nothing: it is not looked at, or waits for room.
     #[cold]
-    fn store_full(&mut self, plan: &Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
-        self.not_stored(plan, key, OpError::OutOfMemory)?;
+    fn store_full(&mut self, plan: &Plan, key: &[u8], value_len: u32, consumed: usize, error: OpError) -> Step {
+        self.not_stored(plan, key, error)?;
         self.at += consumed;
         self.session.swallow = u64::from(value_len) + 2;
         self.done(plan.command);

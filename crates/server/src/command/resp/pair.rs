@@ -10,7 +10,7 @@ use super::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
-use segment::{Change, CopyStep, Delete, Expire, Item, OpError, PartsCopy, PutMode, Value};
+use segment::{Change, CopyStep, Delete, Expire, Item, PartsCopy, PutMode, Value};
 
 /// What is done about a target that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,9 +108,7 @@ impl<'c> Call<'c, '_> {
                 self.turn.check_fits(&self.key(key), value.len() as u64)?;
                 bytes += value.len() as u64;
             }
-            if self.ctx.is_full(bytes) {
-                return Err(OpError::OutOfMemory.into());
-            }
+            self.ctx.check_room(bytes)?;
         }
         let mut pairs = args.skip(self.session.done as usize);
         while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {

@@ -264,10 +264,7 @@ impl<'c> Call<'c, '_> {
 
     /// A command that may make more of what there is goes on only if there is room, where nothing is evicted.
     pub(super) fn room_to_store(&self, bytes: u64) -> Run {
-        if self.ctx.is_full(bytes) {
-            return Err(OpError::OutOfMemory.into());
-        }
-        Ok(())
+        Ok(self.ctx.check_room(bytes)?)
     }
 
     /// The longest answer that there can be room for here, in bytes.

@@ -35,10 +35,7 @@ impl<'c> Call<'c, '_> {
         if offset.saturating_add(value_len.into()) > self.ctx.shared.config.item_bytes_max {
             return Err(Fault::TooLong.into());
         }
-        if self.ctx.is_full(value_len.into()) {
-            return Err(Fault::OutOfMemory.into());
-        }
-        Ok(())
+        Ok(self.ctx.check_room(value_len.into())?)
     }
 
     /// Has the rest of a value that is stored whole received into its place; false if it is to be received into a

@@ -1,0 +1,66 @@
+//! The background's side of [`crate::shortage`]: whether a round of the scan found anything for who finds no room.
+
+use super::{Background, SCAN_HEADERS, of_pool};
+use crate::key::Namespace;
+use crate::store::Store;
+
+/// A round of the scan for one pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    /// Headers that had been passed when it began, of all there ever were; `None`: there is none.
+    began: Option<u64>,
+    /// Bytes of the pool that were alive or free then.
+    alive_or_free: u64,
+}
+
+/// The rounds of all pools.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Headers that were ever passed.
+    passed: u64,
+    rounds: [Round; Namespace::MAX],
+}
+
+impl Search {
+    /// The scan passes a header.
+    pub(super) fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    /// A walk finds no room for its copies.
+    pub(super) fn is_stuck(&mut self) {
+        self.passed += SCAN_HEADERS as u64;
+    }
+
+    /// Something was found for a pool: what is known of it is no longer so.
+    pub(super) fn found(&mut self, store: &Store, pool: u8) {
+        self.rounds[usize::from(pool)] = Round::default();
+        store.shortages.told(pool, None);
+    }
+}
+
+impl Background {
+    /// After a slice: ends the rounds that are over, and begins others. `digs`: the pieces of removed values are being
+    /// removed, so that more dies.
+    pub(super) fn follow_shortages(&mut self, store: &Store, digs: bool) {
+        let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
+        for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
+            let soon = of_pool(store, pool).any(|namespace| self.soon_free[usize::from(namespace)] > 0);
+            if digs || soon || store.has_room(Namespace(pool), 0) {
+                self.search.found(store, pool);
+                continue;
+            }
+            let Search { passed, rounds } = &mut self.search;
+            let round = &mut rounds[usize::from(pool)];
+            match round.began {
+                Some(began) if *passed - began < store.segments.high_water() as u64 => {}
+                ended => {
+                    if ended.is_some() {
+                        store.shortages.told(pool, Some(round.alive_or_free));
+                    }
+                    *round = Round { began: Some(*passed), alive_or_free: store.alive_or_free(pool) };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Where nothing may be evicted: whether who finds no room waits for it, or is told that there will be none.
+//!
+//! What is replaced or deleted is dead space until the background has copied out what lives around it. Who writes
+//! faster than that finds no free segment while most of the memory holds nothing, and has to wait; who finds none since
+//! all of it is alive has to be told at once. The difference is what the background's scan finds:
+//!
+//! ```text
+//!   a round: each header passed once,     something was found, or is in limbo,     not known   ── who asks waits
+//!            from where the last ended    or a value's pieces are being removed
+//!                                         nothing was                              barren, with what was alive and
+//!                                                                                  free when the round began:
+//!                                           less than a segment has died since     full        ── who asks is refused
+//!                                           more has                               not known   ── who asks waits
+//! ```
+//!
+//! Who waits calls the background, so that a round goes on; it ends after as many slices as it takes to pass all
+//! headers, which bounds the wait of who is refused in the end. A walk that finds no room for its copies counts as
+//! headers passed: it and who waits could wait for each other.
+//!
+//! Kept for each namespace with a quota and, under the default one, for all others together.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::key::Namespace;
+use crate::op::OpError;
+use crate::store::Store;
+
+/// For each pool, the bytes alive and free when the last round began, if that found nothing; or one of these.
+#[derive(Debug, Default)]
+pub(crate) struct Shortages([AtomicU64; Namespace::MAX]);
+
+/// Not known.
+const UNKNOWN: u64 = 0;
+/// Nor is it when the round is over that is under way.
+const FLUSHED: u64 = u64::MAX;
+
+impl Shortages {
+    /// A round of the background's found nothing for a pool of which so many bytes were alive or free, or something.
+    pub(crate) fn told(&self, pool: u8, barren: Option<u64>) {
+        let known = &self.0[usize::from(pool)];
+        let before = known.load(Relaxed);
+        let after = barren.filter(|_| before != FLUSHED).unwrap_or(UNKNOWN);
+        if before != after {
+            known.store(after, Relaxed);
+        }
+    }
+
+    /// A flush has ended items that count as alive until they are found. The caller holds the slice gate.
+    pub(crate) fn flushed(&self, pool: u8) {
+        self.0[usize::from(pool)].store(FLUSHED, Relaxed);
+    }
+}
+
+impl Store {
+    /// Room for `bytes` more, where nothing is evicted.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`]: there may be some soon; [`OpError::OutOfMemory`]: all of it is alive.
+    #[inline(always)]
+    pub fn check_room(&self, namespace: Namespace, bytes: u64) -> Result<(), OpError> {
+        if self.keeps(namespace) && !self.has_room(namespace, bytes) {
+            return Err(self.no_segment(namespace.0));
+        }
+        Ok(())
+    }
+
+    /// What a thread is told that finds no free segment: to wait for one, or that none will come.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
+        self.call_background();
+        if self.spaces.keeps(namespace) && self.is_full(self.pool(namespace)) {
+            return OpError::OutOfMemory;
+        }
+        OpError::Parked
+    }
+
+    /// The background found nothing to win for the pool, and hardly anything has died since.
+    fn is_full(&self, pool: u8) -> bool {
+        let barren = self.shortages.0[usize::from(pool)].load(Relaxed);
+        ![UNKNOWN, FLUSHED].contains(&barren)
+            && self.alive_or_free(pool) + self.segments.segment_bytes() as u64 > barren
+    }
+
+    /// The namespace under which is kept what is known of this one's.
+    pub(crate) fn pool(&self, namespace: u8) -> u8 {
+        if self.spaces.has_quota(namespace) { namespace } else { Namespace::DEFAULT.0 }
+    }
+
+    /// Bytes of a pool that are alive, or free to be taken: as something dies this goes down.
+    pub(crate) fn alive_or_free(&self, pool: u8) -> u64 {
+        let alive = match self.spaces.any_quota() {
+            true => {
+                let pooled = (0..Namespace::MAX as u8).filter(|namespace| self.pool(*namespace) == pool);
+                pooled.map(|namespace| self.space_totals(namespace).item_bytes()).sum()
+            }
+            false => self.totals().item_bytes(),
+        };
+        alive + (self.free_of(pool) * self.segments.segment_bytes()) as u64
+    }
+}
