@@ -11,6 +11,7 @@
 
 mod ahead;
 pub mod counters;
+mod flash;
 mod large;
 pub mod memcache;
 pub mod resp;

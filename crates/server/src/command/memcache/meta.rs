@@ -4,18 +4,19 @@ use super::exptime::{self, seconds_left};
 use super::get::Found;
 use super::watch::Seen;
 use super::{Call, Step};
+use crate::command::flash;
 use crate::command::values::pin_or_room;
 use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
-use crate::out::{OutBuffer, PINNED_BYTES_MIN};
+use crate::out::OutBuffer;
 use base::clock::UnixMillis;
 use protocol::memcache::meta::Meta;
 use protocol::memcache::reply::{self, MetaLine};
 use protocol::memcache::{Error, KeyScratch};
 use protocol::number::Decimal;
 use segment::{
-    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, FromFlash, Hit, Item, Key, Lease,
-    Pinned, Value, decimal_len,
+    Ahead, Arith, ArithOutcome, Delete, DeleteOutcome, Expire, Fetch, Fetched, Hit, Item, Key, Lease, Pinned, Value,
+    decimal_len,
 };
 
 /// What a fetch found when it was first done. If the answer then has to wait for room, the fetch is done again, and
@@ -83,23 +84,10 @@ impl<'c> Call<'c, '_> {
     #[cold]
     #[inline(never)]
     fn read_from_flash(&mut self, meta: &Meta<'c>, key: &Key<'_>) -> Result<bool, State> {
-        let hit = match self.turn.from_flash(key) {
-            FromFlash::Nowhere => return Ok(false),
-            FromFlash::Coming => return Err(State::Parked),
-            FromFlash::Here(hit) => hit,
-        };
-        if hit.value().client_bytes() as usize >= PINNED_BYTES_MIN || matches!(hit.value(), Value::Typed { .. }) {
-            // It is sent from memory, or is none that this command reads.
-            self.turn.flash_kept(hit, true);
-            return Err(State::Parked);
-        }
-        let told = Hit { value: hit.value(), client_flags: hit.client_flags(), is_leased: false };
-        if let Err(state) = write_read(self.out, self.ctx, meta, told) {
-            self.turn.flash_kept(hit, false);
-            return Err(state);
-        }
-        self.turn.flash_served(key, hit);
-        Ok(true)
+        let (out, ctx) = (&mut *self.out, &*self.ctx);
+        flash::tell(self.turn, key, |value, client_flags| {
+            write_read(out, ctx, meta, Hit { value, client_flags, is_leased: false }).map(|_| ())
+        })
     }
 
     /// The end of every `mg`.

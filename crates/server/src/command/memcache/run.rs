@@ -16,6 +16,7 @@ use super::get::{Found, write_value};
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, SessionState, Step};
 use crate::command::ahead::Head;
+use crate::command::flash;
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
 use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
@@ -23,8 +24,7 @@ use crate::prefixes::Count;
 use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply};
-use protocol::number::Decimal;
-use segment::{Ahead, FromFlash, Hit, Key, OpError, Value};
+use segment::{Ahead, Hit, Key, OpError, Value};
 
 /// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
 #[inline]
@@ -328,33 +328,19 @@ impl<'c> Call<'c, '_> {
     #[cold]
     #[inline(never)]
     fn answer_from_flash(&mut self, probe: &Probe<'_>) -> Result<bool, State> {
-        let hit = match self.turn.from_flash(&probe.key) {
-            FromFlash::Nowhere => return self.answer_miss(probe),
-            FromFlash::Coming => return Err(State::Parked),
-            FromFlash::Here(hit) => hit,
-        };
-        let digits;
-        let bytes = match hit.value() {
-            Value::Bytes(bytes) if bytes.len() < PINNED_BYTES_MIN => bytes,
-            Value::Integer(number) => {
-                digits = Decimal::new(number);
-                digits.as_slice()
+        let out = &mut *self.out;
+        let told = flash::tell(self.turn, &probe.key, |value, client_flags| {
+            let mut digits = None;
+            let bytes = flash::text(value, &mut digits);
+            let want = LINE_ROOM + bytes.len();
+            if out.room() < want {
+                return Err(State::OutputFull { want });
             }
-            // It is sent from memory.
-            _ => {
-                self.turn.flash_kept(hit, true);
-                return Err(State::Parked);
-            }
-        };
-        let want = LINE_ROOM + bytes.len();
-        if self.out.room() < want {
-            self.turn.flash_kept(hit, false);
-            return Err(State::OutputFull { want });
-        }
-        let written = reply::write_hit(self.out.spare(), probe.key.bytes(), hit.client_flags(), bytes, probe.ends);
-        self.out.advance(written);
-        self.turn.flash_served(&probe.key, hit);
-        Ok(true)
+            let written = reply::write_hit(out.spare(), probe.key.bytes(), client_flags, bytes, probe.ends);
+            out.advance(written);
+            Ok(())
+        })?;
+        if told { Ok(true) } else { self.answer_miss(probe) }
     }
 
     /// Answers a key whose token is asked for, or while somebody watches; says whether it was there.

@@ -13,6 +13,7 @@
 
 use super::{Answers, Call, LINE_ROOM, SessionState, Step, Stop};
 use crate::command::ahead::Head;
+use crate::command::flash;
 use crate::command::large::ARRIVING_BYTES_MIN;
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
@@ -20,7 +21,7 @@ use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
 use arrayvec::ArrayVec;
 use protocol::number::Decimal;
 use protocol::resp::{Lone, lone, reply};
-use segment::{Ahead, Expire, FromFlash, Hit, Key, PutMode, Value};
+use segment::{Ahead, Expire, Hit, Key, PutMode, Value};
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
 pub(super) const PROBES_MAX: usize = OPS_TOGETHER_MAX;
@@ -211,36 +212,23 @@ impl<'c> Call<'c, '_> {
     #[cold]
     #[inline(never)]
     fn short_from_flash(&mut self, key: &Key<'_>) -> Result<bool, State> {
-        let hit = match self.turn.from_flash(key) {
-            FromFlash::Nowhere => {
-                self.room(0)?;
-                self.null();
-                return Ok(false);
+        let out = &mut *self.out;
+        let told = flash::tell(self.turn, key, |value, _| {
+            let mut digits = None;
+            let bytes = flash::text(value, &mut digits);
+            let want = LINE_ROOM + bytes.len();
+            if out.room() < want {
+                return Err(State::OutputFull { want });
             }
-            FromFlash::Coming => return Err(State::Parked),
-            FromFlash::Here(hit) => hit,
-        };
-        let digits;
-        let bytes = match hit.value() {
-            Value::Bytes(bytes) if bytes.len() < PINNED_BYTES_MIN => bytes,
-            Value::Integer(number) => {
-                digits = Decimal::new(number);
-                digits.as_slice()
-            }
-            // It is sent from memory, or is none that `GET` reads.
-            _ => {
-                self.turn.flash_kept(hit, true);
-                return Err(State::Parked);
-            }
-        };
-        if let Err(state) = self.room(bytes.len()) {
-            self.turn.flash_kept(hit, false);
-            return Err(state);
+            let written = reply::write_bulk(out.spare(), bytes);
+            out.advance(written);
+            Ok(())
+        })?;
+        if !told {
+            self.room(0)?;
+            self.null();
         }
-        let written = reply::write_bulk(self.out.spare(), bytes);
-        self.out.advance(written);
-        self.turn.flash_served(key, hit);
-        Ok(true)
+        Ok(told)
     }
 
     /// The same for a value that is sent from the store, or is none that `GET` reads.

@@ -1,0 +1,52 @@
+//! Plain reads of keys that are not in memory: answered from what was read from flash.
+
+use protocol::number::Decimal;
+use segment::{FromFlash, Key, Turn, Value};
+
+use crate::context::State;
+use crate::out::PINNED_BYTES_MIN;
+
+/// Has `tell` write a value from flash, and the client's flags, to the output; false: the key is nowhere. What is long,
+/// or of a type that plain reads do not know, parks until it is in memory.
+///
+/// # Errors
+/// The state that the request is in as long as there is nothing to tell, or no room to tell it: again in a later turn.
+pub(super) fn tell(
+    turn: &mut Turn<'_>,
+    key: &Key<'_>,
+    tell: impl FnOnce(Value<'_>, u32) -> Result<(), State>,
+) -> Result<bool, State> {
+    let hit = match turn.from_flash(key) {
+        FromFlash::Nowhere => return Ok(false),
+        FromFlash::Coming => return Err(State::Parked),
+        FromFlash::Here(hit) => hit,
+    };
+    let is_short = match hit.value() {
+        Value::Bytes(bytes) => bytes.len() < PINNED_BYTES_MIN,
+        Value::Integer(_) => true,
+        Value::Large(_) | Value::Typed { .. } => false,
+    };
+    if !is_short {
+        turn.flash_kept(hit, true);
+        return Err(State::Parked);
+    }
+    match tell(hit.value(), hit.client_flags()) {
+        Ok(()) => {
+            turn.flash_served(key, hit);
+            Ok(true)
+        }
+        Err(state) => {
+            turn.flash_kept(hit, false);
+            Err(state)
+        }
+    }
+}
+
+/// A value as the text that it is told as.
+pub(super) fn text<'v>(value: Value<'v>, digits: &'v mut Option<Decimal>) -> &'v [u8] {
+    match value {
+        Value::Integer(number) => digits.insert(Decimal::new(number)).as_slice(),
+        Value::Bytes(bytes) => bytes,
+        Value::Large(_) | Value::Typed { .. } => unreachable!("it is short"),
+    }
+}
