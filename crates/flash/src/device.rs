@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::fd::BorrowedFd;
+
 /// A device of a stated size, read and written in whole blocks from any thread.
 pub trait Device: std::fmt::Debug + Send + Sync {
     /// Its size, in bytes.
@@ -12,6 +14,11 @@ pub trait Device: std::fmt::Debug + Send + Sync {
 
     /// What it is called, for whoever has to replace it.
     fn name(&self) -> String;
+
+    /// The open file that it is, if reads may be asked of the kernel without a thread that waits.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Reads all of `into`, which begins at a multiple of a page.
     ///

@@ -33,18 +33,15 @@ const TOKEN: u8 = 16;
 /// What a checksum is seeded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
-    /// Of this process.
-    pub secret: u64,
+    /// Of this life of the region: a random number.
+    pub salt: u64,
     /// The region.
     pub region: u32,
-    /// How often the region was opened.
-    pub life: u32,
 }
 
 impl Seed {
     fn at(&self, offset: usize) -> u64 {
-        let place = u64::from(self.region) << 32 | u64::from(self.life);
-        base::prng::split_mix(self.secret ^ base::prng::split_mix(place)).wrapping_add(offset as u64)
+        base::prng::split_mix(self.salt ^ base::prng::split_mix(self.region.into())).wrapping_add(offset as u64)
     }
 
     fn check(&self, offset: usize, entry: &[u8]) -> u32 {
@@ -207,7 +204,7 @@ pub fn padded(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    const SEED: Seed = Seed { secret: 7, region: 3, life: 9 };
+    const SEED: Seed = Seed { salt: 7, region: 3 };
 
     fn item<'i>(hash: u64, key: &'i [u8], value: &'i [u8]) -> TierItem<'i> {
         TierItem {
@@ -221,6 +218,7 @@ mod tests {
             token: None,
             sequence: 0x0102_0304_0506,
             class: 0,
+            is_read: false,
         }
     }
 
@@ -253,7 +251,7 @@ mod tests {
         write(&was, SEED, 0, &mut bytes);
         let len = entry_bytes(&was);
         assert!(matches!(read(&bytes, 0, 0, SEED), Entry::Item(..)));
-        for seed in [Seed { secret: 8, ..SEED }, Seed { region: 4, ..SEED }, Seed { life: 10, ..SEED }] {
+        for seed in [Seed { salt: 8, ..SEED }, Seed { region: 4, ..SEED }] {
             assert_eq!(read(&bytes, 0, 0, seed), Entry::Broken, "{seed:?}");
         }
         assert_eq!(read(&bytes, 8, 0, SEED), Entry::Broken, "another place");

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
@@ -74,9 +75,7 @@ impl FileDevice {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::Kind);
         }
-        let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
-        // Where there are no locks, nobody is kept away.
-        if locked == Err(Errno::WOULDBLOCK) {
+        if !lock(&file) {
             return Err(OpenError::Taken);
         }
         let mut block_bytes = BLOCK_BYTES;
@@ -99,6 +98,23 @@ impl FileDevice {
         self.direct
     }
 }
+
+/// Keeps other processes away; false: one has it. Reads that were under way when a process was killed keep its file
+/// open for a moment.
+fn lock(file: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        let locked = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        // Where there are no locks, nobody is kept away.
+        if locked != Err(Errno::WOULDBLOCK) {
+            return true;
+        }
+        std::thread::sleep(LOCK_WAIT);
+    }
+    false
+}
+
+const LOCK_TRIES: usize = 50;
+const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Every device and every file takes reads and writes of such blocks.
 const BLOCK_BYTES: usize = 4096;
@@ -140,6 +156,11 @@ impl Device for FileDevice {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        // Through the page cache a read may wait for more than the device.
+        self.direct.then(|| self.file.as_fd())
     }
 
     fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {

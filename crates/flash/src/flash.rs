@@ -16,14 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::UnixMillis;
-use segment::{FlashAddress, Found, Tier, TierItem, TierRead, Visit};
+use base::prng::Prng;
+use segment::{FlashAddress, Found, Tier, TierFound, TierItem, TierRead, TierRoom, Visit};
 
-use crate::aligned::{ALIGN, Aligned};
+use crate::aligned::ALIGN;
+use crate::begin::Begun;
+use crate::budget::Budget;
+use crate::counts::{Counters, DeviceCounts, FlashCounts};
 use crate::device::Device;
-use crate::entry::{self, ENTRY_BYTES_MAX, Search};
-use crate::log::{Log, OPEN_MAX, Refused};
+use crate::entry;
+use crate::log::{CHUNKS, Log, OPEN_MAX, Refused};
+use crate::queues::{Flight, Queue, Scratch, Work};
 use crate::reclaim::Job;
 use crate::regions::{Regions, Sizes};
+use crate::table::{Table, words_for};
 
 /// Reads of one lane that are under way or not fetched.
 const READS_A_LANE: usize = 64;
@@ -51,8 +57,13 @@ pub struct FlashConfig {
     pub sizes: Sizes,
     /// Lanes of the store.
     pub lanes: usize,
-    /// Seeds checksums, so that what another process wrote is not taken for items.
-    pub secret: u64,
+    /// What it keeps, made for [`Sizes::plan`].
+    pub room: TierRoom,
+    /// Seeds the numbers of devices and the salts of checksums: another one in each process, so that what an earlier
+    /// one wrote is not taken for an item of this one's.
+    pub seed: u64,
+    /// What all devices together may write a day, in bytes; 0: whatever there is.
+    pub writes_a_day_bytes: u64,
     /// Is told of devices that fail.
     pub on_lost: OnLost,
 }
@@ -64,72 +75,6 @@ impl std::fmt::Debug for FlashConfig {
             .field("sizes", &self.sizes)
             .finish_non_exhaustive()
     }
-}
-
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
-
-        /// What a tier has done since the start.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct FlashCounts { $($(#[$doc])* pub $name: u64,)* }
-
-        impl Counters {
-            pub(crate) fn read(&self) -> FlashCounts {
-                FlashCounts { $($name: self.$name.load(Relaxed),)* }
-            }
-        }
-    };
-}
-
-counts! {
-    /// Reads that were asked for.
-    reads,
-    /// Of those, reads of what was still in memory.
-    reads_in_memory,
-    /// Bytes read for them from devices.
-    read_bytes,
-    /// Bytes of items that were taken.
-    item_bytes,
-    /// Of those, bytes of items that went on in another region.
-    again_bytes,
-    /// Chunks written.
-    writes,
-    /// Bytes written to devices.
-    written_bytes,
-    /// Regions whose items were all shown, and that became free.
-    regions_reclaimed,
-    /// Bytes read from devices to reclaim regions.
-    reclaim_read_bytes,
-    /// Chunks of regions that were reclaimed and were not what was written.
-    reclaim_failed,
-    /// Items refused since they are longer than a chunk.
-    refused_too_long,
-    /// Items refused since no region was free.
-    refused_no_region,
-    /// Items refused since devices were slower than eviction.
-    refused_busy,
-    /// Devices that failed.
-    devices_lost,
-}
-
-/// A device's figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceCounts {
-    /// What it is called.
-    pub name: String,
-    /// What is used of it, in bytes.
-    pub bytes: u64,
-    /// It has failed.
-    pub lost: bool,
-}
-
-/// What waits for a thread.
-pub(crate) enum Work {
-    Read(TierRead),
-    /// The job wants its next chunk.
-    Chunk,
 }
 
 /// Reads of one lane that have ended.
@@ -145,14 +90,21 @@ pub struct Flash {
     pub(crate) log: Mutex<Log>,
     pub(crate) job: Mutex<Option<Job>>,
     pub(crate) counters: Counters,
-    work: Mutex<VecDeque<Work>>,
-    wakes: Condvar,
+    /// One for each device.
+    pub(crate) queues: Box<[Queue]>,
+    /// The time of the last slice of the background, in ms since 1970.
+    now_ms: AtomicU64,
+    /// When it was last looked whether devices answer.
+    watched_ms: AtomicU64,
+    /// When it was looked again after nobody had for some time.
+    resumed_ms: AtomicU64,
     writes: Condvar,
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
     on_lost: OnLost,
+    /// How each device was found.
+    begun: Vec<Begun>,
     pub(crate) stopped: AtomicBool,
-    threads: usize,
 }
 
 impl std::fmt::Debug for Flash {
@@ -165,31 +117,35 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread reads into: no item, and no more than a chunk, is read at once.
-#[derive(Debug)]
-pub struct Scratch(pub(crate) Aligned);
-
-impl Scratch {
-    fn new(sizes: Sizes) -> Self {
-        Self(Aligned::new(sizes.chunk_bytes.max(ENTRY_BYTES_MAX) + 2 * ALIGN))
-    }
-}
+/// How long a device may take for one request, in milliseconds: far above what one takes that is only busy, and below
+/// the time after which a kernel gives up.
+const SLOW_MS: u64 = 10_000;
+/// How often that is looked at.
+const WATCH_MS: u64 = 500;
 
 impl Flash {
-    /// Threads that read at once; one more writes.
-    pub const READERS: usize = 8;
+    /// Threads that read a device at once, where there are so many devices; one more writes.
+    pub fn readers(devices: usize) -> usize {
+        if devices == 1 { 8 } else { 4 }
+    }
 
-    /// A tier on these devices, all of whose regions are free.
+    /// A tier on these devices, as the room says that they were left, or empty. A device that fails at once is lost.
     pub fn new(config: FlashConfig) -> Arc<Self> {
-        let FlashConfig { devices, sizes, lanes, secret, on_lost } = config;
-        let regions = Regions::new(devices, sizes, secret);
+        let FlashConfig { devices, sizes, lanes, mut room, seed, writes_a_day_bytes, on_lost } = config;
+        let (chunks, mut random) = (room.take_chunks(), Prng::new(seed));
+        let table = Table { room };
+        let left = table.is_found().then(|| table.budget_left());
+        let budget = Budget::new(writes_a_day_bytes, left);
+        let (regions, begun) = Regions::new(devices, sizes, table, &mut random);
         let reads = lanes * READS_A_LANE;
-        Arc::new(Self {
-            log: Mutex::new(Log::new(&regions)),
+        let flash = Arc::new(Self {
+            log: Mutex::new(Log::new(&regions, chunks, random, budget)),
             job: Mutex::new(None),
             counters: Counters::default(),
-            work: Mutex::new(VecDeque::with_capacity(reads + 1)),
-            wakes: Condvar::new(),
+            queues: regions.parts.iter().map(|_| Queue::new(reads)).collect(),
+            now_ms: AtomicU64::new(0),
+            watched_ms: AtomicU64::new(0),
+            resumed_ms: AtomicU64::new(0),
             writes: Condvar::new(),
             done: (0..lanes)
                 .map(|_| Done { reads: Mutex::new(VecDeque::with_capacity(READS_A_LANE)), ..Done::default() })
@@ -197,9 +153,21 @@ impl Flash {
             wake: OnceLock::new(),
             on_lost,
             stopped: AtomicBool::new(false),
-            threads: Self::READERS + 1,
             regions,
-        })
+            begun,
+        });
+        for (part, begun) in flash.regions.parts.iter().zip(&flash.begun) {
+            if let Some(why) = begun.failure() {
+                flash.lose(part, why);
+            }
+        }
+        flash
+    }
+
+    /// Devices that are other ones than before, or were used by somebody else: what was there is gone.
+    pub fn exchanged(&self) -> Vec<String> {
+        let all = self.regions.parts.iter().zip(&self.begun);
+        all.filter(|(_, begun)| **begun == Begun::Exchanged).map(|(part, _)| part.device.name()).collect()
     }
 
     /// Has `wake` called with a lane's number when there is something to collect for it, and with none when there are
@@ -237,55 +205,65 @@ impl Flash {
 
     /// The memory that it takes beside the store's, in bytes, but for what lanes read into.
     pub fn memory_bytes(&self) -> u64 {
-        let scratch = self.threads * (self.regions.sizes.chunk_bytes.max(ENTRY_BYTES_MAX) + 3 * ALIGN);
-        let reads = self.done.len() * READS_A_LANE * size_of::<TierRead>() * 2;
-        let job = self.regions.sizes.chunk_bytes;
-        (Log::memory_bytes(&self.regions) + self.regions.memory_bytes() + scratch + reads + job) as u64
+        let devices = self.queues.len();
+        let threads = devices * (Self::readers(devices) + 1);
+        let scratch = threads * (Scratch::bytes_for(self.regions.sizes) + ALIGN);
+        let reads = self.done.len() * READS_A_LANE;
+        let queues = devices * Queue::memory_bytes(reads) + reads * size_of::<TierRead>();
+        let chunks = (CHUNKS + 1) * self.regions.sizes.chunk_bytes;
+        let words = words_for(self.regions.count()) * size_of::<u64>();
+        (Log::memory_bytes(&self.regions) + words + scratch + queues + chunks) as u64
     }
 
-    /// What a thread needs to work.
+    /// What a thread needs to work, one that belongs to no device.
     pub fn scratch(&self) -> Scratch {
         Scratch::new(self.regions.sizes)
     }
 
+    /// What a thread of a device needs.
+    pub(crate) fn scratch_of(&self, device: usize) -> Scratch {
+        let scratch = self.scratch();
+        lock(&self.queues[device].flights).push(Arc::clone(&scratch.flight));
+        scratch
+    }
+
     /// Work that waits: reads and chunks of the job, and chunks to be written.
     pub fn waiting(&self) -> (usize, usize) {
-        (lock(&self.work).len(), lock(&self.log).writes_waiting())
+        let work = self.queues.iter().map(|queue| lock(&queue.work).len());
+        (work.sum(), lock(&self.log).writes_waiting())
     }
 
-    /// Does what has waited longest of reads; false if nothing waits.
+    /// Does what has waited longest of a device's reads; false if nothing waits.
     pub fn work(&self, scratch: &mut Scratch) -> bool {
-        let work = lock(&self.work).pop_front();
-        self.do_work(work, scratch)
+        (0..self.queues.len()).any(|device| self.work_at(device, 0, scratch))
     }
 
-    /// The same for the one at `place` of those that wait: a device ends reads in any order.
-    pub fn work_at(&self, place: usize, scratch: &mut Scratch) -> bool {
-        let work = lock(&self.work).remove(place);
-        self.do_work(work, scratch)
-    }
-
-    fn do_work(&self, work: Option<Work>, scratch: &mut Scratch) -> bool {
+    /// The same for the one at `place` of those that wait for a device: it ends reads in any order.
+    pub fn work_at(&self, device: usize, place: usize, scratch: &mut Scratch) -> bool {
+        let work = lock(&self.queues[device].work).remove(place);
         match work {
-            None => false,
-            Some(Work::Read(read)) => {
-                self.read(read, scratch);
-                true
-            }
-            Some(Work::Chunk) => {
-                self.read_chunk(scratch);
-                true
-            }
+            None => return false,
+            Some(Work::Read(read)) => self.read(read, scratch),
+            Some(Work::Chunk) => self.read_chunk(scratch),
+            Some(Work::Free(region)) => self.free(region, scratch),
         }
+        true
     }
 
-    /// Writes the chunk that has waited longest; false if none waits, or one is being written.
-    pub fn write(&self) -> bool {
-        let Some(write) = lock(&self.log).take_write() else { return false };
-        let (part, at) = self.regions.place(write.region);
+    /// Writes the chunk that has waited longest; false if none waits, or one is being written on each device.
+    pub fn write(&self, scratch: &mut Scratch) -> bool {
+        (0..self.queues.len()).any(|device| self.write_to(device, scratch))
+    }
+
+    pub(crate) fn write_to(&self, device: usize, scratch: &mut Scratch) -> bool {
+        let part = &self.regions.parts[device];
+        let Some(write) = lock(&self.log).take_write(device, part.regions()) else { return false };
+        let (_, at) = self.regions.place(write.region);
         let bytes = write.bytes.bytes();
+        self.take_off(scratch, None);
         let written =
             !part.is_lost() && self.device_did(part, "a write", part.device.write(bytes, at + write.from as u64));
+        self.land(scratch);
         if written {
             self.counters.writes.fetch_add(1, Relaxed);
             self.counters.written_bytes.fetch_add(bytes.len() as u64, Relaxed);
@@ -294,118 +272,119 @@ impl Flash {
         true
     }
 
+    /// A thread asks a device for something.
+    pub(crate) fn take_off(&self, scratch: &Scratch, read: Option<&TierRead>) {
+        let read = read.map(|read| (read.lane, read.hash, read.at));
+        *lock(&scratch.flight) = Flight::Out { since_ms: self.now_ms(), read };
+    }
+
+    /// The device has answered; false if nobody waits for that any more.
+    pub(crate) fn land(&self, scratch: &Scratch) -> bool {
+        std::mem::take(&mut *lock(&scratch.flight)) != Flight::GivenUp
+    }
+
+    /// Takes devices out that do not answer, and tells those who wait for them.
+    fn watch(&self, now: UnixMillis) {
+        self.now_ms.store(now.0, Relaxed);
+        let watched_ms = self.watched_ms.load(Relaxed);
+        if now.0 < watched_ms + WATCH_MS {
+            return;
+        }
+        self.watched_ms.store(now.0, Relaxed);
+        if now.0 > watched_ms + SLOW_MS / 2 {
+            // It was this process that stood still.
+            self.resumed_ms.store(now.0, Relaxed);
+        }
+        let mut scratch = None;
+        for (device, (part, queue)) in self.regions.parts.iter().zip(&self.queues).enumerate() {
+            let given_up = queue.give_up(self.slow_before_ms());
+            if !given_up.is_empty() {
+                self.lose_slow(part);
+            }
+            for (lane, hash, at) in given_up.into_iter().flatten() {
+                self.done(TierRead { lane, hash, at, buffer: Vec::new(), found: Found::Failed });
+            }
+            // Its threads may all be given up: what waits for them fails here.
+            while part.is_lost() && self.work_at(device, 0, scratch.get_or_insert_with(|| self.scratch())) {}
+        }
+    }
+
     /// Takes a device out where what it did went wrong.
     pub(crate) fn device_did<T>(&self, part: &crate::regions::Part, what: &str, did: std::io::Result<T>) -> bool {
         let Err(error) = did else { return true };
-        if part.lose() {
-            self.counters.devices_lost.fetch_add(1, Relaxed);
-            lock(&self.log).lose(part.regions());
-            (self.on_lost)(&Lost { device: part.device.name(), why: format!("{what} failed: {error}") });
-        }
+        self.lose(part, format!("{what} failed: {error}"));
         false
     }
 
-    pub(crate) fn push_work(&self, work: Work) {
-        lock(&self.work).push_back(work);
-        self.wakes.notify_one();
+    pub(crate) fn lose_slow(&self, part: &crate::regions::Part) {
+        self.lose(part, format!("no answer for {} seconds", SLOW_MS / 1000));
+    }
+
+    /// What began before then and has no answer is slow; 0: nothing.
+    pub(crate) fn slow_before_ms(&self) -> u64 {
+        let before = self.now_ms().saturating_sub(SLOW_MS);
+        if self.resumed_ms.load(Relaxed) > before { 0 } else { before }
+    }
+
+    /// The time of the last slice of the background, in ms since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms.load(Relaxed)
+    }
+
+    fn lose(&self, part: &crate::regions::Part, why: String) {
+        if part.lose() {
+            self.counters.devices_lost.fetch_add(1, Relaxed);
+            lock(&self.log).lose(&self.regions, part.regions());
+            (self.on_lost)(&Lost { device: part.device.name(), why });
+        }
+    }
+
+    /// Has something done by the threads of the device that the region is on.
+    pub(crate) fn push_work(&self, region: u32, work: Work) {
+        self.queues[self.regions.device_of(region)].push(work);
     }
 
     /// Waits for work, until `stopped`.
-    pub(crate) fn wait_for_work(&self) {
-        let work = lock(&self.work);
+    pub(crate) fn wait_for_work(&self, device: usize) {
+        let queue = &self.queues[device];
+        let work = lock(&queue.work);
         if work.is_empty() && !self.stopped.load(Relaxed) {
             // Who is woken looks at the queue himself; a stop wakes all.
-            drop(self.wakes.wait(work).unwrap_or_else(PoisonError::into_inner));
+            drop(queue.wakes.wait(work).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
     /// Waits for a chunk to be written, until `stopped`.
-    pub(crate) fn wait_for_writes(&self) {
+    pub(crate) fn wait_for_writes(&self, device: usize) {
         let log = lock(&self.log);
-        if log.writes_waiting() == 0 && !self.stopped.load(Relaxed) {
+        let waits = log.write_waits(device, &self.regions.parts[device].regions());
+        if !waits && !self.stopped.load(Relaxed) {
             drop(self.writes.wait(log).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
     /// All threads look at what there is for them.
     pub(crate) fn wake_all(&self) {
-        drop(lock(&self.work));
-        self.wakes.notify_all();
+        self.queues.iter().for_each(Queue::wake_all);
         drop(lock(&self.log));
         self.writes.notify_all();
     }
 
     /// Reads, verifies and gives to its lane.
     fn read(&self, mut read: TierRead, scratch: &mut Scratch) {
-        read.found = self.find(read.at, read.hash, &mut read.buffer, scratch);
+        self.take_off(scratch, Some(&read));
+        read.found = self.find(&mut read, scratch);
+        if self.land(scratch) {
+            self.done(read);
+        }
+    }
+
+    pub(crate) fn done(&self, read: TierRead) {
         let lane = read.lane;
         let done = &self.done[lane];
         lock(&done.reads).push_back(read);
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);
         self.wake(Some(lane));
-    }
-
-    fn find(&self, at: FlashAddress, hash: u64, buffer: &mut Vec<u8>, scratch: &mut Scratch) -> Found {
-        let region = self.regions.at(at.region());
-        if at.generation() != region.generation() {
-            return Found::Failed;
-        }
-        let (seed, chunk_bytes) = (self.regions.seed(at.region()), self.regions.sizes.chunk_bytes);
-        let from = usize::from(at.block()) * FlashAddress::BLOCK_BYTES;
-        let most = chunk_bytes - from % chunk_bytes;
-        let mut bytes = (usize::from(at.blocks()) * FlashAddress::BLOCK_BYTES).min(most);
-        loop {
-            if !self.fetch(at.region(), from, bytes, buffer, scratch) {
-                return Found::Failed;
-            }
-            match entry::search(buffer, from, hash, seed) {
-                Search::Item(parts) => return Found::Item(Box::new(parts)),
-                Search::Other => return Found::Other,
-                Search::More(more) if more > bytes && more <= most => bytes = more,
-                Search::More(_) | Search::Broken => return Found::Failed,
-            }
-        }
-    }
-
-    /// Reads a part of a chunk from where it is; false if it cannot be read.
-    fn fetch(&self, region: u32, from: usize, bytes: usize, into: &mut Vec<u8>, scratch: &mut Scratch) -> bool {
-        let on_device = || self.regions.at(region).written() >= from + bytes;
-        if !on_device() {
-            if lock(&self.log).copy(region, from, into, bytes) {
-                self.counters.reads_in_memory.fetch_add(1, Relaxed);
-                return true;
-            }
-            // It was written between the two looks, or its device was lost.
-            if !on_device() {
-                return false;
-            }
-        }
-        self.read_device(region, from, bytes, scratch).is_some_and(|read| {
-            self.counters.read_bytes.fetch_add(read.len() as u64, Relaxed);
-            into.clear();
-            into.extend_from_slice(read);
-            true
-        })
-    }
-
-    /// Reads a part of a region from its device, with the whole blocks around it.
-    pub(crate) fn read_device<'s>(
-        &self,
-        region: u32,
-        from: usize,
-        bytes: usize,
-        scratch: &'s mut Scratch,
-    ) -> Option<&'s [u8]> {
-        let (part, at) = self.regions.place(region);
-        if part.is_lost() {
-            return None;
-        }
-        let block = part.device.block_bytes();
-        let begin = from / block * block;
-        let end = (from + bytes).next_multiple_of(block);
-        let into = &mut scratch.0.bytes_mut()[..end - begin];
-        let did = part.device.read(into, at + begin as u64);
-        self.device_did(part, "a read", did).then(|| &scratch.0.bytes()[from - begin..from - begin + bytes])
     }
 
     /// Free regions that there should be at least, so that eviction finds one.
@@ -421,7 +400,7 @@ impl Tier for Flash {
             Ok((at, fills)) => {
                 self.counters.item_bytes.fetch_add(entry::entry_bytes(item) as u64, Relaxed);
                 if fills {
-                    self.writes.notify_one();
+                    self.writes.notify_all();
                 }
                 Some(at)
             }
@@ -430,6 +409,8 @@ impl Tier for Flash {
                     Refused::TooLong => &self.counters.refused_too_long,
                     Refused::NoRegion => &self.counters.refused_no_region,
                     Refused::NoChunk => &self.counters.refused_busy,
+                    Refused::Budget => &self.counters.refused_budget,
+                    Refused::Unread => &self.counters.refused_unread,
                 };
                 counter.fetch_add(1, Relaxed);
                 None
@@ -438,18 +419,19 @@ impl Tier for Flash {
     }
 
     fn release(&self, at: FlashAddress) {
-        self.regions.at(at.region()).release(at);
+        if self.may_name(at) {
+            self.regions.at(at.region()).release(at);
+        }
     }
 
     fn ask(&self, read: TierRead) -> Result<(), TierRead> {
-        let mut work = lock(&self.work);
-        if work.len() == work.capacity() {
-            return Err(read);
+        if !self.may_name(read.at) {
+            // What a damaged file names, or an earlier life.
+            self.done(TierRead { found: Found::Failed, ..read });
+            return Ok(());
         }
+        self.queues[self.regions.device_of(read.at.region())].push_read(read)?;
         self.counters.reads.fetch_add(1, Relaxed);
-        work.push_back(Work::Read(read));
-        drop(work);
-        self.wakes.notify_one();
         Ok(())
     }
 
@@ -463,7 +445,19 @@ impl Tier for Flash {
         read
     }
 
+    fn found(&self) -> TierFound {
+        let items = self.regions.all().filter(|(_, region)| region.sequence() != 0).map(|(_, region)| region.items());
+        TierFound { items: items.sum(), lost: self.begun.iter().any(|begun| begun.forgets() && *begun != Begun::New) }
+    }
+
+    fn may_name(&self, at: FlashAddress) -> bool {
+        let region = at.region();
+        (region as usize) < self.regions.count() && self.regions.at(region).generation() == at.generation()
+    }
+
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
+        self.watch(now);
+        lock(&self.log).refill(&self.regions, now);
         self.reclaim_some(now, visit)
     }
 }

@@ -15,29 +15,43 @@
 //!   Free ──offer──> Open ──last chunk full──> Sealed ──chosen──> Reclaimed ──every item shown──> Free
 //! ```
 //!
-//! - An item's checksum is seeded with its region, the region's life and a secret of this process: bytes of an earlier
-//!   life, another place or another process never pass for an item ([`mod@entry`]).
-//! - The threads of this crate alone wait for devices ([`Flash::spawn`]); workers and background leave and fetch.
-//! - A device that fails is left alone from then on: what was on it are misses ([`Lost`]).
+//! - An item's checksum is seeded with its region and a number that the region got when it was opened: bytes of an
+//!   earlier life or another place never pass for an item ([`mod@entry`]).
+//! - What the log, the regions and the devices are is in words, and what is not written yet in chunks, that lie where
+//!   the store's memory lies ([`table`]): in a file they outlive the process, and the next one goes on with them.
+//! - The threads of this crate alone wait for devices ([`Flash::spawn`]); workers and background leave and fetch. Each
+//!   device has its own, so that one which is slow holds up nobody else.
+//! - A device that fails, or does not answer for ten seconds, is left alone from then on: what was on it are misses
+//!   ([`Lost`]).
 //!
 //! Memory beyond the store's own: [`Flash::memory_bytes`], all of it had at start.
 //!
-//! What is absent: nothing is read when a process begins, so what an earlier one wrote is gone.
+//! What is absent: an index that is not in the store's file cannot be made anew from what is on the devices.
 #![forbid(unsafe_code)]
 
 mod aligned;
+mod begin;
+mod budget;
+mod counts;
 pub mod device;
 pub mod entry;
 mod file;
 mod flash;
+mod front;
 mod log;
+mod queues;
+mod reads;
 mod reclaim;
 mod regions;
+mod ring;
 mod sim;
+mod table;
 mod threads;
 
+pub use counts::{DeviceCounts, FlashCounts};
 pub use file::{FileDevice, OpenError};
-pub use flash::{DeviceCounts, Flash, FlashConfig, FlashCounts, Lost, OnLost, Scratch, Wake};
+pub use flash::{Flash, FlashConfig, Lost, OnLost, Wake};
+pub use queues::Scratch;
 pub use regions::{FlashSizeError, Sizes};
 pub use sim::{Faults, SimDisk, SimHand};
 pub use threads::Threads;

@@ -8,21 +8,27 @@
 //! all of it up to [`Region::written`], and the rest is in chunks that are read where they are. An item is where its
 //! address says before anybody is told the address.
 //!
+//! What is in a chunk is in the table too, and both lie in the store's file, if it has one: a process that goes on with
+//! it fills and writes the chunks as they were left, so nothing that a slot names is lost with the process before.
+//!
 //! Bounds: [`CHUNKS`] chunks. Where none is free, devices are slower than eviction, and an item is refused.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use segment::{FlashAddress, TierItem};
+use base::clock::UnixMillis;
+use base::prng::Prng;
+use segment::{FlashAddress, TierChunk, TierItem};
 
-use crate::aligned::Aligned;
+use crate::budget::{Budget, Short};
 use crate::entry;
 use crate::regions::Regions;
+use crate::table::ChunkWord;
 
 /// Regions that are open at once, each for items with times to live of its own.
 pub(crate) const OPEN_MAX: usize = 4;
 /// Chunks in memory: one for each open region, and those that are being written.
-const CHUNKS: usize = 12;
+pub(crate) const CHUNKS: usize = 12;
 
 /// What goes together, by the store's TTL class: without an end, up to some minutes, hours, days.
 fn group_of(class: u8, ends: bool) -> usize {
@@ -36,22 +42,32 @@ fn group_of(class: u8, ends: bool) -> usize {
 
 #[derive(Debug)]
 struct Chunk {
-    region: u32,
-    /// Where in the region it begins.
-    from: usize,
+    /// What it is for, if for anything.
+    word: Option<ChunkWord>,
     used: usize,
     /// Of nobody else while it is filled.
-    bytes: Arc<Aligned>,
-    is_used: bool,
+    bytes: Arc<TierChunk>,
+}
+
+impl Chunk {
+    /// Where in its region it begins.
+    fn from(&self) -> usize {
+        self.word.map_or(0, |word| word.number as usize * self.bytes.bytes().len())
+    }
+
+    fn is_of(&self, region: u32) -> bool {
+        self.word.is_some_and(|word| word.region == region)
+    }
 }
 
 /// A chunk that is to be written.
 #[derive(Debug)]
 pub(crate) struct Write {
     chunk: usize,
+    device: usize,
     pub(crate) region: u32,
     pub(crate) from: usize,
-    pub(crate) bytes: Arc<Aligned>,
+    pub(crate) bytes: Arc<TierChunk>,
 }
 
 /// Why an item was not taken.
@@ -63,6 +79,10 @@ pub(crate) enum Refused {
     NoRegion,
     /// No chunk is free.
     NoChunk,
+    /// The budget of writes is spent.
+    Budget,
+    /// The budget of writes is kept for what was read.
+    Unread,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,32 +100,90 @@ pub(crate) struct Log {
     /// Full regions, those that were full first in front.
     sealed: VecDeque<u32>,
     queue: VecDeque<usize>,
-    /// A thread has a chunk: the next one waits, so that a region is written in order.
-    writing: bool,
+    /// Of each device, a thread has a chunk: the next one waits, so that a region is written in order.
+    writing: Vec<bool>,
+    /// Gives the salts of regions.
+    random: Prng,
+    budget: Budget,
 }
 
 impl Log {
-    pub(crate) fn new(regions: &Regions) -> Self {
-        let chunk = |_| Chunk {
-            region: 0,
-            from: 0,
-            used: 0,
-            bytes: Arc::new(Aligned::new(regions.sizes.chunk_bytes)),
-            is_used: false,
-        };
-        Self {
-            chunks: (0..CHUNKS).map(chunk).collect(),
+    /// The log where the table says that it stands: empty, or as an earlier process left it.
+    pub(crate) fn new(regions: &Regions, chunks: Vec<TierChunk>, random: Prng, budget: Budget) -> Self {
+        assert!(chunks.len() == CHUNKS, "{} chunks", chunks.len());
+        let chunk = |bytes| Chunk { word: None, used: 0, bytes: Arc::new(bytes) };
+        let mut log = Self {
+            chunks: chunks.into_iter().map(chunk).collect(),
             open: [None; OPEN_MAX],
-            free: (0..regions.count() as u32).collect(),
+            free: VecDeque::with_capacity(regions.count()),
             sealed: VecDeque::with_capacity(regions.count()),
             queue: VecDeque::with_capacity(CHUNKS),
-            writing: false,
+            writing: vec![false; regions.parts.len()],
+            random,
+            budget,
+        };
+        log.take_chunks(regions);
+        let mut sealed = Vec::new();
+        for (number, region) in regions.all() {
+            match region.sequence() {
+                0 => log.free.push_back(number),
+                sequence if !log.is_open(number) => sealed.push((sequence, number)),
+                _ => {}
+            }
         }
+        sealed.sort_unstable();
+        log.sealed.extend(sealed.into_iter().map(|(_, number)| number));
+        log
     }
 
-    /// Bytes of memory that chunks of such sizes take.
+    /// Goes on with chunks that were being filled, and queues those that were to be written.
+    fn take_chunks(&mut self, regions: &Regions) {
+        for number in 0..CHUNKS {
+            let Some((word, used)) = regions.table.chunk(number) else { continue };
+            let chunk_bytes = regions.sizes.chunk_bytes;
+            let fits = (word.region as usize) < regions.count()
+                && (word.number as usize) < regions.sizes.region_bytes / chunk_bytes
+                && word.group < OPEN_MAX
+                && used <= chunk_bytes;
+            let region = fits.then(|| regions.at(word.region));
+            // Of a region that was forgotten since, or one that was written before the process could say so.
+            let waits = |region: &crate::regions::Region<'_>| {
+                region.sequence() != 0 && region.written() <= word.number as usize * chunk_bytes
+            };
+            if !region.as_ref().is_some_and(waits) {
+                regions.table.set_chunk(number, None);
+                continue;
+            }
+            (self.chunks[number].word, self.chunks[number].used) = (Some(word), used);
+            if word.full || self.open[word.group].is_some() {
+                self.fill_up(number);
+                self.queue.push_back(number);
+            } else {
+                self.open[word.group] = Some(Open { region: word.region, chunk: number });
+            }
+        }
+        let chunks = &self.chunks;
+        self.queue.make_contiguous().sort_by_key(|number| chunks[*number].word.map(|word| (word.region, word.number)));
+    }
+
+    /// Time has passed, by which more may be written.
+    pub(crate) fn refill(&mut self, regions: &Regions, now: UnixMillis) {
+        self.budget.refill(now);
+        regions.table.set_budget_left(self.budget.left());
+    }
+
+    fn is_open(&self, region: u32) -> bool {
+        self.open.iter().flatten().any(|open| open.region == region)
+    }
+
+    /// All of the region that there will be is on its device.
+    pub(crate) fn is_whole(&self, region: u32) -> bool {
+        !self.chunks.iter().any(|chunk| chunk.is_of(region))
+    }
+
+    /// Bytes of memory that it takes beside the chunks, which are [`CHUNKS`].
     pub(crate) fn memory_bytes(regions: &Regions) -> usize {
-        CHUNKS * regions.sizes.chunk_bytes + regions.count() * 2 * size_of::<u32>()
+        regions.count() * 2 * size_of::<u32>()
     }
 
     /// Copies an item to where its address says. True beside it: a chunk waits to be written.
@@ -114,102 +192,135 @@ impl Log {
         if bytes > regions.sizes.chunk_bytes || bytes > entry::ENTRY_BYTES_MAX {
             return Err(Refused::TooLong);
         }
-        let group = group_of(item.class, item.expire_at.is_some());
-        let mut fills = false;
-        let open = match self.open[group] {
-            Some(open) if self.chunks[open.chunk].used + bytes <= regions.sizes.chunk_bytes => open,
-            Some(open) => {
-                fills = true;
-                self.next_chunk(regions, group, open)?
-            }
-            None => self.next_region(regions, group)?,
-        };
-        let chunk = &mut self.chunks[open.chunk];
-        let (from, used) = (chunk.from + chunk.used, chunk.used);
-        let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
-        entry::write(item, regions.seed(open.region), from, &mut room[used..]);
-        chunk.used = entry::padded(used + bytes).min(regions.sizes.chunk_bytes);
+        self.budget.take(bytes, item.is_read, &mut self.random).map_err(|short| match short {
+            Short::Empty => Refused::Budget,
+            Short::Unread => Refused::Unread,
+        })?;
+        let (open, fills) = self.open_for(regions, item, bytes).inspect_err(|_| self.budget.give_back(bytes))?;
         let region = regions.at(open.region);
-        let at = region.address(open.region, from, bytes);
+        let chunk = &mut self.chunks[open.chunk];
+        let (from, used) = (chunk.from() + chunk.used, chunk.used);
+        let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
+        entry::write(item, region.seed(), from, &mut room[used..]);
+        chunk.used = entry::padded(used + bytes).min(regions.sizes.chunk_bytes);
+        regions.table.set_used(open.chunk, chunk.used);
+        let at = region.address(from, bytes);
         region.note_item(at.blocks(), item.expire_at);
         Ok((at, fills))
     }
 
+    /// Where there is room for an item of so many bytes. True beside it: a chunk waits to be written.
+    fn open_for(&mut self, regions: &Regions, item: &TierItem<'_>, bytes: usize) -> Result<(Open, bool), Refused> {
+        let group = group_of(item.class, item.expire_at.is_some());
+        match self.open[group] {
+            Some(open) if self.chunks[open.chunk].used + bytes <= regions.sizes.chunk_bytes => Ok((open, false)),
+            Some(open) => Ok((self.next_chunk(regions, group, open)?, true)),
+            None => Ok((self.next_region(regions, group)?, false)),
+        }
+    }
+
     /// Has a full chunk written and begins the next one of the region, or of another region.
     fn next_chunk(&mut self, regions: &Regions, group: usize, open: Open) -> Result<Open, Refused> {
-        let next = self.chunks[open.chunk].from + regions.sizes.chunk_bytes;
+        let next = self.chunks[open.chunk].from() + regions.sizes.chunk_bytes;
         if next == regions.sizes.region_bytes {
             if self.free.is_empty() || self.free_chunk().is_none() {
                 return Err(if self.free.is_empty() { Refused::NoRegion } else { Refused::NoChunk });
             }
-            self.queue_chunk(open);
+            self.queue_chunk(regions, open);
             self.open[group] = None;
             self.sealed.push_back(open.region);
             return self.next_region(regions, group);
         }
         let chunk = self.free_chunk().ok_or(Refused::NoChunk)?;
-        self.queue_chunk(open);
-        self.begin_chunk(group, open.region, chunk, next);
+        self.queue_chunk(regions, open);
+        self.begin_chunk(regions, group, Open { chunk, ..open }, next);
         Ok(Open { chunk, ..open })
     }
 
     fn next_region(&mut self, regions: &Regions, group: usize) -> Result<Open, Refused> {
         let chunk = self.free_chunk().ok_or(Refused::NoChunk)?;
         let region = self.free.pop_front().ok_or(Refused::NoRegion)?;
-        regions.at(region).open();
-        self.begin_chunk(group, region, chunk, 0);
+        regions.at(region).open(self.random.next_u64());
+        self.begin_chunk(regions, group, Open { region, chunk }, 0);
         Ok(Open { region, chunk })
     }
 
     fn free_chunk(&self) -> Option<usize> {
-        self.chunks.iter().position(|chunk| !chunk.is_used)
+        self.chunks.iter().position(|chunk| chunk.word.is_none())
     }
 
-    fn begin_chunk(&mut self, group: usize, region: u32, chunk: usize, from: usize) {
-        let begun = &mut self.chunks[chunk];
-        (begun.region, begun.from, begun.used, begun.is_used) = (region, from, 0, true);
-        self.open[group] = Some(Open { region, chunk });
+    fn begin_chunk(&mut self, regions: &Regions, group: usize, open: Open, from: usize) {
+        let number = (from / regions.sizes.chunk_bytes) as u32;
+        let word = ChunkWord { full: false, group, region: open.region, number };
+        regions.table.set_used(open.chunk, 0);
+        regions.table.set_chunk(open.chunk, Some(word));
+        let begun = &mut self.chunks[open.chunk];
+        (begun.word, begun.used) = (Some(word), 0);
+        self.open[group] = Some(open);
     }
 
-    fn queue_chunk(&mut self, open: Open) {
-        let chunk = &mut self.chunks[open.chunk];
-        let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
-        // What an earlier use left behind the last item is not to be taken for items.
-        room[chunk.used..].fill(0);
+    fn queue_chunk(&mut self, regions: &Regions, open: Open) {
+        self.fill_up(open.chunk);
+        let word = &mut self.chunks[open.chunk].word;
+        *word = word.map(|word| ChunkWord { full: true, ..word });
+        regions.table.set_chunk(open.chunk, *word);
         self.queue.push_back(open.chunk);
     }
 
-    /// The next chunk to be written, if none is being written.
-    pub(crate) fn take_write(&mut self) -> Option<Write> {
-        if self.writing {
+    /// What an earlier use left behind the last item is not to be taken for items.
+    fn fill_up(&mut self, number: usize) {
+        let chunk = &mut self.chunks[number];
+        let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
+        room[chunk.used..].fill(0);
+    }
+
+    /// A chunk waits for a device with these regions, and none is being written there.
+    pub(crate) fn write_waits(&self, device: usize, of: &std::ops::Range<u32>) -> bool {
+        !self.writing[device] && self.place_for(of).is_some()
+    }
+
+    fn place_for(&self, of: &std::ops::Range<u32>) -> Option<usize> {
+        let region = |number: &usize| self.chunks[*number].word.map(|word| word.region);
+        self.queue.iter().position(|number| region(number).is_some_and(|region| of.contains(&region)))
+    }
+
+    /// The next chunk to be written to a device with these regions, if none is being written there.
+    pub(crate) fn take_write(&mut self, device: usize, of: std::ops::Range<u32>) -> Option<Write> {
+        if self.writing[device] {
             return None;
         }
-        let number = self.queue.pop_front()?;
-        self.writing = true;
+        let number = self.queue.remove(self.place_for(&of)?)?;
         let chunk = &self.chunks[number];
-        Some(Write { chunk: number, region: chunk.region, from: chunk.from, bytes: Arc::clone(&chunk.bytes) })
+        let region = chunk.word.map(|word| word.region)?;
+        self.writing[device] = true;
+        Some(Write { chunk: number, device, region, from: chunk.from(), bytes: Arc::clone(&chunk.bytes) })
     }
 
     /// A chunk was written, or could not be: its bytes are not needed any more.
     pub(crate) fn end_write(&mut self, regions: &Regions, write: Write, ok: bool) {
-        let Write { chunk, region, from, bytes } = write;
+        let Write { chunk, device, region, from, bytes } = write;
         drop(bytes);
         if ok {
             regions.at(region).note_written(from + regions.sizes.chunk_bytes);
         }
-        self.chunks[chunk].is_used = false;
-        self.writing = false;
+        self.free_of(regions, chunk);
+        self.writing[device] = false;
+    }
+
+    fn free_of(&mut self, regions: &Regions, chunk: usize) {
+        regions.table.set_chunk(chunk, None);
+        self.chunks[chunk].word = None;
     }
 
     /// Copies what a chunk in memory holds of a region from `from` on; false if it is in none.
     pub(crate) fn copy(&self, region: u32, from: usize, into: &mut Vec<u8>, bytes: usize) -> bool {
         let holds = |chunk: &&Chunk| {
-            let end = chunk.from + chunk.bytes.bytes().len();
-            chunk.is_used && chunk.region == region && (chunk.from..end).contains(&from)
+            let begin = chunk.from();
+            chunk.is_of(region) && (begin..begin + chunk.bytes.bytes().len()).contains(&from)
         };
         let Some(chunk) = self.chunks.iter().find(holds) else { return false };
         let all = chunk.bytes.bytes();
-        let at = from - chunk.from;
+        let at = from - chunk.from();
         into.clear();
         into.extend_from_slice(&all[at..(at + bytes).min(all.len())]);
         true
@@ -235,18 +346,25 @@ impl Log {
     }
 
     /// Nothing more goes to these regions, nor comes from there.
-    pub(crate) fn lose(&mut self, lost: std::ops::Range<u32>) {
+    pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
         self.free.retain(|region| !lost.contains(region));
         self.sealed.retain(|region| !lost.contains(region));
-        for open in &mut self.open {
-            if let Some(gone) = open.take_if(|open| lost.contains(&open.region)) {
-                self.chunks[gone.chunk].is_used = false;
+        // What is being written is freed when that has come to an end.
+        for chunk in std::mem::take(&mut self.queue) {
+            match self.chunks[chunk].word {
+                Some(word) if !lost.contains(&word.region) => self.queue.push_back(chunk),
+                _ => self.free_of(regions, chunk),
+            }
+        }
+        for group in 0..OPEN_MAX {
+            if let Some(gone) = self.open[group].take_if(|open| lost.contains(&open.region)) {
+                self.free_of(regions, gone.chunk);
             }
         }
     }
 
     /// Chunks that wait to be written or are being written.
     pub(crate) fn writes_waiting(&self) -> usize {
-        self.queue.len() + usize::from(self.writing)
+        self.queue.len() + self.writing.iter().filter(|writing| **writing).count()
     }
 }

@@ -1,7 +1,8 @@
 //! Making regions free: each of their items is shown to the store, which knows whether anything names it.
 //!
 //! ```text
-//!   (none) ──free regions are few──> wanted ──read──> at hand ──all of the chunk shown──> wanted ... ──> region free
+//!   (none) ──free regions are few──> wanted ──read──> at hand ──all of the chunk shown──> wanted ...
+//!                              all of the region shown ──> freeing ──the device is told──> (none)
 //! ```
 //!
 //! The region that goes is one whose items have all ended, or else one of which at most [`SPARSE_PER_MILLE`] is named,
@@ -14,7 +15,8 @@ use base::clock::UnixMillis;
 use segment::{Reclaimed, TierItem, Visit};
 
 use crate::entry::{self, Entry};
-use crate::flash::{Flash, Scratch, Work, lock};
+use crate::flash::{Flash, lock};
+use crate::queues::{Scratch, Work};
 
 /// A region of which so much or less is named goes before those that were full earlier.
 const SPARSE_PER_MILLE: u64 = 250;
@@ -25,6 +27,8 @@ const AGAIN_PERCENT: usize = 25;
 #[derive(Debug)]
 pub(crate) struct Job {
     region: u32,
+    /// Where what was written of it ends.
+    end: usize,
     /// Where the chunk that is at hand or wanted begins.
     chunk: usize,
     /// Where in it the next item is.
@@ -42,18 +46,22 @@ enum State {
     AtHand,
     /// It cannot be read.
     Failed,
+    /// All of it was shown, and it waits to be told to the device.
+    Freeing,
 }
 
 impl Flash {
     /// See [`segment::Tier::reclaim`].
     pub(crate) fn reclaim_some(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
         let mut guard = lock(&self.job);
+        // What was asked of a device that is lost may never be answered.
+        guard.take_if(|job| self.regions.place(job.region).0.is_lost());
         if guard.is_none() {
             *guard = self.begin_job(now);
         }
         let Some(job) = guard.as_mut() else { return false };
         match job.state {
-            State::Wanted => return false,
+            State::Wanted | State::Freeing => return false,
             // Its device is lost, and the region with it.
             State::Failed => {
                 *guard = None;
@@ -64,23 +72,25 @@ impl Flash {
         if !self.show(job, visit) {
             return true;
         }
+        let region = job.region;
         (job.chunk, job.at) = (job.chunk + self.regions.sizes.chunk_bytes, 0);
-        if job.chunk < self.regions.sizes.region_bytes {
+        if job.chunk < job.end {
             job.state = State::Wanted;
             drop(guard);
-            self.push_work(Work::Chunk);
+            self.push_work(region, Work::Chunk);
             return false;
         }
-        let region = job.region;
-        *guard = None;
+        job.state = State::Freeing;
         drop(guard);
-        self.free(region);
-        true
+        // A device may take its time to give back what it has of it.
+        self.push_work(region, Work::Free(region));
+        false
     }
 
     /// Shows what is left of the chunk at hand; false if an item was put off.
     fn show(&self, job: &mut Job, visit: &mut Visit<'_>) -> bool {
-        let (region, seed) = (self.regions.at(job.region), self.regions.seed(job.region));
+        let region = self.regions.at(job.region);
+        let seed = region.seed();
         while job.at < job.bytes.len() {
             let (parts, len) = match entry::read(&job.bytes, job.chunk, job.at, seed) {
                 Entry::Item(parts, len) => (parts, len),
@@ -104,10 +114,12 @@ impl Flash {
                 token: parts.token,
                 sequence: parts.sequence,
                 class: 0,
+                // What goes on was read here.
+                is_read: true,
             };
             let from = job.chunk + job.at;
             let may_stay = job.again_bytes + len <= self.regions.sizes.region_bytes * AGAIN_PERCENT / 100;
-            match visit(&item, region.address(job.region, from, len), may_stay) {
+            match visit(&item, region.address(from, len), may_stay) {
                 Reclaimed::Later => return false,
                 Reclaimed::Again => {
                     job.again_bytes += entry::padded(len);
@@ -125,42 +137,63 @@ impl Flash {
         if log.free_count() >= self.free_low() {
             return None;
         }
-        let whole = |region: &u32| self.regions.at(*region).written() == self.regions.sizes.region_bytes;
+        let whole = |region: &u32| log.is_whole(*region);
         let past = || log.sealed().filter(whole).find(|region| self.regions.at(*region).is_past(now));
         let live = |region: &u32| self.regions.at(*region).live_per_mille();
         let sparse = || log.sealed().filter(whole).filter(|region| live(region) <= SPARSE_PER_MILLE).min_by_key(live);
         let region = past().or_else(sparse).or_else(|| log.sealed().find(whole))?;
         log.take_sealed(region);
         drop(log);
-        self.push_work(Work::Chunk);
+        // Nothing of it may have been written, where a device failed: then there is nothing to show.
+        let end = self.regions.at(region).written();
+        let state = if end > 0 { State::Wanted } else { State::AtHand };
+        if state == State::Wanted {
+            self.push_work(region, Work::Chunk);
+        }
         let bytes = Vec::with_capacity(self.regions.sizes.chunk_bytes);
-        Some(Job { region, chunk: 0, at: 0, again_bytes: 0, bytes, state: State::Wanted })
+        Some(Job { region, end, chunk: 0, at: 0, again_bytes: 0, bytes, state })
     }
 
     /// Reads the chunk that the job wants.
     pub(crate) fn read_chunk(&self, scratch: &mut Scratch) {
-        let Some((region, chunk)) = lock(&self.job).as_ref().map(|job| (job.region, job.chunk)) else { return };
+        let wants = |job: &Job| (job.state == State::Wanted).then_some((job.region, job.chunk));
+        let Some((region, chunk)) = lock(&self.job).as_ref().and_then(wants) else { return };
         let bytes = self.regions.sizes.chunk_bytes;
-        let read = self.read_device(region, chunk, bytes, scratch);
-        if read.is_some() {
+        self.take_off(scratch, None);
+        let is_read = self.read_device(region, chunk, bytes, scratch).is_some();
+        self.land(scratch);
+        if is_read {
             self.counters.reclaim_read_bytes.fetch_add(bytes as u64, Relaxed);
         }
         let mut guard = lock(&self.job);
-        let Some(job) = guard.as_mut() else { return };
+        // It may be another one by now.
+        let Some(job) = guard.as_mut().filter(|job| wants(job) == Some((region, chunk))) else { return };
         job.bytes.clear();
-        job.bytes.extend_from_slice(read.unwrap_or_default());
-        job.state = if read.is_some() { State::AtHand } else { State::Failed };
+        if is_read {
+            job.bytes.extend_from_slice(&scratch.bytes.bytes()[..bytes]);
+        }
+        job.state = if is_read { State::AtHand } else { State::Failed };
         drop(guard);
         self.wake(None);
     }
 
-    fn free(&self, region: u32) {
+    /// Nothing names anything in the region: the device is told, and it is free.
+    pub(crate) fn free(&self, region: u32, scratch: &mut Scratch) {
         let (part, at) = self.regions.place(region);
-        if part.is_lost() {
-            return;
+        if !part.is_lost() {
+            self.take_off(scratch, None);
+            part.device.discard(at, self.regions.sizes.region_bytes as u64);
+            self.land(scratch);
         }
-        part.device.discard(at, self.regions.sizes.region_bytes as u64);
-        lock(&self.log).push_free(region);
-        self.counters.regions_reclaimed.fetch_add(1, Relaxed);
+        // A device that did not answer for too long was lost over it.
+        if !part.is_lost() {
+            let mut log = lock(&self.log);
+            self.regions.at(region).free();
+            log.push_free(region);
+            drop(log);
+            self.counters.regions_reclaimed.fetch_add(1, Relaxed);
+        }
+        lock(&self.job).take_if(|job| job.region == region);
+        self.wake(None);
     }
 }

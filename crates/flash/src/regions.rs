@@ -1,13 +1,18 @@
 //! The regions of all devices: where each lies, and what is known of it.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use base::clock::UnixMillis;
-use segment::FlashAddress;
+use base::prng::Prng;
+use segment::{FlashAddress, TierPlan};
 
+use crate::begin::Begun;
 use crate::device::Device;
 use crate::entry::{ENTRY_BYTES_MAX, Seed};
+use crate::front;
+use crate::log::CHUNKS;
+use crate::table::{Table, words_for};
 
 /// A region where a device has room for enough of them.
 const REGION_BYTES: usize = FlashAddress::BLOCK_BYTES * FlashAddress::REGION_BLOCKS_MAX;
@@ -54,91 +59,151 @@ impl std::fmt::Display for FlashSizeError {
 impl std::error::Error for FlashSizeError {}
 
 impl Sizes {
-    /// For so many bytes: regions of 16 MiB, smaller ones on less than half a gigabyte.
+    /// For devices of so many bytes: regions of 16 MiB, smaller ones on less than half a gigabyte.
     ///
     /// # Errors
     /// See [`FlashSizeError`].
-    pub fn of(bytes: u64) -> Result<Self, FlashSizeError> {
+    pub fn of(devices: &[u64]) -> Result<Self, FlashSizeError> {
+        let bytes = devices.iter().sum::<u64>();
         let wanted = (bytes / REGIONS_WANTED).clamp(2 * ENTRY_BYTES_MAX as u64, REGION_BYTES as u64);
         let region_bytes = 1 << wanted.ilog2();
         let sizes = Self { region_bytes, chunk_bytes: CHUNK_BYTES.min(region_bytes / 2) };
-        if bytes / (region_bytes as u64) < REGIONS_MIN as u64 {
-            return Err(FlashSizeError::TooSmall { least_bytes: (REGIONS_MIN * 2 * ENTRY_BYTES_MAX) as u64 });
+        if sizes.regions(devices) < REGIONS_MIN as u64 {
+            let least = (REGIONS_MIN + 2 * devices.len()) * 2 * ENTRY_BYTES_MAX;
+            return Err(FlashSizeError::TooSmall { least_bytes: least as u64 });
         }
         let most_bytes = (REGION_BYTES * FlashAddress::REGIONS_MAX) as u64;
         if bytes > most_bytes { Err(FlashSizeError::TooLarge { most_bytes }) } else { Ok(sizes) }
     }
+
+    /// What a store has to be made for, to have a tier on devices of so many bytes, and so many slots.
+    pub fn plan(&self, devices: &[u64], index_slots: u64) -> TierPlan {
+        let bytes = devices.iter().sum();
+        let words = words_for(self.regions(devices) as usize);
+        TierPlan { index_slots, bytes, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes }
+    }
+
+    /// Regions on devices of so many bytes.
+    pub fn regions(&self, devices: &[u64]) -> u64 {
+        devices.iter().map(|bytes| front::regions_of(*bytes, *self)).sum()
+    }
 }
 
-/// One region. What the log alone changes is changed under its lock.
-#[derive(Debug, Default)]
-pub(crate) struct Region {
-    /// How often it was opened.
-    life: AtomicU32,
-    /// Bytes of this life that are on the device.
-    written: AtomicU32,
-    /// Blocks of the items that slots name, and of all; a block that two share counts for each.
-    live_blocks: AtomicU32,
-    all_blocks: AtomicU32,
-    /// When the last of its items ends.
-    ends_ms: AtomicU64,
+/// One region, as the table has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Region<'t> {
+    table: &'t Table,
+    number: u32,
 }
 
-impl Region {
-    pub(crate) fn life(&self) -> u32 {
-        self.life.load(Acquire)
+/// The words of a region in the table.
+const LIFE: usize = 0;
+const BLOCKS: usize = 1;
+const ENDS: usize = 2;
+const SEQUENCE: usize = 3;
+const ITEMS: usize = 4;
+const SALT: usize = 5;
+
+const HALF: u64 = u32::MAX as u64;
+
+impl Region<'_> {
+    fn word(self, word: usize) -> u64 {
+        self.table.region(self.number, word)
+    }
+
+    fn set(self, word: usize, value: u64) {
+        self.table.set_region(self.number, word, value);
+    }
+
+    fn life(self) -> u32 {
+        (self.word(LIFE) >> 32) as u32
     }
 
     /// The address of an item of this life.
-    pub(crate) fn address(&self, region: u32, from: usize, bytes: usize) -> FlashAddress {
+    pub(crate) fn address(self, from: usize, bytes: usize) -> FlashAddress {
         let first = from / FlashAddress::BLOCK_BYTES;
         let blocks = (from + bytes).div_ceil(FlashAddress::BLOCK_BYTES) - first;
         let blocks = blocks.min(usize::from(FlashAddress::BLOCKS_MANY)) as u8;
-        FlashAddress::new(self.generation(), region, first as u16, blocks)
+        FlashAddress::new(self.generation(), self.number, first as u16, blocks)
     }
 
-    pub(crate) fn generation(&self) -> u8 {
+    pub(crate) fn generation(self) -> u8 {
         (self.life() % 128) as u8
     }
 
-    pub(crate) fn written(&self) -> usize {
-        self.written.load(Acquire) as usize
+    /// What the checksums of its items are seeded with.
+    pub(crate) fn seed(self) -> Seed {
+        Seed { salt: self.word(SALT), region: self.number }
     }
 
-    pub(crate) fn note_written(&self, bytes: usize) {
-        self.written.store(bytes as u32, Release);
+    /// Bytes of this life that are on the device.
+    pub(crate) fn written(self) -> usize {
+        (self.word(LIFE) & HALF) as usize
     }
 
-    /// Begins another life.
-    pub(crate) fn open(&self) {
-        self.written.store(0, Release);
-        self.live_blocks.store(0, Relaxed);
-        self.all_blocks.store(0, Relaxed);
-        self.ends_ms.store(0, Relaxed);
-        self.life.store(self.life().wrapping_add(1), Release);
+    pub(crate) fn note_written(self, bytes: usize) {
+        self.set(LIFE, self.word(LIFE) & !HALF | bytes as u64);
     }
 
-    pub(crate) fn note_item(&self, blocks: u8, ends: Option<UnixMillis>) {
-        self.live_blocks.fetch_add(blocks.into(), Relaxed);
-        self.all_blocks.fetch_add(blocks.into(), Relaxed);
-        self.ends_ms.fetch_max(ends.map_or(u64::MAX, |at| at.0), Relaxed);
+    /// When it was opened, as a number; 0: it is free.
+    pub(crate) fn sequence(self) -> u64 {
+        self.word(SEQUENCE)
     }
 
-    pub(crate) fn release(&self, at: FlashAddress) {
-        if at.generation() == self.generation() {
-            self.live_blocks.fetch_sub(at.blocks().into(), Relaxed);
+    /// Begins another life, with a salt that no other has had.
+    pub(crate) fn open(self, salt: u64) {
+        self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
+        self.set(BLOCKS, 0);
+        self.set(ENDS, 0);
+        self.set(ITEMS, 0);
+        self.set(SALT, salt);
+        self.set(SEQUENCE, self.table.next_sequence());
+    }
+
+    /// Nothing names its items any more.
+    pub(crate) fn free(self) {
+        self.set(SEQUENCE, 0);
+    }
+
+    /// What was there is gone: no address of this life means anything.
+    pub(crate) fn forget(self) {
+        self.free();
+        self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
+        self.set(ITEMS, 0);
+    }
+
+    pub(crate) fn note_item(self, blocks: u8, ends: Option<UnixMillis>) {
+        let blocks = u64::from(blocks);
+        self.table.change_region(self.number, BLOCKS, |word| word + (blocks << 32 | blocks));
+        self.table.change_region(self.number, ITEMS, |items| items + 1);
+        let ends = ends.map_or(u64::MAX, |at| at.0);
+        self.table.change_region(self.number, ENDS, |word| word.max(ends));
+    }
+
+    pub(crate) fn release(self, at: FlashAddress) {
+        if at.generation() != self.generation() {
+            return;
         }
+        // What a crash cut was not counted, or is not here.
+        let less = |word: u64| (word & HALF).saturating_sub(at.blocks().into()) | word & !HALF;
+        self.table.change_region(self.number, BLOCKS, less);
+        self.table.change_region(self.number, ITEMS, |items| items.saturating_sub(1));
+    }
+
+    /// Items that slots name.
+    pub(crate) fn items(self) -> u64 {
+        self.word(ITEMS)
     }
 
     /// All its items have ended.
-    pub(crate) fn is_past(&self, now: UnixMillis) -> bool {
-        self.ends_ms.load(Relaxed) <= now.0
+    pub(crate) fn is_past(self, now: UnixMillis) -> bool {
+        self.word(ENDS) <= now.0
     }
 
     /// The part of it that slots name, of 1000.
-    pub(crate) fn live_per_mille(&self) -> u64 {
-        let [live, all] = [&self.live_blocks, &self.all_blocks].map(|blocks| u64::from(blocks.load(Relaxed)));
-        live * 1000 / all.max(1)
+    pub(crate) fn live_per_mille(self) -> u64 {
+        let blocks = self.word(BLOCKS);
+        (blocks & HALF) * 1000 / (blocks >> 32).max(1)
     }
 }
 
@@ -169,86 +234,111 @@ impl Part {
 /// All regions.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    all: Box<[Region]>,
+    pub(crate) table: Table,
     pub(crate) parts: Vec<Part>,
     pub(crate) sizes: Sizes,
-    secret: u64,
+    count: usize,
 }
 
 impl Regions {
-    pub(crate) fn new(devices: Vec<Box<dyn Device>>, sizes: Sizes, secret: u64) -> Self {
+    /// The regions of these devices, and how each device was found. What the table has of a device that is another one
+    /// is forgotten.
+    pub(crate) fn new(
+        devices: Vec<Box<dyn Device>>,
+        sizes: Sizes,
+        table: Table,
+        random: &mut Prng,
+    ) -> (Self, Vec<Begun>) {
         assert!(sizes.region_bytes.is_power_of_two() && sizes.region_bytes <= REGION_BYTES, "{sizes:?}");
         assert!(sizes.chunk_bytes.is_power_of_two() && sizes.chunk_bytes < sizes.region_bytes, "{sizes:?}");
         assert!(sizes.chunk_bytes.is_multiple_of(crate::aligned::ALIGN), "{sizes:?}");
-        let mut parts: Vec<Part> = Vec::new();
-        for device in devices {
+        let (mut parts, mut begun, mut numbers) = (Vec::<Part>::new(), Vec::new(), Vec::new());
+        for found in crate::begin::devices(devices, sizes, &table, random) {
             let first = parts.last().map_or(0, |part| part.regions().end);
             let room = FlashAddress::REGIONS_MAX as u64 - u64::from(first);
-            let count = (device.bytes() / sizes.region_bytes as u64).min(room) as u32;
-            parts.push(Part { device, first, count, lost: AtomicBool::new(false) });
+            let count = found.regions.min(room) as u32;
+            parts.push(Part { device: found.device, first, count, lost: AtomicBool::new(false) });
+            numbers.push((found.number, found.regions));
+            begun.push(found.begun);
         }
-        let count = parts.last().map_or(0, |part| part.regions().end);
+        let count = parts.last().map_or(0, |part| part.regions().end) as usize;
         assert!(count > 0, "devices without a region");
-        Self { all: (0..count).map(|_| Region::default()).collect(), parts, sizes, secret }
+        let regions = Self { table, parts, sizes, count };
+        for (part, _) in regions.parts.iter().zip(&begun).filter(|(_, begun)| begun.forgets()) {
+            part.regions().for_each(|region| regions.at(region).forget());
+        }
+        regions.table.set_devices(&numbers);
+        regions.table.begin();
+        (regions, begun)
     }
 
-    pub(crate) fn at(&self, region: u32) -> &Region {
-        &self.all[region as usize]
+    pub(crate) fn at(&self, region: u32) -> Region<'_> {
+        assert!((region as usize) < self.count, "region {region} of {}", self.count);
+        Region { table: &self.table, number: region }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.all.len()
+        self.count
     }
 
-    pub(crate) fn seed(&self, region: u32) -> Seed {
-        Seed { secret: self.secret, region, life: self.at(region).life() }
+    /// All regions.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Region<'_>)> {
+        (0..self.count as u32).map(|number| (number, self.at(number)))
+    }
+
+    /// Which of the devices a region is on.
+    pub(crate) fn device_of(&self, region: u32) -> usize {
+        self.parts.iter().position(|part| part.regions().contains(&region)).expect("a region lies on a device")
     }
 
     /// The device of a region, and where on it the region begins.
     pub(crate) fn place(&self, region: u32) -> (&Part, u64) {
-        let part = self.parts.iter().find(|part| part.regions().contains(&region)).expect("a region lies on a device");
-        (part, u64::from(region - part.first) * self.sizes.region_bytes as u64)
-    }
-
-    /// Bytes of memory that the table takes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.all.len() * size_of::<Region>()
+        let part = &self.parts[self.device_of(region)];
+        let at = u64::from(region - part.first) * self.sizes.region_bytes as u64;
+        (part, front::front_bytes(self.sizes) + at)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use segment::TierRoom;
+
     use super::*;
+    use crate::table::REGION_WORDS;
 
     #[test]
     fn regions_are_of_16_mib_and_smaller_where_there_would_be_too_few() {
-        assert_eq!(Sizes::of(1 << 40), Ok(Sizes { region_bytes: 16 << 20, chunk_bytes: 1 << 20 }));
-        assert_eq!(Sizes::of(512 << 20), Ok(Sizes { region_bytes: 16 << 20, chunk_bytes: 1 << 20 }));
-        assert_eq!(Sizes::of(64 << 20), Ok(Sizes { region_bytes: 2 << 20, chunk_bytes: 1 << 20 }));
-        let Err(FlashSizeError::TooSmall { least_bytes }) = Sizes::of(1 << 20) else { panic!("1 MiB is too small") };
-        assert!(Sizes::of(least_bytes).is_ok(), "the size that the error names is enough");
-        let Err(FlashSizeError::TooLarge { most_bytes }) = Sizes::of(1 << 60) else { panic!("too large") };
+        assert_eq!(Sizes::of(&[1 << 40]), Ok(Sizes { region_bytes: 16 << 20, chunk_bytes: 1 << 20 }));
+        assert_eq!(Sizes::of(&[512 << 20]), Ok(Sizes { region_bytes: 16 << 20, chunk_bytes: 1 << 20 }));
+        assert_eq!(Sizes::of(&[64 << 20]), Ok(Sizes { region_bytes: 2 << 20, chunk_bytes: 1 << 20 }));
+        let Err(FlashSizeError::TooSmall { least_bytes }) = Sizes::of(&[1 << 20]) else { panic!("1 MiB is too small") };
+        assert!(Sizes::of(&[least_bytes]).is_ok(), "the size that the error names is enough");
+        let Err(FlashSizeError::TooLarge { most_bytes }) = Sizes::of(&[1 << 60]) else { panic!("too large") };
         assert_eq!(most_bytes, 16 << 40);
     }
 
     #[test]
-    fn a_region_takes_less_than_a_millionth_of_memory() {
-        assert!(size_of::<Region>() <= 32);
+    fn a_region_takes_a_few_millionths_of_memory() {
+        assert!(REGION_WORDS * size_of::<u64>() * 300_000 < REGION_BYTES);
     }
 
     #[test]
     fn what_is_released_of_an_earlier_life_is_not_counted_again() {
-        let region = Region::default();
-        region.open();
-        let at = region.address(3, 1000, 100);
-        assert_eq!((at.block(), at.blocks()), (1, 2), "from byte 1000 to byte 1100");
+        let plan = TierPlan { index_slots: 0, bytes: 0, words: words_for(4), chunks: 0, chunk_bytes: 0 };
+        let table = Table { room: TierRoom::private(&plan).expect("memory") };
+        let region = Region { table: &table, number: 3 };
+        region.open(1);
+        let at = region.address(1000, 100);
+        assert_eq!((at.region(), at.block(), at.blocks()), (3, 1, 2), "from byte 1000 to byte 1100");
         region.note_item(at.blocks(), None);
-        assert_eq!(region.live_per_mille(), 1000);
-        region.open();
+        assert_eq!((region.live_per_mille(), region.items()), (1000, 1));
+        region.open(2);
         region.note_item(2, None);
         region.release(at);
-        assert_eq!(region.live_per_mille(), 1000, "that was another life");
-        region.release(region.address(3, 0, 600));
-        assert_eq!(region.live_per_mille(), 0);
+        assert_eq!((region.live_per_mille(), region.items()), (1000, 1), "that was another life");
+        region.release(region.address(0, 600));
+        assert_eq!((region.live_per_mille(), region.items()), (0, 0));
+        region.release(region.address(0, 600));
+        assert_eq!((region.live_per_mille(), region.items()), (0, 0), "no more than there was");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - A read or write can end with an error, or write some of its sectors and say that all is well.
 //! - The disk can vanish: every request fails from then on.
+//! - It may be cut off: of the last writes since a sync any sectors are lost ([`SimHand::copy_cut_off`]).
 //! - How long a request takes is the caller's: he lets those that wait come to their end in any order
 //!   ([`crate::Flash::work_at`]).
 
@@ -39,7 +40,15 @@ struct State {
     random: Prng,
     vanished: bool,
     torn: u64,
+    block_bytes: usize,
+    /// Where was written since the last sync, and what was there.
+    unsynced: Vec<(usize, Vec<u8>)>,
 }
+
+/// Writes that a disk holds back at most.
+const UNSYNCED_MAX: usize = 32;
+/// What is written whole or not at all.
+const SECTOR_BYTES: usize = 512;
 
 /// A hand on a disk that somebody else uses.
 #[derive(Clone, Debug)]
@@ -56,6 +65,37 @@ impl SimHand {
         lock(&self.0).vanished = true;
     }
 
+    /// A disk of its own with what this one holds, whole again: what is there when its machine begins anew.
+    pub fn copy(&self, seed: u64) -> (SimDisk, SimHand) {
+        let (contents, block_bytes) = {
+            let state = lock(&self.0);
+            (state.contents.clone(), state.block_bytes)
+        };
+        SimDisk::of(contents, block_bytes, seed)
+    }
+
+    /// The same for a disk that was cut off: of the writes since [`SimHand::sync`] any sector may be as it was before
+    /// them, so they may also have come in another order.
+    pub fn copy_cut_off(&self, seed: u64) -> (SimDisk, SimHand) {
+        let (disk, hand) = self.copy(seed);
+        let mut state = lock(&hand.0);
+        for (at, before) in lock(&self.0).unsynced.iter().rev() {
+            for (sector, bytes) in before.chunks(SECTOR_BYTES).enumerate() {
+                if state.random.chance(1, 2) {
+                    let begin = at + sector * SECTOR_BYTES;
+                    state.contents[begin..begin + bytes.len()].copy_from_slice(bytes);
+                }
+            }
+        }
+        drop(state);
+        (disk, hand)
+    }
+
+    /// What was written so far stays, whatever happens.
+    pub fn sync(&self) {
+        lock(&self.0).unsynced.clear();
+    }
+
     /// Writes that were torn.
     pub fn torn(&self) -> u64 {
         lock(&self.0).torn
@@ -65,9 +105,13 @@ impl SimHand {
 impl SimDisk {
     /// A disk of zeros, and a hand on it.
     pub fn new(bytes: u64, block_bytes: usize, seed: u64) -> (Self, SimHand) {
-        let contents = vec![0; bytes as usize];
-        let random = Prng::new(seed);
-        let state = State { contents, faults: Faults::default(), random, vanished: false, torn: 0 };
+        Self::of(vec![0; bytes as usize], block_bytes, seed)
+    }
+
+    fn of(contents: Vec<u8>, block_bytes: usize, seed: u64) -> (Self, SimHand) {
+        let (bytes, random) = (contents.len() as u64, Prng::new(seed));
+        let (faults, unsynced) = (Faults::default(), Vec::new());
+        let state = State { contents, faults, random, vanished: false, torn: 0, block_bytes, unsynced };
         let state = std::sync::Arc::new(Mutex::new(state));
         (Self { state: std::sync::Arc::clone(&state), bytes, block_bytes }, SimHand(state))
     }
@@ -132,9 +176,14 @@ impl Device for SimDisk {
         }
         let torn = state.happens(torn_writes);
         state.torn += u64::from(torn);
-        for (sector, bytes) in from.chunks(512).enumerate() {
+        let before = state.contents[range.clone()].to_vec();
+        if state.unsynced.len() == UNSYNCED_MAX {
+            state.unsynced.remove(0);
+        }
+        state.unsynced.push((range.start, before));
+        for (sector, bytes) in from.chunks(SECTOR_BYTES).enumerate() {
             if !(torn && state.happens(300)) {
-                let begin = range.start + sector * 512;
+                let begin = range.start + sector * SECTOR_BYTES;
                 state.contents[begin..begin + bytes.len()].copy_from_slice(bytes);
             }
         }

@@ -248,6 +248,12 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
              {held} changes under way; {undone} transactions were cut and are undone; it took {took_ms} ms"
         );
     }
+    if reopened.flash_items > 0 {
+        tracing::info!("{} more items are there on flash", reopened.flash_items);
+    }
+    if reopened.flash_lost > 0 {
+        tracing::warn!("{} items are gone with the devices that they were on", reopened.flash_lost);
+    }
     let behind_ms = reopened.clock_behind_ms;
     if behind_ms > CLOCK_BEHIND_MAX_MS {
         tracing::warn!(

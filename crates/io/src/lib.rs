@@ -22,6 +22,7 @@
 pub mod affinity;
 pub mod allocation;
 pub mod away;
+pub mod disk;
 pub mod epoll;
 pub mod listen;
 pub mod pass;

@@ -272,6 +272,8 @@ impl<'l> Turn<'l> {
 
     #[cold]
     fn lock_guarded(&self, key: &Key<'_>, over: bool) -> Result<Locked<'l>, OpError> {
+        // What is there before a change of several keys is kept, which on flash cannot be told from other keys' items.
+        let over = over && !(self.acting != 0 && self.store.undo.is_some());
         if over && self.is_claimed_by_other(key) {
             return Err(self.parked());
         }

@@ -108,6 +108,8 @@ pub(crate) struct Geometry {
     pub(crate) groups_max: usize,
     /// The index has so many, whatever the memory.
     pub(crate) groups_fixed: Option<usize>,
+    /// What a second tier keeps in the file, in bytes.
+    pub(crate) tier_bytes: u64,
     /// The largest item that is stored whole, header included; above it, pieces.
     pub(crate) item_whole_max: usize,
     /// Values up to here are stored whole, in bytes.
@@ -137,9 +139,9 @@ impl Geometry {
         Self::sized(config, None)
     }
 
-    /// With an index that has so many groups, and keeps them.
-    pub(crate) fn with_index(config: &StoreConfig, groups: usize) -> Result<Self, StartError> {
-        Self::sized(config, Some(groups))
+    /// With an index that has so many groups, and keeps them, and so many bytes of a second tier in its file.
+    pub(crate) fn with_index(config: &StoreConfig, groups: usize, tier_bytes: u64) -> Result<Self, StartError> {
+        Ok(Self { tier_bytes, ..Self::sized(config, Some(groups))? })
     }
 
     fn sized(config: &StoreConfig, groups_fixed: Option<usize>) -> Result<Self, StartError> {
@@ -161,6 +163,7 @@ impl Geometry {
             groups_start: groups_fixed.unwrap_or(groups_for(memory)),
             groups_max: 0,
             groups_fixed,
+            tier_bytes: 0,
             item_whole_max,
             value_whole_max: item_whole_max - PIECE_OVERHEAD,
             piece_bytes: (segment_bytes as usize / 32).max(PIECE_BYTES_MIN).min(item_whole_max) - PIECE_OVERHEAD,

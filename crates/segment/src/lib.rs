@@ -34,6 +34,8 @@ mod kept;
 mod key;
 mod lane;
 mod large;
+#[cfg(test)]
+mod map_tier;
 mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
@@ -61,6 +63,7 @@ mod sums;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 mod tier;
+mod tier_room;
 mod tiered;
 mod ttl;
 mod undo;
@@ -85,6 +88,7 @@ pub use op::{
 };
 pub use parts::{DecideParts, ENTRY_BYTES, KIND_IN_PARTS, Parts};
 pub use pin::Pinned;
+pub use raw::TierChunk;
 pub use read::{Ahead, Hit, Version};
 pub use rebuild::{RebuildProgress, RebuildStep, Rebuilder};
 pub use rename::{CopyStep, PartsCopy};
@@ -93,6 +97,9 @@ pub use snapshot::Snapshot;
 pub use spaces::{Terms, TermsError};
 pub use stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use store::Store;
-pub use tier::{FlashAddress, Found, Kept, Parts as TierParts, Reclaimed, Tier, TierItem, TierPlan, TierRead, Visit};
+pub use tier::{
+    FlashAddress, Found, Kept, Parts as TierParts, Reclaimed, Tier, TierFound, TierItem, TierPlan, TierRead, Visit,
+};
+pub use tier_room::{TierGround, TierRoom};
 pub use tiered::{FlashHit, FromFlash};
 pub use write::change::{AddOutcome, Change, Decide, DecideAlone};

@@ -34,7 +34,7 @@ use crate::segments::Segments;
 use crate::shortage::Shortages;
 use crate::slot::Slot;
 use crate::spaces::Spaces;
-use crate::tier::{Tier, TierPlan};
+use crate::tier::Tier;
 use crate::undo::UndoLog;
 
 /// An in-memory store of items.
@@ -148,22 +148,6 @@ impl Store {
         Self::on(config, geometry, ground, None, None, now)
     }
 
-    /// The same with a second tier, to which what is evicted goes. Its index has one size, which a resize leaves alone.
-    ///
-    /// # Errors
-    /// See [`StartError`]: the index is a part of the memory.
-    pub fn with_tier(
-        config: &StoreConfig,
-        plan: &TierPlan,
-        now: UnixMillis,
-    ) -> Result<(Arc<Self>, Background), StartError> {
-        let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
-        let geometry = Geometry::with_index(config, groups)?;
-        let count = geometry.segments_for(config.memory_bytes, groups);
-        let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
-        Self::on(config, geometry, ground, None, Some(Arc::clone(&plan.tier)), now)
-    }
-
     /// The same in a file: what was acknowledged before the process before ended, however it did, is there again. The
     /// file's seed and sizes are the store's; of `config` only the memory has to be that of the file, and its greatest
     /// value is not looked at: a file does not grow.
@@ -175,12 +159,12 @@ impl Store {
         file: &StoreFile,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
-        let (geometry, ground, held) = crate::file::lay(config, file, now)?;
+        let (geometry, ground, held) = crate::file::lay(config, file, None, now)?;
         let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
         Self::on(&config, geometry, ground, Some(held), None, now)
     }
 
-    fn on(
+    pub(crate) fn on(
         config: &StoreConfig,
         geometry: Geometry,
         ground: Ground,

@@ -114,6 +114,8 @@ pub struct TierItem<'i> {
     pub sequence: u64,
     /// The TTL class that it was in.
     pub class: u8,
+    /// It was asked for since it was stored, or had gone before and was stored again.
+    pub is_read: bool,
 }
 
 /// How a read ended.
@@ -177,6 +179,15 @@ pub enum Reclaimed {
     Later,
 }
 
+/// What a tier has kept from an earlier process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TierFound {
+    /// Items that slots name, as far as was counted.
+    pub items: u64,
+    /// Something of it is gone: slots may name what [`Tier::may_name`] denies.
+    pub lost: bool,
+}
+
 /// A second tier. See the module `tier`.
 pub trait Tier: std::fmt::Debug + Send + Sync {
     /// Takes a copy of the item, which can be asked for from here on. `None`: it is not taken.
@@ -194,6 +205,12 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// Gives the reads of a lane that have ended, one for each call.
     fn collect(&self, lane: usize) -> Option<TierRead>;
 
+    /// What is kept of an earlier process, for who opens the store it goes with.
+    fn found(&self) -> TierFound;
+
+    /// The address may name an item: of the life that its region is in.
+    fn may_name(&self, at: FlashAddress) -> bool;
+
     /// Shows items of a region that is to be free, each until it is done with, as long as some are at hand and `visit`
     /// does not put one off; true if more are at hand. Of the items, hash and class are left out. `visit` may call
     /// [`Tier::offer`] and [`Tier::release`].
@@ -203,11 +220,18 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
 /// What looks at the items of a region: the item, where it is, and whether it may go on at another address.
 pub type Visit<'v> = dyn FnMut(&TierItem<'_>, FlashAddress, bool) -> Reclaimed + 'v;
 
-/// How a store has a second tier.
-#[derive(Clone, Debug)]
+/// What a store with a second tier is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierPlan {
-    /// The tier.
-    pub tier: std::sync::Arc<dyn Tier>,
-    /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away.
+    /// Slots of the index, which keeps its size: it is changed by the items' keys, and those on flash are far away. A
+    /// file that is there keeps the number that it was made with.
     pub index_slots: u64,
+    /// Bytes of all that the tier lies on: a file that was made beside another tier is refused.
+    pub bytes: u64,
+    /// Words that the tier keeps.
+    pub words: usize,
+    /// Chunks of bytes that it keeps.
+    pub chunks: usize,
+    /// Bytes of a chunk, a multiple of a page.
+    pub chunk_bytes: usize,
 }

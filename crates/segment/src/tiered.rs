@@ -195,6 +195,8 @@ impl Store {
             token: self.known_token(layout, &snap),
             sequence: header.sequence(),
             class: header.class(),
+            // What is in the main queue got there by a read, or by its ghost.
+            is_read: seen.slot.freq() > 0 || header.queue() == Queue::Main,
         })
     }
 

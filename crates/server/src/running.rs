@@ -142,7 +142,11 @@ impl Running {
                 None => shared.wake_background(),
             }
         }));
-        self.flash = Some(flash.spawn()?);
+        let threads = flash.spawn(self.shared.config.io != IoChoice::Epoll)?;
+        if let Some(refused) = threads.refused() {
+            tracing::info!("threads read flash, not io_uring: {refused}");
+        }
+        self.flash = Some(threads);
         Ok(())
     }
 

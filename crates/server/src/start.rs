@@ -116,6 +116,8 @@ pub struct ServerConfig {
     pub flash: Vec<FlashPlace>,
     /// The mean length of an item there, in bytes.
     pub flash_item_bytes: u64,
+    /// What may be written to devices a day, in bytes; 0: whatever there is.
+    pub flash_writes_a_day_bytes: u64,
     /// Requests are counted by key prefix from the start.
     pub prefix_stats: bool,
     /// What ends a prefix.
@@ -176,6 +178,7 @@ impl Default for ServerConfig {
             upgradable: false,
             flash: Vec::new(),
             flash_item_bytes: 512,
+            flash_writes_a_day_bytes: 0,
             prefix_stats: false,
             prefix_delimiter: b':',
             cas: true,
@@ -393,6 +396,20 @@ fn open_store(config: &ServerConfig, left: Option<Arc<MapFile>>, now: UnixMillis
     if !config.flash.is_empty() {
         return crate::tier::open(config, &store_config(config), now);
     }
+    let (store, background) = match memory_file(config, left)? {
+        None => Store::new(&store_config(config), now),
+        Some(file) => Store::in_file(&store_config(config), &file, now),
+    }
+    .map_err(StartError::Store)?;
+    Ok((store, background, None))
+}
+
+/// The file that the store's memory is to lie in, if in one: what another server left, the one that is configured, or
+/// one without a name that can be handed over.
+pub(crate) fn memory_file(
+    config: &ServerConfig,
+    left: Option<Arc<MapFile>>,
+) -> Result<Option<StoreFile>, StartError> {
     let (file, reset) = match (left, &config.file) {
         (Some(file), _) => (file, false),
         (None, Some(path)) => {
@@ -400,14 +417,9 @@ fn open_store(config: &ServerConfig, left: Option<Arc<MapFile>>, now: UnixMillis
             (Arc::new(file), config.file_reset)
         }
         (None, None) if config.upgradable => (Arc::new(MapFile::in_memory()?), false),
-        (None, None) => {
-            let (store, background) = Store::new(&store_config(config), now).map_err(StartError::Store)?;
-            return Ok((store, background, None));
-        }
+        (None, None) => return Ok(None),
     };
-    let file = StoreFile { file, reset, index: config.file_index };
-    let (store, background) = Store::in_file(&store_config(config), &file, now).map_err(StartError::Store)?;
-    Ok((store, background, None))
+    Ok(Some(StoreFile { file, reset, index: config.file_index }))
 }
 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a

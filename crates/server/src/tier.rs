@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, Sizes};
-use segment::{Store, StoreConfig, TierPlan};
+use segment::{StoreConfig, TierGround};
 
 use crate::start::{Opened, ServerConfig, StartError};
 
@@ -18,8 +18,8 @@ const SLOT_BYTES: u64 = 8;
 
 /// Opens the devices and makes a store that evicts to them.
 pub(crate) fn open(config: &ServerConfig, store: &StoreConfig, now: UnixMillis) -> Result<Opened, StartError> {
-    let bytes = config.flash.iter().map(|place| place.size.0).sum();
-    let sizes = Sizes::of(bytes).map_err(|error| match error {
+    let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
+    let sizes = Sizes::of(&device_bytes).map_err(|error| match error {
         FlashSizeError::TooSmall { .. } => StartError::Config("the devices of store.flash are too small"),
         FlashSizeError::TooLarge { .. } => StartError::Config("the devices of store.flash are more than can be named"),
     })?;
@@ -35,7 +35,9 @@ pub(crate) fn open(config: &ServerConfig, store: &StoreConfig, now: UnixMillis) 
         }
         devices.push(Box::new(device) as Box<dyn flash::device::Device>);
     }
-    let secret = RandomState::new().hash_one(now.0);
+    let plan = sizes.plan(&device_bytes, index_slots(config, device_bytes.iter().sum()));
+    let file = crate::start::memory_file(config, None)?;
+    let mut ground = TierGround::lay(store, file.as_ref(), &plan, now).map_err(StartError::Store)?;
     let on_lost = Box::new(|lost: &Lost| {
         tracing::error!(
             "{} is not used any more: {}; its items are misses, replace it and restart",
@@ -43,9 +45,14 @@ pub(crate) fn open(config: &ServerConfig, store: &StoreConfig, now: UnixMillis) 
             lost.why
         );
     });
-    let flash = Flash::new(FlashConfig { devices, sizes, lanes: store.lanes_max, secret, on_lost });
-    let plan = TierPlan { tier: Arc::clone(&flash) as _, index_slots: index_slots(config, bytes) };
-    let (store, background) = Store::with_tier(store, &plan, now).map_err(StartError::Store)?;
+    let (room, seed) = (ground.take_room(), RandomState::new().hash_one(now.0));
+    let writes_a_day_bytes = config.flash_writes_a_day_bytes;
+    let lanes = store.lanes_max;
+    let flash = Flash::new(FlashConfig { devices, sizes, lanes, room, seed, writes_a_day_bytes, on_lost });
+    for device in flash.exchanged() {
+        tracing::warn!("{device} is not what it was when the memory file was used last: its items are gone");
+    }
+    let (store, background) = ground.store(Arc::clone(&flash) as _, now).map_err(StartError::Store)?;
     Ok((store, background, Some(flash)))
 }
 

@@ -88,3 +88,63 @@ fn a_disk_that_fails_is_left_alone_and_the_store_goes_on() {
         assert!(stats.flash_items < 1000 && world.seen.hits_late > 1000, "{:?}", world.seen);
     }
 }
+
+/// Runs for a while, and again and again as `end` has it end.
+fn lives(seed: u64, lives: usize, mut end: impl FnMut(&mut World)) -> World {
+    println!("SEED={seed} cargo test -p gannet-flash --test model");
+    let mut world = World::in_file(seed);
+    (0..20_000).for_each(|_| world.step());
+    for _ in 0..lives {
+        end(&mut world);
+        (0..4000).for_each(|_| world.step());
+    }
+    world
+}
+
+#[test]
+fn what_was_there_when_the_process_was_killed_is_there_again_and_nothing_else() {
+    for seed in seeds() {
+        let mut on_flash = 0;
+        let world = lives(seed, 8, |world| {
+            let before = world.all();
+            world.kill();
+            let found = world.store.stats();
+            on_flash += found.flash_items;
+            assert_eq!(found.flash_items, world.items_on_flash(), "they are counted");
+            let after = world.all();
+            assert!(before == after, "{} keys were there, and {} are", before.len(), after.len());
+            assert_eq!(world.check(), after.len());
+        });
+        assert!(on_flash > 8 * 1000, "most of them were on flash: {on_flash}");
+        assert_eq!((world.store.stats().flash_failed, world.flash.counts().devices_lost), (0, 0));
+        assert!(world.flash.counts().regions_reclaimed > 0, "regions of earlier processes are written again");
+    }
+}
+
+#[test]
+fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
+    for seed in seeds() {
+        let (mut before, mut after) = (0, 0);
+        lives(seed + 50, 8, |world| {
+            before += world.all().len();
+            world.cut_off();
+            after += world.check();
+        });
+        assert!(after < before && after > before / 2, "{after} of {before}: some was lost, and not all");
+    }
+}
+
+#[test]
+fn items_on_a_disk_that_was_exchanged_are_gone_and_stay_gone() {
+    for seed in seeds() {
+        let (mut lost, mut left) = (0, 0);
+        lives(seed + 70, 4, |world| {
+            world.exchange();
+            assert_eq!(world.flash.exchanged(), ["simulated"]);
+            assert_eq!((world.items_on_flash(), world.store.stats().flash_items), (0, 0));
+            lost += world.store.reopened().expect("it is in a file").flash_lost;
+            left += world.check();
+        });
+        assert!(lost > 2000 && left > 1000, "{lost} items were on the disks, {left} were not");
+    }
+}

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use arena::MapFile;
 use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
-    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, Lane, Namespace, OpError, Put,
-    PutMode, PutOutcome, Store, StoreConfig, TierPlan, Turn, Value,
+    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, IndexPlace, Lane, Namespace,
+    OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, TierGround, Turn, Value,
 };
 
 const KEYS: u64 = 9000;
@@ -40,6 +41,8 @@ pub struct World {
     pub flash: Arc<Flash>,
     pub hand: SimHand,
     pub seen: Seen,
+    /// The store's memory, if it outlives the process.
+    file: Option<Arc<MapFile>>,
     background: Background,
     lane: Lane,
     scratch: Scratch,
@@ -59,20 +62,20 @@ fn text(value: &Value<'_>) -> Vec<u8> {
 
 impl World {
     pub fn new(seed: u64) -> Self {
-        let mut random = Prng::new(seed);
         let block_bytes = if seed.is_multiple_of(2) { 4096 } else { 512 };
-        let (disk, hand) = SimDisk::new(DISK_BYTES, block_bytes, seed);
+        Self::on(seed, SimDisk::new(DISK_BYTES, block_bytes, seed), None, UnixMillis(1_700_000_000_000))
+    }
+
+    /// The same with its memory in a file.
+    pub fn in_file(seed: u64) -> Self {
+        let file = Some(Arc::new(MapFile::in_memory().expect("a file")));
+        Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, UnixMillis(1_700_000_000_000))
+    }
+
+    fn on(seed: u64, (disk, hand): (SimDisk, SimHand), file: Option<Arc<MapFile>>, now: UnixMillis) -> Self {
+        let mut random = Prng::new(seed);
         let lost = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&lost);
-        let flash = Flash::new(FlashConfig {
-            devices: vec![Box::new(disk)],
-            sizes: Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 },
-            lanes: 1,
-            secret: random.next_u64(),
-            on_lost: Box::new(move |_| {
-                told.fetch_add(1, Relaxed);
-            }),
-        });
         let config = StoreConfig {
             memory_bytes: 800 << 10,
             memory_bytes_max: 0,
@@ -82,12 +85,89 @@ impl World {
             hash_seed: seed,
             huge_pages: false,
         };
-        let now = UnixMillis(1_700_000_000_000);
-        let plan = TierPlan { tier: Arc::clone(&flash) as _, index_slots: 16 << 10 };
-        let (store, background) = Store::with_tier(&config, &plan, now).expect("a store");
+        let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
+        let plan = sizes.plan(&[DISK_BYTES], 16 << 10);
+        let store_file = file.clone().map(|file| StoreFile { file, reset: false, index: IndexPlace::File });
+        let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
+        let flash = Flash::new(FlashConfig {
+            devices: vec![Box::new(disk)],
+            sizes,
+            lanes: 1,
+            room: ground.take_room(),
+            seed: random.next_u64(),
+            writes_a_day_bytes: 0,
+            on_lost: Box::new(move |_| {
+                told.fetch_add(1, Relaxed);
+            }),
+        });
+        let (store, background) = ground.store(Arc::clone(&flash) as _, now).expect("a store");
         let (lane, scratch) = (store.lane().expect("a lane"), flash.scratch());
         let seen = Seen::default();
-        Self { store, flash, hand, seen, background, lane, scratch, random, now, model: HashMap::new(), lost }
+        Self { store, flash, hand, seen, file, background, lane, scratch, random, now, model: HashMap::new(), lost }
+    }
+
+    /// The process is killed: another one begins with the memory file and the disk as they are now.
+    pub fn kill(&mut self) {
+        let seed = self.random.next_u64();
+        self.begin_with(self.hand.copy(seed), seed);
+    }
+
+    /// The same while the disk loses what it has not made safe.
+    pub fn cut_off(&mut self) {
+        let seed = self.random.next_u64();
+        self.begin_with(self.hand.copy_cut_off(seed), seed);
+    }
+
+    /// The same with another disk in its place.
+    pub fn exchange(&mut self) {
+        let seed = self.random.next_u64();
+        self.begin_with(SimDisk::new(DISK_BYTES, 4096, seed), seed);
+    }
+
+    fn begin_with(&mut self, disk: (SimDisk, SimHand), seed: u64) {
+        let image = self.file.as_ref().expect("it is in a file").image().expect("an image");
+        let next = Self::on(seed, disk, Some(Arc::new(image)), self.now);
+        let (model, seen) = (std::mem::take(&mut self.model), self.seen);
+        *self = Self { model, seen, ..next };
+    }
+
+    /// Every key that is there, with its value, wherever it is: nothing changes by that.
+    pub fn all(&mut self) -> HashMap<Vec<u8>, Vec<u8>> {
+        let keys: Vec<Vec<u8>> =
+            (0..KEYS).flat_map(|n| [format!("key:{n}"), format!("n:key:{n}")]).map(String::into_bytes).collect();
+        keys.into_iter().filter_map(|key| self.peek(&key).map(|value| (key, value))).collect()
+    }
+
+    fn peek(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        for _ in 0..1000 {
+            let turn = self.lane.turn(self.now);
+            let key = turn.key(Namespace::DEFAULT, key);
+            if let Some(hit) = turn.read(&key, Ahead::default()) {
+                return Some(text(&hit.value));
+            }
+            match turn.from_flash(&key) {
+                FromFlash::Nowhere => return None,
+                FromFlash::Coming => {}
+                FromFlash::Here(hit) => {
+                    let value = text(&hit.value());
+                    turn.flash_kept(hit, false);
+                    return Some(value);
+                }
+            }
+            drop(turn);
+            while self.flash.work(&mut self.scratch) {}
+        }
+        panic!("it never comes");
+    }
+
+    /// Whether all that is there is what was stored last.
+    pub fn check(&mut self) -> usize {
+        let all = self.all();
+        for (key, value) in &all {
+            let live = self.live(key).unwrap_or_else(|| panic!("{} came back", key.escape_ascii()));
+            assert!(live.value == *value, "{}: another value than was stored last", key.escape_ascii());
+        }
+        all.len()
     }
 
     pub fn lost(&self) -> u64 {
@@ -105,11 +185,11 @@ impl World {
             let waiting = self.flash.waiting().0 as u64;
             if waiting > 0 {
                 let place = self.random.below(waiting) as usize;
-                self.flash.work_at(place, &mut self.scratch);
+                self.flash.work_at(0, place, &mut self.scratch);
             }
         }
         if self.random.chance(1, 3) {
-            self.flash.write();
+            self.flash.write(&mut self.scratch);
         }
         let mut looks = self.random.below(4);
         self.background.slice(self.now, &mut || {

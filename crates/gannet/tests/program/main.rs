@@ -21,6 +21,7 @@ mod peers;
 mod prove;
 mod redis_rs;
 mod restart;
+mod restart_flash;
 mod restart_together;
 mod signals;
 mod top;

@@ -46,7 +46,7 @@ impl std::error::Error for Unavailable {}
 const OLD_KERNEL: &str = "a kernel from 6.1 on is needed";
 
 impl Unavailable {
-    fn new(step: &'static str, error: io::Error) -> Self {
+    pub(crate) fn new(step: &'static str, error: io::Error) -> Self {
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let remedy = match errno {
             Some(Errno::PERM | Errno::ACCESS) => {

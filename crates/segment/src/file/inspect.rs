@@ -10,7 +10,7 @@ use base::clock::UnixMillis;
 
 use super::superblock::Superblock;
 use super::{FileFault, IndexPlace, There, ground_of, index_of, look};
-use crate::config::{Geometry, StoreConfig};
+use crate::config::StoreConfig;
 use crate::header::{STATES, State};
 use crate::index::Index;
 use crate::item::{DEAD, Kind, Layout};
@@ -112,7 +112,7 @@ fn config_of(block: &Superblock) -> StoreConfig {
 fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
     let block = block_of(file)?;
     let config = config_of(&block);
-    let geometry = Geometry::of(&config).map_err(|error| FileFault::Damaged(error.to_string()))?;
+    let geometry = super::geometry_of(&config, &block).map_err(|error| FileFault::Damaged(error.to_string()))?;
     let ground = ground_of(&geometry, &config, file, &block)?;
     let (kept, mut notes) = (ground.kept.clone(), [0; 2]);
     if let Some(all) = &ground.notes {

@@ -1,8 +1,8 @@
 //! A store's memory in a file: where what lies, how it is made, and why one that is there is refused.
 //!
 //! ```text
-//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | index .... | heap .......
-//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on ALIGN     on ALIGN
+//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | tier's room | index .. | heap ..
+//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on a page     on ALIGN   on ALIGN
 //! ```
 //!
 //! Invariants:
@@ -27,9 +27,11 @@ use base::clock::UnixMillis;
 
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::header::SegmentHeader;
-use crate::index::{Bucket, GROUP_BUCKETS, GROUP_BYTES, Index, STRIPES, Stripe};
+use crate::index::{Bucket, GROUP_BUCKETS, GROUP_BYTES, GROUP_SLOTS, Index, STRIPES, Stripe};
 use crate::kept::{Kept, KeptPage};
 use crate::raw::{Array, Heap};
+use crate::tier::TierPlan;
+use crate::tier_room::TierRoom;
 use crate::undo::{LOG_BYTES, UndoLog};
 use notes::Notes;
 use superblock::{Found, Superblock, Superblocks, VERSION};
@@ -115,6 +117,13 @@ pub enum FileFault {
         /// Where.
         found: IndexPlace,
     },
+    /// Its second tier lies on another number of bytes; 0: there is none.
+    Flash {
+        /// In bytes.
+        found: u64,
+        /// What was asked for, in bytes.
+        asked: u64,
+    },
 }
 
 impl fmt::Display for FileFault {
@@ -151,6 +160,15 @@ impl fmt::Display for FileFault {
             Self::Index { found: IndexPlace::Dram } => {
                 write!(f, "it was made without its index; give --file-index dram; {ANEW}")
             }
+            Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {ANEW}"),
+            Self::Flash { found, asked: 0 } => write!(
+                f,
+                "a part of its items is on flash of {found} bytes; give the --flash that it was made with; {ANEW}"
+            ),
+            Self::Flash { found, asked } => write!(
+                f,
+                "a part of its items is on flash of {found} bytes in all, not {asked}; give that --flash; {ANEW}"
+            ),
         }
     }
 }
@@ -199,6 +217,7 @@ struct Places {
     stripes: u64,
     undo: u64,
     headers: u64,
+    tier: u64,
     index: u64,
     heap: u64,
     end: u64,
@@ -229,10 +248,12 @@ impl Places {
         let align = if heap_bytes < ALIGNED_FROM { PAGE } else { ALIGN };
         let undo = NOTES_AT + 2 * NOTES_BYTES;
         let headers = undo + LOG_BYTES as u64;
-        let index = (headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64).next_multiple_of(align);
+        let headers_bytes = (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
+        let tier = (headers + headers_bytes).next_multiple_of(PAGE);
+        let index = (tier + geometry.tier_bytes).next_multiple_of(align);
         let heap = (index + (geometry.groups_max * GROUP_BYTES) as u64).next_multiple_of(align);
         let end = (heap + heap_bytes).next_multiple_of(align);
-        Self { stripes: 3 * PAGE, undo, headers, index, heap, end }
+        Self { stripes: 3 * PAGE, undo, headers, tier, index, heap, end }
     }
 
     fn check() {
@@ -346,6 +367,7 @@ fn map_superblocks(file: &Arc<MapFile>) -> io::Result<Superblocks> {
 pub(crate) fn lay(
     config: &StoreConfig,
     store_file: &StoreFile,
+    tier: Option<&TierPlan>,
     now: UnixMillis,
 ) -> Result<(Geometry, Ground, Held), StartError> {
     Places::check();
@@ -356,10 +378,25 @@ pub(crate) fn lay(
         There::Nothing => config.segment_bytes,
     };
     // A file does not grow: its memory is the most that there will be.
-    let geometry = Geometry::of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() })?;
+    let sized = StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() };
+    let flash_bytes = tier.map_or(0, |plan| plan.bytes);
+    let geometry = match (&there, tier) {
+        (There::Store(block), _) if block.flash_bytes != flash_bytes => {
+            return Err(fault(FileFault::Flash { found: block.flash_bytes, asked: flash_bytes }));
+        }
+        (There::Store(block), Some(_)) => geometry_of(&sized, block)?,
+        (There::Nothing, Some(plan)) => {
+            let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
+            Geometry::with_index(&sized, groups, plan.room_bytes())?
+        }
+        (_, None) => Geometry::of(&sized)?,
+    };
     let held = match there {
+        There::Store(block) if tier.is_some_and(|plan| plan.room_bytes() != block.flash_room_bytes) => {
+            Err(FileFault::Layout)
+        }
         There::Store(block) => take(config, &geometry, store_file, block),
-        There::Nothing => make(config, &geometry, store_file, now),
+        There::Nothing => make(config, &geometry, store_file, flash_bytes, now),
     }
     .map_err(fault)?;
     let ground = match held.left {
@@ -393,10 +430,28 @@ pub fn file_fits(config: &StoreConfig, file: &StoreFile) -> Result<(), FileFault
     let There::Store(block) = look(&file.file)? else {
         return Err(FileFault::Damaged("it was not made to its end".to_owned()));
     };
+    if block.flash_bytes != 0 {
+        return Err(FileFault::Flash { found: block.flash_bytes, asked: 0 });
+    }
     let segment_bytes = Some(block.segment_bytes as u32);
-    let geometry = Geometry::of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() });
+    let geometry = geometry_of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() }, &block);
     let geometry = geometry.map_err(|error| FileFault::Damaged(error.to_string()))?;
     fits(config, &geometry, file, &block)
+}
+
+/// The sizes of a file with such a superblock, for a store of its memory and segments.
+fn geometry_of(config: &StoreConfig, block: &Superblock) -> Result<Geometry, StartError> {
+    if block.flash_bytes == 0 {
+        return Geometry::of(config);
+    }
+    // As far as its header is whole: what is too large for the memory is refused there.
+    let groups = block.groups_start.min(config.memory_bytes / GROUP_BYTES as u64).max(1);
+    Geometry::with_index(config, groups as usize, block.flash_room_bytes.min(block.file_bytes))
+}
+
+/// What a second tier keeps in a file.
+pub(crate) fn tier_room(geometry: &Geometry, held: &Held, plan: &TierPlan) -> io::Result<TierRoom> {
+    TierRoom::in_file(plan, held, Places::of(geometry).tier)
 }
 
 /// What was asked for is what the superblock says.
@@ -434,6 +489,7 @@ fn make(
     config: &StoreConfig,
     geometry: &Geometry,
     StoreFile { file, index, .. }: &StoreFile,
+    flash_bytes: u64,
     now: UnixMillis,
 ) -> Result<Held, FileFault> {
     let places = Places::of(geometry);
@@ -441,7 +497,7 @@ fn make(
     file.set_bytes(0)?;
     file.set_bytes(front_bytes(file))?;
     let groups = if *index == IndexPlace::File { geometry.groups_start } else { 0 };
-    let bytes = NOTES_AT + geometry.bytes_of(segments, groups);
+    let bytes = NOTES_AT + geometry.tier_bytes + geometry.bytes_of(segments, groups);
     let space = |error| FileFault::Space { bytes, error };
     file.allocate(0, front_bytes(file)).map_err(space)?;
     let superblocks = map_superblocks(file)?;
@@ -455,6 +511,8 @@ fn make(
         hash_seed: config.hash_seed,
         made_ms: now.0,
         index_in_dram: u64::from(*index == IndexPlace::Dram),
+        flash_bytes,
+        flash_room_bytes: geometry.tier_bytes,
         ..Superblock::default()
     };
     superblocks.write(&block);
@@ -464,6 +522,7 @@ fn make(
             // More of it is had when it is needed; without any no change of several keys could begin.
             (places.undo, UNDO_AT_ONCE),
             (places.headers, (geometry.segments_max * size_of::<SegmentHeader>()) as u64),
+            (places.tier, geometry.tier_bytes),
             (places.index, (groups * GROUP_BYTES) as u64),
             (places.heap, (segments * geometry.segment_bytes) as u64),
         ];

@@ -84,6 +84,10 @@ superblock! {
     closed_ms,
     /// 1: the index is in the memory of the process; 0: it is in the file.
     index_in_dram,
+    /// What its second tier lies on; 0: it has none.
+    flash_bytes,
+    /// What that keeps in the file.
+    flash_room_bytes,
 }
 
 const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);

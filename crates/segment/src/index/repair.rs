@@ -43,12 +43,30 @@ impl Index {
         self.doubles(group, |_| {}) / 2
     }
 
+    /// Slots of items on flash beside one in memory that a key of the same tag has: what was stored over an item on
+    /// flash stands in the place of one such slot, and the others may not be cleared yet. Clears them, and gives each.
+    pub(crate) fn clear_stored_over(&self, group: usize, mut each: impl FnMut(Slot)) {
+        for i in 0..GROUP_SLOTS {
+            let slot = Slot(self.slot_word(group, i).load(Acquire));
+            if !slot.is_item() {
+                continue;
+            }
+            for word in self.words_of(group, i / BUCKET_SLOTS, slot) {
+                let other = Slot(word.load(Acquire));
+                if other.is_flash() && other.tag() == slot.tag() {
+                    word.store(Slot::EMPTY.0, Release);
+                    each(other);
+                }
+            }
+        }
+    }
+
     fn doubles(&self, group: usize, mut each: impl FnMut(&Word64)) -> u64 {
         let mut found = 0;
         for i in 0..GROUP_SLOTS {
             let word = self.slot_word(group, i);
             let slot = Slot(word.load(Acquire));
-            if !slot.is_item() {
+            if !slot.is_taken() {
                 continue;
             }
             let is_other = |other: &&Word64| !std::ptr::eq(*other, word) && Slot(other.load(Acquire)).same_item(slot);

@@ -1,84 +1,25 @@
 //! An item that goes to a second tier, and comes back, while it is set, deleted, changed and read.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use base::clock::UnixMillis;
 use shuttle::thread;
 
 use super::{NOW, config, explore_some, put, until_done};
 use crate::background::Background;
 use crate::lane::Lane;
+use crate::map_tier::{MapTier, PLAN};
 use crate::op::{Delete, DeleteOutcome, OpError, Put, PutMode, PutOutcome, Value};
 use crate::read::Ahead;
 use crate::segments::SegmentId;
-use crate::tier::{FlashAddress, Found, Kept, Parts, Tier, TierItem, TierPlan, TierRead, Visit};
+use crate::tier_room::TierGround;
 use crate::tiered::FromFlash;
 use crate::{Namespace, Store};
 
-/// A tier that has all in a map, each item in a block of its own. What is asked for has come at once.
-#[derive(Debug, Default)]
-struct MapTier {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    items: HashMap<u16, (u64, Vec<u8>, Parts)>,
-    next: u16,
-    done: Vec<TierRead>,
-}
-
-impl Tier for MapTier {
-    fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress> {
-        let mut state = self.state.lock().expect("nobody panics");
-        let bytes = [item.key, item.value].concat();
-        let parts = Parts {
-            namespace: item.namespace,
-            key: 0..item.key.len(),
-            value: item.key.len()..bytes.len(),
-            kept: item.kept,
-            client_flags: item.client_flags,
-            expire_at: item.expire_at,
-            token: item.token,
-            sequence: item.sequence,
-        };
-        assert_eq!(item.kept, Kept::Bytes);
-        let block = state.next;
-        state.next += 1;
-        state.items.insert(block, (item.hash, bytes, parts));
-        Some(FlashAddress::new(1, 0, block, 1))
-    }
-
-    fn release(&self, _: FlashAddress) {}
-
-    fn ask(&self, mut read: TierRead) -> Result<(), TierRead> {
-        let mut state = self.state.lock().expect("nobody panics");
-        let (hash, bytes, parts) = &state.items[&read.at.block()];
-        read.buffer.clear();
-        read.buffer.extend_from_slice(bytes);
-        read.found = if *hash == read.hash { Found::Item(Box::new(parts.clone())) } else { Found::Other };
-        state.done.push(read);
-        Ok(())
-    }
-
-    fn collect(&self, lane: usize) -> Option<TierRead> {
-        let mut state = self.state.lock().expect("nobody panics");
-        let place = state.done.iter().position(|read| read.lane == lane)?;
-        Some(state.done.swap_remove(place))
-    }
-
-    fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {
-        false
-    }
-}
-
-/// A store with such a tier, whose first segment holds a key and is sealed, and the lane that filled it.
+/// A store with a tier, whose first segment holds a key and is sealed, and the lane that filled it.
 fn sealed(lanes_max: usize) -> (Arc<Store>, Background, Lane) {
-    let plan = TierPlan { tier: Arc::new(MapTier::default()), index_slots: 512 };
-    let (store, background) = Store::with_tier(&config(lanes_max), &plan, NOW).expect("store");
+    let ground = TierGround::lay(&config(lanes_max), None, &PLAN, NOW).expect("memory");
+    let (store, background) = ground.store(Arc::new(MapTier::default()), NOW).expect("store");
     let mut lane = store.lane().expect("lane");
     put(&mut lane, b"key", b"old");
     lane.seal_for_model(&store);

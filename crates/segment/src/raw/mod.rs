@@ -14,9 +14,11 @@
 //!    have passed and its pins are gone.
 
 mod array;
+mod chunk;
 mod heap;
 mod words;
 
 pub(crate) use array::Array;
+pub use chunk::TierChunk;
 pub(crate) use heap::{Heap, Reserved};
 pub(crate) use words::{Mutex, MutexGuard, Word32, Word64};

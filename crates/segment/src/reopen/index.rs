@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Release;
 
 use super::Reopened;
+use crate::background::Background;
 use crate::index::growth::SplitScratch;
 use crate::item::CAS_FIELD;
 use crate::slot::Slot;
@@ -12,10 +13,15 @@ impl Store {
     /// Clears second copies in the groups of each stripe that is held, and lets go of it.
     pub(super) fn repair_stripes(&self, report: &mut Reopened) {
         let (mut token, mut left) = (0, 0);
+        let counters = Background::counters(self);
         for stripe in self.index.held_stripes() {
             report.stripes_held += 1;
             for group in self.index.groups_of_stripe(stripe) {
                 report.slots_doubled += self.index.clear_doubles(group);
+                self.index.clear_stored_over(group, |slot| {
+                    self.release(counters, slot);
+                    report.slots_doubled += 1;
+                });
                 for (word, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
                     let Some((_, address, layout)) = self.item_of(slot) else {
                         // No crash leaves that: the file was damaged.
@@ -35,6 +41,25 @@ impl Store {
                 }
             }
             self.index.let_go(stripe);
+        }
+    }
+
+    /// What the second tier has kept. Where a part of that is gone, so are the slots that name it: a walk over the
+    /// whole index, for a device that was exchanged.
+    pub(super) fn take_tier(&self, report: &mut Reopened) {
+        let Some(tier) = self.tier.as_deref() else { return };
+        let counters = Background::counters(self);
+        let found = tier.found();
+        counters.flash_taken.add(found.items);
+        report.flash_items = found.items;
+        if !found.lost {
+            return;
+        }
+        for (word, slot) in (0..self.index.groups()).flat_map(|group| self.index.group_words(group)) {
+            if slot.is_flash() && !tier.may_name(slot.flash_address()) {
+                word.store(Slot::EMPTY.0, Release);
+                report.flash_lost += 1;
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 //!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
 //!                  Draining -> Sealed, Limbo -> Free; no pins, no arrivals
 //!   5  lists       free, sealed, withheld; what each namespace has; totals
+//!   6  tier        slots of items on a device that is gone are cleared
 //! ```
 //!
 //! Invariants:
@@ -50,6 +51,10 @@ pub struct Reopened {
     pub slots_dropped: u64,
     /// Transactions, and changes of several keys as one, that were under way and are undone.
     pub groups_undone: u64,
+    /// Items on flash, as far as was counted.
+    pub flash_items: u64,
+    /// Items on flash that are gone with their device.
+    pub flash_lost: u64,
     /// A change of the index's size was under way, and goes on.
     pub index_changing: bool,
     /// By how much the clock is behind what the process before saw last, in ms.
@@ -67,6 +72,7 @@ impl Store {
         self.forget_undone();
         self.segments.list_anew();
         self.count_anew(&mut report);
+        self.take_tier(&mut report);
         report.clock_behind_ms =
             UnixMillis(self.kept.clock_ms.load(std::sync::atomic::Ordering::Relaxed)).ms_since(now);
         Ok(report)

@@ -5,6 +5,7 @@ mod damage;
 mod parted;
 mod rebuilt;
 mod scrubbed;
+mod tiered;
 mod together;
 
 use crate::op::OpError;

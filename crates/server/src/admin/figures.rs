@@ -438,10 +438,8 @@ fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     let failed = [("read", stats.flash_failed), ("region", counts.reclaim_failed)];
     let help = "Items on flash that were not what was written, or could not be read, by when that was found out.";
     list.by(Kind::Counter, "gannet_flash_failed_total", help, "when", failed);
-    let refused =
-        [("too_long", counts.refused_too_long), ("no_region", counts.refused_no_region), ("busy", counts.refused_busy)];
     let help = "Items that were not taken to flash, by reason: so they were evicted.";
-    list.by(Kind::Counter, "gannet_flash_refused_total", help, "reason", refused);
+    list.by(Kind::Counter, "gannet_flash_refused_total", help, "reason", counts.refusals());
     list.total("gannet_flash_reads_total", "Reads of flash that were asked for.", counts.reads);
     list.total("gannet_flash_read_bytes_total", "Bytes read for them.", counts.read_bytes);
     list.total("gannet_flash_item_bytes_total", "Bytes of items that were taken.", counts.item_bytes);

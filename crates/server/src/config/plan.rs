@@ -51,8 +51,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     planner.addresses(settings);
     let workers = planner.workers(settings);
     let memory = planner.memory(settings);
-    planner.segment(settings);
-    planner.item_max(settings, memory);
+    planner.sizes(settings, memory);
     planner.huge_pages(settings);
     planner.flash(settings);
     let pin = planner.pin(settings, workers);
@@ -99,6 +98,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         file_index: settings.file_index,
         flash: settings.flash.0.clone(),
         flash_item_bytes: settings.flash_item.0,
+        flash_writes_a_day_bytes: settings.flash_writes.0,
         file_reset: false,
         upgradable: settings.upgradable,
         prefix_stats: settings.prefix_stats,
@@ -228,6 +228,11 @@ impl Planner<'_> {
         (configs, doors)
     }
 
+    fn sizes(&mut self, settings: &Settings, memory: ByteSize) {
+        self.segment(settings);
+        self.item_max(settings, memory);
+    }
+
     fn segment(&mut self, settings: &Settings) {
         let Some(segment) = settings.segment.said().filter(|segment| !segment.0.is_power_of_two()) else { return };
         let lower = 1u64 << segment.0.ilog2();
@@ -248,9 +253,10 @@ impl Planner<'_> {
         if places.is_empty() {
             return;
         }
-        if settings.file.0.is_some() {
-            let what = "items on flash do not outlive the process, and those in a memory file do".to_owned();
-            self.fault("store.flash", what, "write store.file or store.flash, not both".to_owned());
+        if settings.file.0.is_some() && settings.file_index == segment::IndexPlace::Dram {
+            let what =
+                "an index that is made anew at a start does not know what was deleted of items on flash".to_owned();
+            self.fault("store.flash", what, "write store.file_index = \"file\", or leave store.flash away".to_owned());
         }
         if settings.upgradable {
             let what = "items on flash are not handed over to a new process".to_owned();
@@ -260,7 +266,8 @@ impl Planner<'_> {
             let what = "what goes to flash is what is evicted, and nothing is".to_owned();
             self.fault("store.flash", what, "leave store.evict true".to_owned());
         }
-        if let Err(error) = flash::Sizes::of(places.iter().map(|place| place.size.0).sum()) {
+        let bytes: Vec<u64> = places.iter().map(|place| place.size.0).collect();
+        if let Err(error) = flash::Sizes::of(&bytes) {
             self.fault("store.flash", format!("the devices together are {error}"), "give another size".to_owned());
         }
     }
@@ -393,11 +400,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_tier_needs_eviction_a_size_and_memory_of_the_process() {
+    fn a_second_tier_needs_eviction_and_a_size() {
         let flash = ("store.flash", "/tmp/x:1GiB");
         let plan = with(&[flash], &host()).unwrap();
         assert_eq!((plan.server.flash.len(), plan.server.flash_item_bytes), (1, 512));
-        assert!(fault(&[flash, ("store.file", "/tmp/y")]).contains("not both"));
+        assert!(with(&[flash, ("store.file", "/tmp/y")], &host()).is_ok());
+        let dram = [flash, ("store.file", "/tmp/y"), ("store.file_index", "dram")];
+        assert!(fault(&dram).contains("does not know what was deleted"));
         assert!(fault(&[flash, ("store.evict", "false")]).contains("store.evict"));
         assert!(fault(&[("store.flash", "/tmp/x:1MiB")]).contains("too small"));
     }

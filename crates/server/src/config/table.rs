@@ -290,8 +290,19 @@ pub static SETTINGS: [Setting; 42] = [
         range: None,
         reload: Reload::Restart,
         help: "Files or block devices that evicted items go to, each with the size that is used of it. A file is made \
-               if it is not there. What they hold is written over, also at a start. Not together with store.file.",
+               if it is not there. What they hold is written over, also at a start; with store.file a start goes on \
+               with what is there.",
         value: |s| &mut s.flash,
+    },
+    Setting {
+        path: "store.flash_writes_per_day",
+        flag: Some("flash-writes-per-day"),
+        default: &["0B"],
+        range: None,
+        reload: Reload::Restart,
+        help: "What may be written to flash a day, on all devices together: their size times what the maker gives as \
+               drive writes a day. Where that is short, what was never read is left out first. 0B: no limit.",
+        value: |s| &mut s.flash_writes,
     },
     Setting {
         path: "store.flash_item",

@@ -271,7 +271,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &flash:
         ("flash_items_taken", store.flash_taken),
         ("flash_items_kept_on", store.flash_again),
         ("flash_items_evicted", store.flash_evicted),
-        ("flash_items_refused", counts.refused_too_long + counts.refused_no_region + counts.refused_busy),
+        ("flash_items_refused", counts.refused()),
         ("flash_hits", store.flash_hits),
         ("flash_returned", store.flash_back),
         ("flash_failed", store.flash_failed),

@@ -1,0 +1,136 @@
+//! How much may be written a day, and what is worth a part of it.
+//!
+//! ```text
+//!                  empty                    half                    full
+//!   bytes left     |------------------------|------------------------|   refilled evenly, up to an hour's bytes
+//!   read items     no | yes ................................................
+//!   others         no | as likely as it is full, up to half | yes .......
+//! ```
+//!
+//! An item is "read" that was read in memory, or asked for again after it had gone: its ghost was there when it was
+//! stored. So where the budget is short, what nobody has ever asked for twice is left out first, and what is left out
+//! comes in when it comes again. Over a longer time devices write what the budget says.
+//!
+//! The bytes left are kept in the tier's room: a restart is no new hour.
+
+use base::clock::UnixMillis;
+use base::prng::Prng;
+
+/// A day, in milliseconds.
+const DAY_MS: u64 = 24 * 3600 * 1000;
+/// The bucket has room for a day's bytes by this.
+const BUCKETS_A_DAY: u64 = 24;
+
+/// A bucket of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// 0: there is no budget.
+    bytes_a_day: u64,
+    left: u64,
+    since: Option<UnixMillis>,
+}
+
+/// Why something is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// The bucket is empty.
+    Empty,
+    /// There is too little for what nobody has asked for twice.
+    Unread,
+}
+
+impl Budget {
+    /// With so many bytes left, as far as there is room for them; `None`: full.
+    pub(crate) fn new(bytes_a_day: u64, left: Option<u64>) -> Self {
+        let most = bytes_a_day / BUCKETS_A_DAY;
+        Self { bytes_a_day, left: left.map_or(most, |left| left.min(most)), since: None }
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Time has passed.
+    pub(crate) fn refill(&mut self, now: UnixMillis) {
+        let since = *self.since.get_or_insert(now);
+        let more = (u128::from(now.ms_since(since)) * u128::from(self.bytes_a_day) / u128::from(DAY_MS)) as u64;
+        // What is less than a byte stays in the time that has not been counted.
+        if more > 0 {
+            self.left = self.left.saturating_add(more).min(self.bytes_a_day / BUCKETS_A_DAY);
+            self.since = Some(now);
+        }
+    }
+
+    /// Whether so many bytes are to be written; they are counted then.
+    pub(crate) fn take(&mut self, bytes: usize, is_read: bool, random: &mut Prng) -> Result<(), Short> {
+        if self.bytes_a_day == 0 {
+            return Ok(());
+        }
+        let half = self.bytes_a_day / BUCKETS_A_DAY / 2;
+        if self.left < bytes as u64 {
+            return Err(Short::Empty);
+        }
+        if !is_read && self.left < half && random.below(half) >= self.left {
+            return Err(Short::Unread);
+        }
+        self.left -= bytes as u64;
+        Ok(())
+    }
+
+    /// What was counted is not written.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.left = self.left.saturating_add(bytes as u64).min(self.bytes_a_day / BUCKETS_A_DAY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: UnixMillis = UnixMillis(1_700_000_000_000);
+
+    #[test]
+    fn over_a_day_no_more_is_written_than_the_budget_and_a_bucket_and_nearly_all_of_it() {
+        let (mut budget, mut random) = (Budget::new(24 << 30, None), Prng::new(1));
+        let mut written = 0;
+        for second in 0..24 * 3600 {
+            budget.refill(START.plus_ms(second * 1000));
+            // Twice as much is offered as may be written.
+            for _ in 0..600 {
+                written += if budget.take(1 << 20, false, &mut random).is_ok() { 1u64 << 20 } else { 0 };
+            }
+        }
+        assert!((24 << 30..=25 << 30).contains(&written), "{written}");
+    }
+
+    #[test]
+    fn where_there_is_too_little_what_was_read_goes_before_what_was_not() {
+        let (mut budget, mut random) = (Budget::new(24 << 30, Some(170 << 20)), Prng::new(1));
+        let mut taken = [0u64; 2];
+        for ms in 0..1_000_000 {
+            budget.refill(START.plus_ms(ms));
+            for (read, taken) in taken.iter_mut().enumerate() {
+                // Each of both would fill three quarters of the budget.
+                if random.below(4) < 3 && budget.take(298, read == 1, &mut random).is_ok() {
+                    *taken += 1;
+                }
+            }
+        }
+        let [unread, read] = taken;
+        assert!(read > 740_000, "all that was read is written: {read} of 750000");
+        assert!((200_000..300_000).contains(&unread), "and of the rest what there is room for: {unread}");
+    }
+
+    #[test]
+    fn without_a_budget_everything_is_written_and_a_restart_fills_no_bucket() {
+        let mut random = Prng::new(1);
+        assert!((0..1000).all(|_| Budget::new(0, Some(0)).take(1 << 30, false, &mut random).is_ok()));
+        let mut budget = Budget::new(24 << 20, Some(1000));
+        budget.refill(START);
+        assert_eq!(budget.left(), 1000);
+        budget.refill(START.plus_ms(1000));
+        assert_eq!(budget.left(), 1000 + (24 << 20) / 86_400);
+        assert_eq!(budget.take(500_000, true, &mut random), Err(Short::Empty));
+        assert_eq!(Budget::new(24 << 20, Some(u64::MAX)).left(), 1 << 20);
+    }
+}

@@ -1,0 +1,84 @@
+//! The front of a device: a number of its own, by which it is known again.
+//!
+//! ```text
+//!   0         8         16       24             32        40                56
+//!  +---------+---------+--------+--------------+---------+-----------------+-----------+
+//!  |GANNETFL | version | number | region bytes | regions | zeros           | checksum  |  ... zeros up to 4096
+//!  +---------+---------+--------+--------------+---------+-----------------+-----------+
+//! ```
+//!
+//! The number is random, and written by each process that does not go on with what is on the device: so what goes on
+//! with it knows whether somebody else has used the device since, or it is another one.
+
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::aligned::{ALIGN, Aligned};
+use crate::device::Device;
+use crate::regions::Sizes;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"GANNETFL");
+const VERSION: u64 = 1;
+
+/// What is kept free in front of the regions, in bytes, so that they begin at a multiple of what devices like.
+pub(crate) fn front_bytes(sizes: Sizes) -> u64 {
+    sizes.region_bytes.min(1 << 20) as u64
+}
+
+/// Regions that a device of so many bytes has room for.
+pub(crate) fn regions_of(bytes: u64, sizes: Sizes) -> u64 {
+    bytes.saturating_sub(front_bytes(sizes)) / sizes.region_bytes as u64
+}
+
+fn words(number: u64, regions: u64, sizes: Sizes) -> [u64; 8] {
+    let mut words = [MAGIC, VERSION, number, sizes.region_bytes as u64, regions, 0, 0, 0];
+    words[7] = xxh3_64(&bytes(&words[..7]));
+    words
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The number of a device that is cut in this way.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn read(device: &dyn Device, regions: u64, sizes: Sizes) -> io::Result<Option<u64>> {
+    let mut page = Aligned::new(ALIGN);
+    device.read(page.bytes_mut(), 0)?;
+    let number = u64::from_le_bytes(page.bytes()[16..24].try_into().expect("eight bytes"));
+    Ok((page.bytes()[..64] == bytes(&words(number, regions, sizes))).then_some(number))
+}
+
+/// Gives a device a number.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn write(device: &dyn Device, number: u64, regions: u64, sizes: Sizes) -> io::Result<()> {
+    let mut page = Aligned::new(ALIGN);
+    page.bytes_mut()[..64].copy_from_slice(&bytes(&words(number, regions, sizes)));
+    device.write(page.bytes(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SimDisk;
+
+    #[test]
+    fn a_device_is_known_by_its_number_and_another_cut_or_a_foreign_one_has_none() {
+        let (disk, _) = SimDisk::new(8 << 20, 512, 1);
+        let sizes = Sizes { region_bytes: 1 << 19, chunk_bytes: 1 << 18 };
+        assert_eq!(read(&disk, 15, sizes).expect("read"), None);
+        write(&disk, 77, 15, sizes).expect("written");
+        assert_eq!(read(&disk, 15, sizes).expect("read"), Some(77));
+        assert_eq!(read(&disk, 14, sizes).expect("read"), None, "of another size");
+        assert_eq!(read(&disk, 15, Sizes { region_bytes: 1 << 20, ..sizes }).expect("read"), None, "cut otherwise");
+        let mut page = Aligned::new(ALIGN);
+        page.bytes_mut().fill(9);
+        disk.write(page.bytes(), 0).expect("written");
+        assert_eq!(read(&disk, 15, sizes).expect("read"), None, "somebody else's");
+    }
+}

@@ -1,0 +1,127 @@
+//! Finding an item at an address: where to read, and what was read.
+//!
+//! ```text
+//!   address ──> Finding ──from a chunk in memory, or the device──> bytes ──looked at──> found
+//!                  └────────────────── more of them are needed ──────┘
+//! ```
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use segment::{FlashAddress, Found, TierRead};
+
+use crate::entry::{self, Search, Seed};
+use crate::flash::{Flash, lock};
+use crate::queues::Scratch;
+
+/// Where to look for an item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finding {
+    pub(crate) region: u32,
+    /// Where in the region the item's block begins.
+    pub(crate) from: usize,
+    /// Bytes from there on that are needed.
+    pub(crate) bytes: usize,
+    /// And that there are in its chunk.
+    most: usize,
+    seed: Seed,
+}
+
+impl Finding {
+    /// What the bytes say of the hash; `None`: more are needed, as `bytes` says then.
+    pub(crate) fn look(&mut self, bytes: &[u8], hash: u64) -> Option<Found> {
+        match entry::search(bytes, self.from, hash, self.seed) {
+            Search::Item(parts) => Some(Found::Item(Box::new(parts))),
+            Search::Other => Some(Found::Other),
+            Search::More(more) if more > self.bytes && more <= self.most => {
+                self.bytes = more;
+                None
+            }
+            Search::More(_) | Search::Broken => Some(Found::Failed),
+        }
+    }
+}
+
+/// Where bytes of a region are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In memory, from where they were copied.
+    Memory,
+    Device,
+    Nowhere,
+}
+
+impl Flash {
+    /// `None`: nothing can be there.
+    pub(crate) fn finding(&self, at: FlashAddress) -> Option<Finding> {
+        // What a slot says that a damaged file has is looked at like any other.
+        if !segment::Tier::may_name(self, at) {
+            return None;
+        }
+        let chunk_bytes = self.regions.sizes.chunk_bytes;
+        let from = usize::from(at.block()) * FlashAddress::BLOCK_BYTES;
+        let most = chunk_bytes - from % chunk_bytes;
+        let bytes = (usize::from(at.blocks()) * FlashAddress::BLOCK_BYTES).min(most);
+        Some(Finding { region: at.region(), from, bytes, most, seed: self.regions.at(at.region()).seed() })
+    }
+
+    pub(crate) fn find(&self, read: &mut TierRead, scratch: &mut Scratch) -> Found {
+        let Some(mut finding) = self.finding(read.at) else { return Found::Failed };
+        loop {
+            match self.place(&finding, &mut read.buffer) {
+                Place::Memory => {}
+                Place::Nowhere => return Found::Failed,
+                Place::Device => {
+                    let Some(bytes) = self.read_device(finding.region, finding.from, finding.bytes, scratch) else {
+                        return Found::Failed;
+                    };
+                    self.counters.read_bytes.fetch_add(bytes.len() as u64, Relaxed);
+                    read.buffer.clear();
+                    read.buffer.extend_from_slice(bytes);
+                }
+            }
+            if let Some(found) = finding.look(&read.buffer, read.hash) {
+                return found;
+            }
+        }
+    }
+
+    /// Where the bytes are; from memory they are copied at once.
+    pub(crate) fn place(&self, finding: &Finding, into: &mut Vec<u8>) -> Place {
+        let Finding { region, from, bytes, .. } = *finding;
+        let on_device = || self.regions.at(region).written() >= from + bytes;
+        if on_device() {
+            return Place::Device;
+        }
+        if lock(&self.log).copy(region, from, into, bytes) {
+            self.counters.reads_in_memory.fetch_add(1, Relaxed);
+            return Place::Memory;
+        }
+        // It was written between the two looks, or its device was lost.
+        if on_device() { Place::Device } else { Place::Nowhere }
+    }
+
+    /// Where on its device the whole blocks around a part of a region are: from, bytes, and where in them it begins.
+    pub(crate) fn blocks_around(&self, region: u32, from: usize, bytes: usize) -> (u64, usize, usize) {
+        let (part, at) = self.regions.place(region);
+        let block = part.device.block_bytes();
+        let begin = from / block * block;
+        (at + begin as u64, (from + bytes).next_multiple_of(block) - begin, from - begin)
+    }
+
+    /// Reads a part of a region from its device, with the whole blocks around it.
+    pub(crate) fn read_device<'s>(
+        &self,
+        region: u32,
+        from: usize,
+        bytes: usize,
+        scratch: &'s mut Scratch,
+    ) -> Option<&'s [u8]> {
+        let (part, _) = self.regions.place(region);
+        if part.is_lost() {
+            return None;
+        }
+        let (at, whole, begin) = self.blocks_around(region, from, bytes);
+        let did = part.device.read(&mut scratch.bytes.bytes_mut()[..whole], at);
+        self.device_did(part, "a read", did).then(|| &scratch.bytes.bytes()[begin..begin + bytes])
+    }
+}

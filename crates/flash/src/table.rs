@@ -1,0 +1,158 @@
+//! What a tier keeps in its room: words for the log, each device, each chunk and each region. In a store's file they
+//! outlive the process.
+//!
+//! ```text
+//!     0   magic | next sequence | devices | bytes that may be written | 0 ...
+//!     8   for each device (16): its number, its regions
+//!    64   for each chunk (12):  used 1 | full 1 | group 4 | region 24 | chunk of the region 32,  bytes in it
+//!   128   for each region:      life 32 | bytes written 32,  blocks of all items 32 | of those named 32,
+//!                               when its last item ends,  sequence (0: free),  items named,  salt
+//! ```
+//!
+//! - A word is stored last that says that those before it count: a chunk's first one, a region's sequence.
+//! - Who holds the log's lock changes all but the counts of a region, which everybody may.
+
+use segment::TierRoom;
+
+use crate::log::CHUNKS;
+
+/// Devices at most.
+pub const DEVICES_MAX: usize = 16;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"GANNETFT");
+const DEVICES_AT: usize = 8;
+const CHUNKS_AT: usize = 64;
+const REGIONS_AT: usize = 128;
+/// Words of a region.
+pub(crate) const REGION_WORDS: usize = 6;
+
+const _: () = assert!(DEVICES_AT + 2 * DEVICES_MAX <= CHUNKS_AT && CHUNKS_AT + 2 * CHUNKS <= REGIONS_AT);
+
+/// Words for so many regions.
+pub(crate) fn words_for(regions: usize) -> usize {
+    REGIONS_AT + regions * REGION_WORDS
+}
+
+/// What is in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkWord {
+    pub(crate) full: bool,
+    pub(crate) group: usize,
+    pub(crate) region: u32,
+    /// Which of the region's.
+    pub(crate) number: u32,
+}
+
+impl ChunkWord {
+    fn word(self) -> u64 {
+        let (full, group) = (u64::from(self.full), self.group as u64);
+        1 << 63 | full << 62 | group << 56 | u64::from(self.region) << 32 | u64::from(self.number)
+    }
+
+    fn of(word: u64) -> Option<Self> {
+        let part = |shift: u32, bits: u32| (word >> shift) & ((1 << bits) - 1);
+        (part(63, 1) == 1).then(|| Self {
+            full: part(62, 1) == 1,
+            group: part(56, 4) as usize,
+            region: part(32, 24) as u32,
+            number: word as u32,
+        })
+    }
+}
+
+/// The words.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) room: TierRoom,
+}
+
+impl Table {
+    /// What an earlier process has left is a table.
+    pub(crate) fn is_found(&self) -> bool {
+        self.room.is_found() && self.room.load(0) == MAGIC
+    }
+
+    /// It is one from here on.
+    pub(crate) fn begin(&self) {
+        self.room.store(1, self.room.load(1).max(1));
+        self.room.store(0, MAGIC);
+    }
+
+    /// A sequence that no region has had.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        let sequence = self.room.load(1);
+        self.room.store(1, sequence + 1);
+        sequence
+    }
+
+    /// What is left of the budget of writes, in bytes.
+    pub(crate) fn budget_left(&self) -> u64 {
+        self.room.load(3)
+    }
+
+    pub(crate) fn set_budget_left(&self, bytes: u64) {
+        self.room.store(3, bytes);
+    }
+
+    /// The devices' numbers and regions.
+    pub(crate) fn devices(&self) -> Vec<(u64, u64)> {
+        let count = (self.room.load(2) as usize).min(DEVICES_MAX);
+        let word = |number: usize| self.room.load(DEVICES_AT + number);
+        (0..count).map(|device| (word(2 * device), word(2 * device + 1))).collect()
+    }
+
+    pub(crate) fn set_devices(&self, devices: &[(u64, u64)]) {
+        assert!(devices.len() <= DEVICES_MAX, "{} devices", devices.len());
+        for (device, (number, regions)) in devices.iter().enumerate() {
+            self.room.store(DEVICES_AT + 2 * device, *number);
+            self.room.store(DEVICES_AT + 2 * device + 1, *regions);
+        }
+        self.room.store(2, devices.len() as u64);
+    }
+
+    pub(crate) fn chunk(&self, chunk: usize) -> Option<(ChunkWord, usize)> {
+        let word = ChunkWord::of(self.room.load(CHUNKS_AT + 2 * chunk))?;
+        Some((word, self.room.load(CHUNKS_AT + 2 * chunk + 1) as usize))
+    }
+
+    /// A chunk is for nothing any more, or for this.
+    pub(crate) fn set_chunk(&self, chunk: usize, to: Option<ChunkWord>) {
+        self.room.store(CHUNKS_AT + 2 * chunk, to.map_or(0, ChunkWord::word));
+    }
+
+    pub(crate) fn set_used(&self, chunk: usize, bytes: usize) {
+        self.room.store(CHUNKS_AT + 2 * chunk + 1, bytes as u64);
+    }
+
+    fn place(region: u32, word: usize) -> usize {
+        REGIONS_AT + region as usize * REGION_WORDS + word
+    }
+
+    pub(crate) fn region(&self, region: u32, word: usize) -> u64 {
+        self.room.load(Self::place(region, word))
+    }
+
+    pub(crate) fn set_region(&self, region: u32, word: usize, value: u64) {
+        self.room.store(Self::place(region, word), value);
+    }
+
+    pub(crate) fn change_region(&self, region: u32, word: usize, to: impl Fn(u64) -> u64) {
+        self.room.change(Self::place(region, word), to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_chunk_comes_back_from_its_word() {
+        for full in [false, true] {
+            for (group, region, number) in [(0, 0, 0), (3, (1 << 20) - 1, 15), (2, 77, 1)] {
+                let chunk = ChunkWord { full, group, region, number };
+                assert_eq!(ChunkWord::of(chunk.word()), Some(chunk));
+            }
+        }
+        assert_eq!(ChunkWord::of(0), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Several devices, and devices that do not answer.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use arena::MapFile;
+use base::clock::UnixMillis;
+use gannet_flash::device::Device;
+use gannet_flash::{Flash, FlashConfig, SimDisk, SimHand, Sizes};
+use segment::{
+    FlashAddress, Found, IndexPlace, Kept, Reclaimed, StoreConfig, StoreFile, Tier, TierGround, TierItem, TierPlan,
+    TierRead, TierRoom,
+};
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
+/// The front and eight regions.
+const DISK_BYTES: u64 = 9 * (64 << 10);
+
+fn plan() -> TierPlan {
+    SIZES.plan(&[DISK_BYTES; 2], 512)
+}
+
+fn flash(devices: Vec<Box<dyn Device>>, room: TierRoom, seed: u64) -> Arc<Flash> {
+    let on_lost = Box::new(|_: &_| {});
+    Flash::new(FlashConfig { devices, sizes: SIZES, lanes: 1, room, seed, writes_a_day_bytes: 0, on_lost })
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}
+
+/// Offers items until nothing more is taken but by what was taken before; where they are.
+fn fill(flash: &Flash) -> Vec<FlashAddress> {
+    let mut scratch = flash.scratch();
+    let mut taken = Vec::new();
+    for number in 0.. {
+        let (key, value) = (key(number), vec![number as u8; 1000]);
+        let item = TierItem {
+            hash: number,
+            namespace: 0,
+            key: &key,
+            kept: Kept::Bytes,
+            value: &value,
+            client_flags: 0,
+            expire_at: None,
+            token: None,
+            sequence: 1,
+            class: 0,
+            is_read: false,
+        };
+        let Some(at) = flash.offer(&item) else { return taken };
+        taken.push(at);
+        while flash.write(&mut scratch) {}
+    }
+    unreachable!("devices are full at some time")
+}
+
+fn ask(flash: &Flash, number: u64, at: FlashAddress) {
+    let read = TierRead { lane: 0, hash: number, at, buffer: Vec::new(), found: Found::Nothing };
+    flash.ask(read).expect("there is room");
+}
+
+fn collect(flash: &Flash) -> TierRead {
+    loop {
+        match flash.collect(0) {
+            Some(read) => return read,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+fn is_item(read: &TierRead) -> bool {
+    let Found::Item(parts) = &read.found else { return false };
+    assert_eq!(read.buffer[parts.key.clone()], key(read.hash));
+    assert_eq!(read.buffer[parts.value.clone()], vec![read.hash as u8; 1000]);
+    true
+}
+
+/// A disk that does not answer while its gate is closed.
+#[derive(Debug)]
+struct Stuck {
+    disk: SimDisk,
+    gate: Gate,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Gate(Arc<(Mutex<(bool, u64)>, Condvar)>);
+
+impl Gate {
+    fn close(&self, closed: bool) {
+        self.0.0.lock().expect("nobody panics").0 = closed;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.0.0.lock().expect("nobody panics");
+        state.1 += u64::from(state.0);
+        self.0.1.notify_all();
+        while state.0 {
+            state = self.0.1.wait(state).expect("nobody panics");
+        }
+    }
+
+    /// Waits until so many are before the gate.
+    fn wait_for(&self, waiting: u64) {
+        let mut state = self.0.0.lock().expect("nobody panics");
+        while state.1 < waiting {
+            state = self.0.1.wait(state).expect("nobody panics");
+        }
+    }
+}
+
+impl Device for Stuck {
+    fn bytes(&self) -> u64 {
+        self.disk.bytes()
+    }
+
+    fn block_bytes(&self) -> usize {
+        self.disk.block_bytes()
+    }
+
+    fn name(&self) -> String {
+        "stuck".to_owned()
+    }
+
+    fn read(&self, into: &mut [u8], at: u64) -> std::io::Result<()> {
+        self.gate.pass();
+        self.disk.read(into, at)
+    }
+
+    fn write(&self, from: &[u8], at: u64) -> std::io::Result<()> {
+        self.disk.write(from, at)
+    }
+
+    fn discard(&self, at: u64, bytes: u64) {
+        self.disk.discard(at, bytes);
+    }
+}
+
+#[test]
+fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
+    let (gate, (slow, _), (fast, _)) =
+        (Gate::default(), SimDisk::new(DISK_BYTES, 512, 1), SimDisk::new(DISK_BYTES, 512, 2));
+    let devices: Vec<Box<dyn Device>> = vec![Box::new(Stuck { disk: slow, gate: gate.clone() }), Box::new(fast)];
+    let flash = flash(devices, TierRoom::private(&plan()).expect("memory"), 1);
+    let taken = fill(&flash);
+    let on = |of: std::ops::Range<u32>| taken.iter().position(|at| of.contains(&at.region())).expect("some are") as u64;
+    let (on_slow, on_fast) = (on(0..8), on(8..16));
+    flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
+    let threads = flash.spawn(true).expect("threads");
+    gate.close(true);
+    // More than it has threads: the rest waits in its queue.
+    let readers = Flash::readers(2) as u64;
+    (0..readers + 3).for_each(|n| ask(&flash, on_slow + n, taken[(on_slow + n) as usize]));
+    gate.wait_for(readers);
+    ask(&flash, on_fast, taken[on_fast as usize]);
+    assert!(is_item(&collect(&flash)), "the other device answers");
+    assert!(flash.collect(0).is_none(), "and this one does not");
+    let pass = |from_ms: u64, to_ms: u64| {
+        (from_ms..=to_ms).step_by(1000).for_each(|ms| {
+            flash.reclaim(NOW.plus_ms(ms), &mut |_, _, _| Reclaimed::Later);
+        });
+    };
+    pass(0, 9_000);
+    assert!(flash.collect(0).is_none() && !flash.devices()[0].lost, "it may take its time");
+    pass(40_000, 49_000);
+    assert!(flash.collect(0).is_none() && !flash.devices()[0].lost, "it was the process that stood still");
+    pass(50_000, 52_000);
+    let failed: Vec<TierRead> = (0..readers + 3).map(|_| collect(&flash)).collect();
+    assert!(failed.iter().all(|read| read.found == Found::Failed));
+    assert_eq!([flash.devices()[0].lost, flash.devices()[1].lost], [true, false]);
+    ask(&flash, on_slow, taken[on_slow as usize]);
+    pass(53_000, 53_000);
+    assert_eq!(collect(&flash).found, Found::Failed, "nobody waits for it any more");
+    gate.close(false);
+    ask(&flash, on_fast, taken[on_fast as usize]);
+    assert!(is_item(&collect(&flash)), "what it answers at last is told to nobody");
+    drop(threads);
+    assert!(flash.collect(0).is_none());
+}
+
+fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flash>, TierGround) {
+    let config = StoreConfig {
+        memory_bytes: 800 << 10,
+        memory_bytes_max: 0,
+        segment_bytes: Some(16 << 10),
+        item_bytes_max: 64 << 10,
+        lanes_max: 1,
+        hash_seed: 1,
+        huge_pages: false,
+    };
+    let file = StoreFile { file: Arc::clone(file), reset: false, index: IndexPlace::File };
+    let mut ground = TierGround::lay(&config, Some(&file), &plan(), NOW).expect("memory");
+    let devices = disks.map(|disk| Box::new(disk) as Box<dyn Device>).into_iter().collect();
+    (flash(devices, ground.take_room(), seed), ground)
+}
+
+fn told(flash: &Flash, taken: &[FlashAddress]) -> Vec<bool> {
+    let mut scratch = flash.scratch();
+    let told = taken.iter().enumerate().map(|(number, at)| {
+        ask(flash, number as u64, *at);
+        while flash.work(&mut scratch) {}
+        is_item(&collect(flash))
+    });
+    told.collect()
+}
+
+#[test]
+fn devices_are_known_in_whatever_order_they_are_named_and_one_that_was_exchanged_alone_is_empty() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    let ((a, hand_a), (b, hand_b)) = (SimDisk::new(DISK_BYTES, 512, 1), SimDisk::new(DISK_BYTES, 512, 2));
+    let (first, ground) = two_in_file(&file, [a, b], 1);
+    let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
+    let taken = fill(&first);
+    assert!(taken.len() > 900 && told(&first, &taken).iter().all(|told| *told));
+    drop((first, store, background));
+    let copy = |hand: &SimHand, seed| hand.copy(seed).0;
+    let (second, ground) = two_in_file(&file, [copy(&hand_b, 3), copy(&hand_a, 4)], 2);
+    assert!(second.exchanged().is_empty());
+    assert_eq!(second.found().items, taken.len() as u64);
+    assert!(told(&second, &taken).iter().all(|told| *told), "what was not written yet is there too");
+    drop((second, ground));
+    let (third, _ground) = two_in_file(&file, [SimDisk::new(DISK_BYTES, 512, 5).0, copy(&hand_b, 6)], 3);
+    assert_eq!(third.exchanged().len(), 1);
+    let (told, on_b) = (told(&third, &taken), |at: &FlashAddress| at.region() >= 8);
+    let kept: Vec<bool> = taken.iter().map(on_b).collect();
+    assert!(told == kept && kept.iter().any(|kept| !kept), "what was on the other one is there");
+}

@@ -1,0 +1,207 @@
+//! Restartable memory with a second tier, on the program: killed in the midst of writes of more than memory has room
+//! for, started again, asked for every value.
+//!
+//! Items may go, since memory and flash evict: a key is a miss, or holds what was acknowledged last, or what one of the
+//! requests made of it that were under way. It never holds less than that: an older value, another key's, a torn one.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use base::prng::Prng;
+
+use crate::common::{PATIENCE, Serving, connect, run};
+use crate::restart::{MemoryFile, get, kills, seed_told, value_of};
+
+/// Keys of a connection: twice what memory has room for.
+const KEYS: u64 = 16_000;
+
+/// A file for flash; gone when the test is over.
+struct FlashFile(std::path::PathBuf);
+
+impl FlashFile {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-test-{}-{name}.flash", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    fn flag(&self) -> String {
+        format!("{}:48MiB", self.0.display())
+    }
+}
+
+impl Drop for FlashFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn serve(file: &MemoryFile, flash: &FlashFile) -> (Serving, SocketAddr) {
+    let flash = flash.flag();
+    let words = ["--memcached", "127.0.0.1:0", "--admin", "none", "--workers", "2", "--memory", "16MiB"];
+    let mut serving = Serving::start(&[&words[..], &["--file", file.path(), "--flash", &flash]].concat());
+    let addr = serving.addr_behind("memcached clients connect to ");
+    (serving, addr)
+}
+
+/// What a key may hold: the numbers of the requests that stored it, 0 for nothing.
+#[derive(Clone, Default)]
+struct Known {
+    acknowledged: u64,
+    under_way: Vec<u64>,
+}
+
+/// One connection's keys.
+struct Ledger {
+    writer: u64,
+    keys: Vec<Known>,
+    /// Requests so far.
+    number: u64,
+}
+
+fn key(writer: u64, place: usize) -> String {
+    format!("k-{writer}-{place}")
+}
+
+fn value(writer: u64, place: usize, number: u64) -> Vec<u8> {
+    value_of(&key(writer, place), number, 100 + (number % 37) as usize * 80)
+}
+
+impl Ledger {
+    /// Writes until the server is gone, or so many requests.
+    fn write(&mut self, addr: SocketAddr, prng: &mut Prng, most: u64) {
+        let Ok(stream) = TcpStream::connect(addr) else { return };
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        for _ in 0..most / 32 {
+            let mut asked = VecDeque::new();
+            let mut batch = Vec::new();
+            for _ in 0..32 {
+                self.number += 1;
+                let place = prng.below(KEYS) as usize;
+                let becomes = if prng.chance(1, 8) { 0 } else { self.number };
+                let text = key(self.writer, place);
+                if becomes == 0 {
+                    batch.extend(format!("delete {text}\r\n").into_bytes());
+                } else {
+                    let value = value(self.writer, place, becomes);
+                    batch.extend(format!("set {text} 0 0 {}\r\n", value.len()).into_bytes());
+                    batch.extend([&value[..], b"\r\n"].concat());
+                }
+                self.keys[place].under_way.push(becomes);
+                asked.push_back((place, becomes));
+            }
+            if stream.get_mut().write_all(&batch).is_err() {
+                return;
+            }
+            while let Some((place, becomes)) = asked.front().copied() {
+                line.clear();
+                if !matches!(stream.read_line(&mut line), Ok(1..)) || !line.ends_with('\n') {
+                    return;
+                }
+                asked.pop_front();
+                assert!(["STORED\r\n", "DELETED\r\n", "NOT_FOUND\r\n"].contains(&line.as_str()), "{line:?}");
+                let known = &mut self.keys[place];
+                known.under_way.remove(0);
+                known.acknowledged = becomes;
+            }
+        }
+    }
+
+    /// Asks for every key; how many are there.
+    fn check(&mut self, addr: SocketAddr, seed: u64) -> u64 {
+        let mut stream = BufReader::new(connect(addr));
+        let (writer, mut there) = (self.writer, 0);
+        for (place, known) in self.keys.iter_mut().enumerate() {
+            let name = key(writer, place);
+            let allowed: Vec<u64> = known.under_way.iter().chain([&known.acknowledged]).copied().collect();
+            let mut holds = 0;
+            if let Some(found) = get(&mut stream, &name) {
+                let same = allowed.iter().find(|number| **number != 0 && value(writer, place, **number) == found);
+                let text = String::from_utf8_lossy(&found[..found.len().min(40)]).into_owned();
+                let told = seed_told("restart_flash", seed);
+                holds = *same.unwrap_or_else(|| {
+                    panic!("{told}: {name} holds {text:?}; {} and {:?}", known.acknowledged, known.under_way)
+                });
+            }
+            there += u64::from(holds != 0);
+            *known = Known { acknowledged: holds, under_way: Vec::new() };
+        }
+        there
+    }
+}
+
+fn stat(addr: SocketAddr, name: &str) -> u64 {
+    let mut stream = BufReader::new(connect(addr));
+    stream.get_mut().write_all(b"stats\r\n").expect("sends");
+    let head = format!("STAT {name} ");
+    let lines = stream.lines().map(|line| line.expect("a line")).take_while(|line| line != "END");
+    let value = lines.filter_map(|line| line.strip_prefix(&head).map(str::to_owned)).next();
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("there is no {name}"))
+}
+
+#[test]
+fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older() {
+    let seed = 1;
+    let (file, flash) = (MemoryFile::new("flash"), FlashFile::new("killed"));
+    let mut prng = Prng::new(seed);
+    let ledger = |writer| Ledger { writer, keys: vec![Known::default(); KEYS as usize], number: 0 };
+    let mut ledgers = [ledger(0), ledger(1)];
+    let (mut checked, mut on_flash) = (0, 0);
+    let lives = kills(4);
+    for life in 0..=lives {
+        let (mut serving, addr) = serve(&file, &flash);
+        let found = stat(addr, "flash_items");
+        let there: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, seed)).sum();
+        assert!(life == 0 || there > KEYS, "life {life}: {there} keys of {} are there, {found} on flash", 2 * KEYS);
+        (checked, on_flash) = (checked + there, on_flash + found);
+        if life == lives {
+            break;
+        }
+        // Enough to fill memory at first; then as far as it comes until the kill.
+        let seeds = [prng.next_u64(), prng.next_u64()];
+        let wait = std::time::Duration::from_millis(20 + prng.below(300));
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = ledgers
+                .iter_mut()
+                .zip(seeds)
+                .map(|(ledger, seed)| {
+                    let most = if life == 0 { 2 * KEYS } else { u64::MAX };
+                    scope.spawn(move || ledger.write(addr, &mut Prng::new(seed), most))
+                })
+                .collect();
+            if life == 0 {
+                writers.into_iter().for_each(|writer| writer.join().expect("it writes"));
+            } else {
+                std::thread::sleep(wait);
+            }
+            serving.signal("KILL");
+            serving.ended();
+        });
+    }
+    assert!(on_flash > checked / 4, "{on_flash} of {checked} were on flash");
+}
+
+#[test]
+fn a_device_that_was_exchanged_is_told_and_what_was_there_is_gone() {
+    let (file, flash) = (MemoryFile::new("exchanged"), FlashFile::new("exchanged"));
+    let mut ledger = Ledger { writer: 0, keys: vec![Known::default(); KEYS as usize], number: 0 };
+    let (mut serving, addr) = serve(&file, &flash);
+    ledger.write(addr, &mut Prng::new(3), 2 * KEYS);
+    assert!(stat(addr, "flash_items") > 1000);
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    std::fs::remove_file(&flash.0).expect("it is there");
+    let (serving, addr) = serve(&file, &flash);
+    assert!(serving.lines.iter().any(|line| line.contains("is not what it was")), "{:#?}", serving.lines);
+    assert_eq!(stat(addr, "flash_items"), 0);
+    assert!(ledger.check(addr, 3) > 500, "what was in memory is there");
+    drop(serving);
+    let words = ["serve", "--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB", "--file", file.path()];
+    let (code, _, err) = run(&words);
+    assert!(code == 1 && err.contains("give the --flash that it was made with"), "{err}");
+    let (code, out, err) = run(&["file", "check", file.path()]);
+    assert!(code == 0 && out.contains("no fault"), "{out}{err}");
+}

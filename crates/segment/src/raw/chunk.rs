@@ -1,0 +1,33 @@
+//! Bytes in a map of their own, for one owner.
+
+use arena::Map;
+
+/// Bytes that begin at a multiple of a page, whose owner reads and writes them as those of a `Vec`. Those of a file
+/// outlive the process.
+#[derive(Debug)]
+pub struct TierChunk {
+    map: Map,
+}
+
+impl TierChunk {
+    /// The caller gives the only map there is of these bytes: private memory, or a part of a file that is this
+    /// process's alone and that nothing else maps.
+    pub(crate) fn of_map(map: Map) -> Self {
+        Self { map }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: 1. the map has so many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
+        // initialised (zero, or what a file holds); 3. nobody else has the map (contract of `of_map`), and who writes
+        // has `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.map.start().as_ptr(), self.map.bytes()) }
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: 1. the map has so many bytes, and lives as long as self; 2. u8 has no invalid values, and a map is
+        // initialised; 3. nobody else has the map (contract of `of_map`), and self is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.map.start().as_ptr(), self.map.bytes()) }
+    }
+}

@@ -1,0 +1,142 @@
+//! Crashes of a store with a second tier, which outlives them: no key is there twice after one, and nothing that was
+//! overwritten or deleted comes back.
+
+use std::sync::Arc;
+
+use arena::MapFile;
+
+use super::crashes::{NOW, Rig, config, images_of};
+use crate::header::State;
+use crate::map_tier::{MapTier, PLAN};
+use crate::op::{OpError, Value};
+use crate::read::Ahead;
+use crate::segments::SegmentId;
+use crate::tier_room::TierGround;
+use crate::tiered::FromFlash;
+use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
+
+fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
+    let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: IndexPlace::File };
+    let ground = TierGround::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
+    let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
+    let lane = store.lane().expect("a lane");
+    Rig { store, background, lane, file, now: NOW }
+}
+
+/// What is read of a key, wherever it is; that changes nothing.
+fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
+    let text = |value: &Value<'_>| match value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    rig.until_done(|turn| {
+        let key = turn.key(Namespace::DEFAULT, key);
+        if let Some(hit) = turn.read(&key, Ahead::default()) {
+            return Ok(Some(text(&hit.value)));
+        }
+        match turn.from_flash(&key) {
+            FromFlash::Nowhere => Ok(None),
+            FromFlash::Coming => Err(OpError::Parked),
+            FromFlash::Here(hit) => {
+                let value = text(&hit.value());
+                turn.flash_kept(hit, false);
+                Ok(Some(value))
+            }
+        }
+    })
+}
+
+/// Has all that is sealed go to the tier.
+fn demote(rig: &mut Rig) {
+    rig.lane.own_seal(&rig.store);
+    let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
+    let sealed: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(is_sealed).collect();
+    sealed.into_iter().for_each(|id| rig.background.drain_whole(SegmentId(id), false, NOW));
+}
+
+/// Two keys that one index bucket has, with one tag.
+fn twins(store: &Store) -> [Vec<u8>; 2] {
+    let mut seen = std::collections::HashMap::new();
+    for number in 0..100_000 {
+        let key = format!("twin-{number}").into_bytes();
+        // All keys are in the one group that there is.
+        let place = store.hasher.key(Namespace::DEFAULT, &key).hash.0 & 0x3_ffff;
+        if let Some(other) = seen.insert(place, key.clone()) {
+            return [other, key];
+        }
+    }
+    panic!("no two keys are alike");
+}
+
+/// Takes images while `change` runs on a store of which `fill` has put all on flash, and opens them: each key is as it
+/// was before or after, or not there if `may_miss`; deleted, it is gone.
+fn crash(keys: &[Vec<u8>], may_miss: bool, change: impl FnOnce(&mut Rig)) -> u64 {
+    let tier = Arc::new(MapTier::default());
+    let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
+    for key in keys {
+        rig.put(key, &[b"old ", &key[..]].concat());
+    }
+    demote(&mut rig);
+    assert_eq!(rig.store.flash_slots(), keys.len() as u64, "all are on flash");
+    let all = |rig: &mut Rig| keys.iter().map(|key| told(rig, key)).collect::<Vec<_>>();
+    let before = all(&mut rig);
+    let images = images_of(&mut rig, 1, change);
+    let after = all(&mut rig);
+    let mut doubled = 0;
+    for image in images {
+        let mut rig = open(image, &tier);
+        doubled += rig.reopened().slots_doubled;
+        for (place, there) in all(&mut rig).into_iter().enumerate() {
+            let missed = may_miss && there.is_none();
+            assert!(there == before[place] || there == after[place] || missed, "{place}: {there:?}");
+        }
+        for key in keys {
+            rig.delete(key);
+            assert_eq!(told(&mut rig, key), None, "{} came back", key.escape_ascii());
+        }
+        assert_eq!((rig.store.flash_slots(), rig.slots()), (0, 0), "nothing names anything");
+    }
+    doubled
+}
+
+#[test]
+fn what_was_stored_over_items_on_flash_leaves_none_of_them_behind() {
+    let store = open(Arc::new(MapFile::in_memory().expect("a file")), &Arc::default()).store;
+    let twins = twins(&store);
+    let [first, second] = twins.clone();
+    let put = |key: Vec<u8>| move |rig: &mut Rig| rig.put(&key, b"new");
+    let doubled = crash(&twins, true, put(first)) + crash(&twins, true, put(second));
+    assert!(doubled > 0, "an image has what was stored and what it was stored over");
+}
+
+#[test]
+fn an_item_on_flash_that_was_being_deleted_or_brought_back_is_there_or_not() {
+    let keys: Vec<Vec<u8>> = (0..12).map(super::crashes::key).collect();
+    let (gone, longer) = (keys[3].clone(), keys[5].clone());
+    crash(&keys, false, |rig| {
+        assert!(rig.delete(&gone));
+        rig.put(&longer, b"new");
+        demote(rig);
+    });
+}
+
+#[test]
+fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    drop(open(Arc::clone(&file), &Arc::default()));
+    let store_file = StoreFile { file, reset: false, index: IndexPlace::File };
+    let fault = |error| match error {
+        StartError::File { fault, .. } => fault.to_string(),
+        other => panic!("{other}"),
+    };
+    let without = fault(Store::in_file(&config(), &store_file, NOW).expect_err("its items are on flash"));
+    assert!(without.contains("give the --flash that it was made with"), "{without}");
+    let larger = TierPlan { bytes: 2, ..PLAN };
+    let other = fault(TierGround::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
+    assert!(other.contains("flash of 1 bytes in all, not 2"), "{other}");
+    let plain = Arc::new(MapFile::in_memory().expect("a file"));
+    let plain = StoreFile { file: plain, reset: false, index: IndexPlace::File };
+    drop(Store::in_file(&config(), &plain, NOW).expect("made"));
+    let with = TierGround::lay(&config(), Some(&plain), &PLAN, NOW).expect_err("it was made without");
+    assert!(matches!(&with, StartError::File { fault: FileFault::Flash { found: 0, .. }, .. }), "{with}");
+}

@@ -1,0 +1,156 @@
+//! What a second tier keeps where the store lies, and how a store is made that has one.
+//!
+//! ```text
+//!   TierGround::lay ──room──> the tier is made on it ──TierGround::store──> the store, with the tier
+//! ```
+//!
+//! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so
+//! they outlive the process together with the slots that name items there, cut at the same instant.
+//!
+//! A tier that has a room made by an earlier process is asked what it found there ([`Tier::found`]).
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use arena::Map;
+use base::clock::UnixMillis;
+
+use crate::background::Background;
+use crate::config::{Geometry, StartError, StoreConfig};
+use crate::file::{Ground, Held, IndexPlace, StoreFile};
+use crate::index::GROUP_SLOTS;
+use crate::raw::{Array, TierChunk, Word64};
+use crate::store::Store;
+use crate::tier::{Tier, TierPlan};
+
+/// Words and chunks of a second tier.
+#[derive(Debug)]
+pub struct TierRoom {
+    words: Array<Word64>,
+    chunks: Vec<TierChunk>,
+    found: bool,
+}
+
+/// Bytes that the words of a plan take, in whole pages.
+fn words_bytes(words: usize) -> usize {
+    (words * size_of::<Word64>()).next_multiple_of(arena::PAGE_BYTES)
+}
+
+impl TierPlan {
+    /// Bytes of its room.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        assert!(self.chunk_bytes.is_multiple_of(arena::PAGE_BYTES), "chunks are whole pages: {self:?}");
+        (words_bytes(self.words) + self.chunks * self.chunk_bytes) as u64
+    }
+}
+
+impl TierRoom {
+    /// Room in maps that `map` gives, of so many bytes from a place of the room on.
+    fn of(plan: &TierPlan, found: bool, mut map: impl FnMut(u64, usize) -> io::Result<Map>) -> io::Result<Self> {
+        let front = words_bytes(plan.words);
+        let chunk = |number: usize| (front + number * plan.chunk_bytes) as u64;
+        Ok(Self {
+            words: Array::of_map(map(0, front)?, plan.words),
+            chunks: (0..plan.chunks)
+                .map(|number| map(chunk(number), plan.chunk_bytes).map(TierChunk::of_map))
+                .collect::<io::Result<_>>()?,
+            found,
+        })
+    }
+
+    /// Room in memory of the process, all zero.
+    ///
+    /// # Errors
+    /// When there is no address space.
+    pub fn private(plan: &TierPlan) -> io::Result<Self> {
+        Self::of(plan, false, |_, bytes| Map::reserve(bytes, false))
+    }
+
+    /// Room in a file, from `at` on.
+    pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
+        Self::of(plan, held.left.is_some(), |from, bytes| Map::of_file(&held.file, at + from, bytes, false))
+    }
+
+    /// The chunks, which are given out once.
+    pub fn take_chunks(&mut self) -> Vec<TierChunk> {
+        std::mem::take(&mut self.chunks)
+    }
+
+    /// An earlier process has left it: else it is zero.
+    pub fn is_found(&self) -> bool {
+        self.found
+    }
+
+    /// The word at `number`.
+    pub fn load(&self, number: usize) -> u64 {
+        self.words.at(number).load(Acquire)
+    }
+
+    /// Stores a word: who sees it sees what was stored before.
+    pub fn store(&self, number: usize, value: u64) {
+        self.words.at(number).store(value, Release);
+    }
+
+    /// Changes a word that others change at the same time.
+    pub fn change(&self, number: usize, to: impl Fn(u64) -> u64) {
+        let word = self.words.at(number);
+        let mut from = word.load(Acquire);
+        while let Err(other) = word.compare_exchange(from, to(from), AcqRel) {
+            from = other;
+        }
+    }
+}
+
+/// A store that is all there but for its second tier.
+#[derive(Debug)]
+pub struct TierGround {
+    config: StoreConfig,
+    geometry: Geometry,
+    ground: Ground,
+    held: Option<Held>,
+    room: Option<TierRoom>,
+}
+
+impl TierGround {
+    /// The ground of a store with an index of one size, which a resize leaves alone: in a file, as it was left or new,
+    /// or in memory of the process.
+    ///
+    /// # Errors
+    /// As for a store without a tier; and for a file that was made beside another tier, or none.
+    pub fn lay(
+        config: &StoreConfig,
+        file: Option<&StoreFile>,
+        plan: &TierPlan,
+        now: UnixMillis,
+    ) -> Result<Self, StartError> {
+        let Some(file) = file else {
+            let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
+            let geometry = Geometry::with_index(config, groups, 0)?;
+            let count = geometry.segments_for(config.memory_bytes, groups);
+            let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
+            let room = TierRoom::private(plan).map_err(StartError::Map)?;
+            return Ok(Self { config: config.clone(), geometry, ground, held: None, room: Some(room) });
+        };
+        // Nothing on flash says what was deleted: an index cannot be made anew from there.
+        assert!(file.index == IndexPlace::File, "a second tier needs an index in the file");
+        let (geometry, ground, held) = crate::file::lay(config, file, Some(plan), now)?;
+        let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
+        let room = crate::file::tier_room(&geometry, &held, plan)
+            .map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: error.into() })?;
+        Ok(Self { config, geometry, ground, held: Some(held), room: Some(room) })
+    }
+
+    /// What the tier is to be made on, which is given out once.
+    pub fn take_room(&mut self) -> TierRoom {
+        self.room.take().expect("the room is given out once")
+    }
+
+    /// The store, and the handle that does its background work.
+    ///
+    /// # Errors
+    /// When what an earlier process left does not hold together.
+    pub fn store(self, tier: Arc<dyn Tier>, now: UnixMillis) -> Result<(Arc<Store>, Background), StartError> {
+        Store::on(&self.config, self.geometry, self.ground, self.held, Some(tier), now)
+    }
+}
