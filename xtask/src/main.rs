@@ -74,6 +74,9 @@ enum Command {
         /// A namespace that is flooded beside another one: what that does to the other's times.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_neighbour: bool,
+        /// Items on flash only, beside memcached's extstore.
+        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+        only_flash: bool,
         /// Requests of Redis clients beside redis-server, Valkey and null.
         #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
         only_resp: bool,
@@ -135,6 +138,9 @@ enum Command {
         /// Gannet alone.
         #[arg(long)]
         without_peers: bool,
+        /// With a second tier ten times as large beside it, and without.
+        #[arg(long)]
+        flash: bool,
         /// Only draw the curves of docs/policy.md as docs/policy.svg.
         #[arg(long)]
         plot: bool,
@@ -210,6 +216,7 @@ fn run(command: Command) -> Result<bool, String> {
             only_large,
             only_storm,
             only_neighbour,
+            only_flash,
             only_resp,
             only_restart,
             only_upgrade,
@@ -218,7 +225,16 @@ fn run(command: Command) -> Result<bool, String> {
             connections,
             depth,
         } => {
-            let alone = [only_growth, only_large, only_storm, only_neighbour, only_resp, only_restart, only_upgrade];
+            let alone = [
+                only_growth,
+                only_large,
+                only_storm,
+                only_neighbour,
+                only_resp,
+                only_flash,
+                only_restart,
+                only_upgrade,
+            ];
             bench::run(&bench::Options {
                 quick,
                 kinds: bench_kinds(only_io, with_other, without_gannet),
@@ -229,6 +245,7 @@ fn run(command: Command) -> Result<bool, String> {
                 large: only_large,
                 storm: only_storm,
                 neighbour: only_neighbour,
+                flash: only_flash,
                 resp: only_resp,
                 restart: only_restart,
                 upgrade: only_upgrade,
@@ -239,13 +256,11 @@ fn run(command: Command) -> Result<bool, String> {
         }
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {
-            let whole = if short { replay::Options::short() } else { replay::Options::full() };
-            let (requests, pace) = (requests.unwrap_or(whole.requests), pace.unwrap_or(whole.pace));
-            replay::run(&root(), replay::Options { requests, pace, without_gannet, ..whole })
+            replay::run(&root(), replay_options(short, requests, pace, without_gannet))
         }
         Command::Policy { plot: true, .. } => policy::plot::run(&root()),
-        Command::Policy { accesses, only, small_percent, without_peers, .. } => {
-            policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers })
+        Command::Policy { accesses, only, small_percent, without_peers, flash, .. } => {
+            policy::run(&root(), &target, &policy::Options { accesses, only, small_percent, without_peers, flash })
         }
         Command::Soak { short, requests, seconds, seed, workers, uring } => {
             let requests = requests.unwrap_or(if short { soak::REQUESTS_SHORT } else { soak::REQUESTS_WHOLE });
@@ -263,6 +278,15 @@ fn run(command: Command) -> Result<bool, String> {
             null_server::run(port, server::NullReply { bytes: reply_bytes, lines: request_lines })
         }
     }
+}
+
+/// How long and how fast `replay` goes.
+fn replay_options(short: bool, requests: Option<u64>, pace: Option<u64>, without_gannet: bool) -> replay::Options {
+    let mut options = if short { replay::Options::short() } else { replay::Options::full() };
+    options.requests = requests.unwrap_or(options.requests);
+    options.pace = pace.unwrap_or(options.pace);
+    options.without_gannet = without_gannet;
+    options
 }
 
 /// The servers of `bench`.

@@ -74,6 +74,8 @@ pub struct Options {
     pub null: NullReply,
     /// Gannet is to serve clients of Redis too: [`Server::resp`].
     pub resp: bool,
+    /// A file for items that memory has no room for, in MiB; 0: none. It is in the folder of temporary files.
+    pub flash_mib: u64,
 }
 
 impl Options {
@@ -87,6 +89,7 @@ impl Options {
             workers: 1,
             null: NullReply { bytes: 245, lines: 1 },
             resp: false,
+            flash_mib: 0,
         }
     }
 }
@@ -103,6 +106,8 @@ pub struct Server {
     /// Its admin port; Gannet only.
     pub admin: Option<SocketAddr>,
     child: Child,
+    /// Gone with the server.
+    flash: Option<PathBuf>,
 }
 
 const START_MAX: Duration = Duration::from_secs(20);
@@ -163,6 +168,14 @@ impl Server {
         if resp != address {
             command.args(["--resp", &resp.to_string()]);
         }
+        let flash = (options.flash_mib > 0).then(|| std::env::temp_dir().join(format!("flash-{}", address.port())));
+        if let Some(path) = &flash {
+            let (path, mib) = (path.display(), options.flash_mib);
+            match is_gannet {
+                true => command.args(["--flash", &format!("{path}:{mib}MiB")]),
+                false => command.args(["-o", &format!("ext_path={path}:{mib}m")]),
+            };
+        }
         if let [program, arguments @ ..] = under {
             let inner = command;
             command = Command::new(program);
@@ -176,7 +189,7 @@ impl Server {
         if options.cpu.is_some() {
             pin(None)?;
         }
-        let mut server = Self { kind, address, resp, admin, child: child? };
+        let mut server = Self { kind, address, resp, admin, child: child?, flash };
         server.wait_until_it_listens()?;
         Ok(server)
     }
@@ -256,21 +269,29 @@ impl Server {
     /// # Errors
     /// When the server does not answer.
     pub fn stat(&self, name: &str) -> Result<u64, String> {
-        let fetch = || -> std::io::Result<String> {
-            let mut stream = TcpStream::connect(self.address)?;
-            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            stream.write_all(if self.speaks_resp() { b"INFO\r\nQUIT\r\n" } else { b"stats\r\nquit\r\n" })?;
-            let mut reply = String::new();
-            stream.read_to_string(&mut reply)?;
-            Ok(reply)
-        };
-        let reply = fetch().map_err(|error| format!("{}: stats: {error}", self.kind.name()))?;
+        let reply = self.stats(if self.speaks_resp() { "INFO" } else { "stats" })?;
         let told = |line| match self.speaks_resp() {
             true => str::strip_prefix(line, if name == "evictions" { "evicted_keys" } else { name })?.strip_prefix(':'),
             false => str::strip_prefix(line, "STAT ")?.strip_prefix(name)?.strip_prefix(' '),
         };
         let value = reply.lines().find_map(told);
         Ok(value.and_then(|value| value.trim().parse().ok()).unwrap_or(0))
+    }
+
+    /// All that it answers to a request for its counters.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn stats(&self, request: &str) -> Result<String, String> {
+        let fetch = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            stream.write_all(format!("{request}\r\nquit\r\n").as_bytes())?;
+            let mut reply = String::new();
+            stream.read_to_string(&mut reply)?;
+            Ok(reply)
+        };
+        fetch().map_err(|error| format!("{}: {request}: {error}", self.kind.name()))
     }
 }
 
@@ -333,6 +354,8 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Whoever has it open keeps it.
+        self.flash.iter().for_each(|path| drop(std::fs::remove_file(path)));
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             // The process may have ended by itself; it stays a zombie with this id until `wait`.

@@ -16,13 +16,13 @@ def free_port() -> int:
 
 
 class Server:
-    """With `resp`, or a `resp_port`, clients of Redis are served there too."""
+    """With `resp`, or a `resp_port`, clients of Redis are served there too. `more`: variables that `serve` reads."""
 
-    def __init__(self, port: int | None = None, resp: bool = False, resp_port: int | None = None):
+    def __init__(self, port: int | None = None, resp: bool = False, resp_port: int | None = None, **more: str):
         self.port = port or free_port()
         self.resp_port = resp_port or (free_port() if resp else None)
         resp_only = {"RESP_PORT": str(self.resp_port)} if self.resp_port else {}
-        self.process = subprocess.Popen([str(SERVE), str(self.port)], env=os.environ | resp_only)
+        self.process = subprocess.Popen([str(SERVE), str(self.port)], env=os.environ | resp_only | more)
         self.wait_until_it_listens()
 
     @property

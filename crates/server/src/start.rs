@@ -406,10 +406,7 @@ fn open_store(config: &ServerConfig, left: Option<Arc<MapFile>>, now: UnixMillis
 
 /// The file that the store's memory is to lie in, if in one: what another server left, the one that is configured, or
 /// one without a name that can be handed over.
-pub(crate) fn memory_file(
-    config: &ServerConfig,
-    left: Option<Arc<MapFile>>,
-) -> Result<Option<StoreFile>, StartError> {
+pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> Result<Option<StoreFile>, StartError> {
     let (file, reset) = match (left, &config.file) {
         (Some(file), _) => (file, false),
         (None, Some(path)) => {

@@ -3,6 +3,7 @@
 //! CPU time is what a request costs whatever else the machine does; wall-clock rates stand beside it. Each round
 //! takes the servers in turn, and R is a ratio inside one round: the null server's CPU / the server's CPU.
 
+mod flash;
 mod generator;
 mod growth;
 mod large;
@@ -46,6 +47,8 @@ pub struct Options {
     pub neighbour: bool,
     /// Measure how long a store takes to be there again.
     pub restart: bool,
+    /// Measure items on flash.
+    pub flash: bool,
     /// Measure requests of Redis clients.
     pub resp: bool,
     /// Measure what clients notice of a new process that takes over.
@@ -111,6 +114,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.upgrade {
         upgrade::run(options.quick)?;
+    }
+    if options.flash {
+        flash::run(options.quick)?;
     }
     if options.large {
         large::run(options.quick)?;

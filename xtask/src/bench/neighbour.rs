@@ -82,7 +82,7 @@ pub fn run(quick: bool) -> Result<(), String> {
          median (min-max) | goal | reached |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    let mut loads = Loads { number: 0 };
+    let mut loads = Loads { number: 0, request: set, end: b"\n" };
     for flood in &FLOODS {
         for (server, highest) in servers.iter().zip(&highest) {
             let highest = highest.clone()?;
@@ -189,17 +189,18 @@ fn print(server: &Server, flood: &Flood, rate: f64, turn: Duration, turns: &[(Tu
 }
 
 /// What came of one turn.
-struct Turn {
+pub(super) struct Turn {
     /// Response times of the quiet load in ns, in ascending order.
     times_ns: Vec<u64>,
     /// Requests of the flood that were answered.
-    answered: u64,
+    pub(super) answered: u64,
     /// Of these, those that were refused.
     refused: u64,
 }
 
 impl Turn {
-    fn us(&self, share: f64) -> f64 {
+    /// The time that so great a share of the quiet load's requests took at most, in us.
+    pub(super) fn us(&self, share: f64) -> f64 {
         let at = (self.times_ns.len() as f64 * share) as usize;
         self.times_ns.get(at).map_or(f64::NAN, |ns| *ns as f64 / 1000.0)
     }
@@ -220,18 +221,30 @@ struct Loud {
     /// Of a request that the kernel did not take whole.
     unsent: Vec<u8>,
     received_bytes: usize,
+    /// What may be the front of an answer's end.
+    tail: Vec<u8>,
 }
 
 /// Makes turns, one after another.
-struct Loads {
-    /// Requests of the flood so far: each has a key of its own.
-    number: usize,
+pub(super) struct Loads {
+    /// Requests of the flood so far: each has a number of its own.
+    pub(super) number: usize,
+    /// The flood's request of a number.
+    pub(super) request: fn(usize) -> Vec<u8>,
+    /// What each answer to it has once, at its end.
+    pub(super) end: &'static [u8],
 }
 
 impl Loads {
-    fn run(&mut self, server: &Server, quiet_rate: f64, loud_rate: f64, turn: Duration) -> std::io::Result<Turn> {
+    pub(super) fn run(
+        &mut self,
+        server: &Server,
+        quiet_rate: f64,
+        loud_rate: f64,
+        turn: Duration,
+    ) -> std::io::Result<Turn> {
         let mut now = Running::connect(server.address, server.kind == Kind::Null)?;
-        now.number = self.number;
+        (now.number, now.request, now.end) = (self.number, self.request, self.end);
         let done = now.run(quiet_rate, loud_rate, turn);
         self.number = now.number;
         done
@@ -246,6 +259,8 @@ struct Running {
     /// The server is the null server: it answers the flood as it answers gets.
     is_null: bool,
     number: usize,
+    request: fn(usize) -> Vec<u8>,
+    end: &'static [u8],
     times_ns: Vec<u64>,
     answered: u64,
     buffer: Vec<u8>,
@@ -267,10 +282,10 @@ impl Running {
             let stream = connect(address, &poll, number)?;
             quiet.push(Quiet { stream, due: VecDeque::with_capacity(1024), received_bytes: 0 });
             let stream = connect(address, &poll, LOUD_TOKEN + number)?;
-            loud.push(Loud { stream, in_flight: 0, unsent: Vec::new(), received_bytes: 0 });
+            loud.push(Loud { stream, in_flight: 0, unsent: Vec::new(), received_bytes: 0, tail: Vec::new() });
         }
         let (times_ns, buffer) = (Vec::with_capacity(1 << 20), vec![0; 64 << 10]);
-        Ok(Self { poll, quiet, loud, is_null, number: 0, times_ns, answered: 0, buffer })
+        Ok(Self { poll, quiet, loud, is_null, number: 0, request: set, end: b"\n", times_ns, answered: 0, buffer })
     }
 
     fn run(&mut self, quiet_rate: f64, loud_rate: f64, turn: Duration) -> std::io::Result<Turn> {
@@ -322,7 +337,7 @@ impl Running {
         let Some(loud) = behind.iter_mut().chain(before).find(free) else { return Ok(0) };
         let count = due.min(DEPTH - loud.in_flight);
         for _ in 0..count {
-            let request = if self.is_null { get(self.number) } else { set(self.number) };
+            let request = if self.is_null { get(self.number) } else { (self.request)(self.number) };
             loud.unsent.extend_from_slice(&request);
             self.number += 1;
         }
@@ -352,7 +367,11 @@ impl Running {
             loud.received_bytes %= REPLY_BYTES;
             replies
         } else {
-            memchr::memchr_iter(b'\n', &self.buffer[..bytes]).count()
+            loud.tail.extend_from_slice(&self.buffer[..bytes]);
+            let replies = memchr::memmem::find_iter(&loud.tail, self.end).count();
+            let kept = loud.tail.len().min(self.end.len() - 1);
+            loud.tail.drain(..loud.tail.len() - kept);
+            replies
         };
         let left = loud.in_flight.checked_sub(replies);
         loud.in_flight = left.ok_or_else(|| std::io::Error::other("a reply of the flood to nothing"))?;

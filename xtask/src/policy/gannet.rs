@@ -1,5 +1,7 @@
 //! The store itself, driven by one thread: accesses, and a slice of background work between them.
 
+use std::sync::Arc;
+
 use base::clock::UnixMillis;
 use segment::{Background, Expire, Lane, Namespace, OpError, Put, Store, StoreConfig, StoreStats};
 
@@ -12,7 +14,7 @@ const SEGMENTS_MIN: u64 = 256;
 const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;
 /// Where the clock begins.
-const START: UnixMillis = UnixMillis(1_700_000_000_000);
+pub(super) const START: UnixMillis = UnixMillis(1_700_000_000_000);
 /// Keys have so many bytes.
 const KEY_BYTES: usize = 16;
 /// An index slot at its load, header and padding, in bytes: the fill test of the store measures them.
@@ -83,34 +85,19 @@ impl Account {
 /// # Errors
 /// When a store of that memory cannot be made.
 pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>) -> Result<(u64, Account), String> {
-    let config = StoreConfig {
-        memory_bytes,
-        memory_bytes_max: 0,
-        segment_bytes: Some(segment_bytes(memory_bytes)),
-        item_bytes_max: VALUE_BYTES_MAX + KEY_BYTES as u64,
-        lanes_max: 1,
-        hash_seed: 1,
-        huge_pages: false,
-    };
-    let (store, mut background) = Store::new(&config, START).map_err(|error| error.to_string())?;
+    let (store, mut background) = Store::new(&config(memory_bytes), START).map_err(|error| error.to_string())?;
     if let Some(percent) = small_percent {
         background.hold_small_percent(percent);
     }
-    let mut lane = store.lane().map_err(|error| error.to_string())?;
-    let value = vec![0; VALUE_BYTES_MAX as usize];
+    let mut rig = Rig::new(Arc::clone(&store), background)?;
     let (mut misses, mut account) = (0, Account::default());
     for (number, access) in accesses.iter().enumerate() {
         let now = START.plus_ms(access.at_ms);
-        if !hit(&mut lane, access, now) {
+        if !hit(&mut rig.lane, access, now) {
             misses += 1;
-            store_one(&mut lane, &mut background, access, now, &value[..access.value_bytes as usize])?;
+            rig.store(access, now, &mut || {})?;
         }
-        let slices = if access.ttl_ms > 0 { SLICES_MAX } else { usize::from(number % SLICE_EVERY == 0) };
-        for _ in 0..slices {
-            if !slice(&mut background, now) {
-                break;
-            }
-        }
+        rig.meanwhile(number, access, now);
         if number * 2 > accesses.len() && number.is_multiple_of(accesses.len() / SAMPLES + 1) {
             account.add(&store.stats());
         }
@@ -118,7 +105,50 @@ pub fn misses(accesses: &[Access], memory_bytes: u64, small_percent: Option<u8>)
     Ok((misses, account))
 }
 
-fn key_text(access: &Access) -> [u8; KEY_BYTES] {
+/// A store of that memory, as the streams need it.
+pub(super) fn config(memory_bytes: u64) -> StoreConfig {
+    StoreConfig {
+        memory_bytes,
+        memory_bytes_max: 0,
+        segment_bytes: Some(segment_bytes(memory_bytes)),
+        item_bytes_max: VALUE_BYTES_MAX + KEY_BYTES as u64,
+        lanes_max: 1,
+        hash_seed: 1,
+        huge_pages: false,
+    }
+}
+
+/// The store and who drives it.
+pub(super) struct Rig {
+    pub(super) lane: Lane,
+    background: Background,
+    value: Vec<u8>,
+}
+
+impl Rig {
+    pub(super) fn new(store: Arc<Store>, background: Background) -> Result<Self, String> {
+        let lane = store.lane().map_err(|error| error.to_string())?;
+        Ok(Self { lane, background, value: vec![0; VALUE_BYTES_MAX as usize] })
+    }
+
+    /// Stores what an access missed; `wait` lets others work while that cannot be.
+    pub(super) fn store(&mut self, access: &Access, now: UnixMillis, wait: &mut dyn FnMut()) -> Result<(), String> {
+        let Self { lane, background, value } = self;
+        store_one(lane, background, access, now, &value[..access.value_bytes as usize], wait)
+    }
+
+    /// The background's slices between two accesses.
+    pub(super) fn meanwhile(&mut self, number: usize, access: &Access, now: UnixMillis) {
+        let slices = if access.ttl_ms > 0 { SLICES_MAX } else { usize::from(number.is_multiple_of(SLICE_EVERY)) };
+        for _ in 0..slices {
+            if !slice(&mut self.background, now) {
+                break;
+            }
+        }
+    }
+}
+
+pub(super) fn key_text(access: &Access) -> [u8; KEY_BYTES] {
     let mut text = [b'0'; KEY_BYTES];
     for (nibble, byte) in text.iter_mut().enumerate() {
         *byte = b"0123456789abcdef"[(access.key >> (nibble * 4)) as usize & 15];
@@ -139,6 +169,7 @@ fn store_one(
     access: &Access,
     now: UnixMillis,
     value: &[u8],
+    wait: &mut dyn FnMut(),
 ) -> Result<(), String> {
     let expire = if access.ttl_ms > 0 { Expire::At(now.plus_ms(access.ttl_ms)) } else { Expire::Never };
     loop {
@@ -151,6 +182,7 @@ fn store_one(
             Err(error) => return Err(error.to_string()),
         }
         drop(turn);
+        wait();
         slice(background, now);
     }
 }

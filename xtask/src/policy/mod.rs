@@ -11,6 +11,7 @@
 //! Everything is drawn from seeds: two runs print the same table.
 
 mod clusters;
+mod flash;
 mod gannet;
 mod meta;
 mod peers;
@@ -33,6 +34,8 @@ pub struct Options {
     pub small_percent: Option<u8>,
     /// Leave the peers out.
     pub without_peers: bool,
+    /// Beside a second tier instead of the peers.
+    pub flash: bool,
 }
 
 /// Replays every stream at every size and prints the tables. `root`: the repository's folder.
@@ -40,6 +43,9 @@ pub struct Options {
 /// # Errors
 /// When the peers' library or the data is not to be had, or a store cannot be made.
 pub fn run(root: &Path, target: &Path, options: &Options) -> Result<bool, String> {
+    if options.flash {
+        return flash::run(root, options);
+    }
     let peers = if options.without_peers { None } else { Some(peers::Peers::install(target)?) };
     let names = peers.as_ref().map_or(&[][..], |_| &peers::POLICIES);
     println!("| stream | memory, MB | gannet |{} gannet / best |", columns(names.iter().copied()));

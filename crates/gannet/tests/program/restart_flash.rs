@@ -190,13 +190,16 @@ fn a_device_that_was_exchanged_is_told_and_what_was_there_is_gone() {
     let mut ledger = Ledger { writer: 0, keys: vec![Known::default(); KEYS as usize], number: 0 };
     let (mut serving, addr) = serve(&file, &flash);
     ledger.write(addr, &mut Prng::new(3), 2 * KEYS);
-    assert!(stat(addr, "flash_items") > 1000);
+    let before = stat(addr, "flash_items");
+    assert!(before > 1000, "{before} items are on flash");
     serving.signal("TERM");
     assert!(serving.ended().success());
     std::fs::remove_file(&flash.0).expect("it is there");
     let (serving, addr) = serve(&file, &flash);
     assert!(serving.lines.iter().any(|line| line.contains("is not what it was")), "{:#?}", serving.lines);
-    assert_eq!(stat(addr, "flash_items"), 0);
+    // A full memory gives some up at once, to the device as it is now.
+    let after = stat(addr, "flash_items");
+    assert!(after < before / 4, "{after} items of {before} are on flash");
     assert!(ledger.check(addr, 3) > 500, "what was in memory is there");
     drop(serving);
     let words = ["serve", "--memcached", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB", "--file", file.path()];

@@ -1,0 +1,214 @@
+//! Items on flash: how long a hit there takes beside the device's own time, what that does to hits in memory, and what
+//! of memory an item there takes; memcached's extstore beside it.
+//!
+//! ```text
+//!   fill     sets of values of 1000 B, far more than memory has room for; then keys that stay in memory
+//!   device   reads of 4 KiB at random places of a file beside the server's, past the page cache, one at a time
+//!   hits     one connection, one get at a time, of the keys that were stored first
+//!   memory   gets of the keys in memory at a fifth of the highest rate, alone and beside gets of flash, all that go
+//! ```
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+use flash::FileDevice;
+use flash::device::Device;
+
+use super::generator::{Generator, Talk, store_keys};
+use super::neighbour::{Loads, Turn};
+use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
+use crate::server::{Kind, Options, Server, pin};
+
+const MEMORY_MIB: u64 = 96;
+const VALUE_BYTES: usize = 1000;
+/// Requests sent together while the server is filled.
+const BATCH: usize = 50;
+/// The most that hits in memory may slow down.
+const GOAL: f64 = 1.3;
+/// The rate of gets in memory, as a share of the highest.
+const QUIET_SHARE: f64 = 0.2;
+
+struct Plan {
+    keys: usize,
+    flash_mib: u64,
+    reads: usize,
+    rounds: usize,
+    turn: Duration,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When a server does not start or gives a wrong reply.
+pub fn run(quick: bool) -> Result<(), String> {
+    let plan = match quick {
+        true => Plan { keys: 200_000, flash_mib: 512, reads: 2000, rounds: 2, turn: Duration::from_millis(1000) },
+        false => Plan { keys: 2_000_000, flash_mib: 4096, reads: 20_000, rounds: 7, turn: Duration::from_secs(3) },
+    };
+    println!(
+        "{} values of {VALUE_BYTES} B, {MEMORY_MIB} MiB of memory, {} MiB of flash in a file in {}; server on CPU 0, \
+         generator on CPU 1.\n",
+        plan.keys,
+        plan.flash_mib,
+        std::env::temp_dir().display()
+    );
+    let device = device_times(&plan)?;
+    println!("| what | p50, us | p99 | p999 | items on flash | memory an item there, B | hits/s, 50 connections |");
+    println!("|---|---|---|---|---|---|---|");
+    println!("| the device, 4 KiB | {} | - | - | - |", columns(&device));
+    let mut beside = String::new();
+    for kind in [Kind::Gannet, Kind::Memcached] {
+        let options = Options { cpu: Some(SERVER_CPU), flash_mib: plan.flash_mib, ..Options::memory(MEMORY_MIB) };
+        let server = Server::start(kind, &options)?;
+        pin(Some(GENERATOR_CPU))?;
+        fill(&server, plan.keys)?;
+        store_keys(server.address)?;
+        let (items, item_bytes) = on_flash(&server)?;
+        let (times, found) = hit_times(&server, &plan).map_err(|error| error.to_string())?;
+        let (turns, hits) = memory_hits(&server, &plan)?;
+        println!(
+            "| {} | {} | {items} ({found} of {} asked) | {item_bytes:.1} | {hits:.0} |",
+            kind.name(),
+            columns(&times),
+            plan.reads
+        );
+        let ratios: Vec<f64> = turns.iter().map(|(alone, beside)| beside.us(0.999) / alone.us(0.999)).collect();
+        let (ratio, low, high) = median_min_max(&ratios);
+        let of = |pick: fn(&(Turn, Turn)) -> &Turn| {
+            median_min_max(&turns.iter().map(|turn| pick(turn).us(0.999)).collect::<Vec<_>>()).0
+        };
+        let (alone, with) = (of(|turn| &turn.0), of(|turn| &turn.1));
+        beside += &format!("| {} | {alone:.0} | {with:.0} | {ratio:.2} ({low:.2}-{high:.2}) |\n", kind.name());
+        pin(None)?;
+    }
+    println!("\nHits in memory, alone and beside gets of flash, all that go (goal: at most {GOAL}):\n");
+    println!("| server | p999 alone, us | beside | beside / alone, median (min-max) |\n|---|---|---|---|\n{beside}");
+    Ok(())
+}
+
+fn columns(times_ns: &[u64]) -> String {
+    let at =
+        |share: f64| times_ns.get((times_ns.len() as f64 * share) as usize).map_or(f64::NAN, |ns| *ns as f64 / 1e3);
+    format!("{:.0} | {:.0} | {:.0}", at(0.5), at(0.99), at(0.999))
+}
+
+/// Times of reads of a file as large as the server's, in ascending order.
+fn device_times(plan: &Plan) -> Result<Vec<u64>, String> {
+    let path = std::env::temp_dir().join(format!("flash-device-{}", std::process::id()));
+    let bytes = plan.flash_mib << 20;
+    let measured = FileDevice::open(&path, bytes).map_err(|error| error.to_string()).and_then(|device| {
+        let io = |error: std::io::Error| error.to_string();
+        let (mut room, mut random) = (vec![7u8; (1 << 20) + 4096], Prng::new(1));
+        let from = room.as_ptr().align_offset(4096);
+        let chunk = &mut room[from..from + (1 << 20)];
+        (0..plan.flash_mib).try_for_each(|mib| device.write(chunk, mib << 20)).map_err(io)?;
+        let mut times = Vec::with_capacity(plan.reads);
+        for _ in 0..plan.reads {
+            let begun = Instant::now();
+            device.read(&mut chunk[..4096], random.below(bytes / 4096) * 4096).map_err(io)?;
+            times.push(begun.elapsed().as_nanos() as u64);
+        }
+        times.sort_unstable();
+        Ok(times)
+    });
+    let _ = std::fs::remove_file(&path);
+    measured
+}
+
+fn key(number: usize) -> String {
+    format!("flash:{number:018}")
+}
+
+fn flash_request(number: usize) -> Vec<u8> {
+    // Any order will do, but not that in which they were stored.
+    format!("get {}\r\n", key(number.wrapping_mul(7919) % FLASH_KEYS)).into_bytes()
+}
+
+/// The keys that the flood asks for: those that were stored first.
+const FLASH_KEYS: usize = 100_000;
+
+fn fill(server: &Server, keys: usize) -> Result<(), String> {
+    let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
+    let mut replies = vec![0; 8 * BATCH];
+    for first in (0..keys).step_by(BATCH) {
+        let mut batch = Vec::with_capacity(BATCH * (VALUE_BYTES + 64));
+        for number in first..first + BATCH {
+            batch.extend(format!("set {} 0 0 {VALUE_BYTES}\r\n", key(number)).into_bytes());
+            batch.resize(batch.len() + VALUE_BYTES, b'x');
+            batch.extend(b"\r\n");
+        }
+        let asked = stream.write_all(&batch).and_then(|()| stream.read_exact(&mut replies));
+        asked.map_err(|error| format!("filling {}: {error}", server.kind.name()))?;
+        // A device that is slower than the sets would leave most of them out, in both servers.
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    Ok(())
+}
+
+/// Items on flash, and what each takes of memory: of Gannet the index, whose slots they are, at its fullest; of
+/// memcached the chunk that holds what is left of an item there.
+fn on_flash(server: &Server) -> Result<(u64, f64), String> {
+    if server.kind == Kind::Memcached {
+        let items = server.stat("extstore_objects_used")?;
+        let slabs = server.stats("stats slabs")?;
+        let told = |what: &str| -> Vec<u64> {
+            let end = format!(":{what} ");
+            slabs.lines().filter_map(|line| line.split_once(&end)?.1.trim().parse().ok()).collect()
+        };
+        let classes = told("chunk_size").into_iter().zip(told("used_chunks"));
+        let most = classes.max_by_key(|(_, used)| *used).map_or(0, |(bytes, _)| bytes);
+        // Beside it a word of the hash table, which has one to one and a half for each item.
+        return Ok((items, most as f64 + 8.0));
+    }
+    let page = server.admin_page("/metrics")?;
+    let figure = |name: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse::<f64>().ok()).ok_or_else(|| format!("{name} is not among the metrics"))
+    };
+    let per_slot = figure("gannet_index_bytes")? / figure("gannet_index_slots")?;
+    Ok((figure("gannet_flash_items")? as u64, per_slot / 0.85))
+}
+
+/// Times of gets of keys on flash, one at a time, in ascending order; how many were found.
+fn hit_times(server: &Server, plan: &Plan) -> std::io::Result<(Vec<u64>, usize)> {
+    let mut stream = BufReader::new(TcpStream::connect(server.address)?);
+    stream.get_ref().set_nodelay(true)?;
+    let (mut times, mut line) = (Vec::with_capacity(plan.reads), String::new());
+    let mut value = vec![0; VALUE_BYTES + 7];
+    for number in 0..plan.reads {
+        // Each once, so that none has come back to memory, and none that the flood asks for.
+        let request = format!("get {}\r\n", key(FLASH_KEYS / 2 + number * 3 % (FLASH_KEYS / 2)));
+        let begun = Instant::now();
+        stream.get_mut().write_all(request.as_bytes())?;
+        line.clear();
+        stream.read_line(&mut line)?;
+        if line.starts_with("VALUE") {
+            stream.read_exact(&mut value)?;
+            times.push(begun.elapsed().as_nanos() as u64);
+        }
+    }
+    let found = times.len();
+    times.sort_unstable();
+    Ok((times, found))
+}
+
+/// Turns of gets in memory alone and beside gets of flash; and how many of those were answered a second.
+fn memory_hits(server: &Server, plan: &Plan) -> Result<(Vec<(Turn, Turn)>, f64), String> {
+    let talk = Talk::gets();
+    let io = |error: std::io::Error| format!("{}: {error}", server.kind.name());
+    let mut closed = Generator::connect(server.address, 50, 1, 1, &talk).map_err(io)?;
+    closed.run(plan.turn / 4)?;
+    let highest = closed.run(plan.turn / 2)? as f64 / (plan.turn / 2).as_secs_f64();
+    let mut loads = Loads { number: 0, request: flash_request, end: b"END\r\n" };
+    let (mut turns, mut answered) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        let alone = loads.run(server, highest * QUIET_SHARE, 0.0, plan.turn).map_err(io)?;
+        let beside = loads.run(server, highest * QUIET_SHARE, f64::INFINITY, plan.turn).map_err(io)?;
+        answered.push(beside.answered as f64 / plan.turn.as_secs_f64());
+        turns.push((alone, beside));
+    }
+    Ok((turns, median_min_max(&answered).0))
+}
