@@ -188,7 +188,7 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::{Parts, TierItem, Visit};
+    use crate::tier::{Parts, TierFound, TierItem, Visit};
     use base::clock::UnixMillis;
     use std::collections::VecDeque;
 
@@ -222,6 +222,14 @@ mod tests {
             reads.ended_one = !reads.ended_one;
             let read = if reads.ended_one { reads.under_way.pop_back() } else { None };
             read.map(|read| TierRead { found: Found::Item(Box::new(Parts::default())), ..read })
+        }
+
+        fn found(&self) -> TierFound {
+            TierFound::default()
+        }
+
+        fn may_name(&self, _: FlashAddress) -> bool {
+            true
         }
 
         fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {
