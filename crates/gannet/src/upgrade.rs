@@ -102,7 +102,7 @@ pub fn serve(
             Ended::HandedOver(estate) => estate,
         };
         let count = estate.connections.len();
-        let Kept { estate, admin, names: kept, why } = match giver.give(estate, admin.and_then(Admin::pause)) {
+        let Kept { estate, admin, names: kept, why } = *match giver.give(estate, admin.and_then(Admin::pause)) {
             Ok(()) => {
                 tracing::info!("the new process serves, with {count} connections that were this one's");
                 return Ok(());

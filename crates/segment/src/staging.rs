@@ -188,7 +188,7 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::{Parts, TierFound, TierItem, Visit};
+    use crate::tier::{TierFound, TierItem, Visit};
     use base::clock::UnixMillis;
     use std::collections::VecDeque;
 
@@ -221,7 +221,7 @@ mod tests {
             let mut reads = self.0.lock().unwrap();
             reads.ended_one = !reads.ended_one;
             let read = if reads.ended_one { reads.under_way.pop_back() } else { None };
-            read.map(|read| TierRead { found: Found::Item(Box::new(Parts::default())), ..read })
+            read.map(|read| TierRead { found: Found::Item(Box::default()), ..read })
         }
 
         fn found(&self) -> TierFound {

@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 42] = [
+pub static SETTINGS: [Setting; 43] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),

@@ -83,16 +83,16 @@ impl Giver {
     ///
     /// # Errors
     /// What there is to go on with. `Err(None)`: the new process is there and could not be ended; nobody may go on.
-    pub fn give(&self, estate: Estate, admin: Option<Bound>) -> std::result::Result<(), Option<Kept>> {
+    pub fn give(&self, estate: Estate, admin: Option<Bound>) -> std::result::Result<(), Option<Box<Kept>>> {
         let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Heir { pass, process, names }) = heir else {
             let why = "nobody is ready to take over".to_owned();
-            return Err(Some(Kept { estate, admin, names: Names::default(), why }));
+            return Err(Some(Box::new(Kept { estate, admin, names: Names::default(), why })));
         };
         let Err(why) = hand_over(&pass, &estate, admin.as_ref(), &names) else { return Ok(()) };
         drop(pass);
         match process.end(END_PATIENCE) {
-            Ok(()) => Err(Some(Kept { estate, admin, names, why })),
+            Ok(()) => Err(Some(Box::new(Kept { estate, admin, names, why }))),
             Err(error) => {
                 tracing::error!("the new process failed ({why}) and can not be ended ({error})");
                 Err(None)
