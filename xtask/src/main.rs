@@ -43,63 +43,7 @@ enum Command {
         only: String,
     },
     /// Measure CPU a get and bytes an item.
-    Bench {
-        /// Short rounds and little memory: shows that all works, gives nothing to quote.
-        #[arg(long)]
-        quick: bool,
-        /// Leave Gannet out: checks the method with the other two.
-        #[arg(long)]
-        without_gannet: bool,
-        /// Leave Valkey out, which PyPI brings.
-        #[arg(long)]
-        without_valkey: bool,
-        /// CPU a get only.
-        #[arg(long, conflicts_with = "only_memory")]
-        only_rates: bool,
-        /// Bytes an item only.
-        #[arg(long)]
-        only_memory: bool,
-        /// CPU a get of the two ways of waiting for sockets, epoll and io_uring, in turn.
-        #[arg(long, conflicts_with = "only_memory")]
-        only_io: bool,
-        /// The background's slices while the index grows to 8 GiB of items and the memory goes up and down.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io"])]
-        only_growth: bool,
-        /// Values of 1 MiB and 100 MiB beside a plain transfer.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
-        only_large: bool,
-        /// 5,000 connects a second beside half of the highest load.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
-        only_storm: bool,
-        /// A namespace that is flooded beside another one: what that does to the other's times.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
-        only_neighbour: bool,
-        /// Items on flash only, beside memcached's extstore.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
-        only_flash: bool,
-        /// Requests of Redis clients beside redis-server, Valkey and null.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
-        only_resp: bool,
-        /// Stores that are ended and started again, beside memcached's and redis-server's: until the first answer, and
-        /// until all is found.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
-        only_restart: bool,
-        /// A server that is taken over by a new process: how long clients wait.
-        #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
-        only_upgrade: bool,
-        /// Of these, only those whose names begin so: `get,mget`.
-        #[arg(long, value_delimiter = ',', requires = "only_resp")]
-        rows: Vec<String>,
-        /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
-        #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]
-        with_other: bool,
-        /// Only the load with so many connections.
-        #[arg(long)]
-        connections: Option<usize>,
-        /// Only the load with so many requests in flight on each connection.
-        #[arg(long)]
-        depth: Option<usize>,
-    },
+    Bench(BenchArgs),
     /// Count instructions a request and compare them with those that are kept.
     Gate {
         /// Count Debian's memcached and Redis too.
@@ -200,60 +144,72 @@ enum Command {
     },
 }
 
+/// What `bench` measures.
+#[derive(clap::Args)]
+struct BenchArgs {
+    /// Short rounds and little memory: shows that all works, gives nothing to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Leave Gannet out: checks the method with the other two.
+    #[arg(long)]
+    without_gannet: bool,
+    /// Leave Valkey out, which PyPI brings.
+    #[arg(long)]
+    without_valkey: bool,
+    /// CPU a get only.
+    #[arg(long, conflicts_with = "only_memory")]
+    only_rates: bool,
+    /// Bytes an item only.
+    #[arg(long)]
+    only_memory: bool,
+    /// CPU a get of the two ways of waiting for sockets, epoll and io_uring, in turn.
+    #[arg(long, conflicts_with = "only_memory")]
+    only_io: bool,
+    /// The background's slices while the index grows to 8 GiB of items and the memory goes up and down.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io"])]
+    only_growth: bool,
+    /// Values of 1 MiB and 100 MiB beside a plain transfer.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
+    only_large: bool,
+    /// 5,000 connects a second beside half of the highest load.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_storm: bool,
+    /// A namespace that is flooded beside another one: what that does to the other's times.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_neighbour: bool,
+    /// Items on flash only, beside memcached's extstore.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_flash: bool,
+    /// Requests of Redis clients beside redis-server, Valkey and null.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_resp: bool,
+    /// Stores that are ended and started again, beside memcached's and redis-server's: until the first answer, and
+    /// until all is found.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_restart: bool,
+    /// A server that is taken over by a new process: how long clients wait.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_upgrade: bool,
+    /// Of these, only those whose names begin so: `get,mget`.
+    #[arg(long, value_delimiter = ',', requires = "only_resp")]
+    rows: Vec<String>,
+    /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
+    #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]
+    with_other: bool,
+    /// Only the load with so many connections.
+    #[arg(long)]
+    connections: Option<usize>,
+    /// Only the load with so many requests in flight on each connection.
+    #[arg(long)]
+    depth: Option<usize>,
+}
+
 fn run(command: Command) -> Result<bool, String> {
     let target = target_folder(&root());
     match command {
         Command::Tidy => tidy::run(&root()).map_err(|error| error.to_string()),
         Command::Test { only } => test_run::run(&root(), &only),
-        Command::Bench {
-            quick,
-            without_gannet,
-            without_valkey,
-            only_rates,
-            only_memory,
-            only_io,
-            only_growth,
-            only_large,
-            only_storm,
-            only_neighbour,
-            only_flash,
-            only_resp,
-            only_restart,
-            only_upgrade,
-            rows,
-            with_other,
-            connections,
-            depth,
-        } => {
-            let alone = [
-                only_growth,
-                only_large,
-                only_storm,
-                only_neighbour,
-                only_resp,
-                only_flash,
-                only_restart,
-                only_upgrade,
-            ];
-            bench::run(&bench::Options {
-                quick,
-                kinds: bench_kinds(only_io, with_other, without_gannet),
-                rates: !only_memory && !alone.contains(&true),
-                memory: !only_rates && !only_io && !alone.contains(&true),
-                valkey: !without_valkey,
-                growth: only_growth,
-                large: only_large,
-                storm: only_storm,
-                neighbour: only_neighbour,
-                flash: only_flash,
-                resp: only_resp,
-                restart: only_restart,
-                upgrade: only_upgrade,
-                rows,
-                connections,
-                depth,
-            })
-        }
+        Command::Bench(args) => bench::run(&args.options()),
         Command::Gate { with_peer, keep } => gate::run(&root(), &gate::Options { with_peer, keep }),
         Command::Replay { short, requests, pace, without_gannet } => {
             replay::run(&root(), replay_options(short, requests, pace, without_gannet))
@@ -276,6 +232,37 @@ fn run(command: Command) -> Result<bool, String> {
         Command::Fuzz { seconds } => machines::fuzz(&root(), &target, seconds),
         Command::NullServer { port, reply_bytes, request_lines } => {
             null_server::run(port, server::NullReply { bytes: reply_bytes, lines: request_lines })
+        }
+    }
+}
+
+impl BenchArgs {
+    fn options(self) -> bench::Options {
+        let alone = self.only_growth
+            || self.only_large
+            || self.only_storm
+            || self.only_neighbour
+            || self.only_resp
+            || self.only_flash
+            || self.only_restart
+            || self.only_upgrade;
+        bench::Options {
+            quick: self.quick,
+            kinds: bench_kinds(self.only_io, self.with_other, self.without_gannet),
+            rates: !self.only_memory && !alone,
+            memory: !self.only_rates && !self.only_io && !alone,
+            valkey: !self.without_valkey,
+            growth: self.only_growth,
+            large: self.only_large,
+            storm: self.only_storm,
+            neighbour: self.only_neighbour,
+            flash: self.only_flash,
+            resp: self.only_resp,
+            restart: self.only_restart,
+            upgrade: self.only_upgrade,
+            rows: self.rows,
+            connections: self.connections,
+            depth: self.depth,
         }
     }
 }

@@ -157,8 +157,8 @@ fn writers_go_on_through_upgrades_of_a_server_without_a_file_and_lose_nothing() 
     through_upgrades("upgrade-memory", false, 3);
 }
 
-/// Between two processes the names to be found by were nobody's: who came right after an upgrade was told that no server
-/// runs.
+/// Between two processes the names to be found by were nobody's: who came right after an upgrade was told that no
+/// server runs.
 #[test]
 fn a_server_that_took_over_is_found_at_once_by_the_next_one() {
     let mut old = Old::start(&["--upgradable"]);
