@@ -13,22 +13,30 @@
 //!                                           more has                               not known   ── who asks waits
 //! ```
 //!
-//! Who waits calls the background, so that a round goes on; it ends after as many slices as it takes to pass all
-//! headers, which bounds the wait of who is refused in the end. A walk that finds no room for its copies counts as
-//! headers passed: it and who waits could wait for each other.
+//! Who waits asks for a round and calls the background; it ends after as many slices as it takes to pass all headers,
+//! which bounds the wait of who is refused in the end. As long as somebody asks, segments are worth copying out that
+//! are hardly dead. A walk that finds no room for its copies counts as headers passed: it and who waits could wait for
+//! each other.
 //!
 //! Kept for each namespace with a quota and, under the default one, for all others together.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::key::Namespace;
 use crate::op::OpError;
 use crate::store::Store;
 
-/// For each pool, the bytes alive and free when the last round began, if that found nothing; or one of these.
+/// What is known of the pools.
 #[derive(Debug, Default)]
-pub(crate) struct Shortages([AtomicU64; Namespace::MAX]);
+pub(crate) struct Shortages {
+    /// The bytes alive and free when the last round began, if that found nothing; or one of the two below.
+    known: [AtomicU64; Namespace::MAX],
+    /// Who finds no room waits for a round: a bit for each pool.
+    asked: AtomicU32,
+}
+
+const _: () = assert!(Namespace::MAX <= 32, "a bit for each");
 
 /// Not known.
 const UNKNOWN: u64 = 0;
@@ -38,17 +46,25 @@ const FLUSHED: u64 = u64::MAX;
 impl Shortages {
     /// A round of the background's found nothing for a pool of which so many bytes were alive or free, or something.
     pub(crate) fn told(&self, pool: u8, barren: Option<u64>) {
-        let known = &self.0[usize::from(pool)];
+        let known = &self.known[usize::from(pool)];
         let before = known.load(Relaxed);
         let after = barren.filter(|_| before != FLUSHED).unwrap_or(UNKNOWN);
         if before != after {
             known.store(after, Relaxed);
         }
+        if barren.is_some() {
+            self.asked.fetch_and(!(1 << pool), Relaxed);
+        }
+    }
+
+    /// Somebody waits for a round.
+    pub(crate) fn is_asked(&self, pool: u8) -> bool {
+        self.asked.load(Relaxed) & 1 << pool != 0
     }
 
     /// A flush has ended items that count as alive until they are found. The caller holds the slice gate.
     pub(crate) fn flushed(&self, pool: u8) {
-        self.0[usize::from(pool)].store(FLUSHED, Relaxed);
+        self.known[usize::from(pool)].store(FLUSHED, Relaxed);
     }
 }
 
@@ -69,16 +85,20 @@ impl Store {
     #[cold]
     #[inline(never)]
     pub(crate) fn no_segment(&self, namespace: u8) -> OpError {
-        self.call_background();
-        if self.spaces.keeps(namespace) && self.is_full(self.pool(namespace)) {
-            return OpError::OutOfMemory;
+        if self.spaces.keeps(namespace) {
+            let pool = self.pool(namespace);
+            if self.is_full(pool) {
+                return OpError::OutOfMemory;
+            }
+            self.shortages.asked.fetch_or(1 << pool, Relaxed);
         }
+        self.call_background();
         OpError::Parked
     }
 
     /// The background found nothing to win for the pool, and hardly anything has died since.
     fn is_full(&self, pool: u8) -> bool {
-        let barren = self.shortages.0[usize::from(pool)].load(Relaxed);
+        let barren = self.shortages.known[usize::from(pool)].load(Relaxed);
         ![UNKNOWN, FLUSHED].contains(&barren)
             && self.alive_or_free(pool) + self.segments.segment_bytes() as u64 > barren
     }

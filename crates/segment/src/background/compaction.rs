@@ -41,7 +41,7 @@ impl Deadness {
     }
 
     /// The scan passes a sealed segment; true if it is to be copied. `short`: less than half of the memory is free.
-    /// `tight`: stores are refused, since nothing is free and nothing may be evicted.
+    /// `tight`: stores wait or are refused, since too little is free and nothing may be evicted.
     pub(super) fn pass(&mut self, dead_bytes: u32, segment_bytes: usize, short: bool, tight: bool) -> bool {
         let class = Self::class(dead_bytes, segment_bytes);
         self.dead_bytes[class] += u64::from(dead_bytes);

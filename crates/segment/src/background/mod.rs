@@ -340,7 +340,9 @@ impl Background {
                 Some(same) if same.0 == namespace => same,
                 _ => {
                     let all = store.spaces.limit(namespace).unwrap_or(count);
-                    let tight = store.keeps(Namespace(namespace)) && !store.has_room(Namespace(namespace), 0);
+                    let tight = store.keeps(Namespace(namespace))
+                        && (!store.has_room(Namespace(namespace), 0)
+                            || store.shortages.is_asked(store.pool(namespace)));
                     (namespace, store.free_of(namespace) * 2 < all, tight)
                 }
             };

@@ -45,8 +45,12 @@ impl Background {
     pub(super) fn follow_shortages(&mut self, store: &Store, digs: bool) {
         let pools = std::iter::once(Namespace::DEFAULT.0).chain(store.spaces.with_quota());
         for pool in pools.filter(|pool| store.keeps(Namespace(*pool))) {
+            if !store.shortages.is_asked(pool) {
+                self.search.rounds[usize::from(pool)] = Round::default();
+                continue;
+            }
             let soon = of_pool(store, pool).any(|namespace| self.soon_free[usize::from(namespace)] > 0);
-            if digs || soon || store.has_room(Namespace(pool), 0) {
+            if digs || soon {
                 self.search.found(store, pool);
                 continue;
             }
@@ -54,12 +58,11 @@ impl Background {
             let round = &mut rounds[usize::from(pool)];
             match round.began {
                 Some(began) if *passed - began < store.segments.high_water() as u64 => {}
-                ended => {
-                    if ended.is_some() {
-                        store.shortages.told(pool, Some(round.alive_or_free));
-                    }
-                    *round = Round { began: Some(*passed), alive_or_free: store.alive_or_free(pool) };
+                Some(_) => {
+                    store.shortages.told(pool, Some(round.alive_or_free));
+                    *round = Round::default();
                 }
+                None => *round = Round { began: Some(*passed), alive_or_free: store.alive_or_free(pool) },
             }
         }
     }
