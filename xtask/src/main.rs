@@ -190,7 +190,7 @@ struct BenchArgs {
     /// A server that is taken over by a new process: how long clients wait.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_upgrade: bool,
-    /// Of these, only those whose names begin so: `get,mget`.
+    /// Of these, only those whose names begin so: `get,mget`; `tails`: the times of the open loop.
     #[arg(long, value_delimiter = ',', requires = "only_resp")]
     rows: Vec<String>,
     /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.

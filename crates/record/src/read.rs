@@ -320,9 +320,19 @@ impl<'r> Record<'r> {
         }
         let (mut at, mut count) = (0, 0);
         while at < self.body.len() {
-            let place = Place::at(self.body, at)?;
-            count += usize::from(place.is_live(now_ms));
-            at = place.end;
+            if self.body[at] == END {
+                let place = Place::at(self.body, at)?;
+                count += usize::from(place.is_live(now_ms));
+                at = place.end;
+                continue;
+            }
+            // Without an end it is there.
+            at += coding::len_at(self.body, at)?;
+            at += coding::len_at(self.body, at)?;
+            count += 1;
+        }
+        if at > self.body.len() {
+            return Err(Damaged);
         }
         Ok(count)
     }

@@ -167,6 +167,9 @@ fn words(out: &mut Vec<u8>, words: &[&str]) {
     words.iter().for_each(|word| out.extend(format!("${}\r\n{word}\r\n", word.len()).bytes()));
 }
 
+/// What is named as a row for the times of the open loop.
+const TAILS: &str = "tails";
+
 /// Stores the keys and counters that the rows ask for.
 fn store(server: &Server) -> Result<(), String> {
     let store = || -> std::io::Result<usize> {
@@ -207,7 +210,7 @@ fn store(server: &Server) -> Result<(), String> {
 }
 
 /// Measures and prints the rows whose names begin with one of `only`, and of those the depth that is asked for; if all
-/// are asked for, the times of the open loop too.
+/// are asked for, or [`TAILS`], the times of the open loop too.
 ///
 /// # Errors
 /// When a server does not start or gives a wrong reply.
@@ -257,7 +260,7 @@ pub fn run(
         println!("| {name} | {depth} | {ratio:.2} ({low:.2}-{high:.2}) | {goal:.2} | {reached} |");
     }
     println!();
-    if only.is_empty() && depth.is_none() {
+    if only.is_empty() && depth.is_none() || only.iter().any(|part| part == TAILS) {
         tails::run(&peers, tails)?;
     }
     Ok(())

@@ -169,6 +169,14 @@ pub const ALL: &[Case] = &[
         ..RESP
     },
     Case {
+        name: "resp-rec-get",
+        what: "REC.GET of ten bins of ten bytes",
+        request: |out, n| words(out, &["REC.GET", &hash(n)]),
+        // `*3\r\n:1\r\n:-1\r\n` before the bins.
+        reply_bytes: |_| 13 + HASH_BYTES,
+        ..RESP
+    },
+    Case {
         name: "resp-hmget",
         what: "HMGET of the ten fields",
         request: |out, n| {

@@ -139,9 +139,27 @@ pub fn write_bulk(room: &mut [u8], bytes: &[u8]) -> usize {
         }
     };
     let (text, end) = room[from..from + len + 2].split_at_mut(len);
-    text.copy_from_slice(bytes);
+    copy(text, bytes);
     end.copy_from_slice(CRLF);
     from + len + 2
+}
+
+/// Copies `from` to `to`, which is as long. What is as short as most names and values is copied in two words that may
+/// overlap: a call would cost more than they do.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    let len = from.len();
+    match len {
+        8..=16 => {
+            to[..8].copy_from_slice(&from[..8]);
+            to[len - 8..].copy_from_slice(&from[len - 8..]);
+        }
+        4..8 => {
+            to[..4].copy_from_slice(&from[..4]);
+            to[len - 4..].copy_from_slice(&from[len - 4..]);
+        }
+        _ => to.copy_from_slice(from),
+    }
 }
 
 /// A null where a bulk string was asked for: 5 bytes.
