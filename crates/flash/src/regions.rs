@@ -9,7 +9,7 @@ use segment::{FlashAddress, TierPlan};
 
 use crate::begin::Begun;
 use crate::device::Device;
-use crate::entry::{ENTRY_BYTES_MAX, Seed};
+use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Seed, padded};
 use crate::front;
 use crate::log::CHUNKS;
 use crate::table::{Table, words_for};
@@ -81,6 +81,11 @@ impl Sizes {
         let bytes = devices.iter().sum();
         let words = words_for(self.regions(devices) as usize);
         TierPlan { index_slots, bytes, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes }
+    }
+
+    /// Items of so many bytes, key and value, that devices of so many bytes have room for.
+    pub fn items(&self, devices: &[u64], item_bytes: u64) -> u64 {
+        self.regions(devices) * self.region_bytes as u64 / padded(HEADER_BYTES + item_bytes as usize) as u64
     }
 
     /// Regions on devices of so many bytes.
@@ -315,6 +320,13 @@ mod tests {
         assert!(Sizes::of(&[least_bytes]).is_ok(), "the size that the error names is enough");
         let Err(FlashSizeError::TooLarge { most_bytes }) = Sizes::of(&[1 << 60]) else { panic!("too large") };
         assert_eq!(most_bytes, 16 << 40);
+    }
+
+    #[test]
+    fn items_stand_behind_their_headers_in_whole_regions() {
+        let sizes = Sizes { region_bytes: 1 << 20, chunk_bytes: 1 << 18 };
+        assert_eq!(sizes.items(&[(1 << 20) + 9 * (1 << 20) - 1], 64), (8 << 20) / 88);
+        assert_eq!(sizes.items(&[9 << 20, 5 << 20], 101), (12 << 20) / 128);
     }
 
     #[test]

@@ -1,0 +1,127 @@
+//! The memory that an item on flash takes: at most 10 bytes, items of 64 bytes included. By what the store and the tier
+//! say of themselves, and by what the process has.
+//!
+//! The same store is made beside a small device and beside a large one: what there is once, whatever the device, is the
+//! same of both, and what the large one takes beyond the small one its items take.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::clock::UnixMillis;
+use gannet_flash::{FileDevice, Flash, FlashConfig, Sizes};
+use segment::{Namespace, Put, StoreConfig, TierGround};
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+/// So many regions that those which are free or open are the share of all that they are on large devices.
+const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
+const MEMORY_BYTES: u64 = 4 << 20;
+/// Key and value together.
+const ITEM_BYTES: u64 = 64;
+/// The goal.
+const BYTES_AN_ITEM_MAX: f64 = 10.0;
+
+/// What a store full of items takes.
+#[derive(Debug)]
+struct Taken {
+    on_flash: u64,
+    /// Of what the device has room for.
+    percent: u64,
+    index_bytes: u64,
+    table_bytes: u64,
+    /// Beyond the segments, which all were written to at some time.
+    process_bytes: u64,
+}
+
+/// What the process has in memory, that of files aside.
+fn process_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("the kernel says it");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number") << 10
+}
+
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Stores items until every region has been written more than once.
+fn fill(device_bytes: u64) -> Taken {
+    let place = Place(std::env::temp_dir().join(format!("gannet-flash-memory-{}", std::process::id())));
+    let device = FileDevice::open(&place.0, device_bytes).expect("a file");
+    let before = process_bytes();
+    let config = StoreConfig {
+        memory_bytes: MEMORY_BYTES,
+        memory_bytes_max: 0,
+        segment_bytes: Some(32 << 10),
+        item_bytes_max: 16 << 10,
+        lanes_max: 1,
+        hash_seed: 1,
+        huge_pages: false,
+    };
+    let room = SIZES.items(&[device_bytes], ITEM_BYTES);
+    // As the server makes it.
+    let slots = (room + MEMORY_BYTES / 128) * 100 / 85;
+    let mut ground = TierGround::lay(&config, None, &SIZES.plan(&[device_bytes], slots), NOW).expect("memory");
+    let flash = Flash::new(FlashConfig {
+        devices: vec![Box::new(device)],
+        sizes: SIZES,
+        lanes: 1,
+        room: ground.take_room(),
+        seed: 1,
+        writes_a_day_bytes: 0,
+        on_lost: Box::new(|lost| panic!("{lost:?}")),
+    });
+    let (store, mut background) = ground.store(Arc::clone(&flash) as _, NOW).expect("a store");
+    let (mut lane, mut scratch) = (store.lane().expect("a lane"), flash.scratch());
+    for number in 0..room * 5 / 4 + MEMORY_BYTES / 64 {
+        let key = format!("{number:016}");
+        let put = Put::set(&[7; ITEM_BYTES as usize - 16]);
+        loop {
+            let mut turn = lane.turn(NOW);
+            let key = turn.key(Namespace::DEFAULT, key.as_bytes());
+            let stored = turn.put(&key, &put).is_ok();
+            drop(turn);
+            if stored && number % 64 != 0 {
+                break;
+            }
+            background.slice(NOW, &mut || false);
+            while flash.write(&mut scratch) || flash.work(&mut scratch) {}
+            if stored {
+                break;
+            }
+        }
+    }
+    let (stats, counts) = (store.stats(), flash.counts());
+    let on_flash = store.flash_slots();
+    assert!(counts.devices_lost + counts.reclaim_failed == 0, "{counts:?}");
+    Taken {
+        on_flash,
+        percent: on_flash * 100 / room,
+        index_bytes: stats.index_bytes,
+        table_bytes: flash.memory_bytes(),
+        process_bytes: process_bytes() - before - (MEMORY_BYTES - stats.index_bytes),
+    }
+}
+
+#[test]
+fn an_item_of_64_bytes_on_flash_takes_at_most_10_bytes_of_memory() {
+    // What the allocator keeps of a first one is there for both.
+    fill(8 << 20);
+    let (small, large) = (fill(8 << 20), fill(24 << 20));
+    for taken in [&small, &large] {
+        assert!(taken.percent >= 90, "the device is not full: {taken:?}");
+    }
+    let more = |of: fn(&Taken) -> u64| (of(&large) as f64) - (of(&small) as f64);
+    let on_flash = more(|taken| taken.on_flash);
+    let said = more(|taken| taken.index_bytes + taken.table_bytes) / on_flash;
+    let had = more(|taken| taken.process_bytes) / on_flash;
+    println!(
+        "an item of {ITEM_BYTES} bytes on flash takes {said:.2} bytes by the store's account, {had:.2} of the process"
+    );
+    println!("{small:?}\n{large:?}");
+    assert!(said <= BYTES_AN_ITEM_MAX, "{said} bytes: {small:?}, {large:?}");
+    assert!(had <= BYTES_AN_ITEM_MAX, "{had} bytes of the process: {small:?}, {large:?}");
+}
