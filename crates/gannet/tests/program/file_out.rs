@@ -4,7 +4,7 @@ use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 
 use crate::common::{PATIENCE, Serving, ask, connect, run};
-use crate::restart::{MemoryFile, get, value_of};
+use crate::restart::{MemoryFile, get, value_of, wait_until_whole};
 
 /// A server on the file, and where clients of either protocol connect.
 fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, TcpStream, TcpStream) {
@@ -56,8 +56,17 @@ fn store_all(memcached: &mut TcpStream, resp: &mut TcpStream) -> String {
 
 #[test]
 fn a_dump_has_every_live_item_with_its_flags_end_and_namespace_and_leaves_the_file_alone() {
-    let file = MemoryFile::new("dump");
-    let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB"]);
+    dump_of("file");
+}
+
+#[test]
+fn a_dump_of_a_file_without_its_index_has_the_same() {
+    dump_of("dram");
+}
+
+fn dump_of(index: &str) {
+    let file = MemoryFile::new(&format!("dump-{index}"));
+    let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB", "--file-index", index]);
     store_all(&mut memcached, &mut resp);
     let (code, _, err) = run(&["file", "dump", file.path()]);
     assert!(code == 1 && err.contains("another process has it"), "{err}");
@@ -97,14 +106,25 @@ fn a_dump_has_every_live_item_with_its_flags_end_and_namespace_and_leaves_the_fi
     }
     assert!(lines.iter().all(|line| line["key"] != "gone"));
     assert_eq!(lines.iter().filter(|line| line["key"].is_string()).count(), 8);
+    let (code, out, err) = run(&["file", "check", file.path()]);
+    assert!(code == 0 && out.contains("no fault"), "{out}{err}");
     assert_eq!(run(&["file", "dump", "/no/such"]).0, 1);
 }
 
 #[test]
 fn a_file_of_other_sizes_holds_the_same_and_the_old_one_stays() {
-    let (file, larger, smaller) =
-        (MemoryFile::new("migrate-from"), MemoryFile::new("migrate-larger"), MemoryFile::new("migrate-smaller"));
-    let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB"]);
+    migrate_of("file");
+}
+
+#[test]
+fn a_file_of_other_sizes_without_its_index_holds_the_same() {
+    migrate_of("dram");
+}
+
+fn migrate_of(index: &str) {
+    let named = |what: &str| MemoryFile::new(&format!("migrate-{what}-{index}"));
+    let (file, larger, smaller) = (named("from"), named("larger"), named("smaller"));
+    let (mut serving, mut memcached, mut resp) = serve(&file, &["--memory", "32MiB", "--file-index", index]);
     let asked = store_all(&mut memcached, &mut resp);
     let expected = answers(&mut resp, &asked);
     assert!(
@@ -120,7 +140,11 @@ fn a_file_of_other_sizes_holds_the_same_and_the_old_one_stays() {
         assert!(migrated.0 == 0 && migrated.1.contains("8 items are in"), "{migrated:?}");
         let (code, out, err) = run(&["file", "check", to.path()]);
         assert!(code == 0 && out.contains("no fault"), "{out}{err}");
-        let (mut serving, memcached, mut resp) = serve(to, &["--memory", memory, "--segment", segment]);
+        let sizes = ["--memory", memory, "--segment", segment, "--file-index", index];
+        let (mut serving, memcached, mut resp) = serve(to, &sizes);
+        if index == "dram" {
+            wait_until_whole(&mut serving);
+        }
         assert_eq!(answers(&mut resp, &asked), expected);
         let mut memcached = BufReader::new(memcached);
         assert_eq!(get(&mut memcached, "large"), Some(value_of("large", 1, 300_000)));

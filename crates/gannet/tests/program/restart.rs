@@ -117,6 +117,11 @@ impl Ledger {
 
 pub fn get(stream: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
     stream.get_mut().write_all(format!("get {key}\r\n").as_bytes()).expect("sends");
+    told(stream)
+}
+
+/// The answer to a get of one key.
+pub fn told(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut line = String::new();
     stream.read_line(&mut line).expect("a line");
     if line == "END\r\n" {
@@ -203,6 +208,15 @@ pub fn write(
     }
 }
 
+/// Waits until an index that is made anew has all that there was.
+pub fn wait_until_whole(serving: &mut Serving) {
+    // A small one is whole before the server says that it is up.
+    let whole = "the index is whole";
+    if !serving.lines.iter().any(|line| line.contains(whole)) {
+        serving.wait_for(whole);
+    }
+}
+
 /// Kills a server in the midst of its work as often as asked for, and checks all values each time.
 fn torture(seed: u64, kills: usize, index: &str) {
     let file = MemoryFile::new(&format!("torture-{seed}"));
@@ -213,10 +227,8 @@ fn torture(seed: u64, kills: usize, index: &str) {
     let mut prng = Prng::new(seed);
     let start = |round: usize, more: &[&str]| {
         let (mut serving, addr) = serve(&file, &[&[config.path()], more].concat());
-        // A small one is whole before the server says that it is up.
-        let whole = "the index is whole";
-        if index == "dram" && round > 0 && !serving.lines.iter().any(|line| line.contains(whole)) {
-            serving.wait_for(whole);
+        if index == "dram" && round > 0 {
+            wait_until_whole(&mut serving);
         }
         (serving, addr)
     };
