@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, FileType, OFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::device::Device;
@@ -49,7 +50,7 @@ impl std::error::Error for OpenError {}
 /// A file or a block device.
 #[derive(Debug)]
 pub struct FileDevice {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     bytes: u64,
     block_bytes: usize,
@@ -71,6 +72,19 @@ impl FileDevice {
             }
             Err(error) => return Err(OpenError::Open(error)),
         };
+        Self::of(Arc::new(file), path, bytes, direct)
+    }
+
+    /// The device that another process had open, and has locked with all who share this file.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn adopt(file: Arc<File>, path: &Path, bytes: u64) -> Result<Self, OpenError> {
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| OpenError::Open(error.into()))?;
+        Self::of(file, path, bytes, flags.contains(OFlags::DIRECT))
+    }
+
+    fn of(file: Arc<File>, path: &Path, bytes: u64, direct: bool) -> Result<Self, OpenError> {
         let kind = file.metadata().map_err(OpenError::Open)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::Kind);
@@ -93,10 +107,28 @@ impl FileDevice {
         Ok(Self { file, path: path.to_owned(), bytes, block_bytes, is_file: kind.is_file(), direct })
     }
 
+    /// The open file that it is, for [`FileDevice::adopt`]: nobody else has the device while somebody has this.
+    pub fn share(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
     /// It is read and written past the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
+}
+
+/// The open file is what is at the path: the same file, or the same block device by whatever name.
+///
+/// # Errors
+/// What `stat` answers.
+pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (ours, theirs) = (rustix::fs::fstat(file)?, rustix::fs::stat(path)?);
+    let is_block = |mode| FileType::from_raw_mode(mode) == FileType::BlockDevice;
+    if is_block(ours.st_mode) && is_block(theirs.st_mode) {
+        return Ok(ours.st_rdev == theirs.st_rdev);
+    }
+    Ok((ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino))
 }
 
 /// Keeps other processes away; false: one has it. Reads that were under way when a process was killed keep its file
@@ -208,7 +240,17 @@ mod tests {
         device.read(read.bytes_mut(), 65536 + 4096).expect("read");
         assert_eq!(read.bytes()[..4096], bytes.bytes()[4096..], "what stands beside it stays");
         assert!(matches!(FileDevice::open(&path, 1 << 20), Err(OpenError::Taken)));
+        let adopted = FileDevice::adopt(device.share(), &path, 1 << 20).expect("the same file");
+        assert_eq!((adopted.is_direct(), is_at(&adopted.share(), &path).expect("both")), (device.is_direct(), true));
         drop(device);
+        assert!(matches!(FileDevice::open(&path, 1 << 20), Err(OpenError::Taken)), "who adopted it has it");
+        adopted.read(read.bytes_mut(), 65536 + 4096).expect("read");
+        assert_eq!(read.bytes()[..4096], bytes.bytes()[4096..]);
+        let other = folder().join("other");
+        std::fs::write(&other, b"x").expect("written");
+        assert!(!is_at(&adopted.share(), &other).expect("both"));
+        std::fs::remove_file(&other).expect("removed");
+        drop(adopted);
         assert!(FileDevice::open(&path, 1 << 20).is_ok(), "it is free again");
         std::fs::remove_file(&path).expect("removed");
     }

@@ -49,7 +49,7 @@ mod table;
 mod threads;
 
 pub use counts::{DeviceCounts, FlashCounts};
-pub use file::{FileDevice, OpenError};
+pub use file::{FileDevice, OpenError, is_at};
 pub use flash::{Flash, FlashConfig, Lost, OnLost, Wake};
 pub use queues::Scratch;
 pub use regions::{FlashSizeError, Sizes};

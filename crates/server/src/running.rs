@@ -263,7 +263,8 @@ impl Running {
         listeners.iter_mut().for_each(|listener| listener.share(true));
         self.shared.hand_over();
         let connections = self.join_all();
-        Estate { listeners, memory: self.shared.store.leave(), connections }
+        let devices = self.shared.flash_files.clone();
+        Estate { listeners, memory: self.shared.store.leave(), devices, connections }
     }
 
     /// Waits for all threads; the connections that have left.

@@ -80,6 +80,8 @@ pub struct Shared {
     pub(crate) background_thread: OnceLock<Thread>,
     /// Where evicted items go.
     pub flash: Option<Arc<flash::Flash>>,
+    /// What its devices are, in the order of the configuration.
+    pub(crate) flash_files: Vec<Arc<std::fs::File>>,
 }
 
 /// A wall clock that is further back, in ms, was wrong then or is wrong now: nothing is known from it.

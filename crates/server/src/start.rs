@@ -23,12 +23,14 @@ use crate::shared::{
     WorkerShared,
 };
 use crate::survey::Survey;
+use crate::tier::Tiered;
 use crate::watch::Hub;
 use arena::MapFile;
 use base::clock::UnixMillis;
 use io::listen::{ListenAddr, Listener};
 use io::waker::Waker;
 use segment::{IndexPlace, Store, StoreConfig, StoreFile};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -316,14 +318,14 @@ impl Server {
     /// dropped instead, the other one can go on with all of it.
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
-        let Estate { listeners: mut left, memory, connections } = estate;
+        let Estate { listeners: mut left, memory, devices, connections } = estate;
         let mut listen = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => Listener::bind_with(addr, config.backlog, config.ipv6_only)
                 .map_err(|error| StartError::Bind { addr: addr.clone(), error }),
         };
         let listeners = doors(&config).iter().map(|(_, addr)| listen(addr)).collect::<Result<Vec<_>, _>>()?;
-        let (shared, background) = assemble_in(config, memory, UnixMillis::now())?;
+        let (shared, background) = assemble_in(config, Left { memory, devices }, UnixMillis::now())?;
         Running::prepare(shared, background, Doors { listeners, left, connections })
     }
 }
@@ -389,14 +391,23 @@ fn load_rights(config: &ServerConfig) -> Result<Users, StartError> {
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
-/// The store, its background, and its second tier.
-pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Arc<flash::Flash>>);
+/// What another server left of its store.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// Its memory.
+    pub(crate) memory: Option<Arc<MapFile>>,
+    /// Its devices of flash, in the order of the configuration.
+    pub(crate) devices: Vec<Arc<File>>,
+}
 
-fn open_store(config: &ServerConfig, left: Option<Arc<MapFile>>, now: UnixMillis) -> Result<Opened, StartError> {
+/// The store, its background, and its second tier.
+pub(crate) type Opened = (Arc<Store>, segment::Background, Option<Tiered>);
+
+fn open_store(config: &ServerConfig, left: Left, now: UnixMillis) -> Result<Opened, StartError> {
     if !config.flash.is_empty() {
-        return crate::tier::open(config, &store_config(config), now);
+        return crate::tier::open(config, &store_config(config), left, now);
     }
-    let (store, background) = match memory_file(config, left)? {
+    let (store, background) = match memory_file(config, left.memory)? {
         None => Store::new(&store_config(config), now),
         Some(file) => Store::in_file(&store_config(config), &file, now),
     }
@@ -422,7 +433,7 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
 /// simulation that turns the workers itself.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
-    assemble_in(config, None, started)
+    assemble_in(config, Left::default(), started)
 }
 
 /// What a worker shares with the others.
@@ -438,14 +449,15 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
     })
 }
 
-/// The same in the memory that another server left, if it did.
+/// The same in what another server left, if it did.
 pub(crate) fn assemble_in(
     config: ServerConfig,
-    left: Option<Arc<MapFile>>,
+    left: Left,
     started: UnixMillis,
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let begun = std::time::Instant::now();
-    let (store, background, flash) = open_store(&config, left, started)?;
+    let (store, background, tiered) = open_store(&config, left, started)?;
+    let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let opened_in = begun.elapsed();
     if !config.evict {
         store.keep_all();
@@ -492,6 +504,7 @@ pub(crate) fn assemble_in(
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
         flash,
+        flash_files: flash_files.unwrap_or_default(),
         store,
         config,
     };

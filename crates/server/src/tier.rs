@@ -1,13 +1,15 @@
 //! The second tier of the server's store: its devices, and what is said of them.
 
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, Sizes};
-use segment::{StoreConfig, TierGround};
+use segment::{StoreConfig, TierGround, TierPlan};
 
-use crate::start::{Opened, ServerConfig, StartError};
+use crate::config::kinds::FlashPlace;
+use crate::start::{Left, Opened, ServerConfig, StartError};
 
 /// What an item in memory takes at least, in bytes, of what the index has to have slots for beside those on flash.
 const MEMORY_ITEM_BYTES: u64 = 128;
@@ -16,27 +18,57 @@ const LOAD_PERCENT: u64 = 85;
 /// What a slot takes, in bytes.
 const SLOT_BYTES: u64 = 8;
 
-/// Opens the devices and makes a store that evicts to them.
-pub(crate) fn open(config: &ServerConfig, store: &StoreConfig, now: UnixMillis) -> Result<Opened, StartError> {
+/// A second tier.
+pub(crate) struct Tiered {
+    pub(crate) flash: Arc<Flash>,
+    /// What its devices are, in the order of the configuration, for who takes them over.
+    pub(crate) files: Vec<Arc<File>>,
+}
+
+/// How the devices are cut, and what a store is made for that has them.
+pub(crate) fn plan(config: &ServerConfig) -> Result<(Sizes, TierPlan), StartError> {
     let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
     let sizes = Sizes::of(&device_bytes).map_err(|error| match error {
         FlashSizeError::TooSmall { .. } => StartError::Config("the devices of store.flash are too small"),
         FlashSizeError::TooLarge { .. } => StartError::Config("the devices of store.flash are more than can be named"),
     })?;
-    let mut devices = Vec::new();
-    for place in &config.flash {
-        let device = FileDevice::open(&place.path, place.size.0)
-            .map_err(|error| StartError::Flash { path: place.path.clone(), error })?;
-        if !device.is_direct() {
-            tracing::warn!(
-                "{} is read and written through the page cache: its file system is in memory",
-                place.path.display()
-            );
-        }
-        devices.push(Box::new(device) as Box<dyn flash::device::Device>);
+    let items = sizes.items(&device_bytes, config.flash_item_bytes);
+    Ok((sizes, sizes.plan(&device_bytes, index_slots(config, items))))
+}
+
+fn open_device(place: &FlashPlace, left: Option<Arc<File>>) -> Result<FileDevice, StartError> {
+    let (path, bytes) = (&place.path, place.size.0);
+    let device = match left {
+        Some(file) => FileDevice::adopt(file, path, bytes),
+        None => FileDevice::open(path, bytes),
+    };
+    let device = device.map_err(|error| StartError::Flash { path: path.clone(), error })?;
+    if !device.is_direct() {
+        tracing::warn!("{} is read and written through the page cache: its file system is in memory", path.display());
     }
-    let plan = sizes.plan(&device_bytes, index_slots(config, device_bytes.iter().sum()));
-    let file = crate::start::memory_file(config, None)?;
+    Ok(device)
+}
+
+/// Opens the devices and makes a store that evicts to them: in what another server left, if it did.
+pub(crate) fn open(
+    config: &ServerConfig,
+    store: &StoreConfig,
+    left: Left,
+    now: UnixMillis,
+) -> Result<Opened, StartError> {
+    let (sizes, plan) = plan(config)?;
+    assert!(
+        left.devices.is_empty() || left.devices.len() == config.flash.len(),
+        "{} devices were left for {:?}",
+        left.devices.len(),
+        config.flash
+    );
+    let mut left_devices = left.devices.into_iter();
+    let devices = config.flash.iter().map(|place| open_device(place, left_devices.next()));
+    let devices = devices.collect::<Result<Vec<_>, _>>()?;
+    let files = devices.iter().map(FileDevice::share).collect();
+    let devices = devices.into_iter().map(|device| Box::new(device) as Box<dyn flash::device::Device>).collect();
+    let file = crate::start::memory_file(config, left.memory)?;
     let mut ground = TierGround::lay(store, file.as_ref(), &plan, now).map_err(StartError::Store)?;
     let on_lost = Box::new(|lost: &Lost| {
         tracing::error!(
@@ -53,12 +85,12 @@ pub(crate) fn open(config: &ServerConfig, store: &StoreConfig, now: UnixMillis) 
         tracing::warn!("{device} is not what it was when the memory file was used last: its items are gone");
     }
     let (store, background) = ground.store(Arc::clone(&flash) as _, now).map_err(StartError::Store)?;
-    Ok((store, background, Some(flash)))
+    Ok((store, background, Some(Tiered { flash, files })))
 }
 
-/// Slots for the items that fit on flash and in memory, in half of the memory at most.
-fn index_slots(config: &ServerConfig, flash_bytes: u64) -> u64 {
-    let items = flash_bytes / config.flash_item_bytes.max(1) + config.memory_bytes / MEMORY_ITEM_BYTES;
+/// Slots for so many items on flash and those in memory, in half of the memory at most.
+fn index_slots(config: &ServerConfig, on_flash: u64) -> u64 {
+    let items = on_flash + config.memory_bytes / MEMORY_ITEM_BYTES;
     (items * 100 / LOAD_PERCENT).min(config.memory_bytes / 2 / SLOT_BYTES)
 }
 
@@ -68,9 +100,8 @@ mod tests {
 
     #[test]
     fn the_index_has_a_slot_for_each_item_and_takes_half_of_the_memory_at_most() {
-        let config = ServerConfig { memory_bytes: 1 << 30, flash_item_bytes: 1024, ..ServerConfig::default() };
-        let items = (16 << 30) / 1024 + (1 << 30) / 128;
-        assert_eq!(index_slots(&config, 16 << 30), items * 100 / 85);
-        assert_eq!(index_slots(&config, 1 << 40), (1 << 30) / 16);
+        let config = ServerConfig { memory_bytes: 1 << 30, ..ServerConfig::default() };
+        assert_eq!(index_slots(&config, 16 << 20), ((16 << 20) + (1 << 30) / 128) * 100 / 85);
+        assert_eq!(index_slots(&config, 1 << 30), (1 << 30) / 16);
     }
 }

@@ -176,6 +176,7 @@ fn what_is_prepared_and_dropped_closes_nothing() {
             })
             .collect(),
         memory: estate.memory.clone(),
+        devices: estate.devices.clone(),
         connections: Vec::new(),
     };
     drop(Server::prepare(heir.clone(), twice).expect("it is prepared"));

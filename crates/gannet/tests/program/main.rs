@@ -26,4 +26,5 @@ mod restart_together;
 mod signals;
 mod top;
 mod upgrade;
+mod upgrade_flash;
 mod warm_peers;

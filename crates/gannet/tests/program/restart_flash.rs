@@ -11,22 +11,25 @@ use std::net::{SocketAddr, TcpStream};
 use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, connect, run};
-use crate::restart::{MemoryFile, get, kills, seed_told, value_of};
+use crate::restart::{MemoryFile, kills, seed_told, told, value_of};
 
 /// Keys of a connection: twice what memory has room for.
-const KEYS: u64 = 16_000;
+pub const KEYS: u64 = 16_000;
+
+/// Keys that are asked for at once.
+const ASKED: usize = 50;
 
 /// A file for flash; gone when the test is over.
-struct FlashFile(std::path::PathBuf);
+pub struct FlashFile(std::path::PathBuf);
 
 impl FlashFile {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("gannet-test-{}-{name}.flash", std::process::id()));
         let _ = std::fs::remove_file(&path);
         Self(path)
     }
 
-    fn flag(&self) -> String {
+    pub fn flag(&self) -> String {
         format!("{}:48MiB", self.0.display())
     }
 }
@@ -50,10 +53,12 @@ fn serve(file: &MemoryFile, flash: &FlashFile) -> (Serving, SocketAddr) {
 struct Known {
     acknowledged: u64,
     under_way: Vec<u64>,
+    /// Those that were under way when their connection ended.
+    cut: Vec<u64>,
 }
 
 /// One connection's keys.
-struct Ledger {
+pub struct Ledger {
     writer: u64,
     keys: Vec<Known>,
     /// Requests so far.
@@ -69,9 +74,29 @@ fn value(writer: u64, place: usize, number: u64) -> Vec<u8> {
 }
 
 impl Ledger {
-    /// Writes until the server is gone, or so many requests.
-    fn write(&mut self, addr: SocketAddr, prng: &mut Prng, most: u64) {
-        let Ok(stream) = TcpStream::connect(addr) else { return };
+    pub fn new(writer: u64) -> Self {
+        Self::of(writer, KEYS)
+    }
+
+    /// The same for so many keys.
+    pub fn of(writer: u64, keys: u64) -> Self {
+        assert!(keys.is_multiple_of(ASKED as u64), "{keys} keys are asked for {ASKED} at once");
+        Self { writer, keys: vec![Known::default(); keys as usize], number: 0 }
+    }
+
+    /// Keys that have a value, whatever became of requests that were not answered.
+    pub fn certain(&self) -> u64 {
+        let has = |known: &&Known| !known.cut.iter().chain([&known.acknowledged]).any(|number| *number == 0);
+        self.keys.iter().filter(has).count() as u64
+    }
+
+    /// Writes until the connection is gone, or so many requests; true if all were answered.
+    pub fn write(&mut self, addr: SocketAddr, prng: &mut Prng, most: u64) -> bool {
+        for known in &mut self.keys {
+            let Known { under_way, cut, .. } = known;
+            cut.append(under_way);
+        }
+        let Ok(stream) = TcpStream::connect(addr) else { return false };
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
@@ -80,7 +105,7 @@ impl Ledger {
             let mut batch = Vec::new();
             for _ in 0..32 {
                 self.number += 1;
-                let place = prng.below(KEYS) as usize;
+                let place = prng.below(self.keys.len() as u64) as usize;
                 let becomes = if prng.chance(1, 8) { 0 } else { self.number };
                 let text = key(self.writer, place);
                 if becomes == 0 {
@@ -94,46 +119,52 @@ impl Ledger {
                 asked.push_back((place, becomes));
             }
             if stream.get_mut().write_all(&batch).is_err() {
-                return;
+                return false;
             }
             while let Some((place, becomes)) = asked.front().copied() {
                 line.clear();
                 if !matches!(stream.read_line(&mut line), Ok(1..)) || !line.ends_with('\n') {
-                    return;
+                    return false;
                 }
                 asked.pop_front();
                 assert!(["STORED\r\n", "DELETED\r\n", "NOT_FOUND\r\n"].contains(&line.as_str()), "{line:?}");
                 let known = &mut self.keys[place];
                 known.under_way.remove(0);
                 known.acknowledged = becomes;
+                known.cut.clear();
             }
         }
+        true
     }
 
     /// Asks for every key; how many are there.
-    fn check(&mut self, addr: SocketAddr, seed: u64) -> u64 {
+    pub fn check(&mut self, addr: SocketAddr, seed: u64) -> u64 {
         let mut stream = BufReader::new(connect(addr));
         let (writer, mut there) = (self.writer, 0);
         for (place, known) in self.keys.iter_mut().enumerate() {
             let name = key(writer, place);
-            let allowed: Vec<u64> = known.under_way.iter().chain([&known.acknowledged]).copied().collect();
+            if place % ASKED == 0 {
+                let gets: String =
+                    (place..place + ASKED).map(|place| format!("get {}\r\n", key(writer, place))).collect();
+                stream.get_mut().write_all(gets.as_bytes()).expect("sends");
+            }
+            let unanswered = known.cut.iter().chain(&known.under_way);
+            let allowed: Vec<u64> = unanswered.chain([&known.acknowledged]).copied().collect();
             let mut holds = 0;
-            if let Some(found) = get(&mut stream, &name) {
+            if let Some(found) = told(&mut stream) {
                 let same = allowed.iter().find(|number| **number != 0 && value(writer, place, **number) == found);
                 let text = String::from_utf8_lossy(&found[..found.len().min(40)]).into_owned();
-                let told = seed_told("restart_flash", seed);
-                holds = *same.unwrap_or_else(|| {
-                    panic!("{told}: {name} holds {text:?}; {} and {:?}", known.acknowledged, known.under_way)
-                });
+                let how = seed_told("restart_flash", seed);
+                holds = *same.unwrap_or_else(|| panic!("{how}: {name} holds {text:?}, not one of {allowed:?}"));
             }
             there += u64::from(holds != 0);
-            *known = Known { acknowledged: holds, under_way: Vec::new() };
+            *known = Known { acknowledged: holds, ..Known::default() };
         }
         there
     }
 }
 
-fn stat(addr: SocketAddr, name: &str) -> u64 {
+pub fn stat(addr: SocketAddr, name: &str) -> u64 {
     let mut stream = BufReader::new(connect(addr));
     stream.get_mut().write_all(b"stats\r\n").expect("sends");
     let head = format!("STAT {name} ");
@@ -147,8 +178,7 @@ fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older
     let seed = 1;
     let (file, flash) = (MemoryFile::new("flash"), FlashFile::new("killed"));
     let mut prng = Prng::new(seed);
-    let ledger = |writer| Ledger { writer, keys: vec![Known::default(); KEYS as usize], number: 0 };
-    let mut ledgers = [ledger(0), ledger(1)];
+    let mut ledgers = [Ledger::new(0), Ledger::new(1)];
     let (mut checked, mut on_flash) = (0, 0);
     let lives = kills(4);
     for life in 0..=lives {
@@ -173,7 +203,7 @@ fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older
                 })
                 .collect();
             if life == 0 {
-                writers.into_iter().for_each(|writer| writer.join().expect("it writes"));
+                writers.into_iter().for_each(|writer| assert!(writer.join().expect("it writes")));
             } else {
                 std::thread::sleep(wait);
             }
@@ -187,9 +217,9 @@ fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older
 #[test]
 fn a_device_that_was_exchanged_is_told_and_what_was_there_is_gone() {
     let (file, flash) = (MemoryFile::new("exchanged"), FlashFile::new("exchanged"));
-    let mut ledger = Ledger { writer: 0, keys: vec![Known::default(); KEYS as usize], number: 0 };
+    let mut ledger = Ledger::new(0);
     let (mut serving, addr) = serve(&file, &flash);
-    ledger.write(addr, &mut Prng::new(3), 2 * KEYS);
+    assert!(ledger.write(addr, &mut Prng::new(3), 2 * KEYS));
     let before = stat(addr, "flash_items");
     assert!(before > 1000, "{before} items are on flash");
     serving.signal("TERM");

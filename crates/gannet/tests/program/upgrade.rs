@@ -13,15 +13,16 @@ use server::handover::{Received, Taking};
 use server::start::{Server, ServerConfig};
 
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
-use crate::restart::{Ledger, MemoryFile, write};
+use crate::restart::{Ledger, MemoryFile, wait_until_whole, write};
+use crate::restart_flash;
 
 /// Nothing is evicted, so what is missing is lost.
 const KEEPS: &str = "[store]\nevict = false\n";
 
 /// A server that can be taken over, and where its clients connect.
-struct Old {
-    serving: Serving,
-    memcached: SocketAddr,
+pub struct Old {
+    pub serving: Serving,
+    pub memcached: SocketAddr,
     resp: SocketAddr,
     admin: SocketAddr,
     /// The flags of who takes over.
@@ -29,9 +30,13 @@ struct Old {
 }
 
 impl Old {
-    /// On free ports; `memory` says where its memory lies.
-    fn start(memory: &[&str]) -> Self {
-        let fixed = ["--memory", "32MiB", "--workers", "2"];
+    /// On free ports; `memory` says where its memory lies, of 32 MiB.
+    pub fn start(memory: &[&str]) -> Self {
+        Self::sized("32MiB", memory)
+    }
+
+    pub fn sized(size: &str, memory: &[&str]) -> Self {
+        let fixed = ["--memory", size, "--workers", "2"];
         let free = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let mut serving = Serving::start(&[memory, &fixed, &free].concat());
         let memcached = serving.addr_behind("memcached clients connect to ");
@@ -43,19 +48,19 @@ impl Old {
         Self { serving, memcached, resp, admin, args }
     }
 
-    fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+    pub fn args<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         self.args.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }
 
     /// Has a new process take over, and waits for the end of the one before.
-    fn upgrade(&mut self) {
+    pub fn upgrade(&mut self) {
         let next = Serving::start(&self.args(&["--upgrade"]));
         assert!(self.serving.ended().success(), "{:#?}", self.serving.lines);
         self.serving = next;
     }
 
     /// What a new process says that is refused.
-    fn refusal(&self, args: &[&str]) -> String {
+    pub fn refusal(&self, args: &[&str]) -> String {
         let (code, _, err) = run(&[&["serve"], args].concat());
         assert_eq!(code, 1, "{err}");
         err
@@ -157,6 +162,49 @@ fn writers_go_on_through_upgrades_of_a_server_without_a_file_and_lose_nothing() 
     through_upgrades("upgrade-memory", false, 3);
 }
 
+/// The new process makes an index in DRAM anew: what is not found yet is a miss, and once it is whole all is there, as
+/// it was acknowledged last.
+fn through_upgrades_with_the_index_in_dram(name: &str, in_file: bool) {
+    let file = MemoryFile::new(name);
+    let config = TempFile::new(&format!("{name}.toml"), &format!("{KEEPS}file_index = \"dram\"\n"));
+    let memory = if in_file { vec!["--file", file.path()] } else { vec!["--upgradable"] };
+    let mut old = Old::start(&[&[config.path()][..], &memory].concat());
+    let addr = old.memcached;
+    let mut ledgers = [0, 1].map(|writer| restart_flash::Ledger::of(writer, 2000));
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        for (writer, ledger) in ledgers.iter_mut().enumerate() {
+            let mut prng = Prng::new(writer as u64 + 3);
+            scope.spawn(move || {
+                while !over.load(Relaxed) {
+                    ledger.write(addr, &mut prng, 640);
+                }
+            });
+        }
+        for pause_ms in [150, 100, 0] {
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            old.upgrade();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        over.store(true, Relaxed);
+    });
+    wait_until_whole(&mut old.serving);
+    let certain: u64 = ledgers.iter().map(restart_flash::Ledger::certain).sum();
+    let there: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
+    assert!(there >= certain && certain > 1000, "{there} keys are there, {certain} have a value");
+}
+
+#[test]
+fn an_upgrade_of_a_file_with_its_index_in_dram_finds_all_again() {
+    through_upgrades_with_the_index_in_dram("upgrade-file-dram", true);
+}
+
+#[test]
+fn an_upgrade_without_a_file_with_the_index_in_dram_finds_all_again() {
+    through_upgrades_with_the_index_in_dram("upgrade-memory-dram", false);
+}
+
 /// Between two processes the names to be found by were nobody's: who came right after an upgrade was told that no
 /// server runs.
 #[test]
@@ -224,8 +272,10 @@ fn who_does_not_fit_is_refused_with_the_reason_and_the_running_server_goes_on() 
 }
 
 /// Where the process of [`plays_a_new_process_that_dies`] dies.
-const STEP: &str = "GANNET_TEST_UPGRADE_STEP";
+pub const STEP: &str = "GANNET_TEST_UPGRADE_STEP";
 const PLACE: &str = "GANNET_TEST_UPGRADE_PLACE";
+/// The flash of the server that it takes over from, if that has any.
+const FLASH: &str = "GANNET_TEST_UPGRADE_FLASH";
 
 #[test]
 #[ignore = "another test starts it as a process of its own"]
@@ -234,7 +284,10 @@ fn plays_a_new_process_that_dies() {
     let place = std::env::var(PLACE).expect("an address");
     let addr = place.parse::<SocketAddr>().expect("an address");
     let memcached = vec![io::listen::ListenAddr::Tcp(addr)];
-    let config = ServerConfig { memcached, memory_bytes: 32 << 20, ..ServerConfig::default() };
+    let flash = std::env::var(FLASH).ok().map(|flash| flash.parse().expect("a path and a size"));
+    let memory_bytes = if flash.is_some() { 16 << 20 } else { 32 << 20 };
+    let flash = flash.into_iter().collect();
+    let config = ServerConfig { memcached, memory_bytes, flash, ..ServerConfig::default() };
     let taking = Taking::begin(&config, true).expect("it is offered");
     match &step[..] {
         "asked" => std::process::abort(),
@@ -256,6 +309,23 @@ fn plays_a_new_process_that_dies() {
     std::process::abort();
 }
 
+/// Starts a process that takes over from who serves there, up to that step.
+pub fn dying(step: &str, from: SocketAddr, flash: Option<&str>) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "--ignored", "upgrade::plays_a_new_process_that_dies"]);
+    command.env(STEP, step).env(PLACE, from.to_string()).envs(flash.map(|flash| (FLASH, flash)));
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
+}
+
+/// What the running server says of it.
+pub fn said_of(step: &str) -> &'static str {
+    match step {
+        "asked" => "was not understood",
+        "refused" => "nothing was handed over: on purpose",
+        _ => "nothing was handed over: the new process ended",
+    }
+}
+
 #[test]
 fn a_new_process_that_dies_or_fails_on_the_way_leaves_the_running_one_serving() {
     let mut old = Old::start(&["--upgradable"]);
@@ -263,19 +333,11 @@ fn a_new_process_that_dies_or_fails_on_the_way_leaves_the_running_one_serving() 
     let mut resp = connect(old.resp);
     for (number, step) in ["asked", "received", "refused", "prepared"].into_iter().enumerate() {
         ask(&mut client, format!("set k{number} 0 0 1\r\nv\r\n").as_bytes(), b"STORED\r\n");
-        let exe = std::env::current_exe().expect("this test");
-        let mut command = Command::new(exe);
-        command.args(["--exact", "--ignored", "upgrade::plays_a_new_process_that_dies"]);
-        command.env(STEP, step).env(PLACE, old.memcached.to_string());
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut child = dying(step, old.memcached, None);
         // What is asked meanwhile is answered, by whoever it is.
         ask(&mut client, b"get k0\r\n", b"VALUE k0 0 1\r\nv\r\nEND\r\n");
         child.wait().expect("its end");
-        old.serving.wait_for(match step {
-            "asked" => "was not understood",
-            "refused" => "nothing was handed over: on purpose",
-            _ => "nothing was handed over: the new process ended",
-        });
+        old.serving.wait_for(said_of(step));
         ask(
             &mut client,
             format!("get k{number}\r\n").as_bytes(),
@@ -291,7 +353,7 @@ fn a_new_process_that_dies_or_fails_on_the_way_leaves_the_running_one_serving() 
 }
 
 /// Somebody serves there.
-fn answers(addr: SocketAddr) -> bool {
+pub fn answers(addr: SocketAddr) -> bool {
     let Ok(mut stream) = TcpStream::connect(addr) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
     let mut answer = [0; 4];

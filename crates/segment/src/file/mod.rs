@@ -379,11 +379,10 @@ pub(crate) fn lay(
     };
     // A file does not grow: its memory is the most that there will be.
     let sized = StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() };
-    let flash_bytes = tier.map_or(0, |plan| plan.bytes);
+    if let There::Store(block) = &there {
+        tier_fits(tier, block).map_err(fault)?;
+    }
     let geometry = match (&there, tier) {
-        (There::Store(block), _) if block.flash_bytes != flash_bytes => {
-            return Err(fault(FileFault::Flash { found: block.flash_bytes, asked: flash_bytes }));
-        }
         (There::Store(block), Some(_)) => geometry_of(&sized, block)?,
         (There::Nothing, Some(plan)) => {
             let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
@@ -392,11 +391,8 @@ pub(crate) fn lay(
         (_, None) => Geometry::of(&sized)?,
     };
     let held = match there {
-        There::Store(block) if tier.is_some_and(|plan| plan.room_bytes() != block.flash_room_bytes) => {
-            Err(FileFault::Layout)
-        }
         There::Store(block) => take(config, &geometry, store_file, block),
-        There::Nothing => make(config, &geometry, store_file, flash_bytes, now),
+        There::Nothing => make(config, &geometry, store_file, tier.map_or(0, |plan| plan.bytes), now),
     }
     .map_err(fault)?;
     let ground = match held.left {
@@ -421,22 +417,29 @@ pub(crate) fn lay(
     Ok((geometry, ground, held))
 }
 
-/// A store with these sizes could be opened in the file, which is looked at and left as it is, even while another
-/// process works on it.
+/// A store with these sizes and that second tier could be opened in the file, which is looked at and left as it is,
+/// even while another process works on it.
 ///
 /// # Errors
 /// See [`FileFault`].
-pub fn file_fits(config: &StoreConfig, file: &StoreFile) -> Result<(), FileFault> {
+pub fn file_fits(config: &StoreConfig, file: &StoreFile, tier: Option<&TierPlan>) -> Result<(), FileFault> {
     let There::Store(block) = look(&file.file)? else {
         return Err(FileFault::Damaged("it was not made to its end".to_owned()));
     };
-    if block.flash_bytes != 0 {
-        return Err(FileFault::Flash { found: block.flash_bytes, asked: 0 });
-    }
+    tier_fits(tier, &block)?;
     let segment_bytes = Some(block.segment_bytes as u32);
     let geometry = geometry_of(&StoreConfig { memory_bytes_max: 0, segment_bytes, ..config.clone() }, &block);
     let geometry = geometry.map_err(|error| FileFault::Damaged(error.to_string()))?;
     fits(config, &geometry, file, &block)
+}
+
+/// The second tier is the one that the superblock says.
+fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFault> {
+    let (asked, room_bytes) = tier.map_or((0, 0), |plan| (plan.bytes, plan.room_bytes()));
+    if block.flash_bytes != asked {
+        return Err(FileFault::Flash { found: block.flash_bytes, asked });
+    }
+    if block.flash_room_bytes == room_bytes { Ok(()) } else { Err(FileFault::Layout) }
 }
 
 /// The sizes of a file with such a superblock, for a store of its memory and segments.

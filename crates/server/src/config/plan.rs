@@ -253,14 +253,11 @@ impl Planner<'_> {
         if places.is_empty() {
             return;
         }
-        if settings.file.0.is_some() && settings.file_index == segment::IndexPlace::Dram {
+        let in_file = settings.file.0.is_some() || settings.upgradable;
+        if in_file && settings.file_index == segment::IndexPlace::Dram {
             let what =
                 "an index that is made anew at a start does not know what was deleted of items on flash".to_owned();
             self.fault("store.flash", what, "write store.file_index = \"file\", or leave store.flash away".to_owned());
-        }
-        if settings.upgradable {
-            let what = "items on flash are not handed over to a new process".to_owned();
-            self.fault("store.flash", what, "write store.upgradable or store.flash, not both".to_owned());
         }
         if !settings.evict {
             let what = "what goes to flash is what is evicted, and nothing is".to_owned();
@@ -407,6 +404,9 @@ mod tests {
         assert!(with(&[flash, ("store.file", "/tmp/y")], &host()).is_ok());
         let dram = [flash, ("store.file", "/tmp/y"), ("store.file_index", "dram")];
         assert!(fault(&dram).contains("does not know what was deleted"));
+        let dram = [flash, ("store.upgradable", "true"), ("store.file_index", "dram")];
+        assert!(fault(&dram).contains("does not know what was deleted"));
+        assert!(with(&[flash, ("store.upgradable", "true")], &host()).is_ok());
         assert!(fault(&[flash, ("store.evict", "false")]).contains("store.evict"));
         assert!(fault(&[("store.flash", "/tmp/x:1MiB")]).contains("too small"));
     }

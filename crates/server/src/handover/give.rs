@@ -1,6 +1,7 @@
 //! The running server's side.
 
 use std::io::{ErrorKind, Result};
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use super::Estate;
 use super::names::Names;
-use super::wire::{PATIENCE, PROTOCOL, hear, say, say_connections, say_listeners, say_names, told_addr};
+use super::wire::{PATIENCE, PROTOCOL, hear, say, say_connections, say_listeners, say_names, told_addr, told_device};
 use crate::admin::Bound;
 use crate::shared::Shared;
 
@@ -179,9 +180,6 @@ impl Waiting {
         let Some(process) = hello.descriptors.into_iter().next().map(Process::of) else {
             return refuse("it did not say which process it is");
         };
-        if shared.flash.is_some() {
-            return refuse("it has items on flash, which are not handed over; restart instead");
-        }
         let Some(file) = shared.store.file() else {
             return refuse(
                 "its memory is its own alone; start it with --file PATH or --upgradable to take it over later",
@@ -197,8 +195,10 @@ impl Waiting {
             "admin": self.admin.map(|admin| admin.to_string()),
             "file": path,
             "memory_bytes": config.memory_bytes,
+            "flash": config.flash.iter().map(told_device).collect::<Vec<_>>(),
         });
-        say(&pass, "offer", offer, &[file.as_fd()])?;
+        let devices = shared.flash_files.iter().map(|file| file.as_fd());
+        say(&pass, "offer", offer, &iter::once(file.as_fd()).chain(devices).collect::<Vec<_>>())?;
         drop(shared);
         let heard = hear(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {

@@ -4,7 +4,7 @@
 //!   the new one                                     the running one
 //!   connects by the address to be listened on  ──>  who is it? same user
 //!   hello: version; the process      ───────────>
-//!                            <───────────────────   offer: addresses, sizes; the memory
+//!                            <───────────────────   offer: addresses, sizes; the memory, devices of flash
 //!   do layout and sizes fit? reads the settings,
 //!   binds what is not offered
 //!   ready                    ───────────────────>   accepts no more; connections leave between two requests;
@@ -29,6 +29,7 @@ mod names;
 mod take;
 mod wire;
 
+use std::fs::File;
 use std::sync::Arc;
 
 use arena::MapFile;
@@ -47,6 +48,8 @@ pub struct Estate {
     pub listeners: Vec<Listener>,
     /// Its memory, left in order.
     pub memory: Option<Arc<MapFile>>,
+    /// The devices of its second tier, in the order of the configuration of who gets them.
+    pub devices: Vec<Arc<File>>,
     /// Its connections.
     pub connections: Vec<Moved<Stream>>,
 }

@@ -1,5 +1,6 @@
 //! The new server's side.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arena::MapFile;
+use base::units::ByteSize;
 use io::listen::ListenAddr;
 use io::pass::{Pass, Process};
 use segment::{FileFault, StoreFile, file_fits};
@@ -17,6 +19,7 @@ use super::Estate;
 use super::names::{Names, name_of};
 use super::wire::{Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_connections, listeners_of, names_of, say};
 use crate::admin::Bound;
+use crate::config::kinds::FlashPlace;
 use crate::start::{ServerConfig, doors, store_config};
 
 /// How long the running server may take to let go: its connections, and then its threads.
@@ -55,6 +58,8 @@ pub struct Taking {
     pass: Pass,
     memory: Arc<MapFile>,
     memory_bytes: u64,
+    /// In the order of the configuration.
+    devices: Vec<Arc<File>>,
     addrs: Vec<ListenAddr>,
     admin: Option<SocketAddr>,
     pid: u64,
@@ -89,12 +94,13 @@ impl Taking {
             // It says so in its log, and goes on.
             let _ = say(&pass, "refused", json!({"why": why}), &[]);
         }
-        let (memory, memory_bytes) = checked?;
+        let Offered { memory, memory_bytes, devices } = checked?;
         let addrs = told["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
         Ok(Self {
             pass,
             memory,
             memory_bytes,
+            devices,
             addrs: addrs.unwrap_or_default(),
             admin: told["admin"].as_str().and_then(|admin| admin.parse().ok()),
             pid: told["pid"].as_u64().unwrap_or(0),
@@ -125,6 +131,7 @@ impl Taking {
         say(&self.pass, "ready", json!({}), &[]).map_err(talking)?;
         let mut received = Received::default();
         received.estate.memory = Some(Arc::clone(&self.memory));
+        received.estate.devices.clone_from(&self.devices);
         let estate = &mut received.estate;
         loop {
             let mut heard = hear(&self.pass, HANDED_PATIENCE).map_err(talking)?;
@@ -181,13 +188,20 @@ fn connect(config: &ServerConfig) -> Result<Pass, Refused> {
     )))
 }
 
-/// The memory that is offered, if it is what is wanted.
+/// What is offered of a store, and is what is wanted.
+struct Offered {
+    memory: Arc<MapFile>,
+    memory_bytes: u64,
+    devices: Vec<Arc<File>>,
+}
+
+/// What is offered of a store, if it is what is wanted.
 fn offered(
     told: &Value,
     descriptors: Vec<std::os::fd::OwnedFd>,
     config: &ServerConfig,
     memory_said: bool,
-) -> Result<(Arc<MapFile>, u64), Refused> {
+) -> Result<Offered, Refused> {
     if told["protocol"].as_u64() != Some(PROTOCOL) {
         return Err(Refused("the two builds hand over otherwise; restart instead, with --file".to_owned()));
     }
@@ -203,7 +217,8 @@ fn offered(
     if theirs.is_some() != config.file.is_some() {
         return Err(differs());
     }
-    let fd = descriptors.into_iter().next().ok_or_else(|| Refused("it offers no memory".to_owned()))?;
+    let mut descriptors = descriptors.into_iter();
+    let fd = descriptors.next().ok_or_else(|| Refused("it offers no memory".to_owned()))?;
     let path = theirs.as_deref().unwrap_or(Path::new("shared memory"));
     let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("its memory is not understood: {error}")))?;
     if let Some(ours) = &config.file
@@ -215,11 +230,44 @@ fn offered(
         Some(bytes) if !memory_said => bytes,
         _ => config.memory_bytes,
     };
+    let devices = offered_devices(&told["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
+    let config = ServerConfig { memory_bytes, ..config.clone() };
+    let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config)).transpose();
+    let plan = plan.map_err(|error| Refused(error.to_string()))?.map(|(_, plan)| plan);
     let file = Arc::new(file);
     let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: config.file_index };
-    let fits = file_fits(&store_config(&ServerConfig { memory_bytes, ..config.clone() }), &store_file);
-    fits.map_err(|fault| Refused(unfit(&fault)))?;
-    Ok((file, memory_bytes))
+    file_fits(&store_config(&config), &store_file, plan.as_ref()).map_err(|fault| Refused(unfit(&fault)))?;
+    Ok(Offered { memory: file, memory_bytes, devices })
+}
+
+/// The devices that are offered, in the order of the configuration, if they are those that it names.
+fn offered_devices(told: &Value, files: Vec<Arc<File>>, config: &ServerConfig) -> Result<Vec<Arc<File>>, Refused> {
+    let told: Vec<Value> = told.as_array().cloned().unwrap_or_default();
+    let place = |told: &Value| Some((told["path"].as_str()?.to_owned(), told["bytes"].as_u64()?));
+    let places = told.iter().map(place).collect::<Option<Vec<_>>>().filter(|places| places.len() == files.len());
+    let places = places.ok_or_else(|| Refused("what it tells of its flash is not understood".to_owned()))?;
+    let texts: Vec<String> = places.iter().map(|(path, bytes)| format!("{path}:{}", ByteSize(*bytes))).collect();
+    let differs = |what: String| match &texts[..] {
+        [] => Refused(format!("{what}, which has no items on flash; leave --flash away")),
+        theirs => Refused(format!("{what}; give it --flash {}", theirs.join(" --flash "))),
+    };
+    let mut rest: Vec<_> = places.into_iter().zip(files).collect();
+    let mut found = Vec::new();
+    for FlashPlace { path, size } in &config.flash {
+        let same = |(_, file): &(_, Arc<File>)| flash::is_at(file, path).unwrap_or(false);
+        let at = rest.iter().position(same);
+        let at = at.ok_or_else(|| differs(format!("{} is no device of the running server", path.display())))?;
+        let ((_, bytes), file) = rest.swap_remove(at);
+        if bytes != size.0 {
+            let theirs = ByteSize(bytes);
+            return Err(differs(format!("the running server has {theirs} of {}, not {size}", path.display())));
+        }
+        found.push(file);
+    }
+    if rest.is_empty() {
+        return Ok(found);
+    }
+    Err(differs("a part of the running server's items is on flash that this one is not to have".to_owned()))
 }
 
 /// Why a memory does not fit, for who wants to take it over.

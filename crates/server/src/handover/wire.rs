@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::names::Names;
 use super::{Carried, Moved};
+use crate::config::kinds::FlashPlace;
 
 /// The version of these messages. Another one is refused.
 pub(super) const PROTOCOL: u64 = 1;
@@ -50,6 +51,11 @@ pub(super) fn told_addr(addr: &ListenAddr) -> Value {
         ListenAddr::Tcp(addr) => json!({"tcp": addr.to_string()}),
         ListenAddr::Unix { path, mode } => json!({"unix": path.as_os_str().as_encoded_bytes(), "mode": mode}),
     }
+}
+
+/// A device of the second tier as text.
+pub(super) fn told_device(place: &FlashPlace) -> Value {
+    json!({"path": place.path.display().to_string(), "bytes": place.size.0})
 }
 
 /// The address that was told.

@@ -21,7 +21,7 @@ use segment::{Expire, Item, Key, Lane, Namespace, Turn, Value, file_config, file
 
 use crate::namespaces::Namespaces;
 use crate::shared::Shared;
-use crate::start::{ServerConfig, StartError, assemble_in};
+use crate::start::{Left, ServerConfig, StartError, assemble_in};
 
 pub use json::line;
 
@@ -81,7 +81,8 @@ impl Offline {
             huge_pages: false,
             ..ServerConfig::default()
         };
-        let (shared, mut background) = assemble_in(config, Some(file), UnixMillis::now())?;
+        let (shared, mut background) =
+            assemble_in(config, Left { memory: Some(file), ..Left::default() }, UnixMillis::now())?;
         while shared.store.is_rebuilding() {
             background.slice(UnixMillis::now(), &mut || false);
         }

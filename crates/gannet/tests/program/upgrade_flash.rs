@@ -1,0 +1,185 @@
+//! `gannet serve --upgrade` of servers with items on flash, on the program: writers of more than memory has room for go
+//! on through it; who names other devices is refused; new processes die on the way.
+//!
+//! What a key may hold is as in `restart_flash`: what was acknowledged last, or nothing, since memory and flash evict.
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use base::prng::Prng;
+
+use crate::common::{PATIENCE, gannet};
+use crate::restart::MemoryFile;
+use crate::restart_flash::{FlashFile, KEYS, Ledger, stat};
+use crate::upgrade::{Old, answers, dying, said_of};
+
+/// A server with less memory than the keys of a ledger take.
+fn start(memory: &[&str], flash: &FlashFile) -> Old {
+    Old::sized("16MiB", &[memory, &["--flash", &flash.flag()]].concat())
+}
+
+/// A server whose memory is full, with items on flash.
+fn filled(memory: &[&str], flash: &FlashFile, ledger: &mut Ledger) -> Old {
+    let old = start(memory, flash);
+    assert!(ledger.write(old.memcached, &mut Prng::new(5), 3 * KEYS));
+    let on_flash = stat(old.memcached, "flash_items");
+    assert!(on_flash > KEYS / 16, "{on_flash} items are on flash");
+    old
+}
+
+/// Nearly all that was on flash before is there.
+fn check_flash(old: &Old, before: u64, when: &str) {
+    let after = stat(old.memcached, "flash_items");
+    // Whoever serves goes on evicting, to flash and from there.
+    assert!(after >= before * 9 / 10, "{when}: {after} items are on flash, {before} were");
+}
+
+fn through_upgrades(name: &str, in_file: bool, times: usize) {
+    let (file, flash) = (MemoryFile::new(name), FlashFile::new(name));
+    let memory = if in_file { vec!["--file", file.path()] } else { vec!["--upgradable"] };
+    let mut ledgers = [Ledger::new(0), Ledger::new(1)];
+    let mut old = filled(&memory, &flash, &mut ledgers[0]);
+    let addr = old.memcached;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        let writers: Vec<_> = (ledgers.iter_mut().enumerate())
+            .map(|(writer, ledger)| {
+                let mut prng = Prng::new(writer as u64 + 11);
+                scope.spawn(move || {
+                    // Who has not got the rest of his answers when the time for that is over is closed, as by a stop.
+                    let (mut batches, mut cut) = (0, 0);
+                    while !over.load(Relaxed) {
+                        batches += 1;
+                        if !ledger.write(addr, &mut prng, 640) {
+                            cut += 1;
+                            assert!(cut <= times, "writer {writer} was cut off {cut} times in {times} upgrades");
+                        }
+                    }
+                    batches
+                })
+            })
+            .collect();
+        for _ in 0..times {
+            std::thread::sleep(Duration::from_millis(150));
+            old.upgrade();
+            assert!(stat(addr, "flash_items") > 0, "what was on flash is");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        over.store(true, Relaxed);
+        let batches: usize = writers.into_iter().map(|writer| writer.join().expect("the writer")).sum();
+        assert!(batches > 4 * times, "the writers wrote {batches} batches");
+    });
+    let there: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
+    let before = stat(addr, "flash_items");
+    old.upgrade();
+    check_flash(&old, before, "after an upgrade in peace");
+    let again: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
+    // What is read once more goes back to memory, and others to flash.
+    assert!(there > KEYS && again >= there * 3 / 4, "{there} keys were there, and {again} are");
+    let failed = stat(addr, "flash_failed");
+    assert!(failed < 10, "{failed} items on flash are not what was written");
+}
+
+#[test]
+fn writers_beyond_memory_go_on_through_upgrades_of_a_server_with_a_file_and_flash() {
+    through_upgrades("upgrade-flash-file", true, 3);
+}
+
+#[test]
+fn writers_beyond_memory_go_on_through_upgrades_of_a_server_with_flash_alone() {
+    through_upgrades("upgrade-flash", false, 3);
+}
+
+#[test]
+fn who_names_other_flash_is_refused_with_what_differs_and_the_running_server_goes_on() {
+    let (flash, other) = (FlashFile::new("upgrade-right"), FlashFile::new("upgrade-wrong"));
+    let mut ledger = Ledger::new(0);
+    let mut old = filled(&["--upgradable"], &flash, &mut ledger);
+    let before = stat(old.memcached, "flash_items");
+    let port = old.memcached.to_string();
+    let here = ["--memcached", &port, "--admin", "none", "--memory", "16MiB", "--upgradable", "--upgrade"];
+    let right = flash.flag();
+    let refused = |more: &[&str]| old.refusal(&[&here[..], more].concat());
+    let longer = right.replace(":48MiB", ":64MiB");
+    let err = refused(&["--flash", &longer]);
+    assert!(err.contains("the running server has 48MiB of") && err.contains("not 64MiB"), "{err}");
+    let err = refused(&["--flash", &other.flag()]);
+    assert!(err.contains("is no device of the running server") && err.contains(&right), "{err}");
+    let err = refused(&["--flash", &right, "--flash", &other.flag()]);
+    assert!(err.contains("is no device of the running server"), "{err}");
+    let err = refused(&[]);
+    assert!(err.contains("on flash that this one is not to have") && err.contains(&right), "{err}");
+    let plain = Old::start(&["--upgradable"]);
+    let port = plain.memcached.to_string();
+    let here = ["--memcached", &port, "--admin", "none", "--memory", "32MiB", "--upgradable", "--upgrade"];
+    let err = plain.refusal(&[&here[..], &["--flash", &other.flag()]].concat());
+    assert!(err.contains("has no items on flash"), "{err}");
+    check_flash(&old, before, "after refusals");
+    ledger.check(old.memcached, 0);
+    old.upgrade();
+    check_flash(&old, before, "after the upgrade");
+}
+
+#[test]
+fn a_new_process_that_dies_on_the_way_leaves_the_running_one_serving_from_flash() {
+    let flash = FlashFile::new("upgrade-dies");
+    let mut ledger = Ledger::new(0);
+    let mut old = filled(&["--upgradable"], &flash, &mut ledger);
+    let (addr, flag) = (old.memcached, flash.flag());
+    for (step, seed) in ["asked", "received", "refused", "prepared"].into_iter().zip(20..) {
+        let before = stat(addr, "flash_items");
+        let mut child = dying(step, addr, Some(&flag));
+        child.wait().expect("its end");
+        old.serving.wait_for(said_of(step));
+        check_flash(&old, before, step);
+        let there = ledger.check(addr, seed);
+        assert!(there > KEYS / 2, "{step}: {there} keys are there");
+        assert!(ledger.write(addr, &mut Prng::new(seed), KEYS / 2), "{step}: it goes on writing");
+    }
+    let before = stat(addr, "flash_items");
+    old.upgrade();
+    check_flash(&old, before, "after the upgrade");
+    ledger.check(addr, 0);
+}
+
+#[test]
+fn whenever_the_new_process_is_killed_what_is_on_flash_is_not_torn_nor_older() {
+    let (file, flash) = (MemoryFile::new("upgrade-flash-killed"), FlashFile::new("upgrade-killed"));
+    let memory = ["--file", file.path()];
+    let mut ledger = Ledger::new(0);
+    let mut prng = Prng::new(13);
+    let mut old = filled(&memory, &flash, &mut ledger);
+    let (mut went_on, mut taken) = (0, 0);
+    for round in 0..8 {
+        let args = old.args(&["--upgrade"]);
+        let mut command = gannet(&[&["serve"], &args[..]].concat());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
+        let addr = old.memcached;
+        std::thread::scope(|scope| {
+            let (ledger, seed) = (&mut ledger, prng.next_u64());
+            scope.spawn(move || ledger.write(addr, &mut Prng::new(seed), u64::MAX));
+            std::thread::sleep(Duration::from_millis(10 + round * 8 + prng.below(8)));
+            child.kill().expect("killed");
+            child.wait().expect("its end");
+            // Either the running one goes on, or it had handed over and ends.
+            let end = Instant::now() + PATIENCE;
+            while !old.serving.has_ended() && !answers(addr) {
+                assert!(Instant::now() < end, "round {round}: nobody serves");
+            }
+            if old.serving.has_ended() {
+                taken += 1;
+                assert!(old.serving.ended().success());
+            } else {
+                went_on += 1;
+                old.serving.signal(if round % 2 == 0 { "KILL" } else { "TERM" });
+                old.serving.ended();
+            }
+        });
+        old = start(&memory, &flash);
+        let there = ledger.check(old.memcached, 13);
+        assert!(there > KEYS / 2, "round {round}: {there} keys are there");
+    }
+    assert!(went_on > 0, "{went_on} went on, {taken} were taken over");
+}
