@@ -109,7 +109,7 @@ fn fill(device_bytes: u64) -> Taken {
 #[test]
 fn an_item_of_64_bytes_on_flash_takes_at_most_10_bytes_of_memory() {
     // What the allocator keeps of a first one is there for both.
-    fill(8 << 20);
+    fill(24 << 20);
     let (small, large) = (fill(8 << 20), fill(24 << 20));
     for taken in [&small, &large] {
         assert!(taken.percent >= 90, "the device is not full: {taken:?}");
