@@ -60,7 +60,7 @@ impl Bundle {
         for (path, text) in &tape.files {
             let plain = path.strip_prefix("/later").unwrap_or(path);
             if let Some(text) = told(plain, text, pid) {
-                bundle.add(&format!("tree{path}"), text);
+                bundle.add(&format!("tree{}", behind_links(path, tape)), text);
                 known.insert(path.as_str());
             }
         }
@@ -70,7 +70,7 @@ impl Bundle {
         }
         let is_told = |path: &&String| !is_process(path, pid) && !known.contains(path.as_str());
         let folders = tape.folders.iter().filter(is_told).take(FOLDERS_MAX);
-        bundle.folders = folders.map(|path| format!("tree{path}")).collect();
+        bundle.folders = folders.map(|path| format!("tree{}", behind_links(path, tape))).collect();
         bundle
     }
 
@@ -115,6 +115,20 @@ impl Bundle {
         }
         archive.into_inner()?.finish()
     }
+}
+
+/// Where a path lies when its folders that are links are followed: beside each there is what it names, since nothing
+/// can be unpacked below a link that is unpacked itself.
+fn behind_links(path: &str, tape: &Tape) -> String {
+    let mut real = String::with_capacity(path.len());
+    let mut named = String::with_capacity(path.len());
+    let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
+    while let Some(part) = parts.next() {
+        named = format!("{named}/{part}");
+        let to = tape.links.get(&named).filter(|_| parts.peek().is_some());
+        real = format!("{real}/{}", to.map_or(part, String::as_str));
+    }
+    real
 }
 
 /// A process other than that which was looked at, or a file of it.

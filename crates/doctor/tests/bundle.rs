@@ -44,6 +44,29 @@ fn the_tree_of_a_bundle_has_the_same_findings_as_the_host() {
     assert!(compared > 40, "{compared}");
 }
 
+/// The archive of a host whose network device is a link, as they all are, could not be unpacked by tar.
+#[test]
+fn what_was_read_behind_a_link_is_unpacked_beside_it() {
+    let tree = Tree::new("links");
+    tree.write("/sys/devices/virtio2/uevent", "DRIVER=virtio_net");
+    tree.write("/sys/class/net/eth0/mtu", "1500");
+    let device = tree.0.join("sys/class/net/eth0/device");
+    std::os::unix::fs::symlink("../../../devices/virtio2", device).unwrap();
+    let host = tree.host(None).taped();
+    let read = |host: &Host| {
+        (host.read("/sys/class/net/eth0/device/uevent").ok(), host.link_name("/sys/class/net/eth0/device"))
+    };
+    let here = read(&host);
+    assert!(here.0.is_some() && here.1.is_some(), "{here:?}");
+    let archive = packed(&host, None);
+    let there = Tree::new("links-unpacked");
+    let file = there.0.join("bundle.tar.gz");
+    std::fs::write(&file, archive).unwrap();
+    let tar = std::process::Command::new("tar").arg("xzf").arg(&file).current_dir(&there.0).status().unwrap();
+    assert!(tar.success());
+    assert_eq!(read(&Host::now(there.0.join("bundle/tree"), None)), here);
+}
+
 #[test]
 fn no_secret_that_lies_about_on_a_host_is_in_its_bundle() {
     const SECRET: &str = "hunter2";

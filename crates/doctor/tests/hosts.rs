@@ -1,7 +1,8 @@
 //! Whole hosts, as trees: all checks on each, the verdicts that matter there, the plan, and what would be written.
 //!
-//! A tree is a text: `== PATH` and what the file holds, up to the next such line. Its first line says whether it was
-//! captured (by `gannet doctor bundle`) or composed, and of what. CPUs and queues of composed ones are made here.
+//! A tree is a text: `== PATH` and what the file holds, up to the next such line; `== PATH/` is a folder without files,
+//! `== PATH -> NAME` a link. Its first line says whether it was captured (by `gannet doctor bundle`) or composed, and
+//! of what. CPUs and queues of composed ones are made here.
 
 mod tree;
 
@@ -141,11 +142,46 @@ const CONTAINER_V1: Host = Host {
 };
 const CONTAINER_V2: Host = Host { text: include_str!("hosts/container-v2.tree"), ..CONTAINER_V1 };
 
+const MICROVM: Host = Host {
+    text: include_str!("hosts/microvm.tree"),
+    base: None,
+    shape: None,
+    has_process: false,
+    first: "disk.readahead",
+    verdicts: &[
+        ("disk.readahead", Bad),
+        ("cpu.autogroup", Warn),
+        ("net.qdisc", Warn),
+        ("mem.min-free", Warn),
+        ("mem.dirty", Warn),
+        ("cg.pressure", Warn),
+        ("cpu.governor", Unknown),
+        ("cloud.allowance", Unknown),
+        ("cpu.smt-siblings", Ok),
+        ("irq.affinity", Ok),
+        ("net.queues", Ok),
+        ("mem.thp", Ok),
+        ("cloud.steal", Ok),
+        ("cloud.nic-driver", Ok),
+        ("clock.source", Ok),
+    ],
+};
+
 fn place(tree: &Tree, text: &str) {
     let (head, files) = text.split_once("\n== ").expect("a tree has files");
     assert!(head.starts_with("# captured") || head.starts_with("# composed"), "{head}");
     for file in files.split("\n== ") {
         let (path, text) = file.split_once('\n').unwrap_or((file, ""));
+        if let Some((link, name)) = path.split_once(" -> ") {
+            let place = tree.0.join(&link[1..]);
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(name, place).unwrap();
+            continue;
+        }
+        if path.ends_with('/') {
+            std::fs::create_dir_all(tree.0.join(&path[1..])).unwrap();
+            continue;
+        }
         tree.write(path, text.strip_suffix('\n').unwrap_or(text));
     }
 }
@@ -244,6 +280,13 @@ fn queues_on_the_workers_cpus_are_found_and_planned_away() {
     // As many queues as the plan has, before their interrupts are moved.
     assert_eq!(steps[..2], ["/ethtool/ens4/l/RX=4", "/ethtool/ens4/l/TX=4"], "{steps:?}");
     assert!(steps[2..].iter().all(|step| step.starts_with("/proc/irq/")), "{steps:?}");
+}
+
+#[test]
+fn a_small_virtual_machine_is_told_as_it_was_captured() {
+    let tree = MICROVM.examine("microvm");
+    let made = plan(&Topology::read(&tree.host(None), None).unwrap(), &Wanted::default()).unwrap();
+    assert_eq!(made.cpus_of(Role::Worker).len(), 2, "{made:?}");
 }
 
 #[test]
