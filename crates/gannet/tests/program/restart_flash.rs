@@ -20,7 +20,7 @@ pub const KEYS: u64 = 16_000;
 const ASKED: usize = 50;
 
 /// A file for flash; gone when the test is over.
-pub struct FlashFile(std::path::PathBuf);
+pub struct FlashFile(pub std::path::PathBuf);
 
 impl FlashFile {
     pub fn new(name: &str) -> Self {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::prng::Prng;
 
-use crate::common::{PATIENCE, gannet};
+use crate::common::{PATIENCE, Serving, gannet};
 use crate::restart::MemoryFile;
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat};
 use crate::upgrade::{Old, answers, dying, said_of};
@@ -120,6 +120,34 @@ fn who_names_other_flash_is_refused_with_what_differs_and_the_running_server_goe
     ledger.check(old.memcached, 0);
     old.upgrade();
     check_flash(&old, before, "after the upgrade");
+}
+
+#[test]
+fn devices_in_another_order_and_by_another_name_are_the_same() {
+    let (a, b, link) = (FlashFile::new("order-a"), FlashFile::new("order-b"), FlashFile::new("order-link"));
+    let flags = [a.flag(), b.flag()];
+    let mut old = Old::sized("16MiB", &["--upgradable", "--flash", &flags[0], "--flash", &flags[1]]);
+    let mut ledger = Ledger::new(0);
+    assert!(ledger.write(old.memcached, &mut Prng::new(5), 3 * KEYS));
+    let before = stat(old.memcached, "flash_items");
+    std::os::unix::fs::symlink(&b.0, &link.0).expect("a link");
+    let named = link.flag();
+    let mut args = old.args(&["--upgrade"]);
+    for arg in &mut args {
+        match *arg {
+            flag if flag == flags[0] => *arg = &named,
+            flag if flag == flags[1] => *arg = &flags[0],
+            _ => {}
+        }
+    }
+    let next = Serving::start(&args);
+    drop(args);
+    assert!(old.serving.ended().success());
+    assert!(!next.lines.iter().any(|line| line.contains("is not what it was")), "{:#?}", next.lines);
+    let after = stat(old.memcached, "flash_items");
+    assert!(before > KEYS / 16 && after >= before * 9 / 10, "{after} items are on flash, {before} were");
+    assert!(ledger.check(old.memcached, 0) > KEYS / 2);
+    assert!(stat(old.memcached, "flash_failed") < 10, "what is on flash is read where it was written");
 }
 
 #[test]
