@@ -244,6 +244,20 @@ impl MapFile {
     pub fn sync(&self) -> io::Result<()> {
         if self.medium == Medium::Disk && !self.is_view { self.file.sync_all() } else { Ok(()) }
     }
+
+    /// The same of its contents: what of the rest is not needed to read them again may be left.
+    ///
+    /// # Errors
+    /// What `fdatasync` answers.
+    pub fn sync_data(&self) -> io::Result<()> {
+        if self.medium == Medium::Disk && !self.is_view { self.file.sync_data() } else { Ok(()) }
+    }
+}
+
+/// What tells this run of the machine from all others; `None`: the kernel does not say.
+pub fn boot_id() -> Option<u128> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).ok().filter(|id| *id != 0)
 }
 
 fn check_kind(path: &Path) -> Result<(), OpenError> {
@@ -319,6 +333,11 @@ mod tests {
         assert_eq!(again.start().as_ptr() as usize % crate::HUGE_PAGE_BYTES, 0);
         again.allocate(PAGE_BYTES, PAGE_BYTES).expect("space");
         assert_eq!(read(1), 0);
+    }
+
+    #[test]
+    fn the_machines_run_has_a_number_that_stays() {
+        assert!(boot_id().is_some() && boot_id() == boot_id());
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod cells;
 mod file;
 
 pub use cells::{Cells, Order, Pages};
-pub use file::{MapFile, Medium, OpenError};
+pub use file::{MapFile, Medium, OpenError, boot_id};
 
 use std::io;
 use std::ptr::NonNull;

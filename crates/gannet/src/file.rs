@@ -127,7 +127,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     // One lane to look for the longest item by, and one to copy.
     let old = StoreConfig { lanes_max: 2, ..old };
     let index = segment::file_index(&view).map_err(|fault| failed(path, fault.to_string()))?;
-    let file = StoreFile { file: view, reset: false, index };
+    let file = StoreFile { file: view, reset: false, index, power: power() };
     let (from, mut mending) = Store::in_file(&old, &file, now).map_err(|error| failed(path, error.to_string()))?;
     while from.is_rebuilding() {
         mending.slice(now, &mut || false);
@@ -145,7 +145,7 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         return Err(failed(to, "it is there already; name a file that is not".to_owned()));
     }
     let made = MapFile::open(to).map_err(|error| failed(to, error.to_string()))?;
-    let file = StoreFile { file: Arc::new(made), reset: false, index };
+    let file = StoreFile { file: Arc::new(made), reset: false, index, power: power() };
     let copied =
         Store::in_file(&new, &file, now).map_err(|error| error.to_string()).and_then(|(store, mut background)| {
             segment::copy_store(&from, &store, &mut background, now).map_err(|error| error.to_string())
@@ -164,6 +164,11 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
         left.push(format!("{} items have no room there; give more --memory or larger segments", copied.refused));
     }
     if left.is_empty() { Ok(()) } else { Err(Failure::Failed(left)) }
+}
+
+/// After a loss of power what is read is what its last checkpoint has.
+fn power() -> segment::Power {
+    segment::Power { boot: arena::boot_id().unwrap_or(0), checkpoints: false }
 }
 
 fn stats(stats: &FileStats) -> String {
@@ -191,6 +196,8 @@ fn stats(stats: &FileStats) -> String {
     line("index_locks_held", stats.stripes_held.to_string());
     line("next_sequence", stats.sequence.to_string());
     line("clock_ms", stats.clock.0.to_string());
+    line("checkpoint_ms", stats.checkpoint.map_or("none".to_owned(), |(at, _)| at.0.to_string()));
+    line("checkpoint_segments", stats.checkpoint.map_or(0, |(_, segments)| segments).to_string());
     line("notes", format!("{}, {} bytes", stats.notes[0], stats.notes[1]));
     text
 }

@@ -229,6 +229,17 @@ fn announce(plan: &Plan, running: &Running, admin: Option<SocketAddr>) {
 /// Says what was found in the memory file.
 fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::time::Duration) {
     let path = path.display();
+    if reopened.lost_all {
+        tracing::warn!("the machine lost its power before {path} had a checkpoint: nothing of it is believed");
+    }
+    if reopened.lost {
+        tracing::warn!(
+            "the machine lost its power while {path} was in use: what is there is that of the checkpoint of {} s since \
+             1970, without {} of its segments, which were emptied since",
+            reopened.checkpoint_ms / 1000,
+            reopened.segments_emptied
+        );
+    }
     if !reopened.found {
         return tracing::info!("the memory lies in {path}, which was made");
     }

@@ -281,7 +281,7 @@ impl Store {
     /// Counts the item at `address` as dead. Its slot is already gone or names another item; its lock is held.
     pub(crate) fn kill(&self, counters: &Counters, address: usize, layout: &Layout) -> Option<Orphan> {
         let before = self.segments.heap.word32(address).fetch_or(DEAD, AcqRel);
-        debug_assert!(before & DEAD == 0 || self.rebuild.is_some(), "an item dies once");
+        debug_assert!(before & DEAD == 0 || self.marks_first, "an item dies once");
         let header = self.segments.header_of(address);
         let namespace = header.namespace();
         header.note_dead(layout.size);

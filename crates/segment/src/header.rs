@@ -207,6 +207,18 @@ impl SegmentHeader {
         }
     }
 
+    /// Nothing of it is believed: another life begins, whatever is here.
+    pub(crate) fn empty(&self) {
+        for word in self.counts().into_iter().chain([&self.pins, &self.arrivals, &self.kind, &self.link]) {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.sequence, &self.created_ms, &self.latest_ms] {
+            word.store(0, Relaxed);
+        }
+        self.generation.store((self.generation.load(Relaxed) + 1) & 0x00ff_ffff, Relaxed);
+        self.state.store(State::Free as u32, Release);
+    }
+
     /// Ends the open time of a segment whose writer is gone: it has so many items that live, so many of them
     /// hidden, and so many bytes of it are none.
     pub(crate) fn reopen_sealed(&self, live_items: u32, hidden: u32, dead_bytes: u32) {

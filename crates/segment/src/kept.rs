@@ -8,7 +8,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::key::Namespace;
 use crate::raw::{Array, Word64};
@@ -40,7 +40,15 @@ pub(crate) struct Kept {
     /// The next sequence when the index began to be made anew from the segments; 0: it is whole. See
     /// [`crate::rebuild`].
     pub(crate) rebuilding: Word64,
+    /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
+    pub(crate) unsynced_before: Word64,
 }
+
+/// The words that a checkpoint has.
+pub(crate) const CHECKPOINT_WORDS: usize = 7 + 3 * Namespace::MAX;
+/// After a loss of power numbers that are given once go on so far behind the last that is known: more than are given
+/// in any time between two syncs.
+const AHEAD: u64 = 1 << 32;
 
 const _: () = assert!(size_of::<Kept>() == 4096);
 
@@ -52,6 +60,41 @@ impl Kept {
         self.groups_next.store(groups as u64, Relaxed);
         self.end.store(segments as u64, Relaxed);
         self.growth.store(growth, Release);
+    }
+
+    fn single(&self) -> [&Word64; 7] {
+        [&self.sequence, &self.objects, &self.growth, &self.groups_next, &self.end, &self.clock_ms, &self.notes]
+    }
+
+    /// What a checkpoint has of it.
+    pub(crate) fn words(&self) -> [u64; CHECKPOINT_WORDS] {
+        let all = self.single().into_iter().chain(&self.flushed).chain(&self.flush_at_ms).chain(&self.flush_behind);
+        let mut words = [0; CHECKPOINT_WORDS];
+        words.iter_mut().zip(all).for_each(|(to, from)| *to = from.load(Acquire));
+        words
+    }
+
+    /// Makes it what a checkpoint says, after a loss of power that left it as it was then or at any time since. Numbers
+    /// that are given once go on behind all that can have been given. What was flushed since may stay flushed.
+    pub(crate) fn restore(&self, words: &[u64; CHECKPOINT_WORDS]) {
+        let later = |word: &Word64, told: u64| word.load(Acquire).max(told);
+        let ([single @ .., _], spaces) = (self.single(), &words[7..]);
+        for (word, told) in single.into_iter().zip(words).skip(2).take(3) {
+            word.store(*told, Relaxed);
+        }
+        for (word, told) in [(&self.sequence, words[0]), (&self.objects, words[1])] {
+            word.store(later(word, told).saturating_add(AHEAD), Relaxed);
+        }
+        self.clock_ms.store(later(&self.clock_ms, words[5]), Relaxed);
+        self.notes.store(words[6], Relaxed);
+        for number in 0..Namespace::MAX {
+            let told = |part: usize| spaces[part * Namespace::MAX + number];
+            self.flushed[number].store(later(&self.flushed[number], told(0)), Relaxed);
+            self.flush_at_ms[number].store(told(1), Relaxed);
+            self.flush_behind[number].store(told(2), Relaxed);
+        }
+        self.unsynced_before.store(0, Relaxed);
+        self.rebuilding.store(0, Release);
     }
 }
 

@@ -6,6 +6,7 @@
 //!   Store       shared by all threads: index, segments, epochs, counters
 //!   Lane        one data thread's way in: its epoch word and its open segments
 //!   Turn        one turn of that thread's loop, inside an epoch; what it reads stays until it ends
+//!   Checkpointer  has a file written to its disk, for what is left of it after a loss of power
 //!   Background  the one thread that seals, expires, evicts, compacts and grows, in slices
 //! ```
 //!
@@ -20,6 +21,7 @@
 mod ahead;
 mod arriving;
 mod background;
+mod checkpoint;
 mod claim;
 mod config;
 mod counters;
@@ -72,12 +74,13 @@ mod write;
 pub use ahead::Populator;
 pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
+pub use checkpoint::{CheckpointStats, Checkpointer};
 pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
 pub use file::copy::{Copied, copy_store, longest_item};
 pub use file::inspect::{FAULTS_MAX, FileCheck, FileStats, file_check, file_config, file_index, file_stats};
 pub use file::notes::NoteFault;
-pub use file::{FileFault, IndexPlace, StoreFile, file_fits};
+pub use file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
 pub use key::{Key, KeyHash, Namespace};
 pub use lane::{Lane, LaneError, Turn};
 pub use large::LargeWriter;

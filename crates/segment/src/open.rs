@@ -122,17 +122,17 @@ impl OpenTable {
         }
     }
 
-    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, and those
-    /// used least lately of more than there may be.
+    /// Seals the segments of namespaces that were flushed since they were opened, those open for too long, those that a
+    /// checkpoint is to have, and those used least lately of more than there may be.
     pub(crate) fn seal_ended(&mut self, store: &Store, now: UnixMillis) {
         while self.open.len() > store.memory.open_max()
             && let Some(idle) = self.idle_of(None)
         {
             self.seal(store, idle);
         }
-        let mut at = 0;
+        let (checkpoint, mut at) = (store.checkpoints.before(), 0);
         while let Some(open) = self.open.get(at) {
-            let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class);
+            let old = now.ms_since(open.opened) > ttl::open_ms_max(open.class) || open.sequence < checkpoint;
             if old || open.sequence < store.flushed_before(open.namespace) {
                 self.seal(store, at);
             } else {

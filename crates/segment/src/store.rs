@@ -10,12 +10,13 @@ use base::clock::UnixMillis;
 
 use crate::ahead::Ahead;
 use crate::background::Background;
+use crate::checkpoint::Checkpoints;
 use crate::claim::Claims;
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::counters::{Counters, SpaceTotals, Totals};
 use crate::epoch::Epochs;
 use crate::file::notes::{NoteFault, Notes};
-use crate::file::{Ground, Held, IndexPlace, StoreFile};
+use crate::file::{FileFault, Ground, Held, StoreFile};
 use crate::graves::Graves;
 use crate::header::Queue;
 use crate::index::{Found, GROUP_SLOTS, Index};
@@ -63,11 +64,15 @@ pub struct Store {
     /// It was said there that it was left in order.
     closed: AtomicBool,
     /// What the layers above keep in it.
-    notes: Option<Notes>,
+    pub(crate) notes: Option<Notes>,
     /// What was found in it.
     reopened: Option<Reopened>,
     /// Of one whose index is not in its file: how it is made anew.
     pub(crate) rebuild: Option<Rebuild>,
+    /// Who takes an item's slot marks the item dead before: where DEAD in the file is what an opening goes by, now or
+    /// after a loss of power.
+    pub(crate) marks_first: bool,
+    pub(crate) checkpoints: Checkpoints,
     /// After a crash: what heads name, so that what nothing names can go.
     pub(crate) named: Option<Named>,
     /// Segments with a smaller sequence are of an earlier process.
@@ -172,10 +177,11 @@ impl Store {
         tier: Option<Arc<dyn Tier>>,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
-        let Ground { kept, stripes, headers, buckets, heap, notes, undo } = ground;
+        let Ground { kept, stripes, headers, buckets, heap, notes, undo, records } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
-        let in_dram = held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram);
-        let rebuilders = if in_dram { REBUILDERS_MAX } else { 0 };
+        let index_anew = held.as_ref().is_some_and(|held| held.index_anew);
+        let rebuilders = if index_anew { REBUILDERS_MAX } else { 0 };
+        let records = records.filter(|_| held.as_ref().is_some_and(Held::has_checkpoints));
         let mut store = Self {
             memory: Memory::new(&geometry, config.memory_bytes),
             ahead: Ahead::default(),
@@ -206,6 +212,8 @@ impl Store {
             notes,
             reopened: None,
             rebuild: None,
+            marks_first: index_anew || records.is_some(),
+            checkpoints: Checkpoints::new(records),
             named: None,
             reopened_at: 0,
             closed: AtomicBool::new(false),
@@ -224,9 +232,10 @@ impl Store {
         let Some(held) = &self.held else { return Ok(()) };
         let (mut reopened, mut rebuild) = (Reopened::default(), None);
         let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
-        let (opened, in_dram) = (held.block.opened, held.index() == IndexPlace::Dram);
+        let (opened, index_anew) = (held.block.opened, held.index_anew);
+        (reopened.lost, reopened.lost_all) = (held.lost.is_some(), held.lost_all);
         if let Some(left) = held.left {
-            reopened = if in_dram {
+            reopened = if index_anew {
                 let (reopened, begun) = self.reopen_without_index(now).map_err(fault)?;
                 rebuild = Some(begun);
                 reopened
@@ -234,7 +243,7 @@ impl Store {
                 self.reopen(now).map_err(fault)?
             };
             reopened.clean = left.clean;
-        } else if in_dram {
+        } else if index_anew {
             rebuild = Some(Rebuild::new(self, Vec::new(), u64::MAX, HashMap::new()));
         }
         reopened.opened = opened;
@@ -253,7 +262,17 @@ impl Store {
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
         self.ahead.begin_in_file(self);
-        Ok(())
+        self.settle()
+    }
+
+    /// What was found is as it is to be: the file says so.
+    fn settle(&mut self) -> Result<(), StartError> {
+        if let (Some(notes), Some(record)) = (&self.notes, self.checkpoints.latest()) {
+            notes.name_only(record.notes());
+        }
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let settled = held.settle();
+        settled.map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: FileFault::Io(error) })
     }
 
     /// What was found in the file that the store lies in; `None`: it lies in none.
@@ -278,7 +297,8 @@ impl Store {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
         {
-            held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)));
+            let has_lost_changes = self.kept.unsynced_before.load(Relaxed) != 0;
+            held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)), has_lost_changes);
         }
     }
 

@@ -54,6 +54,8 @@ const FRONT: usize = 8;
 const RECORD_WORDS: usize = 8;
 /// Records of a chunk.
 const RECORDS: usize = (CHUNK_WORDS - FRONT) / RECORD_WORDS;
+/// Records of all chunks.
+pub(crate) const RECORDS_MAX: usize = CHUNKS * RECORDS;
 /// The part of the segments that open groups keep pinned at most, all together.
 const PINNED_PART: usize = 8;
 /// From this part of those on, what is to be kept is copied to where the group's other items are, so that a group pins
@@ -77,6 +79,14 @@ pub(crate) struct Record {
     pub(crate) meta: u32,
 }
 
+/// A key that changes together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChangingKey {
+    pub(crate) hash: u64,
+    pub(crate) namespace: u8,
+    pub(crate) piece: bool,
+}
+
 impl Record {
     fn of(store: &Store, key: &Key<'_>, there: Option<&Seen<'_>>) -> Self {
         let mut record = Self { hash: key.hash.0, namespace: key.namespace, piece: key.piece, ..Self::default() };
@@ -89,6 +99,10 @@ impl Record {
             record.meta = if layout.has(META) { layout.meta(heap, *address).load(Acquire) } else { 0 };
         }
         record
+    }
+
+    pub(crate) fn key(&self) -> ChangingKey {
+        ChangingKey { hash: self.hash, namespace: self.namespace, piece: self.piece }
     }
 
     fn words(&self) -> [u64; RECORD_WORDS] {
@@ -171,8 +185,9 @@ impl UndoLog {
         })
     }
 
-    /// Gives the records of all groups that are open, with the sequence before which they were undone already or 0:
-    /// nobody else has the log. Says how many groups there are that were not undone.
+    /// Gives the records of all groups that are open, with the sequence before which they were undone already or 0, and
+    /// says how many groups there are that were not undone. While others have the log, some may be of groups that were
+    /// closed meanwhile, or mixed of those and others.
     pub(crate) fn each_open(&self, each: &mut dyn FnMut(&Record, u64)) -> u64 {
         let mut groups = 0;
         for chunk in self.open_chunks() {
@@ -184,6 +199,26 @@ impl UndoLog {
             }
         }
         groups
+    }
+
+    /// No group is open but one, whose keys are these, and which is undone as far as segments before this sequence go:
+    /// there is nothing under any of them.
+    pub(crate) fn hold_keys(&self, keys: &[ChangingKey], before: u64) -> io::Result<()> {
+        self.close_all();
+        let (group, mut first) = (self.kept.objects.fetch_add(1, Relaxed), None);
+        for some in keys.chunks(RECORDS) {
+            let chunk = self.take(group, first).ok_or_else(|| io::Error::other("no space for what is undone"))?;
+            first.get_or_insert(chunk);
+            self.word(chunk, 3).store(before, Release);
+            for (at, key) in some.iter().enumerate() {
+                self.write(
+                    chunk,
+                    at,
+                    &Record { hash: key.hash, namespace: key.namespace, piece: key.piece, ..Record::default() },
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the chunks of groups that are open, which are undone as far as segments before this sequence go: until

@@ -18,6 +18,7 @@ pub mod auth;
 pub mod background;
 pub mod buffers;
 pub mod card;
+mod checkpoint;
 pub mod clock;
 pub mod command;
 pub mod config;

@@ -41,6 +41,7 @@ pub struct Running {
     flash: Option<flash::Threads>,
     indexes: Option<JoinHandle<()>>,
     rebuilders: Vec<JoinHandle<()>>,
+    checkpoints: Option<JoinHandle<()>>,
 }
 
 /// A server whose threads are there and serve nobody yet.
@@ -97,6 +98,7 @@ impl Running {
             flash: None,
             indexes: None,
             rebuilders: Vec::new(),
+            checkpoints: None,
         };
         running.spawn_flash()?;
         running.spawn_background(background)?;
@@ -115,7 +117,19 @@ impl Running {
         let thread = std::thread::Builder::new().name("background".to_owned()).spawn(body)?;
         let _ = self.shared.background_thread.set(thread.thread().clone());
         self.background = Some(thread);
+        self.spawn_checkpoints()?;
         self.spawn_rebuilders()
+    }
+
+    /// Has the memory file written to its disk, if that is asked for.
+    fn spawn_checkpoints(&mut self) -> Result<(), StartError> {
+        let asked = self.shared.config.checkpoint.zip(self.shared.store.checkpointer());
+        if let Some((every, checkpointer)) = asked {
+            let shared = Arc::clone(&self.shared);
+            let body = move || crate::checkpoint::run(&shared, checkpointer, every, &shared.clock());
+            self.checkpoints = Some(std::thread::Builder::new().name("checkpoint".to_owned()).spawn(body)?);
+        }
+        Ok(())
     }
 
     /// Has the index made anew by as many threads as serve clients, if it is not in the file.
@@ -280,7 +294,7 @@ impl Running {
         }
         drop(self.flash.take());
         let others = self.memory.take().into_iter().chain(self.survey.take()).chain(self.indexes.take());
-        for thread in others.chain(self.rebuilders.drain(..)) {
+        for thread in others.chain(self.rebuilders.drain(..)).chain(self.checkpoints.take()) {
             thread.thread().unpark();
             let _ = thread.join();
         }

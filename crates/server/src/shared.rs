@@ -78,6 +78,8 @@ pub struct Shared {
     /// The stop switch.
     pub stop: StopSwitch,
     pub(crate) background_thread: OnceLock<Thread>,
+    /// How long the last checkpoint took, from when all was sealed.
+    pub checkpoint_ns: AtomicU64,
     /// Where evicted items go.
     pub flash: Option<Arc<flash::Flash>>,
     /// What its devices are, in the order of the configuration.

@@ -29,7 +29,7 @@ use arena::MapFile;
 use base::clock::UnixMillis;
 use io::listen::{ListenAddr, Listener};
 use io::waker::Waker;
-use segment::{IndexPlace, Store, StoreConfig, StoreFile};
+use segment::{IndexPlace, Power, Store, StoreConfig, StoreFile};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -110,6 +110,8 @@ pub struct ServerConfig {
     pub file: Option<std::path::PathBuf>,
     /// Where the index of a store in a file is.
     pub file_index: IndexPlace,
+    /// So often all of the file is written to its disk, to be there after a loss of power.
+    pub checkpoint: Option<Duration>,
     /// What the file holds is thrown away.
     pub file_reset: bool,
     /// Without a file, the memory is such that another process can take it over.
@@ -176,6 +178,7 @@ impl Default for ServerConfig {
             evict: true,
             file: None,
             file_index: IndexPlace::File,
+            checkpoint: None,
             file_reset: false,
             upgradable: false,
             flash: Vec::new(),
@@ -427,7 +430,14 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
         (None, None) if config.upgradable => (Arc::new(MapFile::in_memory()?), false),
         (None, None) => return Ok(None),
     };
-    Ok(Some(StoreFile { file, reset, index: config.file_index }))
+    let boot = arena::boot_id();
+    if boot.is_none() && config.checkpoint.is_some() {
+        let error =
+            "the kernel does not tell its runs apart (/proc/sys/kernel/random/boot_id): leave --checkpoint away";
+        return Err(std::io::Error::other(error).into());
+    }
+    let power = Power { boot: boot.unwrap_or(0), checkpoints: config.checkpoint.is_some() };
+    Ok(Some(StoreFile { file, reset, index: config.file_index, power }))
 }
 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
@@ -503,6 +513,7 @@ pub(crate) fn assemble_in(
         opened_in,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
+        checkpoint_ns: AtomicU64::new(0),
         flash,
         flash_files: flash_files.unwrap_or_default(),
         store,

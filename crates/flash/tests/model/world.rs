@@ -87,7 +87,12 @@ impl World {
         };
         let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
         let plan = sizes.plan(&[DISK_BYTES], 16 << 10);
-        let store_file = file.clone().map(|file| StoreFile { file, reset: false, index: IndexPlace::File });
+        let store_file = file.clone().map(|file| StoreFile {
+            file,
+            reset: false,
+            index: IndexPlace::File,
+            power: segment::Power::default(),
+        });
         let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
         let flash = Flash::new(FlashConfig {
             devices: vec![Box::new(disk)],

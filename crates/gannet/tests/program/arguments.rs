@@ -37,7 +37,6 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
     for (args, part) in [
         (["--grpc", "127.0.0.1:1"], "--grpc: this build does not have"),
         (["--flash", "/tmp/x"], "--flash: \"/tmp/x\" is no file with a size"),
-        (["--checkpoint", "5m"], "--checkpoint: this build does not have"),
         (["--udp", "11211"], "--udp: this build does not have memcached over UDP"),
         (["-U", "11211"], "-U: this is a flag of memcached; in its place stands nothing: UDP"),
         (["-B", "binary"], "-B: this is a flag of memcached"),
@@ -56,6 +55,8 @@ fn what_this_build_does_not_have_is_said_in_a_line() {
 fn what_the_machine_can_not_give_is_refused_before_anything_starts() {
     let err = refused(&["--memory", "60TiB"], 1);
     assert!(err.contains("--memory: store.memory: 60TiB is not less than") && err.contains("write at most"), "{err}");
+    let err = refused(&["--memory", "64MiB", "--checkpoint", "5m"], 1);
+    assert!(err.contains("no file is named") && err.contains("name one: store.file"), "{err}");
     let err = refused(&["--memory", "64MiB", "--pin", "1023"], 1);
     assert!(err.contains("may not run on CPU 1023") && err.contains("choose from"), "{err}");
     let err = refused(&["--memory", "16MiB", "--workers", "128", "--segment", "1MiB", "--admin", "none"], 1);

@@ -137,6 +137,8 @@ pub struct Background {
     memory_bytes: u64,
     /// A [`Populator`] gets memory.
     populates_elsewhere: bool,
+    /// Its open segments with a smaller sequence are sealed for a checkpoint.
+    checkpoint_before: u64,
     observer: Option<Box<dyn EvictionObserver>>,
     shadows: Shadows,
     /// The small queue's share of the segments, where the shadows are not to choose it.
@@ -166,6 +168,7 @@ impl Background {
             search: Search::default(),
             memory_bytes: store.memory.wanted_bytes(),
             populates_elsewhere: false,
+            checkpoint_before: 0,
             observer: None,
             shadows: Shadows::new(),
             held_percent: None,
@@ -214,6 +217,10 @@ impl Background {
         store.kept.clock_ms.store(now.0, Relaxed);
         self.follow_resize(&store);
         self.tell_ahead(&store);
+        if self.checkpoint_before != store.checkpoints.before() {
+            self.checkpoint_before = store.checkpoints.before();
+            self.open.seal_ended(&store, now);
+        }
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
         let digs = self.dig(&store) | Self::reclaim_flash(&store, now);

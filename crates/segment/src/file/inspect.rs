@@ -43,6 +43,8 @@ pub struct FileStats {
     pub clock: UnixMillis,
     /// Notes of the layers above, and their bytes.
     pub notes: [u64; 2],
+    /// When the last checkpoint was begun, and how many segments it has.
+    pub checkpoint: Option<(UnixMillis, u64)>,
 }
 
 /// What a walk over a whole memory file finds.
@@ -118,7 +120,9 @@ fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
     if let Some(all) = &ground.notes {
         all.read(&mut |note| notes = [notes[0] + 1, notes[1] + note.len() as u64]);
     }
+    let checkpoint = ground.records.as_ref().and_then(crate::checkpoint::record::Records::latest);
     let stats = FileStats {
+        checkpoint: checkpoint.map(|record| (UnixMillis(record.at_ms), record.segments())),
         superblock: block.named().to_vec(),
         clean: block.clean == 1,
         sequence: kept.sequence.load(Acquire),

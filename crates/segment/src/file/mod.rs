@@ -1,8 +1,11 @@
 //! A store's memory in a file: where what lies, how it is made, and why one that is there is refused.
 //!
 //! ```text
-//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | tier's room | index .. | heap ..
-//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on a page     on ALIGN   on ALIGN
+//!   superblock x 2 | kept words | stripes | notes x 2 | undo log | segment headers | checkpoint x 2 | ...
+//!   page 0, 1        page 2       3 .. 10   16 ..       on a page  on a page         on a page
+//!
+//!   ... | tier's room | index .. | heap ..
+//!         on a page     on ALIGN   on ALIGN
 //! ```
 //!
 //! Invariants:
@@ -13,11 +16,11 @@
 //! - Where the index is in the process ([`IndexPlace::Dram`]), its place and that of the stripes are holes.
 
 pub(crate) mod copy;
+mod fault;
 pub(crate) mod inspect;
 pub(crate) mod notes;
 pub(crate) mod superblock;
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -25,6 +28,7 @@ use std::sync::atomic::Ordering::Acquire;
 use arena::{Map, MapFile};
 use base::clock::UnixMillis;
 
+use crate::checkpoint::record::{Record, Records};
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::header::SegmentHeader;
 use crate::index::{Bucket, GROUP_BUCKETS, GROUP_BYTES, GROUP_SLOTS, Index, STRIPES, Stripe};
@@ -33,6 +37,7 @@ use crate::raw::{Array, Heap};
 use crate::tier::TierPlan;
 use crate::tier_room::TierRoom;
 use crate::undo::{LOG_BYTES, UndoLog};
+pub use fault::FileFault;
 use notes::Notes;
 use superblock::{Found, Superblock, Superblocks, VERSION};
 
@@ -59,6 +64,17 @@ pub struct StoreFile {
     pub reset: bool,
     /// Where the index is.
     pub index: IndexPlace,
+    /// How it comes through a loss of power.
+    pub power: Power,
+}
+
+/// What a store in a file does for what is left of it after a loss of power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Power {
+    /// The run of the machine: [`arena::boot_id`]. 0: not known, and the file is taken for one of the same run.
+    pub boot: u128,
+    /// Checkpoints are made: [`crate::Checkpointer`].
+    pub checkpoints: bool,
 }
 
 /// Where the index of a store is that lies in a file.
@@ -70,115 +86,6 @@ pub enum IndexPlace {
     /// In the process's own memory: it is made anew from the segments, while the store serves. For files that lie on
     /// what is slower than memory.
     Dram,
-}
-
-/// Why a store is not made in a file. But for `Io` and `Space`, the file is as it was.
-#[derive(Debug)]
-pub enum FileFault {
-    /// The operating system's reason.
-    Io(io::Error),
-    /// There is no space for so many bytes.
-    Space {
-        /// What the whole takes.
-        bytes: u64,
-        /// The operating system's reason.
-        error: io::Error,
-    },
-    /// It holds something that is no store's memory.
-    Foreign,
-    /// Neither copy of its superblock is whole, or it is not as long as that says, or what is in it does not hold
-    /// together.
-    Damaged(String),
-    /// It is of another version.
-    Version {
-        /// Which.
-        found: u64,
-        /// The one that this build reads.
-        known: u64,
-    },
-    /// It is of this version, from a build that lays things out otherwise.
-    Layout,
-    /// It was made for another memory.
-    Memory {
-        /// In bytes.
-        found: u64,
-        /// What was asked for, in bytes.
-        asked: u64,
-    },
-    /// Its segments have another size.
-    Segment {
-        /// In bytes.
-        found: u64,
-        /// What was asked for, in bytes.
-        asked: u64,
-    },
-    /// Its index is elsewhere than was asked for.
-    Index {
-        /// Where.
-        found: IndexPlace,
-    },
-    /// Its second tier lies on another number of bytes; 0: there is none.
-    Flash {
-        /// In bytes.
-        found: u64,
-        /// What was asked for, in bytes.
-        asked: u64,
-    },
-}
-
-impl fmt::Display for FileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ANEW: &str = "--file-reset throws its contents away and makes it anew";
-        match self {
-            Self::Io(error) => write!(f, "{error}"),
-            Self::Space { bytes, error } => write!(
-                f,
-                "{bytes} bytes are not to be had there ({error}); make room, enlarge the file system, or give less \
-                 --memory"
-            ),
-            Self::Foreign => {
-                write!(f, "it holds something that is no memory of gannet; name another path; {ANEW}")
-            }
-            Self::Damaged(what) => write!(f, "it is damaged: {what}; {ANEW}"),
-            Self::Version { found, known } => write!(
-                f,
-                "it is of version {found} and this build reads version {known}; start it with the build that made it; \
-                 {ANEW}"
-            ),
-            Self::Layout => {
-                write!(f, "a build made it that lays memory out otherwise; start it with that build; {ANEW}")
-            }
-            Self::Memory { found, asked } => {
-                write!(f, "it was made for a memory of {found} bytes, not of {asked}; give that --memory; {ANEW}")
-            }
-            Self::Segment { found, asked } => {
-                write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {ANEW}")
-            }
-            Self::Index { found: IndexPlace::File } => {
-                write!(f, "it was made with its index in the file; give --file-index file; {ANEW}")
-            }
-            Self::Index { found: IndexPlace::Dram } => {
-                write!(f, "it was made without its index; give --file-index dram; {ANEW}")
-            }
-            Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {ANEW}"),
-            Self::Flash { found, asked: 0 } => write!(
-                f,
-                "a part of its items is on flash of {found} bytes; give the --flash that it was made with; {ANEW}"
-            ),
-            Self::Flash { found, asked } => write!(
-                f,
-                "a part of its items is on flash of {found} bytes in all, not {asked}; give that --flash; {ANEW}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for FileFault {}
-
-impl From<io::Error> for FileFault {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
 }
 
 /// All that a store's words and bytes lie in.
@@ -193,6 +100,8 @@ pub(crate) struct Ground {
     pub(crate) notes: Option<Notes>,
     /// Of a file alone.
     pub(crate) undo: Option<UndoLog>,
+    /// Of a file alone.
+    pub(crate) records: Option<Records>,
 }
 
 impl Ground {
@@ -207,6 +116,7 @@ impl Ground {
             heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
             notes: None,
             undo: None,
+            records: None,
         })
     }
 }
@@ -217,6 +127,7 @@ struct Places {
     stripes: u64,
     undo: u64,
     headers: u64,
+    records: u64,
     tier: u64,
     index: u64,
     heap: u64,
@@ -227,7 +138,7 @@ struct Places {
 #[cfg(all(test, not(shuttle)))]
 pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<u64>)> {
     let geometry = Geometry::of(config).expect("sizes that fit");
-    let Places { stripes, undo, headers, index, heap, .. } = Places::of(&geometry);
+    let Places { stripes, undo, headers, records, index, heap, .. } = Places::of(&geometry);
     let index_end = index + (geometry.groups_start * GROUP_BYTES) as u64;
     let headers_end = headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
     vec![
@@ -237,6 +148,7 @@ pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<
         ("notes", NOTES_AT..NOTES_AT + 256),
         ("undo log", undo..undo + PAGE),
         ("headers", headers..headers_end),
+        ("checkpoint", records..records + PAGE),
         ("index", index..index_end),
         ("heap", heap..heap + (geometry.segments_max * geometry.segment_bytes) as u64),
     ]
@@ -249,11 +161,12 @@ impl Places {
         let undo = NOTES_AT + 2 * NOTES_BYTES;
         let headers = undo + LOG_BYTES as u64;
         let headers_bytes = (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
-        let tier = (headers + headers_bytes).next_multiple_of(PAGE);
+        let records = (headers + headers_bytes).next_multiple_of(PAGE);
+        let tier = records + Records::bytes(geometry.segments_max);
         let index = (tier + geometry.tier_bytes).next_multiple_of(align);
         let heap = (index + (geometry.groups_max * GROUP_BYTES) as u64).next_multiple_of(align);
         let end = (heap + heap_bytes).next_multiple_of(align);
-        Self { stripes: 3 * PAGE, undo, headers, tier, index, heap, end }
+        Self { stripes: 3 * PAGE, undo, headers, records, tier, index, heap, end }
     }
 
     fn check() {
@@ -273,6 +186,7 @@ fn layout_hash() -> u64 {
         NOTES_BYTES,
         notes::FRONT_BYTES as u64,
         LOG_BYTES as u64,
+        crate::checkpoint::record::HEAD_WORDS as u64,
         STRIPES as u64,
         size_of::<Stripe>() as u64,
         size_of::<Kept>() as u64,
@@ -295,26 +209,69 @@ pub(crate) struct Held {
     pub(crate) block: Superblock,
     /// How it was left: `None`, it was made now.
     pub(crate) left: Option<Left>,
+    /// The index is made anew from the segments.
+    pub(crate) index_anew: bool,
+    /// The machine has lost its power since, and this is what the last checkpoint says.
+    pub(crate) lost: Option<Box<Record>>,
+    /// It has lost its power before the first checkpoint: the file was made anew.
+    pub(crate) lost_all: bool,
 }
 
 /// How a file was left by the process before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) clean: bool,
+    /// It was not, made checkpoints, and the machine was started since.
+    pub(crate) lost: bool,
 }
 
 impl Held {
+    fn new(file: &Arc<MapFile>, superblocks: Superblocks, block: Superblock, left: Option<Left>) -> Self {
+        Self { file: Arc::clone(file), superblocks, block, left, index_anew: false, lost: None, lost_all: false }
+    }
+
     /// Where the index is.
     pub(crate) fn index(&self) -> IndexPlace {
         index_of(&self.block)
     }
 
+    /// Checkpoints are made.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        self.block.checkpoints == 1
+    }
+
+    /// Has all of it written to the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        #[cfg(all(test, not(shuttle)))]
+        crate::tests::power::synced(&self.file)?;
+        Ok(())
+    }
+
+    /// What was found is whole now, and this run of the machine has it.
+    pub(crate) fn settle(&mut self) -> io::Result<()> {
+        let marked = u64::from(self.has_checkpoints());
+        let changes = self.lost.is_some() || self.has_checkpoints() || self.block.marked != marked;
+        if !changes {
+            return Ok(());
+        }
+        // Not before all else is on the disk: until then it is found to be lost once more.
+        self.sync()?;
+        self.block.marked = marked;
+        self.superblocks.write(&self.block);
+        self.sync()
+    }
+
     /// Says that nobody works on it any more.
-    pub(crate) fn close(&self, now: UnixMillis) {
+    pub(crate) fn close(&self, now: UnixMillis, has_lost_changes: bool) {
         // A process that had a fault of its own says nothing.
-        let clean = u64::from(!std::thread::panicking());
+        let mut clean = u64::from(!std::thread::panicking());
+        if self.has_checkpoints() {
+            // What says that all of it is there comes after it.
+            clean &= u64::from(!has_lost_changes && self.sync().is_ok());
+        }
         self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });
-        let _ = self.file.sync();
+        let _ = self.sync();
     }
 }
 
@@ -395,26 +352,79 @@ pub(crate) fn lay(
         There::Nothing => make(config, &geometry, store_file, tier.map_or(0, |plan| plan.bytes), now),
     }
     .map_err(fault)?;
+    let mut held = held;
+    if held.left.is_some_and(|left| left.lost) {
+        held.lost = restore(config, &geometry, &held).map_err(fault)?;
+        if held.lost.is_none() {
+            let (geometry, ground, held) = lay(config, &StoreFile { reset: true, ..store_file.clone() }, tier, now)?;
+            return Ok((geometry, ground, Held { lost_all: true, ..held }));
+        }
+    }
     let ground = match held.left {
         Some(_) => ground_of(&geometry, config, &held.file, &held.block),
         None => ground(&geometry, config, &held.file, held.index()).map_err(FileFault::Io),
     };
     let ground = ground.map_err(fault)?;
     if held.left.is_some() {
-        // From here on it is changed.
-        held.superblocks.write(&held.block);
-        if held.index() == IndexPlace::Dram {
-            Index::begin_anew(&ground.kept);
-        }
+        begin(&mut held, &ground).map_err(|error| fault(FileFault::Io(error)))?;
     } else {
         let segments = geometry.segments_for(config.memory_bytes, geometry.groups_start);
         let (kept, groups) = (ground.kept.clone(), geometry.groups_start);
         drop(kept.begun(Index::growth_of(groups), groups, segments));
+        if let Some(records) = ground.records.as_ref().filter(|_| held.has_checkpoints()) {
+            records.allocate().map_err(|error| fault(FileFault::Io(error)))?;
+        }
+        held.index_anew = held.index() == IndexPlace::Dram;
         // Both copies: were one damaged, the other must not say that the file was never made.
         held.superblocks.write(&held.block);
         held.superblocks.write(&held.block);
     }
     Ok((geometry, ground, held))
+}
+
+/// Makes the kept words what the last checkpoint says, and gives that, if there is one.
+fn restore(config: &StoreConfig, geometry: &Geometry, held: &Held) -> Result<Option<Box<Record>>, FileFault> {
+    let ground = ground(geometry, config, &held.file, held.index())?;
+    let record = ground.records.as_ref().and_then(Records::latest);
+    if record.is_none() && held.file.is_view() {
+        return Err(FileFault::Damaged("the machine lost its power before its first checkpoint".to_owned()));
+    }
+    Ok(record.map(|record| {
+        ground.kept.restore(&record.kept);
+        Box::new(record)
+    }))
+}
+
+/// A file that was there is changed from here on.
+fn begin(held: &mut Held, ground: &Ground) -> io::Result<()> {
+    if held.lost.is_none() {
+        held.superblocks.write(&held.block);
+        if held.has_checkpoints() {
+            // Were anything that is changed now on the disk before this, it would be taken for what was left in order.
+            held.sync()?;
+        }
+    }
+    if held.has_checkpoints()
+        && let Some(records) = &ground.records
+    {
+        records.allocate()?;
+    }
+    let in_dram = held.index() == IndexPlace::Dram;
+    held.index_anew = in_dram || held.lost.is_some() || ground.kept.rebuilding.load(Acquire) != 0;
+    if !held.index_anew {
+        return Ok(());
+    }
+    Index::begin_anew(&ground.kept);
+    if !in_dram {
+        let groups_bytes = ground.kept.groups_next.load(Acquire) as usize * GROUP_BYTES;
+        // Holes read as zero.
+        let (stripes, buckets) = (ground.stripes.map(), ground.buckets.map());
+        stripes.release(0, stripes.bytes())?;
+        stripes.allocate(0, stripes.bytes())?;
+        buckets.release(0, buckets.bytes())?;
+        buckets.allocate(0, groups_bytes)?;
+    }
+    Ok(())
 }
 
 /// A store with these sizes and that second tier could be opened in the file, which is looked at and left as it is,
@@ -471,13 +481,22 @@ fn fits(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: &Sup
     check_sizes(geometry, block)
 }
 
+/// The number of a run of the machine, as a superblock has it.
+fn boot_words(boot: u128) -> [u64; 2] {
+    [(boot >> 64) as u64, boot as u64]
+}
+
 /// Checks that a file is what was asked for.
 fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Superblock) -> Result<Held, FileFault> {
     fits(config, geometry, file, &block)?;
-    let file = &file.file;
-    let left = Some(Left { clean: block.clean == 1 });
-    let block = Superblock { clean: 0, opened: block.opened + 1, ..block };
-    Ok(Held { file: Arc::clone(file), superblocks: map_superblocks(file)?, block, left })
+    let (power, file) = (&file.power, &file.file);
+    let clean = block.clean == 1;
+    let same_run = power.boot == 0 || boot_words(power.boot) == [block.boot_high, block.boot_low];
+    let left = Some(Left { clean, lost: !clean && block.checkpoints == 1 && !same_run });
+    let [boot_high, boot_low] = boot_words(power.boot);
+    let checkpoints = u64::from(power.checkpoints);
+    let block = Superblock { clean: 0, opened: block.opened + 1, checkpoints, boot_high, boot_low, ..block };
+    Ok(Held::new(file, map_superblocks(file)?, block, left))
 }
 
 /// The sizes in the superblock are what this build makes of the memory and the segments there.
@@ -491,7 +510,7 @@ fn check_sizes(geometry: &Geometry, block: &Superblock) -> Result<(), FileFault>
 fn make(
     config: &StoreConfig,
     geometry: &Geometry,
-    StoreFile { file, index, .. }: &StoreFile,
+    StoreFile { file, index, power, .. }: &StoreFile,
     flash_bytes: u64,
     now: UnixMillis,
 ) -> Result<Held, FileFault> {
@@ -504,6 +523,7 @@ fn make(
     let space = |error| FileFault::Space { bytes, error };
     file.allocate(0, front_bytes(file)).map_err(space)?;
     let superblocks = map_superblocks(file)?;
+    let [boot_high, boot_low] = boot_words(power.boot);
     let block = Superblock {
         file_bytes: places.end,
         memory_bytes: config.memory_bytes,
@@ -516,6 +536,9 @@ fn make(
         index_in_dram: u64::from(*index == IndexPlace::Dram),
         flash_bytes,
         flash_room_bytes: geometry.tier_bytes,
+        checkpoints: u64::from(power.checkpoints),
+        boot_high,
+        boot_low,
         ..Superblock::default()
     };
     superblocks.write(&block);
@@ -538,7 +561,7 @@ fn make(
         return Err(fault);
     }
     let block = Superblock { made: 1, opened: 1, ..block };
-    Ok(Held { file: Arc::clone(file), superblocks, block, left: None })
+    Ok(Held::new(file, superblocks, block, None))
 }
 
 /// The words that are kept are such that everything else can be looked at.
@@ -588,7 +611,10 @@ fn ground(geometry: &Geometry, config: &StoreConfig, file: &Arc<MapFile>, index:
             (Array::reserve(STRIPES, false)?, Index::private_buckets(geometry.groups_max, config.huge_pages)?)
         }
     };
+    let records_bytes = Records::bytes(geometry.segments_max) as usize;
+    let records = Records::of(Array::of_map(map(places.records, records_bytes, false)?, records_bytes / 8), headers);
     Ok(Ground {
+        records: Some(records),
         notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
         undo: Some(UndoLog::of(Array::of_map(map(places.undo, LOG_BYTES, false)?, LOG_BYTES / 8), kept.clone())),
         kept,

@@ -10,10 +10,11 @@
 //! - Notes are read in the order that they were written. A new list is written to the other half, and counts once the
 //!   word names that half.
 //! - Space is allocated before it is written to.
+//! - A half that a checkpoint names is not written anew until another one names the other.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use arena::Map;
 
@@ -74,13 +75,22 @@ pub(crate) struct Notes {
     writes: Mutex<()>,
     /// What they took when they were written anew last, in bytes.
     renewed: AtomicUsize,
+    /// Halves that a checkpoint names: bit 0, bit 1.
+    named: AtomicUsize,
 }
 
 impl Notes {
     /// The notes in a map of both halves.
     pub(super) fn of(map: Map, kept: KeptPage) -> Self {
         let half_bytes = map.bytes() / 2;
-        Self { halves: Heap::of_map(map), half_bytes, kept, writes: Mutex::new(()), renewed: AtomicUsize::new(0) }
+        Self {
+            halves: Heap::of_map(map),
+            half_bytes,
+            kept,
+            writes: Mutex::new(()),
+            renewed: AtomicUsize::new(0),
+            named: AtomicUsize::new(0),
+        }
     }
 
     fn word(&self) -> Word {
@@ -126,18 +136,38 @@ impl Notes {
     /// They take more than half of their room, and more than twice what they took when they were written anew last.
     pub(crate) fn are_long(&self) -> bool {
         let bytes = self.word().bytes();
-        bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
+        !self.is_named(1 - self.word().half()) && bytes > self.half_bytes / 2 && bytes > 2 * self.renewed.load(Relaxed)
     }
 
     /// Writes in the place of all notes what `make` makes of them; none comes in between.
     pub(crate) fn renew(&self, make: &mut dyn FnMut(&Self) -> Vec<Vec<u8>>) -> Result<(), NoteFault> {
         let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let notes = make(self);
         let half = 1 - self.word().half();
+        if self.is_named(half) {
+            return Err(NoteFault::Full);
+        }
+        let notes = make(self);
         let bytes = notes.iter().try_fold(0, |at, note| self.put(half, at, note))?;
         self.kept.notes.store(Word::new(half, bytes).0, Release);
         self.renewed.store(bytes, Relaxed);
         Ok(())
+    }
+
+    /// A checkpoint names this half.
+    fn is_named(&self, half: usize) -> bool {
+        self.named.load(Acquire) & 1 << half != 0
+    }
+
+    /// A checkpoint is made: gives the words of `read`, and keeps what they name beside what the one before does.
+    pub(crate) fn name_with<T>(&self, read: impl FnOnce() -> T) -> T {
+        let _writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.named.fetch_or(1 << self.word().half(), AcqRel);
+        read()
+    }
+
+    /// The checkpoint that counts has this word for the notes; no other has to be kept.
+    pub(crate) fn name_only(&self, word: u64) {
+        self.named.store(1 << Word(word).half(), Release);
     }
 
     /// Writes a note at a place of a half; where the next one goes.

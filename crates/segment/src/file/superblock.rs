@@ -15,7 +15,7 @@ use crate::raw::{Array, Word64};
 /// The first eight bytes of a file.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GANNETMM");
 /// The version of what a file holds. One more with each change that an older build cannot read.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 /// Words of a copy, the checksum among them.
 const WORDS: usize = 64;
 /// Words before the fields.
@@ -88,6 +88,14 @@ superblock! {
     flash_bytes,
     /// What that keeps in the file.
     flash_room_bytes,
+    /// 1: the process that had it last made checkpoints.
+    checkpoints,
+    /// The run of the machine that it was written in last, if so: the high half of its number.
+    boot_high,
+    /// And the low one.
+    boot_low,
+    /// 1: whoever took an item's slot has always marked the item before.
+    marked,
 }
 
 const _: () = assert!(Superblock::FIELDS + FRONT < WORDS);

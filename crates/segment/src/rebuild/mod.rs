@@ -39,7 +39,8 @@ use crate::draft::Orphan;
 use crate::graves::Grave;
 use crate::header::SegmentHeader;
 use crate::index::{Hash, Locked};
-use crate::item::{DEAD, EXPIRY, Kind, Layout};
+use crate::item::{CAS_FIELD, DEAD, EXPIRY, Kind, Layout};
+use crate::lane::Tokens;
 use crate::raw::Word32;
 use crate::segments::SegmentId;
 use crate::slot::Slot;
@@ -101,6 +102,8 @@ pub(crate) struct Rebuild {
     /// Heads of those segments: they hide what is older before they are entered themselves.
     later: HashMap<u64, Vec<LaterHead>>,
     undone: HashMap<u64, Vec<Undone>>,
+    /// The machine lost its power: a number may be newer than the token that lies beside it.
+    lost: bool,
     helpers: AtomicUsize,
     found: AtomicU64,
     torn: AtomicU64,
@@ -148,6 +151,7 @@ impl Rebuild {
             since,
             later: HashMap::new(),
             undone,
+            lost: store.held.as_ref().is_some_and(|held| held.lost.is_some()),
             helpers: AtomicUsize::new(0),
             found: AtomicU64::new(0),
             torn: AtomicU64::new(0),
@@ -295,6 +299,7 @@ pub(crate) struct Hand {
     next: usize,
     /// Nobody else works on the index: what has no place in it now has none.
     never_waits: bool,
+    tokens: Tokens,
 }
 
 impl Hand {
@@ -366,6 +371,9 @@ impl Hand {
                 store.mark_dead(address);
                 store.bury_unless(counters, store.orphan_at(address, &layout), later.object);
                 continue;
+            }
+            if rebuild.lost && layout.has(CAS_FIELD) {
+                layout.cas_field(&store.segments.heap, address).store(self.tokens.fresh(store), Release);
             }
             store.index.prefetch_change(hash);
             self.batch.push(Candidate { address, layout, hash });
@@ -553,7 +561,7 @@ impl Store {
     /// Marks an item dead before its slot goes, where DEAD in the file is what an opening goes by.
     #[inline(always)]
     pub(crate) fn dies_first(&self, address: usize) {
-        if self.rebuild.is_some() {
+        if self.marks_first {
             self.mark_dead(address);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Release;
 use super::Reopened;
 use crate::background::Background;
 use crate::index::growth::SplitScratch;
-use crate::item::CAS_FIELD;
+use crate::item::{CAS_FIELD, DEAD};
 use crate::slot::Slot;
 use crate::store::{Store, TOKEN_OFFSET_BITS};
 
@@ -29,6 +29,10 @@ impl Store {
                         report.slots_dropped += 1;
                         continue;
                     };
+                    if self.marks_first && layout.has(DEAD) {
+                        // It was to lose its slot, and has it still.
+                        let _ = self.segments.heap.word32(address).fetch_and(!DEAD, Release);
+                    }
                     if !layout.has(CAS_FIELD) {
                         continue;
                     }

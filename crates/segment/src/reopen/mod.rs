@@ -16,9 +16,11 @@
 //! - Each step leaves alone what it has made whole, so opening can be cut short and done again.
 //! - The time depends on what was open and on the number of segments, not on how much is stored.
 //!
-//! Where the index is not in the file, only the segments are: [`scattered`].
+//! Where the index is not in the file, only the segments are: [`scattered`]. After a loss of power only those are that
+//! the last checkpoint has: [`lost`].
 
 mod index;
+mod lost;
 mod scattered;
 mod segments;
 mod undo;
@@ -39,6 +41,14 @@ pub struct Reopened {
     pub opened: u64,
     /// The index is not in the file, and is made anew from now on.
     pub index_anew: bool,
+    /// The machine lost its power: only what the last checkpoint has is believed.
+    pub lost: bool,
+    /// The same before the first checkpoint: nothing is, and the file was made anew.
+    pub lost_all: bool,
+    /// When that checkpoint was made, ms since 1970.
+    pub checkpoint_ms: u64,
+    /// Segments that it has and that were emptied since.
+    pub segments_emptied: u64,
     /// Items that are there, as far as the headers of segments say.
     pub items: u64,
     /// Segments that were being written to.
@@ -68,6 +78,7 @@ impl Store {
         self.repair_stripes(&mut report);
         self.repair_growth(&mut report);
         self.undo_open(&mut report);
+        self.look_at_all_once();
         self.repair_segments(&mut report)?;
         self.forget_undone();
         self.segments.list_anew();

@@ -26,6 +26,7 @@ impl Store {
     /// Makes the segments whole, and gives what is to be found in them.
     pub(crate) fn reopen_without_index(&self, now: UnixMillis) -> Result<(Reopened, Rebuild), FileFault> {
         let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
+        self.believe_checkpoint(&mut report)?;
         self.check_headers()?;
         let undone = self.undo_scattered(&mut report);
         for id in (0..self.geometry.segments_max as u32).map(SegmentId) {

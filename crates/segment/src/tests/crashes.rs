@@ -16,7 +16,7 @@ use super::parted;
 use crate::background::Background;
 use crate::lane::Lane;
 use crate::op::{Arith, ArithOutcome, Delete, DeleteOutcome, Expire, OpError, Put, Value};
-use crate::{IndexPlace, Namespace, Reopened, Store, StoreConfig, StoreFile};
+use crate::{IndexPlace, Namespace, Power, Reopened, Store, StoreConfig, StoreFile};
 
 thread_local! {
     static HOOK: RefCell<Option<Images>> = const { RefCell::new(None) };
@@ -65,6 +65,20 @@ thread_local! {
 /// Where the stores of a [`Rig`] have their index.
 pub(super) fn place() -> IndexPlace {
     PLACE.get()
+}
+
+thread_local! {
+    static POWER: Cell<Power> = const { Cell::new(Power { boot: 0, checkpoints: false }) };
+}
+
+/// How the stores of a [`Rig`] come through a loss of power.
+pub(super) fn power() -> Power {
+    POWER.get()
+}
+
+/// From here on.
+pub(super) fn set_power(power: Power) {
+    POWER.set(power);
 }
 
 /// Runs a test with the index in the file, and with one that is made anew.
@@ -121,7 +135,7 @@ impl Rig {
 
     /// One that may have found none of them yet.
     pub(super) fn open_early(file: Arc<MapFile>, now: UnixMillis) -> Self {
-        let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place() };
+        let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: power() };
         let (store, background) = Store::in_file(&config(), &store_file, now).expect("the file is taken");
         let lane = store.lane().expect("a lane");
         Self { store, background, lane, file, now }
@@ -156,7 +170,7 @@ impl Rig {
 
     /// Why the file is not taken.
     pub(super) fn refusal(file: &Arc<MapFile>) -> String {
-        let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place() };
+        let store_file = StoreFile { file: Arc::clone(file), reset: false, index: place(), power: power() };
         Store::in_file(&config(), &store_file, NOW).map(drop).expect_err("it is refused").to_string()
     }
 
@@ -218,6 +232,11 @@ impl Rig {
             assert_eq!(self.delete(key), was_there);
             assert!(self.read(key).is_none(), "{:?} came back", String::from_utf8_lossy(key));
         }
+        self.flush_out();
+    }
+
+    /// Flushes, and sees that nothing is left.
+    pub(super) fn flush_out(&mut self) {
         self.lane.own_seal(&self.store);
         self.store.flush(Namespace::DEFAULT);
         self.settle();
@@ -570,7 +589,7 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
     fill(&mut rig, 10);
     let image = |rig: &Rig| Arc::new(rig.file.image().expect("an image"));
     let open = |file: &Arc<MapFile>, config: StoreConfig| {
-        let file = StoreFile { file: Arc::clone(file), reset: false, index: place() };
+        let file = StoreFile { file: Arc::clone(file), reset: false, index: place(), power: power() };
         Store::in_file(&config, &file, NOW).map(|_| ()).map_err(|error| error.to_string())
     };
     let file = image(&rig);

@@ -120,7 +120,8 @@ fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
             damage(&file, &mut Prng::new(seed), &range);
             let _ = crate::file_stats(&file);
             let _ = crate::file_check(&file);
-            let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place() };
+            let store_file =
+                StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: crate::Power::default() };
             match Store::in_file(&config(), &store_file, NOW) {
                 Ok((store, background)) => {
                     drop((background, store));

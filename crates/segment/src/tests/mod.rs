@@ -3,6 +3,7 @@
 pub(crate) mod crashes;
 mod damage;
 mod parted;
+pub(crate) mod power;
 mod rebuilt;
 mod scrubbed;
 mod tiered;

@@ -16,7 +16,8 @@ use crate::tiered::FromFlash;
 use crate::{FileFault, IndexPlace, Namespace, StartError, Store, StoreFile, TierPlan};
 
 fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
-    let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: IndexPlace::File };
+    let store_file =
+        StoreFile { file: Arc::clone(&file), reset: false, index: IndexPlace::File, power: crate::Power::default() };
     let ground = TierGround::lay(&config(), Some(&store_file), &PLAN, NOW).expect("the file is taken");
     let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
     let lane = store.lane().expect("a lane");
@@ -124,7 +125,7 @@ fn an_item_on_flash_that_was_being_deleted_or_brought_back_is_there_or_not() {
 fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
     let file = Arc::new(MapFile::in_memory().expect("a file"));
     drop(open(Arc::clone(&file), &Arc::default()));
-    let store_file = StoreFile { file, reset: false, index: IndexPlace::File };
+    let store_file = StoreFile { file, reset: false, index: IndexPlace::File, power: crate::Power::default() };
     let fault = |error| match error {
         StartError::File { fault, .. } => fault.to_string(),
         other => panic!("{other}"),
@@ -135,7 +136,7 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
     let other = fault(TierGround::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
     assert!(other.contains("flash of 1 bytes in all, not 2"), "{other}");
     let plain = Arc::new(MapFile::in_memory().expect("a file"));
-    let plain = StoreFile { file: plain, reset: false, index: IndexPlace::File };
+    let plain = StoreFile { file: plain, reset: false, index: IndexPlace::File, power: crate::Power::default() };
     drop(Store::in_file(&config(), &plain, NOW).expect("made"));
     let with = TierGround::lay(&config(), Some(&plain), &PLAN, NOW).expect_err("it was made without");
     assert!(matches!(&with, StartError::File { fault: FileFault::Flash { found: 0, .. }, .. }), "{with}");

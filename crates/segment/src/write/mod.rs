@@ -117,7 +117,7 @@ impl<'l> Turn<'l> {
     /// Tokens for a change that may be made in place.
     pub(crate) fn tokens_of_change(&mut self) -> Tokens {
         let store = self.store;
-        let before = store.rebuild.is_some().then(|| self.own.tokens.fresh(store));
+        let before = store.marks_first.then(|| self.own.tokens.fresh(store));
         Tokens { before, after: self.own.tokens.fresh(store) }
     }
 

@@ -156,6 +156,7 @@ pub fn read(shared: &Shared, spaces: &[Figures]) -> Vec<Figure> {
     let stats = shared.store.stats();
     memory(&mut list, &stats, shared.survey.latest().huge_page_bytes);
     reopened(&mut list, shared);
+    checkpoints(&mut list, shared);
     segments(&mut list, &stats);
     endings(&mut list, &stats);
     if let Some(tier) = &shared.flash {
@@ -333,6 +334,19 @@ fn stores(list: &mut List, totals: &CommandTotals) {
     list.total("gannet_protocol_errors_total", "Commands answered with a protocol error.", totals.protocol_errors);
     let help = "Times that a session let others go first.";
     list.total("gannet_session_yields_total", help, totals.yields);
+}
+
+/// What would be left of the memory after a loss of power.
+fn checkpoints(list: &mut List, shared: &Shared) {
+    let stats = shared.store.checkpoint_stats().unwrap_or_default();
+    list.total("gannet_checkpoints_total", "Checkpoints of the memory file that were made.", stats.made);
+    let help = "Checkpoints that were not, since the disk did not take what was to be written.";
+    list.total("gannet_checkpoint_failures_total", help, stats.failed);
+    let help = "When the last checkpoint in the memory file was begun, in seconds since 1970; 0: there is none.";
+    list.gauge("gannet_checkpoint_last_seconds", help, stats.last.0 / 1000);
+    let help = "How long it took, from when all was sealed, in microseconds.";
+    list.gauge("gannet_checkpoint_duration_us", help, shared.checkpoint_ns.load(Relaxed) / 1000);
+    list.gauge("gannet_checkpoint_segments", "Segments that it has.", stats.segments);
 }
 
 /// How the memory came back, of a server whose memory lies in a file.

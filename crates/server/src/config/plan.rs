@@ -1,7 +1,7 @@
 //! From what the user wants to what the server is started with: `auto` becomes a value, and what this machine can not
 //! give is a fault.
 
-use base::units::ByteSize;
+use base::units::{ByteSize, TimeSpan};
 use io::listen::ListenAddr;
 use segment::Namespace;
 
@@ -53,7 +53,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     let memory = planner.memory(settings);
     planner.sizes(settings, memory);
     planner.huge_pages(settings);
-    planner.flash(settings);
+    planner.places(settings);
     let pin = planner.pin(settings, workers);
     let (maxconns, files) = planner.maxconns(settings, workers);
     let namespaces = planner.namespaces(settings, memory);
@@ -96,6 +96,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         evict: settings.evict,
         file: settings.file.0.clone(),
         file_index: settings.file_index,
+        checkpoint: (settings.checkpoint.0 > 0).then(|| settings.checkpoint.as_duration()),
         flash: settings.flash.0.clone(),
         flash_item_bytes: settings.flash_item.0,
         flash_writes_a_day_bytes: settings.flash_writes.0,
@@ -245,6 +246,31 @@ impl Planner<'_> {
             let what = format!("an item of {} does not fit into half of the memory, {memory}", settings.item_max);
             let remedy = format!("write at most {}, or give more memory", about(ByteSize(memory.0 / 2)));
             self.fault("store.item_max", what, remedy);
+        }
+    }
+
+    /// Where items are beside memory.
+    fn places(&mut self, settings: &Settings) {
+        self.flash(settings);
+        self.checkpoint(settings);
+    }
+
+    fn checkpoint(&mut self, settings: &Settings) {
+        let every = settings.checkpoint;
+        if every.0 == 0 {
+            return;
+        }
+        if every < TimeSpan::secs(1) {
+            let what = format!("every {every} is more often than a disk can take all of a memory");
+            self.fault("store.checkpoint", what, "write 1s or more, or 0s for none".to_owned());
+        }
+        if settings.file.0.is_none() {
+            let what = "no file is named that could be written to a disk".to_owned();
+            self.fault("store.checkpoint", what, "name one: store.file".to_owned());
+        }
+        if !settings.flash.0.is_empty() {
+            let what = "items on flash are in no checkpoint".to_owned();
+            self.fault("store.checkpoint", what, "leave store.checkpoint or store.flash away".to_owned());
         }
     }
 
@@ -409,6 +435,17 @@ mod tests {
         assert!(with(&[flash, ("store.upgradable", "true")], &host()).is_ok());
         assert!(fault(&[flash, ("store.evict", "false")]).contains("store.evict"));
         assert!(fault(&[("store.flash", "/tmp/x:1MiB")]).contains("too small"));
+    }
+
+    #[test]
+    fn checkpoints_need_a_file_and_no_flash() {
+        let (every, file) = (("store.checkpoint", "60s"), ("store.file", "/tmp/y"));
+        let plan = with(&[every, file], &host()).unwrap();
+        assert_eq!(plan.server.checkpoint, Some(std::time::Duration::from_secs(60)));
+        assert!(with(&[file], &host()).unwrap().server.checkpoint.is_none());
+        assert!(fault(&[every]).contains("store.file"));
+        assert!(fault(&[every, file, ("store.flash", "/tmp/x:1GiB")]).contains("items on flash"));
+        assert!(fault(&[file, ("store.checkpoint", "10ms")]).contains("write 1s"));
     }
 
     #[test]

@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 43] = [
+pub static SETTINGS: [Setting; 44] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -271,6 +271,17 @@ pub static SETTINGS: [Setting; 43] = [
                restart. \"dram\": in the server's own memory, for files on what is slower; it is made anew at a \
                start, while the server serves, and what is not found yet is a miss.",
         value: |s| &mut s.file_index,
+    },
+    Setting {
+        path: "store.checkpoint",
+        flag: Some("checkpoint"),
+        default: &["0s"],
+        range: Some((0, DAY)),
+        reload: Reload::Restart,
+        help: "For a file on a disk: so often all of it is written there, and after a loss of power the server goes on \
+               from the last time that this was done. What was stored or changed since may be gone. 0s: it is not, and \
+               a file that was there when the power went is not to be relied on.",
+        value: |s| &mut s.checkpoint,
     },
     Setting {
         path: "store.upgradable",
@@ -525,9 +536,8 @@ pub static SETTINGS: [Setting; 43] = [
 ];
 
 /// Names that scripts may use and that this build does not have: flag, path in the file, and what it is.
-pub const ABSENT: [(&str, &str, &str); 4] = [
+pub const ABSENT: [(&str, &str, &str); 3] = [
     ("grpc", "listen.grpc", "the gRPC service"),
-    ("checkpoint", "store.checkpoint", "a store in a file"),
     ("udp", "listen.udp", "memcached over UDP, and none is planned: replies of any size can be forged from afar"),
     ("binary", "listen.binary", "memcached's binary protocol, and none is planned: its authors retired it"),
 ];

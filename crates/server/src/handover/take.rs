@@ -12,7 +12,7 @@ use arena::MapFile;
 use base::units::ByteSize;
 use io::listen::ListenAddr;
 use io::pass::{Pass, Process};
-use segment::{FileFault, StoreFile, file_fits};
+use segment::{FileFault, Power, StoreFile, file_fits};
 use serde_json::{Value, json};
 
 use super::Estate;
@@ -235,7 +235,8 @@ fn offered(
     let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config)).transpose();
     let plan = plan.map_err(|error| Refused(error.to_string()))?.map(|(_, plan)| plan);
     let file = Arc::new(file);
-    let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: config.file_index };
+    let store_file =
+        StoreFile { file: Arc::clone(&file), reset: false, index: config.file_index, power: Power::default() };
     file_fits(&store_config(&config), &store_file, plan.as_ref()).map_err(|fault| Refused(unfit(&fault)))?;
     Ok(Offered { memory: file, memory_bytes, devices })
 }

@@ -1,0 +1,218 @@
+//! Checkpoints: what is left of a store in a file after the machine has lost its power.
+//!
+//! ```text
+//!   begin      a sequence B is taken; every thread seals what it has open from before B
+//!     wait     no segment from before B is open
+//!   finish     note: which segments are sealed, with their sequences; the kept words; keys of changes under way
+//!     sync     all pages of the file are on the disk as they are now, or as they became since
+//!     record   what was noted, over the older of two copies, with a sum
+//!     sync     from here on this is the last checkpoint
+//! ```
+//!
+//! After a loss of power each page of the file is what it was when it was synced last, or at any time since, whatever
+//! its neighbours are. Of all that, this is believed:
+//!
+//! - A segment whose header still says the sequence that the record has. It was whole when it was synced and is never
+//!   written again but for single words (DEAD, numbers, ends, tokens). Where its header is old and its bytes are of a
+//!   later life, the sums of items say so: they are seeded with the sequence.
+//! - DEAD, which is never taken back in a life. Whoever takes an item's slot has marked it before, with the index in
+//!   the file too ([`Store::dies_first`]). So what was replaced or removed before the checkpoint is dead on the disk,
+//!   and no opening brings it back when the newer version is lost.
+//! - Neither slots nor locks nor counts nor what was stored in segments since. The index is made anew
+//!   ([`crate::rebuild`]).
+//!
+//! Invariants:
+//! - What is told after a loss of power was there at the last checkpoint or later: never older, never torn, never
+//!   another key's. What was acknowledged before its `begin` and not changed since is there, unless its segment was
+//!   emptied since: to evict, to compact, for a flush, for its time.
+//! - Keys of a change of several as one that is under way when the record is noted are in the record, and are misses:
+//!   a part of such a change is never told.
+//! - Sequences and object numbers go on behind all that can have been given, so bytes of a life that was lost never
+//!   pass for ones of a later life. Until all that is on the disk, the superblock says the run of the machine that was
+//!   lost.
+//! - A superblock that says that the file is in use is on the disk before anything is changed, one that says that it
+//!   was left in order after all else.
+//! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
+//!   later checkpoint, and the file is not left in order.
+//! - Without checkpoints nothing of this costs anything but a field that is not 0.
+//!
+//! Not here: when to make one, and on which thread ([`Checkpointer`] does not sleep).
+
+pub(crate) mod record;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use base::clock::UnixMillis;
+
+use crate::header::State;
+use crate::segments::SegmentId;
+use crate::store::Store;
+use record::{Record, Records};
+
+/// A store's checkpoints.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    records: Option<Records>,
+    /// Open segments with a smaller sequence are to be sealed.
+    before: AtomicU64,
+    made: AtomicU64,
+    failed: AtomicU64,
+    at_ms: AtomicU64,
+    segments: AtomicU64,
+}
+
+/// How checkpoints went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointStats {
+    /// Those that this process made.
+    pub made: u64,
+    /// Those that were not, for the disk did not take what was to be written.
+    pub failed: u64,
+    /// When the last one was begun that is in the file, whoever made it; 0: there is none.
+    pub last: UnixMillis,
+    /// Segments that it has.
+    pub segments: u64,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(records: Option<Records>) -> Self {
+        let last = records.as_ref().and_then(Records::latest);
+        let (at_ms, segments) = last.map_or((0, 0), |last| (last.at_ms, last.segments()));
+        Self {
+            records,
+            before: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            at_ms: AtomicU64::new(at_ms),
+            segments: AtomicU64::new(segments),
+        }
+    }
+
+    /// Open segments with a smaller sequence are to be sealed.
+    #[inline]
+    pub(crate) fn before(&self) -> u64 {
+        self.before.load(Relaxed)
+    }
+
+    /// The last one that is in the file.
+    pub(crate) fn latest(&self) -> Option<Record> {
+        self.records.as_ref().and_then(Records::latest)
+    }
+}
+
+impl Store {
+    /// Who makes checkpoints; `None`: the store is in no file, or was opened without.
+    pub fn checkpointer(self: &Arc<Self>) -> Option<Checkpointer> {
+        self.checkpoints.records.as_ref()?;
+        Some(Checkpointer { store: Arc::clone(self), begun: None })
+    }
+
+    /// How checkpoints went; `None`: there are none.
+    pub fn checkpoint_stats(&self) -> Option<CheckpointStats> {
+        let Checkpoints { made, failed, at_ms, segments, records, .. } = &self.checkpoints;
+        records.as_ref().map(|_| CheckpointStats {
+            made: made.load(Relaxed),
+            failed: failed.load(Relaxed),
+            last: UnixMillis(at_ms.load(Relaxed)),
+            segments: segments.load(Relaxed),
+        })
+    }
+}
+
+/// Makes checkpoints, for a thread of its own that may wait for the disk.
+#[derive(Debug)]
+pub struct Checkpointer {
+    store: Arc<Store>,
+    begun: Option<Begun>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    before: u64,
+    at: UnixMillis,
+}
+
+impl Checkpointer {
+    /// Has every thread seal what it has open, in its next look at that: [`crate::Lane::tidy`], a slice of the
+    /// background. False while the index is made anew: what hides older items may not be found yet.
+    pub fn begin(&mut self, now: UnixMillis) -> bool {
+        if self.store.is_rebuilding() {
+            return false;
+        }
+        let before = self.store.segments.next_sequence();
+        self.begun = Some(Begun { before, at: now });
+        self.store.checkpoints.before.store(before, Relaxed);
+        self.store.call_background();
+        true
+    }
+
+    /// When the one was begun that is under way.
+    pub fn begun_at(&self) -> Option<UnixMillis> {
+        self.begun.map(|begun| begun.at)
+    }
+
+    /// Everything that was there when it was begun is sealed.
+    pub fn is_sealed(&self) -> bool {
+        let Some(Begun { before, .. }) = self.begun else { return false };
+        let segments = &self.store.segments;
+        let is_open = |id: u32| {
+            let header = segments.header(SegmentId(id));
+            header.state() == State::Open && header.sequence() < before
+        };
+        !(0..segments.high_water() as u32).any(is_open)
+    }
+
+    /// Makes the one that was begun and is sealed. It takes as long as the disk does.
+    ///
+    /// # Errors
+    /// What the disk answers; the checkpoint before is the last one.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let begun = self.begun.take().expect("it was begun");
+        let (store, made) = (&self.store, &self.store.checkpoints);
+        let done = store.make_checkpoint(begun);
+        match &done {
+            Ok(()) => made.made.fetch_add(1, Relaxed),
+            Err(_) => {
+                store.kept.unsynced_before.store(store.segments.next_sequence(), Release);
+                made.failed.fetch_add(1, Relaxed)
+            }
+        };
+        done
+    }
+}
+
+impl Store {
+    fn make_checkpoint(&self, Begun { before, at }: Begun) -> io::Result<()> {
+        let parts = (&self.held, &self.notes, &self.undo, &self.checkpoints.records);
+        let (Some(held), Some(notes), Some(undo), Some(records)) = parts else {
+            unreachable!("a store in a file has all of them")
+        };
+        let kept = notes.name_with(|| self.kept.words());
+        let sequences = (0..self.geometry.segments_max as u32).map(|id| self.sealed_sequence(SegmentId(id), before));
+        let sequences: Vec<u64> = sequences.collect();
+        let mut keys = Vec::new();
+        undo.each_open(&mut |key, _| keys.push(key.key()));
+        keys.truncate(crate::undo::RECORDS_MAX);
+        held.sync()?;
+        let record = Record { at_ms: at.0, before, kept, keys, sequences };
+        records.write(&record);
+        held.sync()?;
+        notes.name_only(record.notes());
+        self.checkpoints.segments.store(record.segments(), Relaxed);
+        self.checkpoints.at_ms.store(record.at_ms, Relaxed);
+        Ok(())
+    }
+
+    /// The sequence of a segment that a checkpoint has; 0: it has not.
+    fn sealed_sequence(&self, id: SegmentId, before: u64) -> u64 {
+        let header = self.segments.header(id);
+        // The state first: what was sealed is whole. One that was opened again meanwhile has a later sequence.
+        let is_sealed = matches!(header.state(), State::Sealed | State::Draining);
+        let sequence = header.sequence();
+        let since = self.kept.unsynced_before.load(Acquire);
+        if is_sealed && (since..before).contains(&sequence) { sequence } else { 0 }
+    }
+}

@@ -1,0 +1,115 @@
+//! Why a store is not made in a file, each with what to do.
+
+use std::fmt;
+use std::io;
+
+use super::IndexPlace;
+
+/// Why a store is not made in a file. But for `Io` and `Space`, the file is as it was.
+#[derive(Debug)]
+pub enum FileFault {
+    /// The operating system's reason.
+    Io(io::Error),
+    /// There is no space for so many bytes.
+    Space {
+        /// What the whole takes.
+        bytes: u64,
+        /// The operating system's reason.
+        error: io::Error,
+    },
+    /// It holds something that is no store's memory.
+    Foreign,
+    /// Neither copy of its superblock is whole, or it is not as long as that says, or what is in it does not hold
+    /// together.
+    Damaged(String),
+    /// It is of another version.
+    Version {
+        /// Which.
+        found: u64,
+        /// The one that this build reads.
+        known: u64,
+    },
+    /// It is of this version, from a build that lays things out otherwise.
+    Layout,
+    /// It was made for another memory.
+    Memory {
+        /// In bytes.
+        found: u64,
+        /// What was asked for, in bytes.
+        asked: u64,
+    },
+    /// Its segments have another size.
+    Segment {
+        /// In bytes.
+        found: u64,
+        /// What was asked for, in bytes.
+        asked: u64,
+    },
+    /// Its index is elsewhere than was asked for.
+    Index {
+        /// Where.
+        found: IndexPlace,
+    },
+    /// Its second tier lies on another number of bytes; 0: there is none.
+    Flash {
+        /// In bytes.
+        found: u64,
+        /// What was asked for, in bytes.
+        asked: u64,
+    },
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ANEW: &str = "--file-reset throws its contents away and makes it anew";
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::Space { bytes, error } => write!(
+                f,
+                "{bytes} bytes are not to be had there ({error}); make room, enlarge the file system, or give less \
+                 --memory"
+            ),
+            Self::Foreign => {
+                write!(f, "it holds something that is no memory of gannet; name another path; {ANEW}")
+            }
+            Self::Damaged(what) => write!(f, "it is damaged: {what}; {ANEW}"),
+            Self::Version { found, known } => write!(
+                f,
+                "it is of version {found} and this build reads version {known}; start it with the build that made it; \
+                 {ANEW}"
+            ),
+            Self::Layout => {
+                write!(f, "a build made it that lays memory out otherwise; start it with that build; {ANEW}")
+            }
+            Self::Memory { found, asked } => {
+                write!(f, "it was made for a memory of {found} bytes, not of {asked}; give that --memory; {ANEW}")
+            }
+            Self::Segment { found, asked } => {
+                write!(f, "its segments have {found} bytes, not {asked}; give that --segment; {ANEW}")
+            }
+            Self::Index { found: IndexPlace::File } => {
+                write!(f, "it was made with its index in the file; give --file-index file; {ANEW}")
+            }
+            Self::Index { found: IndexPlace::Dram } => {
+                write!(f, "it was made without its index; give --file-index dram; {ANEW}")
+            }
+            Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {ANEW}"),
+            Self::Flash { found, asked: 0 } => write!(
+                f,
+                "a part of its items is on flash of {found} bytes; give the --flash that it was made with; {ANEW}"
+            ),
+            Self::Flash { found, asked } => write!(
+                f,
+                "a part of its items is on flash of {found} bytes in all, not {asked}; give that --flash; {ANEW}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FileFault {}
+
+impl From<io::Error> for FileFault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
