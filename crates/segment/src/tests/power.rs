@@ -36,8 +36,10 @@ struct Disk {
     /// What was synced, then what was seen since: the pages of [`tracked`].
     looks: Vec<Vec<u8>>,
     prng: Prng,
-    /// Images of losses during a sync.
-    taken: Vec<Arc<MapFile>>,
+    /// The step that is under way.
+    step: u64,
+    /// Images of losses during a sync, with the step.
+    taken: Vec<(u64, Arc<MapFile>)>,
     /// The next sync fails.
     refuses: bool,
     /// Pages that it did not take, as they were then: the kernel holds them for written until they are changed again.
@@ -74,7 +76,7 @@ fn look(file: &MapFile) -> Vec<u8> {
 
 impl Disk {
     fn new(file: Arc<MapFile>, prng: Prng) -> Self {
-        Self { file, looks: Vec::new(), prng, taken: Vec::new(), refuses: false, dropped: BTreeMap::new() }
+        Self { file, looks: Vec::new(), prng, step: 0, taken: Vec::new(), refuses: false, dropped: BTreeMap::new() }
     }
 
     fn see(&mut self) {
@@ -135,7 +137,7 @@ pub(crate) fn synced(file: &Arc<MapFile>) -> std::io::Result<()> {
         let Some(disk) = disk.as_mut().filter(|disk| Arc::ptr_eq(&disk.file, file)) else { return Ok(()) };
         if disk.prng.chance(1, 3) {
             let image = disk.lose();
-            disk.taken.push(image);
+            disk.taken.push((disk.step, image));
         }
         disk.sync()
     })
@@ -247,6 +249,7 @@ impl World {
     /// One operation.
     fn act(&mut self) {
         self.step += 1;
+        with_disk(|disk| disk.step = self.step);
         let name = key(self.prng.below(KEYS as u64) as usize);
         match self.prng.below(100) {
             0..50 => {
@@ -300,6 +303,7 @@ impl World {
     fn end_pair(&mut self) {
         if self.claim.is_some() {
             self.step += 1;
+            with_disk(|disk| disk.step = self.step);
             self.go_on_with_pair();
         }
     }
@@ -368,12 +372,12 @@ impl World {
     fn lose(&mut self, goes_on: bool) {
         let mut images = with_disk(|disk| std::mem::take(&mut disk.taken));
         let last = with_disk(Disk::lose);
-        images.push(Arc::new(last.image().expect("an image")));
+        images.push((self.step, Arc::new(last.image().expect("an image"))));
         self.boot += 1;
-        for image in images {
+        for (step, image) in images {
             set_power(Power { boot: self.boot, checkpoints: true });
             let mut rig = Rig::open(image, NOW.plus_ms(self.step));
-            self.check(&mut rig);
+            self.check(&mut rig, step);
             for name in all_keys() {
                 // A long value that has lost a piece is a miss, and goes.
                 rig.delete(&name);
@@ -390,6 +394,7 @@ impl World {
             });
             self.rig = None;
             self.step += 1;
+            with_disk(|disk| disk.step = self.step);
             self.open();
             self.meet_anew();
         } else {
@@ -398,7 +403,7 @@ impl World {
     }
 
     /// What a store that was opened holds is what it may hold.
-    fn check(&mut self, rig: &mut Rig) {
+    fn check(&mut self, rig: &mut Rig, step: u64) {
         let reopened = rig.reopened();
         let reached = &mut self.reached;
         (reached.lost, reached.emptied) =
@@ -426,6 +431,8 @@ impl World {
             if let Some(found) = &found {
                 let since = history[at..].iter().any(|(_, value)| value.as_ref() == Some(found));
                 assert!(since || was == Some(found), "{} is older than step {}, or never was", text(), known.step);
+                let then = history.iter().rev().find(|(at, _)| *at <= step).and_then(|(_, value)| value.as_ref());
+                assert!(!reopened.clean || then == Some(found), "{} was not there when it was left in order", text());
                 reached.hits += 1;
                 let last = history.last().and_then(|(_, value)| value.as_ref());
                 reached.reverted += u64::from(last != Some(found));
