@@ -131,7 +131,7 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
         other => panic!("{other}"),
     };
     let without = fault(Store::in_file(&config(), &store_file, NOW).expect_err("its items are on flash"));
-    assert!(without.contains("give the --flash that it was made with"), "{without}");
+    assert!(without.contains("give a server the --flash that it was made with"), "{without}");
     let larger = TierPlan { bytes: 2, ..PLAN };
     let other = fault(TierGround::lay(&config(), Some(&store_file), &larger, NOW).expect_err("another flash"));
     assert!(other.contains("flash of 1 bytes in all, not 2"), "{other}");
