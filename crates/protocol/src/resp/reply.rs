@@ -120,28 +120,34 @@ const fn bulk_bytes(len: usize) -> usize {
 pub fn write_bulk(room: &mut [u8], bytes: &[u8]) -> usize {
     let len = bytes.len();
     // Most are short: their heads are written at once.
-    let from = match len {
+    match len {
         0..10 => {
             room[..4].copy_from_slice(&[b'$', b'0' + len as u8, b'\r', b'\n']);
-            4
+            let (text, end) = room[4..len + 6].split_at_mut(len);
+            copy(text, bytes);
+            end.copy_from_slice(CRLF);
+            len + 6
         }
         10..100 => {
             let [tens, ones] = pair(len as u8);
             room[..5].copy_from_slice(&[b'$', tens, ones, b'\r', b'\n']);
-            5
+            let (text, end) = room[5..len + 7].split_at_mut(len);
+            copy(text, bytes);
+            end.copy_from_slice(CRLF);
+            len + 7
         }
         _ => {
             let digits = digits_in(len as u64);
+            let from = 3 + digits;
             room[0] = b'$';
             write_digits(&mut room[1..=digits], len as u64);
-            room[1 + digits..3 + digits].copy_from_slice(CRLF);
-            3 + digits
+            room[1 + digits..from].copy_from_slice(CRLF);
+            let (text, end) = room[from..from + len + 2].split_at_mut(len);
+            text.copy_from_slice(bytes);
+            end.copy_from_slice(CRLF);
+            from + len + 2
         }
-    };
-    let (text, end) = room[from..from + len + 2].split_at_mut(len);
-    copy(text, bytes);
-    end.copy_from_slice(CRLF);
-    from + len + 2
+    }
 }
 
 /// Copies `from` to `to`, which is as long. What is as short as most names and values is copied in two words that may
