@@ -52,6 +52,12 @@ counts! {
     refused_unread,
     /// Devices that failed.
     devices_lost,
+    /// Items of an earlier process that were found.
+    found,
+    /// Regions of an earlier process that were made free unread, for want of free ones.
+    regions_dropped,
+    /// Chunks of which it could not be read what is in them.
+    footers_failed,
 }
 
 impl FlashCounts {

@@ -47,6 +47,11 @@ impl Seed {
     fn check(&self, offset: usize, entry: &[u8]) -> u32 {
         xxh3_64_with_seed(&entry[4..], self.at(offset)) as u32
     }
+
+    /// The checksum of what a chunk that begins there says of its items: of another seed than any item's.
+    pub(crate) fn check_footer(&self, base: usize, bytes: &[u8]) -> u64 {
+        xxh3_64_with_seed(bytes, !self.at(base))
+    }
 }
 
 /// The part of a key's hash that an item is found by: not that which chose its slot alone.

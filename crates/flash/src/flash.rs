@@ -4,12 +4,14 @@
 //!   ask ──> reads ──┐                               ┌──> done, a queue for each lane ──> collect
 //!   offer ──> log ──┼──> Flash::work, on any thread ┤
 //!   reclaim ──> job ┘                               └──> the job's chunk
+//!   find ──> finder ─── where the index is not in the file
 //! ```
 //!
 //! All that waits for a device happens in [`Flash::work`], a piece of work at a time. With threads
 //! ([`crate::Flash::spawn`]) they call it; a test calls it itself, and chooses the order.
 //!
-//! Locks, none of which is held while a device is at work: the job's before the log's; all others alone.
+//! Locks, none of which is held while a device is at work: the job's before the log's before the finder's; all others
+//! alone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -17,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use segment::{FlashAddress, Found, Tier, TierFound, TierItem, TierRead, TierRoom, Visit};
+use segment::{FlashAddress, Found, Tier, TierFind, TierFound, TierItem, TierRead, TierRoom, TierShow, Visit};
 
 use crate::aligned::ALIGN;
 use crate::begin::Begun;
@@ -25,7 +27,9 @@ use crate::budget::Budget;
 use crate::counts::{Counters, DeviceCounts, FlashCounts};
 use crate::device::Device;
 use crate::entry;
+use crate::found::Finder;
 use crate::log::{CHUNKS, Log, OPEN_MAX, Refused};
+use crate::marks::Marks;
 use crate::queues::{Flight, Queue, Scratch, Work};
 use crate::reclaim::Job;
 use crate::regions::{Regions, Sizes};
@@ -89,6 +93,9 @@ pub struct Flash {
     pub(crate) regions: Regions,
     pub(crate) log: Mutex<Log>,
     pub(crate) job: Mutex<Option<Job>>,
+    pub(crate) finder: Mutex<Finder>,
+    /// Not all is found that an earlier process left.
+    pub(crate) finds: AtomicBool,
     pub(crate) counters: Counters,
     /// One for each device.
     pub(crate) queues: Box<[Queue]>,
@@ -133,14 +140,20 @@ impl Flash {
     pub fn new(config: FlashConfig) -> Arc<Self> {
         let FlashConfig { devices, sizes, lanes, mut room, seed, writes_a_day_bytes, on_lost } = config;
         let (chunks, mut random) = (room.take_chunks(), Prng::new(seed));
-        let table = Table { room };
+        let device_bytes: Vec<u64> = devices.iter().map(|device| device.bytes()).collect();
+        let marks = room.finds().then(|| Marks::of(sizes.regions(&device_bytes) as usize, sizes));
+        let table = Table { room, marks };
         let left = table.is_found().then(|| table.budget_left());
         let budget = Budget::new(writes_a_day_bytes, left);
         let (regions, begun) = Regions::new(devices, sizes, table, &mut random);
         let reads = lanes * READS_A_LANE;
+        let log = Log::new(&regions, chunks, random, budget);
+        let finder = Finder::new(&regions, &log);
         let flash = Arc::new(Self {
-            log: Mutex::new(Log::new(&regions, chunks, random, budget)),
+            log: Mutex::new(log),
             job: Mutex::new(None),
+            finds: AtomicBool::new(!finder.is_empty()),
+            finder: Mutex::new(finder),
             counters: Counters::default(),
             queues: regions.parts.iter().map(|_| Queue::new(reads)).collect(),
             now_ms: AtomicU64::new(0),
@@ -211,7 +224,8 @@ impl Flash {
         let reads = self.done.len() * READS_A_LANE;
         let queues = devices * Queue::memory_bytes(reads) + reads * size_of::<TierRead>();
         let chunks = (CHUNKS + 1) * self.regions.sizes.chunk_bytes;
-        let words = words_for(self.regions.count()) * size_of::<u64>();
+        let marks = self.regions.table.marks.map(|marks| marks.end(self.regions.count()));
+        let words = marks.unwrap_or(words_for(self.regions.count())) * size_of::<u64>();
         (Log::memory_bytes(&self.regions) + words + scratch + queues + chunks) as u64
     }
 
@@ -246,6 +260,7 @@ impl Flash {
             Some(Work::Read(read)) => self.read(read, scratch),
             Some(Work::Chunk) => self.read_chunk(scratch),
             Some(Work::Free(region)) => self.free(region, scratch),
+            Some(Work::Footer(region, from)) => self.read_footer(region, from, scratch),
         }
         true
     }
@@ -335,6 +350,7 @@ impl Flash {
         if part.lose() {
             self.counters.devices_lost.fetch_add(1, Relaxed);
             lock(&self.log).lose(&self.regions, part.regions());
+            lock(&self.finder).lose(&self.regions, part.regions());
             (self.on_lost)(&Lost { device: part.device.name(), why });
         }
     }
@@ -453,6 +469,38 @@ impl Tier for Flash {
     fn may_name(&self, at: FlashAddress) -> bool {
         let region = at.region();
         (region as usize) < self.regions.count() && self.regions.at(region).generation() == at.generation()
+    }
+
+    fn name(&self, at: FlashAddress) {
+        if self.regions.has_footers() {
+            lock(&self.log).name(at);
+        }
+    }
+
+    fn kill(&self, at: FlashAddress, tag: u16) {
+        // Marks of another life would be of other items.
+        if self.may_name(at) {
+            self.regions.table.set_mark(at, tag);
+        }
+    }
+
+    fn change(&self, hash: u64) {
+        if self.finds.load(Relaxed) {
+            self.regions.table.dig_grave(hash);
+        }
+    }
+
+    fn is_gone(&self, hash: u64, at: FlashAddress, tag: u16) -> bool {
+        let table = &self.regions.table;
+        !self.may_name(at) || table.is_marked(at, tag) || table.has_grave(hash)
+    }
+
+    fn is_found(&self) -> bool {
+        !self.finds.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    fn find(&self, show: &mut TierShow<'_>) -> TierFind {
+        self.find_some(show)
     }
 
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {

@@ -26,7 +26,9 @@
 //!
 //! Memory beyond the store's own: [`Flash::memory_bytes`], all of it had at start.
 //!
-//! What is absent: an index that is not in the store's file cannot be made anew from what is on the devices.
+//! Where the index is in the file too, slots name what is on flash, and nothing is read at a start. Where it is not,
+//! what is there is found again while the store serves ([`mod@found`]), and the file says what of it is dead
+//! ([`mod@marks`]).
 #![forbid(unsafe_code)]
 
 mod aligned;
@@ -37,8 +39,11 @@ pub mod device;
 pub mod entry;
 mod file;
 mod flash;
+mod footer;
+mod found;
 mod front;
 mod log;
+mod marks;
 mod queues;
 mod reads;
 mod reclaim;

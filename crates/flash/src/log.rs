@@ -11,6 +11,9 @@
 //! What is in a chunk is in the table too, and both lie in the store's file, if it has one: a process that goes on with
 //! it fills and writes the chunks as they were left, so nothing that a slot names is lost with the process before.
 //!
+//! Where the index is not in that file, each chunk has a footer that says where its items are ([`crate::footer`]); a
+//! process that goes on writes the chunks that it finds as they are, and fills the rest of their regions with others.
+//!
 //! Bounds: [`CHUNKS`] chunks. Where none is free, devices are slower than eviction, and an item is refused.
 
 use std::collections::VecDeque;
@@ -22,6 +25,7 @@ use segment::{FlashAddress, TierChunk, TierItem};
 
 use crate::budget::{Budget, Short};
 use crate::entry;
+use crate::footer::{self, Footer, LONGEST_BYTES, footer_bytes};
 use crate::regions::Regions;
 use crate::table::ChunkWord;
 
@@ -45,6 +49,8 @@ struct Chunk {
     /// What it is for, if for anything.
     word: Option<ChunkWord>,
     used: usize,
+    /// Items that its footer tells of, if it has one.
+    items: usize,
     /// Of nobody else while it is filled.
     bytes: Arc<TierChunk>,
 }
@@ -91,6 +97,14 @@ struct Open {
     chunk: usize,
 }
 
+/// The item that was taken last, which no slot names yet.
+#[derive(Clone, Copy, Debug)]
+struct Unnamed {
+    at: FlashAddress,
+    chunk: usize,
+    number: usize,
+}
+
 /// What is being written. One lock guards all of it, which nobody holds while a device is at work.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -102,6 +116,7 @@ pub(crate) struct Log {
     queue: VecDeque<usize>,
     /// Of each device, a thread has a chunk: the next one waits, so that a region is written in order.
     writing: Vec<bool>,
+    unnamed: Option<Unnamed>,
     /// Gives the salts of regions.
     random: Prng,
     budget: Budget,
@@ -111,7 +126,7 @@ impl Log {
     /// The log where the table says that it stands: empty, or as an earlier process left it.
     pub(crate) fn new(regions: &Regions, chunks: Vec<TierChunk>, random: Prng, budget: Budget) -> Self {
         assert!(chunks.len() == CHUNKS, "{} chunks", chunks.len());
-        let chunk = |bytes| Chunk { word: None, used: 0, bytes: Arc::new(bytes) };
+        let chunk = |bytes| Chunk { word: None, used: 0, items: 0, bytes: Arc::new(bytes) };
         let mut log = Self {
             chunks: chunks.into_iter().map(chunk).collect(),
             open: [None; OPEN_MAX],
@@ -119,6 +134,7 @@ impl Log {
             sealed: VecDeque::with_capacity(regions.count()),
             queue: VecDeque::with_capacity(CHUNKS),
             writing: vec![false; regions.parts.len()],
+            unnamed: None,
             random,
             budget,
         };
@@ -139,12 +155,13 @@ impl Log {
     /// Goes on with chunks that were being filled, and queues those that were to be written.
     fn take_chunks(&mut self, regions: &Regions) {
         for number in 0..CHUNKS {
-            let Some((word, used)) = regions.table.chunk(number) else { continue };
+            let Some((word, used, items)) = regions.table.chunk(number) else { continue };
             let chunk_bytes = regions.sizes.chunk_bytes;
             let fits = (word.region as usize) < regions.count()
                 && (word.number as usize) < regions.sizes.region_bytes / chunk_bytes
                 && word.group < OPEN_MAX
-                && used <= chunk_bytes;
+                && used <= chunk_bytes
+                && (!regions.has_footers() || used + footer_bytes(items) <= chunk_bytes);
             let region = fits.then(|| regions.at(word.region));
             // Of a region that was forgotten since, or one that was written before the process could say so.
             let waits = |region: &crate::regions::Region<'_>| {
@@ -154,16 +171,41 @@ impl Log {
                 regions.table.set_chunk(number, None);
                 continue;
             }
-            (self.chunks[number].word, self.chunks[number].used) = (Some(word), used);
-            if word.full || self.open[word.group].is_some() {
-                self.fill_up(number);
+            let chunk = &mut self.chunks[number];
+            (chunk.word, chunk.used, chunk.items) = (Some(word), used, items);
+            let goes_on = !word.full && self.open[word.group].is_none() && (!regions.has_footers() || items == 0);
+            if !goes_on {
+                self.fill_up(regions, number);
                 self.queue.push_back(number);
             } else {
                 self.open[word.group] = Some(Open { region: word.region, chunk: number });
             }
         }
+        if regions.has_footers() {
+            self.fill_further(regions);
+        }
         let chunks = &self.chunks;
         self.queue.make_contiguous().sort_by_key(|number| chunks[*number].word.map(|word| (word.region, word.number)));
+    }
+
+    /// Begins the next chunk of each region of which one was being filled, where there is one.
+    fn fill_further(&mut self, regions: &Regions) {
+        let words: Vec<ChunkWord> =
+            self.queue.iter().filter_map(|number| self.chunks[*number].word).filter(|word| !word.full).collect();
+        for ChunkWord { group, region, number, .. } in words {
+            let next = (number as usize + 1) * regions.sizes.chunk_bytes;
+            if next < regions.sizes.region_bytes
+                && self.open[group].is_none()
+                && let Some(chunk) = self.free_chunk()
+            {
+                self.begin_chunk(regions, group, Open { region, chunk }, next);
+            }
+        }
+    }
+
+    /// Regions that are open, and where in them what is filled begins.
+    pub(crate) fn open_regions(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
+        self.open.iter().flatten().map(|open| (open.region, self.chunks[open.chunk].from()))
     }
 
     /// Time has passed, by which more may be written.
@@ -189,7 +231,11 @@ impl Log {
     /// Copies an item to where its address says. True beside it: a chunk waits to be written.
     pub(crate) fn append(&mut self, regions: &Regions, item: &TierItem<'_>) -> Result<(FlashAddress, bool), Refused> {
         let bytes = entry::entry_bytes(item);
-        if bytes > regions.sizes.chunk_bytes || bytes > entry::ENTRY_BYTES_MAX {
+        let longest = match regions.has_footers() {
+            true => LONGEST_BYTES.min(regions.sizes.chunk_bytes - footer_bytes(1)),
+            false => regions.sizes.chunk_bytes.min(entry::ENTRY_BYTES_MAX),
+        };
+        if bytes > longest {
             return Err(Refused::TooLong);
         }
         self.budget.take(bytes, item.is_read, &mut self.random).map_err(|short| match short {
@@ -202,18 +248,38 @@ impl Log {
         let (from, used) = (chunk.from() + chunk.used, chunk.used);
         let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
         entry::write(item, region.seed(), from, &mut room[used..]);
-        chunk.used = entry::padded(used + bytes).min(regions.sizes.chunk_bytes);
-        regions.table.set_used(open.chunk, chunk.used);
         let at = region.address(from, bytes);
+        if regions.has_footers() {
+            footer::put(room, chunk.items, item.hash, bytes);
+            self.unnamed = Some(Unnamed { at, chunk: open.chunk, number: chunk.items });
+            chunk.items += 1;
+        }
+        chunk.used = entry::padded(used + bytes).min(regions.sizes.chunk_bytes);
+        regions.table.set_used(open.chunk, chunk.used, chunk.items);
         region.note_item(at.blocks(), item.expire_at);
         Ok((at, fills))
+    }
+
+    /// A slot is to name the item there, which was taken last.
+    pub(crate) fn name(&mut self, at: FlashAddress) {
+        let Some(Unnamed { chunk, number, .. }) = self.unnamed.take_if(|unnamed| unnamed.at == at) else {
+            // Its device was lost meanwhile: who wants the item finds that out.
+            return;
+        };
+        let bytes = &mut self.chunks[chunk].bytes;
+        footer::name(Arc::get_mut(bytes).expect("a chunk that is filled is nobody else's").bytes_mut(), number);
     }
 
     /// Where there is room for an item of so many bytes. True beside it: a chunk waits to be written.
     fn open_for(&mut self, regions: &Regions, item: &TierItem<'_>, bytes: usize) -> Result<(Open, bool), Refused> {
         let group = group_of(item.class, item.expire_at.is_some());
+        let fits = |open: Open| {
+            let Chunk { used, items, .. } = self.chunks[open.chunk];
+            let behind = if regions.has_footers() { footer_bytes(items + 1) } else { 0 };
+            entry::padded(used + bytes) + behind <= regions.sizes.chunk_bytes
+        };
         match self.open[group] {
-            Some(open) if self.chunks[open.chunk].used + bytes <= regions.sizes.chunk_bytes => Ok((open, false)),
+            Some(open) if fits(open) => Ok((open, false)),
             Some(open) => Ok((self.next_chunk(regions, group, open)?, true)),
             None => Ok((self.next_region(regions, group)?, false)),
         }
@@ -252,15 +318,15 @@ impl Log {
     fn begin_chunk(&mut self, regions: &Regions, group: usize, open: Open, from: usize) {
         let number = (from / regions.sizes.chunk_bytes) as u32;
         let word = ChunkWord { full: false, group, region: open.region, number };
-        regions.table.set_used(open.chunk, 0);
+        regions.table.set_used(open.chunk, 0, 0);
         regions.table.set_chunk(open.chunk, Some(word));
         let begun = &mut self.chunks[open.chunk];
-        (begun.word, begun.used) = (Some(word), 0);
+        (begun.word, begun.used, begun.items) = (Some(word), 0, 0);
         self.open[group] = Some(open);
     }
 
     fn queue_chunk(&mut self, regions: &Regions, open: Open) {
-        self.fill_up(open.chunk);
+        self.fill_up(regions, open.chunk);
         let word = &mut self.chunks[open.chunk].word;
         *word = word.map(|word| ChunkWord { full: true, ..word });
         regions.table.set_chunk(open.chunk, *word);
@@ -268,10 +334,14 @@ impl Log {
     }
 
     /// What an earlier use left behind the last item is not to be taken for items.
-    fn fill_up(&mut self, number: usize) {
+    fn fill_up(&mut self, regions: &Regions, number: usize) {
         let chunk = &mut self.chunks[number];
+        let (from, word) = (chunk.from(), chunk.word);
         let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
-        room[chunk.used..].fill(0);
+        match word.filter(|_| regions.has_footers()) {
+            Some(word) => footer::seal(room, chunk.used, chunk.items, regions.at(word.region).seed(), from),
+            None => room[chunk.used..].fill(0),
+        }
     }
 
     /// A chunk waits for a device with these regions, and none is being written there.
@@ -326,6 +396,14 @@ impl Log {
         true
     }
 
+    /// What a chunk in memory that begins at `from` of a region says of its items, if one does.
+    pub(crate) fn footer(&self, regions: &Regions, region: u32, from: usize) -> Option<Footer> {
+        let holds = |chunk: &&Chunk| chunk.is_of(region) && chunk.from() == from;
+        let chunk = self.chunks.iter().find(holds)?;
+        let bytes = chunk.bytes.bytes();
+        Some(footer::read(bytes, bytes.len(), from, regions.at(region).seed()))
+    }
+
     /// Regions that are free.
     pub(crate) fn free_count(&self) -> usize {
         self.free.len()
@@ -347,6 +425,7 @@ impl Log {
 
     /// Nothing more goes to these regions, nor comes from there.
     pub(crate) fn lose(&mut self, regions: &Regions, lost: std::ops::Range<u32>) {
+        self.unnamed.take_if(|unnamed| lost.contains(&unnamed.at.region()));
         self.free.retain(|region| !lost.contains(region));
         self.sealed.retain(|region| !lost.contains(region));
         // What is being written is freed when that has come to an end.

@@ -27,6 +27,8 @@ pub(crate) enum Work {
     Chunk,
     /// Nothing names anything in this region.
     Free(u32),
+    /// What the chunk that begins there in a region says of its items.
+    Footer(u32, usize),
 }
 
 /// What a thread is at.

@@ -5,6 +5,9 @@
 //!                              all of the region shown ──> freeing ──the device is told──> (none)
 //! ```
 //!
+//! A region of an earlier process that nobody has looked at yet ([`crate::found`]) is named by no slot: it is free at
+//! once.
+//!
 //! The region that goes is one whose items have all ended, or else one of which at most [`SPARSE_PER_MILLE`] is named,
 //! or else the one that was full first. What was read since it came is written once more by the store, at most as far
 //! as [`AGAIN_PERCENT`] of a region: so what devices write stays below 1.4 times what was taken.
@@ -137,12 +140,29 @@ impl Flash {
         if log.free_count() >= self.free_low() {
             return None;
         }
-        let whole = |region: &u32| log.is_whole(*region);
+        let mut finder = lock(&self.finder);
+        let whole = |region: &u32| log.is_whole(*region) && !finder.is_at(*region);
         let past = || log.sealed().filter(whole).find(|region| self.regions.at(*region).is_past(now));
         let live = |region: &u32| self.regions.at(*region).live_per_mille();
-        let sparse = || log.sealed().filter(whole).filter(|region| live(region) <= SPARSE_PER_MILLE).min_by_key(live);
+        let is_sparse = |region: &u32| !finder.waits(*region) && live(region) <= SPARSE_PER_MILLE;
+        let sparse = || log.sealed().filter(whole).filter(is_sparse).min_by_key(live);
         let region = past().or_else(sparse).or_else(|| log.sealed().find(whole))?;
         log.take_sealed(region);
+        if finder.waits(region) {
+            finder.drop_unseen(&self.regions, region);
+            self.counters.regions_dropped.fetch_add(1, Relaxed);
+            self.push_work(region, Work::Free(region));
+            return Some(Job {
+                region,
+                end: 0,
+                chunk: 0,
+                at: 0,
+                again_bytes: 0,
+                bytes: Vec::new(),
+                state: State::Freeing,
+            });
+        }
+        drop(finder);
         drop(log);
         // Nothing of it may have been written, where a device failed: then there is nothing to show.
         let end = self.regions.at(region).written();

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use segment::{FlashAddress, TierPlan};
+use segment::{FlashAddress, IndexPlace, TierPlan};
 
 use crate::begin::Begun;
 use crate::device::Device;
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Seed, padded};
 use crate::front;
 use crate::log::CHUNKS;
+use crate::marks::Marks;
 use crate::table::{Table, words_for};
 
 /// A region where a device has room for enough of them.
@@ -76,11 +77,12 @@ impl Sizes {
         if bytes > most_bytes { Err(FlashSizeError::TooLarge { most_bytes }) } else { Ok(sizes) }
     }
 
-    /// What a store has to be made for, to have a tier on devices of so many bytes, and so many slots.
-    pub fn plan(&self, devices: &[u64], index_slots: u64) -> TierPlan {
-        let bytes = devices.iter().sum();
-        let words = words_for(self.regions(devices) as usize);
-        TierPlan { index_slots, bytes, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes }
+    /// What a store has to be made for, to have a tier on devices of so many bytes, and so many slots there.
+    pub fn plan(&self, devices: &[u64], index_slots: u64, index: IndexPlace) -> TierPlan {
+        let (bytes, regions) = (devices.iter().sum(), self.regions(devices) as usize);
+        let finds = index == IndexPlace::Dram;
+        let words = if finds { Marks::of(regions, *self).end(regions) } else { words_for(regions) };
+        TierPlan { index_slots, bytes, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes, finds }
     }
 
     /// Items of so many bytes, key and value, that devices of so many bytes have room for.
@@ -126,10 +128,7 @@ impl Region<'_> {
 
     /// The address of an item of this life.
     pub(crate) fn address(self, from: usize, bytes: usize) -> FlashAddress {
-        let first = from / FlashAddress::BLOCK_BYTES;
-        let blocks = (from + bytes).div_ceil(FlashAddress::BLOCK_BYTES) - first;
-        let blocks = blocks.min(usize::from(FlashAddress::BLOCKS_MANY)) as u8;
-        FlashAddress::new(self.generation(), self.number, first as u16, blocks)
+        address(self.generation(), self.number, from, bytes)
     }
 
     pub(crate) fn generation(self) -> u8 {
@@ -157,6 +156,7 @@ impl Region<'_> {
 
     /// Begins another life, with a salt that no other has had.
     pub(crate) fn open(self, salt: u64) {
+        self.table.clear_marks(self.number);
         self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
         self.set(BLOCKS, 0);
         self.set(ENDS, 0);
@@ -175,6 +175,20 @@ impl Region<'_> {
         self.free();
         self.set(LIFE, u64::from(self.life().wrapping_add(1)) << 32);
         self.set(ITEMS, 0);
+    }
+
+    /// Its items are to be found, and are counted anew.
+    pub(crate) fn begin_count(self) {
+        self.table.change_region(self.number, BLOCKS, |word| word & !HALF);
+        self.set(ITEMS, 0);
+    }
+
+    /// An item of it was found.
+    pub(crate) fn count_found(self, at: FlashAddress) {
+        if at.generation() == self.generation() {
+            self.table.change_region(self.number, BLOCKS, |word| word + u64::from(at.blocks()));
+            self.table.change_region(self.number, ITEMS, |items| items + 1);
+        }
     }
 
     pub(crate) fn note_item(self, blocks: u8, ends: Option<UnixMillis>) {
@@ -210,6 +224,14 @@ impl Region<'_> {
         let blocks = self.word(BLOCKS);
         (blocks & HALF) * 1000 / (blocks >> 32).max(1)
     }
+}
+
+/// The address of an item in a life of a region.
+pub(crate) fn address(generation: u8, region: u32, from: usize, bytes: usize) -> FlashAddress {
+    let first = from / FlashAddress::BLOCK_BYTES;
+    let blocks = (from + bytes).div_ceil(FlashAddress::BLOCK_BYTES) - first;
+    let blocks = blocks.min(usize::from(FlashAddress::BLOCKS_MANY)) as u8;
+    FlashAddress::new(generation, region, first as u16, blocks)
 }
 
 /// A device, and which regions lie on it.
@@ -286,6 +308,11 @@ impl Regions {
         self.count
     }
 
+    /// Chunks say where their items are, since no index outlives the process.
+    pub(crate) fn has_footers(&self) -> bool {
+        self.table.marks.is_some()
+    }
+
     /// All regions.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Region<'_>)> {
         (0..self.count as u32).map(|number| (number, self.at(number)))
@@ -336,8 +363,8 @@ mod tests {
 
     #[test]
     fn what_is_released_of_an_earlier_life_is_not_counted_again() {
-        let plan = TierPlan { index_slots: 0, bytes: 0, words: words_for(4), chunks: 0, chunk_bytes: 0 };
-        let table = Table { room: TierRoom::private(&plan).expect("memory") };
+        let plan = TierPlan { index_slots: 0, bytes: 0, words: words_for(4), chunks: 0, chunk_bytes: 0, finds: false };
+        let table = Table { room: TierRoom::private(&plan).expect("memory"), marks: None };
         let region = Region { table: &table, number: 3 };
         region.open(1);
         let at = region.address(1000, 100);

@@ -2,19 +2,24 @@
 //! outlive the process.
 //!
 //! ```text
-//!     0   magic | next sequence | devices | bytes that may be written | 0 ...
+//!     0   magic | next sequence | devices | bytes that may be written | finding | 0 ...
 //!     8   for each device (16): its number, its regions
-//!    64   for each chunk (12):  used 1 | full 1 | group 4 | region 24 | chunk of the region 32,  bytes in it
+//!    64   for each chunk (12):  used 1 | full 1 | group 4 | region 24 | chunk of the region 32,
+//!                               items 32 | bytes in it 32
 //!   128   for each region:      life 32 | bytes written 32,  blocks of all items 32 | of those named 32,
 //!                               when its last item ends,  sequence (0: free),  items named,  salt
+//!         graves, marks           where the index is not in the file: see [`crate::marks`]
 //! ```
 //!
+//! - Items of a chunk are counted where it has a footer ([`crate::footer`]), and `finding` is used there alone: 1 while
+//!   not all is found that an earlier process left ([`crate::found`]), so that graves count.
 //! - A word is stored last that says that those before it count: a chunk's first one, a region's sequence.
 //! - Who holds the log's lock changes all but the counts of a region, which everybody may.
 
 use segment::TierRoom;
 
 use crate::log::CHUNKS;
+use crate::marks::Marks;
 
 /// Devices at most.
 pub const DEVICES_MAX: usize = 16;
@@ -64,6 +69,8 @@ impl ChunkWord {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) room: TierRoom,
+    /// Where the index is not beside it in the file.
+    pub(crate) marks: Option<Marks>,
 }
 
 impl Table {
@@ -110,9 +117,20 @@ impl Table {
         self.room.store(2, devices.len() as u64);
     }
 
-    pub(crate) fn chunk(&self, chunk: usize) -> Option<(ChunkWord, usize)> {
+    /// Not all was found when the process before ended.
+    pub(crate) fn is_finding(&self) -> bool {
+        self.room.load(4) != 0
+    }
+
+    pub(crate) fn set_finding(&self, finds: bool) {
+        self.room.store(4, finds.into());
+    }
+
+    /// What a chunk is for, bytes in it, and items of which it says where they are.
+    pub(crate) fn chunk(&self, chunk: usize) -> Option<(ChunkWord, usize, usize)> {
         let word = ChunkWord::of(self.room.load(CHUNKS_AT + 2 * chunk))?;
-        Some((word, self.room.load(CHUNKS_AT + 2 * chunk + 1) as usize))
+        let used = self.room.load(CHUNKS_AT + 2 * chunk + 1);
+        Some((word, used as u32 as usize, (used >> 32) as usize))
     }
 
     /// A chunk is for nothing any more, or for this.
@@ -120,8 +138,8 @@ impl Table {
         self.room.store(CHUNKS_AT + 2 * chunk, to.map_or(0, ChunkWord::word));
     }
 
-    pub(crate) fn set_used(&self, chunk: usize, bytes: usize) {
-        self.room.store(CHUNKS_AT + 2 * chunk + 1, bytes as u64);
+    pub(crate) fn set_used(&self, chunk: usize, bytes: usize, items: usize) {
+        self.room.store(CHUNKS_AT + 2 * chunk + 1, (items as u64) << 32 | bytes as u64);
     }
 
     fn place(region: u32, word: usize) -> usize {

@@ -17,7 +17,7 @@ const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
 const DISK_BYTES: u64 = 9 * (64 << 10);
 
 fn plan() -> TierPlan {
-    SIZES.plan(&[DISK_BYTES; 2], 512)
+    SIZES.plan(&[DISK_BYTES; 2], 512, IndexPlace::File)
 }
 
 fn flash(devices: Vec<Box<dyn Device>>, room: TierRoom, seed: u64) -> Arc<Flash> {

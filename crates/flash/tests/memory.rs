@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use gannet_flash::{FileDevice, Flash, FlashConfig, Sizes};
-use segment::{Namespace, Put, StoreConfig, TierGround};
+use segment::{IndexPlace, Namespace, Put, StoreConfig, TierGround};
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
 /// So many regions that those which are free or open are the share of all that they are on large devices.
@@ -64,7 +64,8 @@ fn fill(device_bytes: u64) -> Taken {
     let room = SIZES.items(&[device_bytes], ITEM_BYTES);
     // As the server makes it.
     let slots = (room + MEMORY_BYTES / 128) * 100 / 85;
-    let mut ground = TierGround::lay(&config, None, &SIZES.plan(&[device_bytes], slots), NOW).expect("memory");
+    let mut ground =
+        TierGround::lay(&config, None, &SIZES.plan(&[device_bytes], slots, IndexPlace::File), NOW).expect("memory");
     let flash = Flash::new(FlashConfig {
         devices: vec![Box::new(device)],
         sizes: SIZES,

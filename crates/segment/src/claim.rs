@@ -288,6 +288,9 @@ impl<'l> Turn<'l> {
         if self.acting != 0 {
             self.note_before(key, &locked)?;
         }
+        if self.store.finds && !key.piece {
+            self.store.tier().change(key.hash.0);
+        }
         Ok(locked)
     }
 

@@ -197,6 +197,10 @@ impl Store {
     ) -> Result<Option<Orphan>, Draft> {
         if old.is_none() && self.tier.is_some() && !key.piece && locked.on_flash().next().is_some() {
             let slot = self.count_draft(counters, key, &draft).with_freq(freq.unwrap_or(0));
+            if self.finds {
+                locked.on_flash().for_each(|(_, old)| self.dies_on_flash(old));
+                self.undead(&draft);
+            }
             self.publish_over_flash(locked, counters, slot);
             locked.note_birth();
             self.undead(&draft);
@@ -222,12 +226,13 @@ impl Store {
                 counters.ghost_hits.add(u64::from(room.ghost));
                 counters.displaced.add(u64::from(room.displaced));
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
+                if room.holds.is_flash() {
+                    self.dies_on_flash(room.holds);
+                    self.release(counters, room.holds);
+                }
                 self.undead(&draft);
                 locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
                 locked.note_birth();
-                if room.holds.is_flash() {
-                    self.release(counters, room.holds);
-                }
                 room.holds.is_item().then(|| self.evict_slot(counters, room.holds)).flatten()
             }
         })

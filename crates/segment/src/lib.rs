@@ -101,7 +101,8 @@ pub use spaces::{Terms, TermsError};
 pub use stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use store::Store;
 pub use tier::{
-    FlashAddress, Found, Kept, Parts as TierParts, Reclaimed, Tier, TierFound, TierItem, TierPlan, TierRead, Visit,
+    FlashAddress, Found, Kept, Parts as TierParts, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan,
+    TierRead, TierShow, Visit,
 };
 pub use tier_room::{TierGround, TierRoom};
 pub use tiered::{FlashHit, FromFlash};

@@ -1,19 +1,40 @@
 //! A second tier for tests.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use base::clock::UnixMillis;
 
-use crate::tier::{FlashAddress, Found, Kept, Parts, Tier, TierFound, TierItem, TierPlan, TierRead, Visit};
+use crate::tier::{
+    FlashAddress, Found, Kept, Parts, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead, TierShow, Visit,
+};
+use crate::tier_room::TierRoom;
 
 /// What a store with such a tier is made for.
-pub(crate) const PLAN: TierPlan = TierPlan { index_slots: 512, bytes: 1, words: 1, chunks: 0, chunk_bytes: 0 };
+pub(crate) const PLAN: TierPlan =
+    TierPlan { index_slots: 512, bytes: 1, words: 1, chunks: 0, chunk_bytes: 0, finds: false };
+
+/// Items that are offered at most where they are found again.
+const BLOCKS: usize = 1 << 14;
+const GRAVES: usize = 4096;
+const GRAVES_AT: usize = 1;
+const BLOCKS_AT: usize = GRAVES_AT + GRAVES / 64;
+const NAMED: u64 = 1;
+const DEAD: u64 = 2;
+
+/// The same where the index is gone with the process.
+#[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+pub(crate) const PLAN_FOUND: TierPlan =
+    TierPlan { index_slots: 512, bytes: 1, words: BLOCKS_AT + BLOCKS, chunks: 0, chunk_bytes: 0, finds: true };
 
 /// A tier that has all in a map, each item in a block of its own. What is asked for has come at once.
+///
+/// Where it finds its items again, what is named and what is dead is in the words of its room, so that an image of the
+/// store's file has that as it was: `finding | graves | a word for each block`.
 #[derive(Debug, Default)]
 pub(crate) struct MapTier {
     state: Mutex<State>,
+    room: Mutex<Option<Arc<TierRoom>>>,
 }
 
 #[derive(Debug, Default)]
@@ -21,11 +42,45 @@ struct State {
     items: HashMap<u16, (u64, Vec<u8>, Parts)>,
     next: u16,
     done: Vec<TierRead>,
+    /// Blocks that are to be shown.
+    left: Vec<u16>,
+    found: bool,
+}
+
+impl MapTier {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics")
+    }
+
+    /// Goes on with what is in the room of another store.
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    pub(crate) fn go_on(&self, room: TierRoom) {
+        let mut state = self.state();
+        let named = |block: &u16| room.load(BLOCKS_AT + usize::from(*block)) & NAMED != 0;
+        state.left = if room.is_found() { (0..state.next).filter(named).collect() } else { Vec::new() };
+        state.found = state.left.is_empty();
+        if state.found {
+            room.store(0, 0);
+        } else if room.load(0) == 0 {
+            (GRAVES_AT..BLOCKS_AT).for_each(|word| room.store(word, 0));
+            room.store(0, 1);
+        }
+        *self.room.lock().expect("nobody panics") = Some(Arc::new(room));
+    }
+
+    fn room(&self) -> Arc<TierRoom> {
+        Arc::clone(self.room.lock().expect("nobody panics").as_ref().expect("it finds its items again"))
+    }
+}
+
+fn grave(hash: u64) -> (usize, u64) {
+    let bit = hash as usize % GRAVES;
+    (GRAVES_AT + bit / 64, 1 << (bit % 64))
 }
 
 impl Tier for MapTier {
     fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress> {
-        let mut state = self.state.lock().expect("nobody panics");
+        let mut state = self.state();
         let bytes = [item.key, item.value].concat();
         let parts = Parts {
             namespace: item.namespace,
@@ -40,6 +95,7 @@ impl Tier for MapTier {
         assert_eq!(item.kept, Kept::Bytes);
         let block = state.next;
         state.next += 1;
+        assert!(usize::from(block) < BLOCKS, "so many are not offered");
         state.items.insert(block, (item.hash, bytes, parts));
         Some(FlashAddress::new(1, 0, block, 1))
     }
@@ -47,7 +103,7 @@ impl Tier for MapTier {
     fn release(&self, _: FlashAddress) {}
 
     fn ask(&self, mut read: TierRead) -> Result<(), TierRead> {
-        let mut state = self.state.lock().expect("nobody panics");
+        let mut state = self.state();
         let (hash, bytes, parts) = &state.items[&read.at.block()];
         read.buffer.clear();
         read.buffer.extend_from_slice(bytes);
@@ -57,7 +113,7 @@ impl Tier for MapTier {
     }
 
     fn collect(&self, lane: usize) -> Option<TierRead> {
-        let mut state = self.state.lock().expect("nobody panics");
+        let mut state = self.state();
         let place = state.done.iter().position(|read| read.lane == lane)?;
         Some(state.done.swap_remove(place))
     }
@@ -68,6 +124,47 @@ impl Tier for MapTier {
 
     fn may_name(&self, _: FlashAddress) -> bool {
         true
+    }
+
+    fn name(&self, at: FlashAddress) {
+        self.room().set_bits(BLOCKS_AT + usize::from(at.block()), NAMED);
+    }
+
+    fn kill(&self, at: FlashAddress, _: u16) {
+        self.room().set_bits(BLOCKS_AT + usize::from(at.block()), DEAD);
+    }
+
+    fn change(&self, hash: u64) {
+        if !self.is_found() {
+            let (word, bit) = grave(hash);
+            self.room().set_bits(word, bit);
+        }
+    }
+
+    fn is_gone(&self, hash: u64, at: FlashAddress, _: u16) -> bool {
+        let (room, (word, bit)) = (self.room(), grave(hash));
+        room.load(BLOCKS_AT + usize::from(at.block())) & DEAD != 0 || room.load(word) & bit != 0
+    }
+
+    fn is_found(&self) -> bool {
+        self.state().found
+    }
+
+    fn find(&self, show: &mut TierShow<'_>) -> TierFind {
+        let room = self.room();
+        loop {
+            let next = self.state().left.last().copied();
+            let Some(block) = next else {
+                room.store(0, 0);
+                self.state().found = true;
+                return TierFind::Whole;
+            };
+            let hash = self.state().items[&block].0;
+            if show(hash, FlashAddress::new(1, 0, block, 1)) == Shown::Later {
+                return TierFind::More;
+            }
+            self.state().left.pop();
+        }
     }
 
     fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {

@@ -188,7 +188,7 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::{TierFound, TierItem, Visit};
+    use crate::tier::{TierFind, TierFound, TierItem, TierShow, Visit};
     use base::clock::UnixMillis;
     use std::collections::VecDeque;
 
@@ -230,6 +230,24 @@ mod tests {
 
         fn may_name(&self, _: FlashAddress) -> bool {
             true
+        }
+
+        fn name(&self, _: FlashAddress) {}
+
+        fn kill(&self, _: FlashAddress, _: u16) {}
+
+        fn change(&self, _: u64) {}
+
+        fn is_gone(&self, _: u64, _: FlashAddress, _: u16) -> bool {
+            false
+        }
+
+        fn is_found(&self) -> bool {
+            true
+        }
+
+        fn find(&self, _: &mut TierShow<'_>) -> TierFind {
+            TierFind::Whole
         }
 
         fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {

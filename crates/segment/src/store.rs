@@ -16,7 +16,7 @@ use crate::config::{Geometry, StartError, StoreConfig};
 use crate::counters::{Counters, SpaceTotals, Totals};
 use crate::epoch::Epochs;
 use crate::file::notes::{NoteFault, Notes};
-use crate::file::{FileFault, Ground, Held, StoreFile};
+use crate::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
 use crate::graves::Graves;
 use crate::header::Queue;
 use crate::index::{Found, GROUP_SLOTS, Index};
@@ -105,6 +105,8 @@ pub struct Store {
     pub(crate) huge_pages_asked: bool,
     /// Where evicted items go.
     pub(crate) tier: Option<Arc<dyn Tier>>,
+    /// It finds them again, since the index is not in the file: it is told what slots would say.
+    pub(crate) finds: bool,
 }
 
 /// What the background says about itself; written by it alone.
@@ -208,6 +210,7 @@ impl Store {
             background: BackgroundGauges::default(),
             started: held.as_ref().map_or(now, |held| UnixMillis(held.block.made_ms)),
             huge_pages_asked: config.huge_pages,
+            finds: tier.is_some() && held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram),
             tier,
             notes,
             reopened: None,

@@ -4,6 +4,7 @@
 //!   background:  a drained item ──offer──> the tier copies it, gives its address ──> the slot names that
 //!   a lane:      a slot names an address ──ask──> the tier reads ──collect──> the lane: verified bytes, or not
 //!   background:  the tier wants a region back ──reclaim──> each of its items: is it still named?
+//!   background:  the index is gone with the process before ──find──> each item that is there: a slot names it again
 //! ```
 //!
 //! The store decides what lives: an item on flash is the key's as long as its slot names its address, which changes
@@ -13,6 +14,10 @@
 //! - An address is given out once a life of its region; the tier calls none free before each of its items went through
 //!   [`Tier::reclaim`].
 //! - No method waits for a device. What cannot be taken now is refused, and the store does without.
+//! - Where the index does not outlive the process the tier is told what slots would say: [`Tier::name`], [`Tier::kill`]
+//!   and [`Tier::change`] count from the instant they return, also for the next process. Of what is one item to the
+//!   store the old copy is killed before the new one lives, wherever the two are: so no key has two at any instant, and
+//!   what a process is killed between is gone, as if it had been evicted.
 
 use base::clock::UnixMillis;
 
@@ -188,6 +193,31 @@ pub struct TierFound {
     pub lost: bool,
 }
 
+/// What became of an item that was shown to be found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A slot names it.
+    Entered,
+    /// None will.
+    Gone,
+    /// That cannot be said now: show it again.
+    Later,
+}
+
+/// How far all is found that a tier has of an earlier process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierFind {
+    /// An item was put off.
+    More,
+    /// Nothing is at hand.
+    Waits,
+    /// Everything was shown.
+    Whole,
+}
+
+/// What looks at items to be found again: the hash of each, and where it is.
+pub type TierShow<'v> = dyn FnMut(u64, FlashAddress) -> Shown + 'v;
+
 /// A second tier. See the module `tier`.
 pub trait Tier: std::fmt::Debug + Send + Sync {
     /// Takes a copy of the item, which can be asked for from here on. `None`: it is not taken.
@@ -210,6 +240,26 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
 
     /// The address may name an item: of the life that its region is in.
     fn may_name(&self, at: FlashAddress) -> bool;
+
+    /// A slot is to name the item there, which was offered last: from here on it lives. Only of a tier that finds its
+    /// items again, as is all that follows but for the last.
+    fn name(&self, at: FlashAddress);
+
+    /// No slot with this tag is to name the item there any more: from here on it is dead.
+    fn kill(&self, at: FlashAddress, tag: u16);
+
+    /// Keys with this hash are to be changed: what is not found of them yet is dead from here on.
+    fn change(&self, hash: u64);
+
+    /// An item with this hash that is being found is dead. Its key's lock is held.
+    fn is_gone(&self, hash: u64, at: FlashAddress, tag: u16) -> bool;
+
+    /// All is found.
+    fn is_found(&self) -> bool;
+
+    /// Shows items of an earlier process, each until it is done with, as long as some are at hand and `show` does not
+    /// put one off. Several threads may call it at once.
+    fn find(&self, show: &mut TierShow<'_>) -> TierFind;
 
     /// Shows items of a region that is to be free, each until it is done with, as long as some are at hand and `visit`
     /// does not put one off; true if more are at hand. Of the items, hash and class are left out. `visit` may call
@@ -234,4 +284,6 @@ pub struct TierPlan {
     pub chunks: usize,
     /// Bytes of a chunk, a multiple of a page.
     pub chunk_bytes: usize,
+    /// It finds its items again, since the index does not outlive the process.
+    pub finds: bool,
 }

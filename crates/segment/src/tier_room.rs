@@ -30,6 +30,7 @@ pub struct TierRoom {
     words: Array<Word64>,
     chunks: Vec<TierChunk>,
     found: bool,
+    finds: bool,
 }
 
 /// Bytes that the words of a plan take, in whole pages.
@@ -56,6 +57,7 @@ impl TierRoom {
                 .map(|number| map(chunk(number), plan.chunk_bytes).map(TierChunk::of_map))
                 .collect::<io::Result<_>>()?,
             found,
+            finds: plan.finds,
         })
     }
 
@@ -82,6 +84,11 @@ impl TierRoom {
         self.found
     }
 
+    /// The tier finds its items again: see [`TierPlan::finds`].
+    pub fn finds(&self) -> bool {
+        self.finds
+    }
+
     /// The word at `number`.
     pub fn load(&self, number: usize) -> u64 {
         self.words.at(number).load(Acquire)
@@ -90,6 +97,11 @@ impl TierRoom {
     /// Stores a word: who sees it sees what was stored before.
     pub fn store(&self, number: usize, value: u64) {
         self.words.at(number).store(value, Release);
+    }
+
+    /// Sets bits of a word that others change at the same time.
+    pub fn set_bits(&self, number: usize, bits: u64) {
+        let _ = self.words.at(number).fetch_or(bits, AcqRel);
     }
 
     /// Changes a word that others change at the same time.
@@ -132,8 +144,7 @@ impl TierGround {
             let room = TierRoom::private(plan).map_err(StartError::Map)?;
             return Ok(Self { config: config.clone(), geometry, ground, held: None, room: Some(room) });
         };
-        // Nothing on flash says what was deleted: an index cannot be made anew from there.
-        assert!(file.index == IndexPlace::File, "a second tier needs an index in the file");
+        assert!(plan.finds == (file.index == IndexPlace::Dram), "{plan:?} beside an index in {:?}", file.index);
         let (geometry, ground, held) = crate::file::lay(config, file, Some(plan), now)?;
         let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
         let room = crate::file::tier_room(&geometry, &held, plan)

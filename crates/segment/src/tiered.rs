@@ -12,6 +12,7 @@
 //!   place of every slot on flash with the key's tag, which now and then is another key's.
 //! - An item keeps on flash the sequence of the segment that it left, with which flushes are compared, its end and its
 //!   CAS token if a client knows it.
+//! - Where the index does not outlive the process, the tier is told first what a slot is to say ([`Tier::kill`]).
 
 use std::cell::RefCell;
 
@@ -123,7 +124,7 @@ enum Located {
 }
 
 impl Store {
-    fn tier(&self) -> &dyn Tier {
+    pub(crate) fn tier(&self) -> &dyn Tier {
         self.tier.as_deref().expect("a slot on flash is there only with a second tier")
     }
 
@@ -133,10 +134,26 @@ impl Store {
         self.tier().release(slot.flash_address());
     }
 
+    /// An item on flash is to lose its slot.
+    #[inline(always)]
+    pub(crate) fn dies_on_flash(&self, slot: Slot) {
+        if self.finds {
+            self.tier().kill(slot.flash_address(), slot.tag());
+        }
+    }
+
+    /// An item that lived in memory or elsewhere, and is dead there, goes on at this place on flash.
+    pub(crate) fn lives_on_flash(&self, at: FlashAddress) {
+        if self.finds {
+            self.tier().name(at);
+        }
+    }
+
     /// Clears the slot of an item on flash that is of no use; where the lock is not had it stays for now.
     fn clear_flash(&self, counters: &Counters, key: &Key<'_>, at: FlashAddress) {
         let Some(locked) = self.index.lock(key.hash) else { return };
         if let Some((word, slot)) = locked.find_flash(at) {
+            self.dies_on_flash(slot);
             locked.replace(word, slot, Slot::EMPTY, false);
             self.release(counters, slot);
         }
@@ -214,6 +231,8 @@ impl Store {
         match there.filter(|there| there.address == seen.address && Snap::of(self, there).same(&snap)) {
             // Two items of one block with one tag could not be told apart by their slots.
             Some(there) if locked.find_flash(at).is_none() => {
+                self.dies_first(there.address);
+                self.lives_on_flash(at);
                 locked.replace(there.word, there.slot, Slot::flash(key.hash.tag(), 0, at), false);
                 counters.flash_taken.add(1);
                 // A head in parts is not taken, so nothing is left of it.
@@ -481,6 +500,7 @@ impl Store {
         slot: Slot,
     ) {
         let to = self.count_draft(counters, key, draft);
+        self.dies_on_flash(slot);
         locked.replace(word, slot, to, true);
         self.undead(draft);
         self.release(counters, slot);

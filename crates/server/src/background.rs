@@ -102,6 +102,7 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
     background.observe(Box::new(evictions.clone()));
     // Others may have made it before the first slice.
     let mut rebuilds = shared.store.reopened().is_some_and(|reopened| reopened.index_anew);
+    let mut finds = false;
     while !shared.stop.workers_gone() {
         let (begun, cpu_begun) = (clock.ticks(), cpu_ns());
         let mut over = || clock.ns_between(begun, clock.ticks()) >= SLICE_NS;
@@ -111,6 +112,11 @@ pub(crate) fn run(shared: &Arc<Shared>, mut background: Background, clock: &Cloc
         if rebuilds && !shared.store.is_rebuilding() {
             rebuilds = false;
             tell_whole(shared, clock);
+            finds = shared.store.is_finding();
+        }
+        if finds && !shared.store.is_finding() {
+            finds = false;
+            tell_found(shared, clock);
         }
         if shared.delayed_flush.take_refused() {
             // A worker tries again in a millisecond, and must not meet the next slice each time.
@@ -132,6 +138,18 @@ fn tell_whole(shared: &Shared, clock: &Clock) {
     tracing::info!(
         "the index is whole {ms} ms after the start: {items} items were found; {torn} were torn and are gone, \
          {dropped} segments were given up for memory"
+    );
+}
+
+/// Says that what is on flash is found again, and what was not.
+fn tell_found(shared: &Shared, clock: &Clock) {
+    let progress = shared.store.rebuild_progress().unwrap_or_default();
+    let ms = clock.unix().ms_since(shared.started);
+    let counts = shared.flash.as_ref().map(|flash| flash.counts()).unwrap_or_default();
+    let (items, unread, failed) = (progress.on_flash, counts.regions_dropped, counts.footers_failed);
+    tracing::info!(
+        "flash is found {ms} ms after the start: {items} items; {unread} regions were given up for room, \
+         {failed} chunks were not what was written"
     );
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::clock::UnixMillis;
 use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, Sizes};
-use segment::{StoreConfig, TierGround, TierPlan};
+use segment::{IndexPlace, StoreConfig, TierGround, TierPlan};
 
 use crate::config::kinds::FlashPlace;
 use crate::start::{Left, Opened, ServerConfig, StartError};
@@ -25,15 +25,15 @@ pub(crate) struct Tiered {
     pub(crate) files: Vec<Arc<File>>,
 }
 
-/// How the devices are cut, and what a store is made for that has them.
-pub(crate) fn plan(config: &ServerConfig) -> Result<(Sizes, TierPlan), StartError> {
+/// How the devices are cut, and what a store is made for that has them and its index there.
+pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, TierPlan), StartError> {
     let device_bytes: Vec<u64> = config.flash.iter().map(|place| place.size.0).collect();
     let sizes = Sizes::of(&device_bytes).map_err(|error| match error {
         FlashSizeError::TooSmall { .. } => StartError::Config("the devices of store.flash are too small"),
         FlashSizeError::TooLarge { .. } => StartError::Config("the devices of store.flash are more than can be named"),
     })?;
     let items = sizes.items(&device_bytes, config.flash_item_bytes);
-    Ok((sizes, sizes.plan(&device_bytes, index_slots(config, items))))
+    Ok((sizes, sizes.plan(&device_bytes, index_slots(config, items), index)))
 }
 
 fn open_device(place: &FlashPlace, left: Option<Arc<File>>) -> Result<FileDevice, StartError> {
@@ -56,7 +56,8 @@ pub(crate) fn open(
     left: Left,
     now: UnixMillis,
 ) -> Result<Opened, StartError> {
-    let (sizes, plan) = plan(config)?;
+    let file = crate::start::memory_file(config, left.memory)?;
+    let (sizes, plan) = plan(config, file.as_ref().map_or(IndexPlace::File, |file| file.index))?;
     assert!(
         left.devices.is_empty() || left.devices.len() == config.flash.len(),
         "{} devices were left for {:?}",
@@ -68,7 +69,6 @@ pub(crate) fn open(
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
     let files = devices.iter().map(FileDevice::share).collect();
     let devices = devices.into_iter().map(|device| Box::new(device) as Box<dyn flash::device::Device>).collect();
-    let file = crate::start::memory_file(config, left.memory)?;
     let mut ground = TierGround::lay(store, file.as_ref(), &plan, now).map_err(StartError::Store)?;
     let on_lost = Box::new(|lost: &Lost| {
         tracing::error!(

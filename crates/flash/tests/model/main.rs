@@ -4,9 +4,11 @@
 //! What the store does not have any more is a miss, and the model forgets it then. What it has is what was stored last;
 //! what ended, by whatever, never comes back.
 
+mod found;
 mod world;
 
 use gannet_flash::Faults;
+use segment::IndexPlace;
 use world::{Seen, World};
 
 /// Operations of one run.
@@ -90,9 +92,9 @@ fn a_disk_that_fails_is_left_alone_and_the_store_goes_on() {
 }
 
 /// Runs for a while, and again and again as `end` has it end.
-fn lives(seed: u64, lives: usize, mut end: impl FnMut(&mut World)) -> World {
+fn lives(seed: u64, index: IndexPlace, lives: usize, mut end: impl FnMut(&mut World)) -> World {
     println!("SEED={seed} cargo test -p gannet-flash --test model");
-    let mut world = World::in_file(seed);
+    let mut world = World::in_file(seed, index);
     (0..20_000).for_each(|_| world.step());
     for _ in 0..lives {
         end(&mut world);
@@ -105,7 +107,7 @@ fn lives(seed: u64, lives: usize, mut end: impl FnMut(&mut World)) -> World {
 fn what_was_there_when_the_process_was_killed_is_there_again_and_nothing_else() {
     for seed in seeds() {
         let mut on_flash = 0;
-        let world = lives(seed, 8, |world| {
+        let world = lives(seed, IndexPlace::File, 8, |world| {
             let before = world.all();
             world.kill();
             let found = world.store.stats();
@@ -125,7 +127,7 @@ fn what_was_there_when_the_process_was_killed_is_there_again_and_nothing_else() 
 fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
     for seed in seeds() {
         let (mut before, mut after) = (0, 0);
-        lives(seed + 50, 8, |world| {
+        lives(seed + 50, IndexPlace::File, 8, |world| {
             before += world.all().len();
             world.cut_off();
             after += world.check();
@@ -138,7 +140,7 @@ fn what_a_disk_lost_that_was_cut_off_is_a_miss_and_never_an_older_value() {
 fn items_on_a_disk_that_was_exchanged_are_gone_and_stay_gone() {
     for seed in seeds() {
         let (mut lost, mut left) = (0, 0);
-        lives(seed + 70, 4, |world| {
+        lives(seed + 70, IndexPlace::File, 4, |world| {
             world.exchange();
             assert_eq!(world.flash.exchanged(), ["simulated"]);
             assert_eq!((world.items_on_flash(), world.store.stats().flash_items), (0, 0));

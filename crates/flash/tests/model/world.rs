@@ -41,8 +41,8 @@ pub struct World {
     pub flash: Arc<Flash>,
     pub hand: SimHand,
     pub seen: Seen,
-    /// The store's memory, if it outlives the process.
-    file: Option<Arc<MapFile>>,
+    /// The store's memory, if it outlives the process, and whether its index does.
+    file: Option<(Arc<MapFile>, IndexPlace)>,
     background: Background,
     lane: Lane,
     scratch: Scratch,
@@ -67,12 +67,17 @@ impl World {
     }
 
     /// The same with its memory in a file.
-    pub fn in_file(seed: u64) -> Self {
-        let file = Some(Arc::new(MapFile::in_memory().expect("a file")));
+    pub fn in_file(seed: u64, index: IndexPlace) -> Self {
+        let file = Some((Arc::new(MapFile::in_memory().expect("a file")), index));
         Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, UnixMillis(1_700_000_000_000))
     }
 
-    fn on(seed: u64, (disk, hand): (SimDisk, SimHand), file: Option<Arc<MapFile>>, now: UnixMillis) -> Self {
+    fn on(
+        seed: u64,
+        (disk, hand): (SimDisk, SimHand),
+        file: Option<(Arc<MapFile>, IndexPlace)>,
+        now: UnixMillis,
+    ) -> Self {
         let mut random = Prng::new(seed);
         let lost = Arc::new(AtomicU64::new(0));
         let told = Arc::clone(&lost);
@@ -86,13 +91,10 @@ impl World {
             huge_pages: false,
         };
         let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
-        let plan = sizes.plan(&[DISK_BYTES], 16 << 10);
-        let store_file = file.clone().map(|file| StoreFile {
-            file,
-            reset: false,
-            index: IndexPlace::File,
-            power: segment::Power::default(),
-        });
+        let index = file.as_ref().map_or(IndexPlace::File, |(_, index)| *index);
+        let plan = sizes.plan(&[DISK_BYTES], 16 << 10, index);
+        let power = segment::Power::default();
+        let store_file = file.clone().map(|(file, index)| StoreFile { file, reset: false, index, power });
         let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
         let flash = Flash::new(FlashConfig {
             devices: vec![Box::new(disk)],
@@ -130,10 +132,18 @@ impl World {
     }
 
     fn begin_with(&mut self, disk: (SimDisk, SimHand), seed: u64) {
-        let image = self.file.as_ref().expect("it is in a file").image().expect("an image");
-        let next = Self::on(seed, disk, Some(Arc::new(image)), self.now);
+        let (file, index) = self.file.as_ref().expect("it is in a file");
+        let image = Arc::new(file.image().expect("an image"));
+        let next = Self::on(seed, disk, Some((image, *index)), self.now);
         let (model, seen) = (std::mem::take(&mut self.model), self.seen);
         *self = Self { model, seen, ..next };
+    }
+
+    /// Goes on until all is found that is there.
+    pub fn find_all(&mut self) {
+        while self.store.is_finding() {
+            self.meanwhile();
+        }
     }
 
     /// Every key that is there, with its value, wherever it is: nothing changes by that.
@@ -297,7 +307,7 @@ impl World {
         match found.expect("a read needs no memory") {
             None => {
                 self.seen.misses += 1;
-                self.model.remove(key);
+                self.forget(key);
             }
             Some((value, flags, from_flash)) => {
                 let live = live.unwrap_or_else(|| panic!("{} is there and should not be", key.escape_ascii()));
@@ -310,6 +320,13 @@ impl World {
         }
     }
 
+    /// The key is missed: for good, unless it may be found later.
+    fn forget(&mut self, key: &[u8]) {
+        if !self.store.is_finding() {
+            self.model.remove(key);
+        }
+    }
+
     fn put(&mut self, key: &[u8], put: &Put<'_>) -> Option<PutOutcome> {
         let outcome = self.done(|turn| {
             let key = turn.key(Namespace::DEFAULT, key);
@@ -319,7 +336,7 @@ impl World {
             self.seen.changed += 1;
         }
         if outcome.is_none() {
-            self.model.remove(key);
+            self.forget(key);
         }
         outcome
     }
@@ -353,7 +370,7 @@ impl World {
         let Some(outcome) = self.put(key, &Put { mode, ..Put::set(&value) }) else { return };
         match (mode, outcome) {
             (PutMode::Add, PutOutcome::NotStored) => assert!(live.is_some(), "nothing is there to keep it out"),
-            (PutMode::Replace, PutOutcome::NotStored) => drop(self.model.remove(key)),
+            (PutMode::Replace, PutOutcome::NotStored) => self.forget(key),
             (PutMode::Replace, PutOutcome::Stored { .. }) => {
                 assert!(live.is_some(), "{} is not there to be replaced", key.escape_ascii());
                 self.note(key, &value, Expire::Never, 0);
@@ -374,7 +391,7 @@ impl World {
                 let value = [&live.value[..], &part].concat();
                 self.note(key, &value, live.expire, live.flags);
             }
-            _ => drop(self.model.remove(key)),
+            _ => self.forget(key),
         }
     }
 
@@ -388,7 +405,7 @@ impl World {
             let key = turn.key(Namespace::DEFAULT, &key);
             turn.arith(&key, &arith)
         });
-        let Some(ArithOutcome::Number { value, .. }) = outcome else { return drop(self.model.remove(&key)) };
+        let Some(ArithOutcome::Number { value, .. }) = outcome else { return self.forget(&key) };
         let was = live.map(|live| String::from_utf8(live.value).expect("digits").parse::<u64>().expect("a number"));
         assert!(value == 7 || was.is_some_and(|was| was + 3 == value), "{was:?} and 3 are not {value}");
         self.seen.changed += 1;
@@ -402,7 +419,7 @@ impl World {
             let value = self.value();
             match self.put(key, &Put { compare: Some(token), ..Put::set(&value) }) {
                 Some(PutOutcome::Stored { .. }) => self.note(key, &value, Expire::Never, 0),
-                Some(PutOutcome::NotFound) | None => drop(self.model.remove(key)),
+                Some(PutOutcome::NotFound) | None => self.forget(key),
                 other => panic!("nobody changed {} since its token was told: {other:?}", key.escape_ascii()),
             }
             return;
@@ -412,7 +429,7 @@ impl World {
             Ok(turn.gets(&key)?.map(|item| (text(&item.value), item.token)))
         });
         match told.expect("no memory is needed that does not come") {
-            None => drop(self.model.remove(key)),
+            None => self.forget(key),
             Some((value, token)) => {
                 assert!(live.is_some_and(|live| live.value == value), "{}", key.escape_ascii());
                 self.model.get_mut(key).expect("it lives").token = Some(token);

@@ -40,10 +40,11 @@ impl Drop for FlashFile {
     }
 }
 
-fn serve(file: &MemoryFile, flash: &FlashFile) -> (Serving, SocketAddr) {
+fn serve(file: &MemoryFile, flash: &FlashFile, index: &str) -> (Serving, SocketAddr) {
     let flash = flash.flag();
     let words = ["--memcached", "127.0.0.1:0", "--admin", "none", "--workers", "2", "--memory", "16MiB"];
-    let mut serving = Serving::start(&[&words[..], &["--file", file.path(), "--flash", &flash]].concat());
+    let place = ["--file", file.path(), "--file-index", index, "--flash", &flash];
+    let mut serving = Serving::start(&[&words[..], &place].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
     (serving, addr)
 }
@@ -139,9 +140,18 @@ impl Ledger {
 
     /// Asks for every key; how many are there.
     pub fn check(&mut self, addr: SocketAddr, seed: u64) -> u64 {
+        let holds = self.ask(addr, seed);
+        for (known, holds) in self.keys.iter_mut().zip(&holds) {
+            *known = Known { acknowledged: *holds, ..Known::default() };
+        }
+        holds.into_iter().filter(|holds| *holds != 0).count() as u64
+    }
+
+    /// What every key holds, which may be a miss that is none later.
+    fn ask(&self, addr: SocketAddr, seed: u64) -> Vec<u64> {
         let mut stream = BufReader::new(connect(addr));
-        let (writer, mut there) = (self.writer, 0);
-        for (place, known) in self.keys.iter_mut().enumerate() {
+        let (writer, mut all) = (self.writer, Vec::new());
+        for (place, known) in self.keys.iter().enumerate() {
             let name = key(writer, place);
             if place % ASKED == 0 {
                 let gets: String =
@@ -157,10 +167,9 @@ impl Ledger {
                 let how = seed_told("restart_flash", seed);
                 holds = *same.unwrap_or_else(|| panic!("{how}: {name} holds {text:?}, not one of {allowed:?}"));
             }
-            there += u64::from(holds != 0);
-            *known = Known { acknowledged: holds, ..Known::default() };
+            all.push(holds);
         }
-        there
+        all
     }
 }
 
@@ -173,16 +182,38 @@ pub fn stat(addr: SocketAddr, name: &str) -> u64 {
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("there is no {name}"))
 }
 
+/// Waits until all is found that the server before has left.
+pub fn wait_until_found(addr: SocketAddr) {
+    let begun = std::time::Instant::now();
+    while stat(addr, "flash_regions_unread") > 0 {
+        assert!(begun.elapsed() < PATIENCE, "it is not found");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older() {
-    let seed = 1;
-    let (file, flash) = (MemoryFile::new("flash"), FlashFile::new("killed"));
+    kill_and_go_on("killed", "file", 1);
+}
+
+#[test]
+fn what_was_on_flash_is_found_again_without_an_index_and_nothing_older() {
+    kill_and_go_on("killed-dram", "dram", 2);
+}
+
+fn kill_and_go_on(name: &str, index: &str, seed: u64) {
+    let (file, flash) = (MemoryFile::new(name), FlashFile::new(name));
     let mut prng = Prng::new(seed);
     let mut ledgers = [Ledger::new(0), Ledger::new(1)];
     let (mut checked, mut on_flash) = (0, 0);
     let lives = kills(4);
     for life in 0..=lives {
-        let (mut serving, addr) = serve(&file, &flash);
+        let (mut serving, addr) = serve(&file, &flash, index);
+        if life % 2 == 1 {
+            // What is there before all is found is right too; every other life is asked for no sooner.
+            ledgers[0].ask(addr, seed);
+        }
+        wait_until_found(addr);
         let found = stat(addr, "flash_items");
         let there: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, seed)).sum();
         assert!(life == 0 || there > KEYS, "life {life}: {there} keys of {} are there, {found} on flash", 2 * KEYS);
@@ -218,14 +249,14 @@ fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older
 fn a_device_that_was_exchanged_is_told_and_what_was_there_is_gone() {
     let (file, flash) = (MemoryFile::new("exchanged"), FlashFile::new("exchanged"));
     let mut ledger = Ledger::new(0);
-    let (mut serving, addr) = serve(&file, &flash);
+    let (mut serving, addr) = serve(&file, &flash, "file");
     assert!(ledger.write(addr, &mut Prng::new(3), 2 * KEYS));
     let before = stat(addr, "flash_items");
     assert!(before > 1000, "{before} items are on flash");
     serving.signal("TERM");
     assert!(serving.ended().success());
     std::fs::remove_file(&flash.0).expect("it is there");
-    let (serving, addr) = serve(&file, &flash);
+    let (serving, addr) = serve(&file, &flash, "file");
     assert!(serving.lines.iter().any(|line| line.contains("is not what it was")), "{:#?}", serving.lines);
     // A full memory gives some up at once, to the device as it is now.
     let after = stat(addr, "flash_items");

@@ -11,7 +11,7 @@ use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, gannet};
 use crate::restart::MemoryFile;
-use crate::restart_flash::{FlashFile, KEYS, Ledger, stat};
+use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 use crate::upgrade::{Old, answers, dying, said_of};
 
 /// A server with less memory than the keys of a ledger take.
@@ -35,9 +35,10 @@ fn check_flash(old: &Old, before: u64, when: &str) {
     assert!(after >= before * 9 / 10, "{when}: {after} items are on flash, {before} were");
 }
 
-fn through_upgrades(name: &str, in_file: bool, times: usize) {
+fn through_upgrades(name: &str, in_file: bool, index: &str, times: usize) {
     let (file, flash) = (MemoryFile::new(name), FlashFile::new(name));
-    let memory = if in_file { vec!["--file", file.path()] } else { vec!["--upgradable"] };
+    let place = if in_file { &["--file", file.path()][..] } else { &["--upgradable"] };
+    let memory = [place, &["--file-index", index]].concat();
     let mut ledgers = [Ledger::new(0), Ledger::new(1)];
     let mut old = filled(&memory, &flash, &mut ledgers[0]);
     let addr = old.memcached;
@@ -64,6 +65,7 @@ fn through_upgrades(name: &str, in_file: bool, times: usize) {
         for _ in 0..times {
             std::thread::sleep(Duration::from_millis(150));
             old.upgrade();
+            wait_until_found(addr);
             assert!(stat(addr, "flash_items") > 0, "what was on flash is");
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -74,6 +76,7 @@ fn through_upgrades(name: &str, in_file: bool, times: usize) {
     let there: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
     let before = stat(addr, "flash_items");
     old.upgrade();
+    wait_until_found(addr);
     check_flash(&old, before, "after an upgrade in peace");
     let again: u64 = ledgers.iter_mut().map(|ledger| ledger.check(addr, 0)).sum();
     // What is read once more goes back to memory, and others to flash.
@@ -84,12 +87,17 @@ fn through_upgrades(name: &str, in_file: bool, times: usize) {
 
 #[test]
 fn writers_beyond_memory_go_on_through_upgrades_of_a_server_with_a_file_and_flash() {
-    through_upgrades("upgrade-flash-file", true, 3);
+    through_upgrades("upgrade-flash-file", true, "file", 3);
+}
+
+#[test]
+fn writers_beyond_memory_go_on_through_upgrades_of_a_server_with_flash_and_its_index_in_dram() {
+    through_upgrades("upgrade-flash-dram", true, "dram", 2);
 }
 
 #[test]
 fn writers_beyond_memory_go_on_through_upgrades_of_a_server_with_flash_alone() {
-    through_upgrades("upgrade-flash", false, 3);
+    through_upgrades("upgrade-flash", false, "file", 3);
 }
 
 #[test]

@@ -223,7 +223,7 @@ impl Background {
         }
         self.queues.collect_sealed(&store);
         self.reclaim(&store);
-        let digs = self.dig(&store) | Self::reclaim_flash(&store, now);
+        let digs = self.dig(&store) | Self::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();
         if !rebuilds {
             self.shadows.run(&store.samples, Self::items_when_full(&store));

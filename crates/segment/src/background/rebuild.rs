@@ -8,7 +8,23 @@ use crate::header::{SegmentHeader, State};
 use crate::rebuild::RebuildStep;
 use crate::store::Store;
 
+/// Items on flash that one slice finds, beside what else it does: some 30 us.
+const FOUND_A_SLICE: usize = 256;
+
 impl Background {
+    /// Finds some items on flash again; true if there are more at hand.
+    pub(super) fn find_flash(store: &Store) -> bool {
+        if !store.finds || !store.is_finding() {
+            return false;
+        }
+        let mut looks = FOUND_A_SLICE / crate::rebuild::ITEMS_PER_LOOK;
+        let step = store.find_on_flash(Self::counters(store), &mut || {
+            looks = looks.saturating_sub(1);
+            looks == 0
+        });
+        step == RebuildStep::More
+    }
+
     /// One slice of it; whoever waits for the index to grow comes first.
     pub(super) fn run_rebuild(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceKind {
         if let Some(namespace) = self.short(store) {

@@ -54,6 +54,8 @@ impl Store {
         };
         match (locked.find_flash(at), again) {
             (Some((word, slot)), Some(again)) if read(slot) && locked.find_flash(again).is_none() => {
+                self.dies_on_flash(slot);
+                self.lives_on_flash(again);
                 locked.replace(word, slot, Slot::flash(slot.tag(), 0, again), false);
                 counters.flash_again.add(1);
                 tier.release(at);
@@ -61,6 +63,7 @@ impl Store {
             }
             (found, again) => {
                 if let Some((word, slot)) = found {
+                    self.dies_on_flash(slot);
                     locked.replace(word, slot, Slot::EMPTY, false);
                     self.release(counters, slot);
                     counters.flash_evicted.add(u64::from(!ended));

@@ -449,6 +449,9 @@ fn tier_fits(tier: Option<&TierPlan>, block: &Superblock) -> Result<(), FileFaul
     if block.flash_bytes != asked {
         return Err(FileFault::Flash { found: block.flash_bytes, asked });
     }
+    if tier.is_some_and(|plan| plan.finds != (index_of(block) == IndexPlace::Dram)) {
+        return Err(FileFault::Index { found: index_of(block) });
+    }
     if block.flash_room_bytes == room_bytes { Ok(()) } else { Err(FileFault::Layout) }
 }
 

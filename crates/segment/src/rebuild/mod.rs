@@ -6,6 +6,7 @@
 //!   round 1     items, pieces and parts
 //!   round 2     heads of values in pieces and parts, in the segments that have any: all that they name is found
 //!   whole       from here on eviction, expiry, compaction and scrubbing go on as ever
+//!   flash       what a second tier finds again, if there is one ([`flash`])
 //! ```
 //!
 //! Invariants:
@@ -25,7 +26,10 @@
 //!
 //! Bounds: eight bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
 
+mod flash;
 mod latest;
+
+pub(crate) use flash::ITEMS_PER_LOOK;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +57,9 @@ pub(crate) const REBUILDERS_MAX: usize = 64;
 
 const ROUND_ITEMS: u32 = 0;
 const ROUND_HEADS: u32 = 1;
-const WHOLE: u32 = 2;
+/// All of memory is found.
+const ROUND_FLASH: u32 = 2;
+const WHOLE: u32 = 3;
 
 // Where a segment is.
 const WAITING: u32 = 0;
@@ -108,6 +114,7 @@ pub(crate) struct Rebuild {
     found: AtomicU64,
     torn: AtomicU64,
     dropped: AtomicU64,
+    on_flash: AtomicU64,
 }
 
 /// How far the index is made.
@@ -125,6 +132,8 @@ pub struct RebuildProgress {
     pub items: u64,
     /// Items that were not whole, and are gone.
     pub torn: u64,
+    /// Items that were found on flash.
+    pub on_flash: u64,
 }
 
 /// What a step came to.
@@ -156,6 +165,7 @@ impl Rebuild {
             found: AtomicU64::new(0),
             torn: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            on_flash: AtomicU64::new(0),
         }
     }
 
@@ -169,9 +179,10 @@ impl Rebuild {
         self.entries.is_empty()
     }
 
+    /// All of memory is found.
     #[inline(always)]
     pub(crate) fn is_whole(&self) -> bool {
-        self.round.load(Acquire) == WHOLE
+        self.round.load(Acquire) >= ROUND_FLASH
     }
 
     fn progress(&self) -> RebuildProgress {
@@ -179,10 +190,11 @@ impl Rebuild {
         RebuildProgress {
             whole: round == WHOLE,
             segments: self.entries.len() as u64,
-            segments_left: if round == WHOLE { 0 } else { self.left.load(Relaxed) as u64 },
+            segments_left: if round >= ROUND_FLASH { 0 } else { self.left.load(Relaxed) as u64 },
             segments_dropped: self.dropped.load(Relaxed),
             items: self.found.load(Relaxed),
             torn: self.torn.load(Relaxed),
+            on_flash: self.on_flash.load(Relaxed),
         }
     }
 
@@ -230,7 +242,8 @@ impl Rebuild {
             log.close_held();
         }
         store.kept.rebuilding.store(0, Release);
-        self.round.store(WHOLE, Release);
+        let finds = store.finds && !store.tier().is_found();
+        self.round.store(if finds { ROUND_FLASH } else { WHOLE }, Release);
         store.call_background();
     }
 
@@ -417,7 +430,13 @@ impl Hand {
 }
 
 impl Store {
-    /// The index is being made anew: see [`crate::rebuild`].
+    /// Not all that an earlier process left is found, in memory or on flash: a key that is not there may be later.
+    #[inline(always)]
+    pub fn is_finding(&self) -> bool {
+        self.rebuild.as_ref().is_some_and(|rebuild| rebuild.round.load(Acquire) != WHOLE)
+    }
+
+    /// The index is being made anew, as far as it is of items in memory: see [`crate::rebuild`].
     #[inline(always)]
     pub fn is_rebuilding(&self) -> bool {
         self.rebuild.as_ref().is_some_and(|rebuild| !rebuild.is_whole())
@@ -430,7 +449,7 @@ impl Store {
 
     /// A helper of the background, for a thread of its own; `None` if nothing is to be rebuilt, or too many help.
     pub fn rebuilder(self: &Arc<Self>) -> Option<Rebuilder> {
-        let rebuild = self.rebuild.as_ref().filter(|rebuild| !rebuild.is_whole())?;
+        let rebuild = self.rebuild.as_ref().filter(|_| self.is_finding())?;
         let number = rebuild.helpers.fetch_add(1, Relaxed);
         let (store, counters) = (Arc::clone(self), self.geometry.lanes_max + number);
         (number < REBUILDERS_MAX).then(|| Rebuilder { store, counters, hand: Hand::default() })
@@ -545,7 +564,11 @@ pub struct Rebuilder {
 impl Rebuilder {
     /// Walks on, until `over`, which is asked every few items.
     pub fn step(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> RebuildStep {
-        self.hand.step(&self.store, &self.store.counters[self.counters], now, over)
+        let counters = &self.store.counters[self.counters];
+        match self.hand.step(&self.store, counters, now, over) {
+            RebuildStep::Whole => self.store.find_on_flash(counters, over),
+            other => other,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod crashes;
 mod damage;
+mod found;
 mod parted;
 pub(crate) mod power;
 mod rebuilt;

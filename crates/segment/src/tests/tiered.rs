@@ -25,7 +25,7 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
 }
 
 /// What is read of a key, wherever it is; that changes nothing.
-fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
     let text = |value: &Value<'_>| match value {
         Value::Bytes(bytes) => bytes.to_vec(),
         other => panic!("{other:?}"),
@@ -48,7 +48,7 @@ fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Has all that is sealed go to the tier.
-fn demote(rig: &mut Rig) {
+pub(super) fn demote(rig: &mut Rig) {
     rig.lane.own_seal(&rig.store);
     let is_sealed = |id: &u32| rig.store.segments.header(SegmentId(*id)).state() == State::Sealed;
     let sealed: Vec<u32> = (0..rig.store.segments.high_water() as u32).filter(is_sealed).collect();
@@ -56,7 +56,7 @@ fn demote(rig: &mut Rig) {
 }
 
 /// Two keys that one index bucket has, with one tag.
-fn twins(store: &Store) -> [Vec<u8>; 2] {
+pub(super) fn twins(store: &Store) -> [Vec<u8>; 2] {
     let mut seen = std::collections::HashMap::new();
     for number in 0..100_000 {
         let key = format!("twin-{number}").into_bytes();

@@ -160,7 +160,7 @@ impl Turn<'_> {
             self.store.note_access(seen, self.now);
         }
         match (decide(self, item.as_ref(), scratch), there) {
-            (Change::Remove(answer), None) if self.store.is_rebuilding() => {
+            (Change::Remove(answer), None) if self.store.is_finding() => {
                 Ok(self.end_for_good(key, None, None)?.then_some((answer, false)))
             }
             (Change::Keep(answer), _) | (Change::Remove(answer) | Change::Expire(_, answer), None) => {

@@ -27,7 +27,7 @@ impl Turn<'_> {
         if delete.mark_stale || delete.drop_value {
             return self.retry(|turn| turn.try_mark(key, delete));
         }
-        if self.store.is_rebuilding() {
+        if self.store.is_finding() {
             return self.retry(|turn| turn.try_end_for_good(key, delete.compare));
         }
         let (store, counters) = (self.store, self.counters());
@@ -76,7 +76,7 @@ impl Turn<'_> {
 
     fn try_mark(&mut self, key: &Key<'_>, delete: &Delete) -> Result<Option<DeleteOutcome>, OpError> {
         let Some((seen, snap)) = self.snap(key)? else {
-            let ends = self.store.is_rebuilding() && delete.compare.is_none();
+            let ends = self.store.is_finding() && delete.compare.is_none();
             let done = !ends || self.end_for_good(key, None, None)?;
             return Ok(done.then_some(DeleteOutcome::NotFound));
         };

@@ -444,6 +444,9 @@ fn flash(list: &mut List, stats: &StoreStats, tier: &flash::Flash) {
     list.by(Kind::Gauge, "gannet_flash_lost", help, "device", lost);
     list.gauge("gannet_flash_items", "Items that are on flash.", stats.flash_items);
     list.gauge("gannet_flash_regions_free", "Regions on flash that are free.", tier.regions().0 as u64);
+    let help =
+        "Regions of an earlier server that are still to be read to find their items, with one that is being read.";
+    list.gauge("gannet_flash_regions_unread", help, tier.regions_unread() as u64);
     list.total("gannet_flash_hits_total", "Values told from flash.", stats.flash_hits);
     list.total("gannet_flash_returned_total", "Items that came back from flash to memory.", stats.flash_back);
     let moved = [("taken", stats.flash_taken), ("again", stats.flash_again), ("evicted", stats.flash_evicted)];

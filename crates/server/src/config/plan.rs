@@ -279,12 +279,6 @@ impl Planner<'_> {
         if places.is_empty() {
             return;
         }
-        let in_file = settings.file.0.is_some() || settings.upgradable;
-        if in_file && settings.file_index == segment::IndexPlace::Dram {
-            let what =
-                "an index that is made anew at a start does not know what was deleted of items on flash".to_owned();
-            self.fault("store.flash", what, "write store.file_index = \"file\", or leave store.flash away".to_owned());
-        }
         if !settings.evict {
             let what = "what goes to flash is what is evicted, and nothing is".to_owned();
             self.fault("store.flash", what, "leave store.evict true".to_owned());
@@ -428,10 +422,8 @@ mod tests {
         let plan = with(&[flash], &host()).unwrap();
         assert_eq!((plan.server.flash.len(), plan.server.flash_item_bytes), (1, 512));
         assert!(with(&[flash, ("store.file", "/tmp/y")], &host()).is_ok());
-        let dram = [flash, ("store.file", "/tmp/y"), ("store.file_index", "dram")];
-        assert!(fault(&dram).contains("does not know what was deleted"));
-        let dram = [flash, ("store.upgradable", "true"), ("store.file_index", "dram")];
-        assert!(fault(&dram).contains("does not know what was deleted"));
+        assert!(with(&[flash, ("store.file", "/tmp/y"), ("store.file_index", "dram")], &host()).is_ok());
+        assert!(with(&[flash, ("store.upgradable", "true"), ("store.file_index", "dram")], &host()).is_ok());
         assert!(with(&[flash, ("store.upgradable", "true")], &host()).is_ok());
         assert!(fault(&[flash, ("store.evict", "false")]).contains("store.evict"));
         assert!(fault(&[("store.flash", "/tmp/x:1MiB")]).contains("too small"));

@@ -232,7 +232,7 @@ fn offered(
     };
     let devices = offered_devices(&told["flash"], descriptors.map(|fd| Arc::new(File::from(fd))).collect(), config)?;
     let config = ServerConfig { memory_bytes, ..config.clone() };
-    let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config)).transpose();
+    let plan = (!devices.is_empty()).then(|| crate::tier::plan(&config, config.file_index)).transpose();
     let plan = plan.map_err(|error| Refused(error.to_string()))?.map(|(_, plan)| plan);
     let file = Arc::new(file);
     let store_file =

@@ -268,6 +268,7 @@ fn flash_lines(lines: &mut Lines<'_>, store: &segment::StoreStats, tier: &flash:
     let counts = tier.counts();
     for (name, count) in [
         ("flash_items", store.flash_items),
+        ("flash_regions_unread", tier.regions_unread() as u64),
         ("flash_items_taken", store.flash_taken),
         ("flash_items_kept_on", store.flash_again),
         ("flash_items_evicted", store.flash_evicted),

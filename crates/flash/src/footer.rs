@@ -1,0 +1,188 @@
+//! What a chunk says of its items, at its end: where each is and of which hash, so that they are found without a look
+//! at the items. Only where the index is gone with the process.
+//!
+//! ```text
+//!   | item | item | ... zeros, 24 at least | entry n-1 | ... | entry 1 | entry 0 | count 4 | 0 4 | check 8 |
+//!                                              10
+//!   entry:  hash 8 | named 1, length in units of 8 bytes 15
+//! ```
+//!
+//! - Items stand one behind the other, so the lengths say where each begins.
+//! - An entry is made with its item and says at first that no slot ever named it: what becomes of the item is decided
+//!   later, and a process may end before. Naming it is one store of two bytes.
+//! - Count and checksum are there once the chunk is full; until then the table has the count. The checksum is seeded as
+//!   those of items, with the chunk in the place of an item.
+//! - The zeros end a walk over the items.
+
+use crate::entry::{ALIGN, HEADER_BYTES, Seed, padded};
+
+const TAIL_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 10;
+const NAMED: u16 = 1 << 15;
+
+/// What a footer of so many entries takes of its chunk, in bytes, with the zeros in front of it.
+pub(crate) const fn footer_bytes(entries: usize) -> usize {
+    HEADER_BYTES + ENTRY_BYTES * entries + TAIL_BYTES
+}
+
+/// The longest item that an entry can tell of, in bytes.
+pub(crate) const LONGEST_BYTES: usize = (NAMED as usize - 1) * ALIGN;
+
+/// Where in a chunk of so many bytes an entry begins.
+fn place(chunk_bytes: usize, number: usize) -> usize {
+    chunk_bytes - TAIL_BYTES - (number + 1) * ENTRY_BYTES
+}
+
+/// Writes the entry of an item that no slot names.
+pub(crate) fn put(chunk: &mut [u8], number: usize, hash: u64, bytes: usize) {
+    assert!(bytes <= LONGEST_BYTES, "an item of {bytes} bytes");
+    let at = place(chunk.len(), number);
+    chunk[at..at + 8].copy_from_slice(&hash.to_le_bytes());
+    let units = (padded(bytes) / ALIGN) as u16;
+    chunk[at + 8..at + 10].copy_from_slice(&units.to_le_bytes());
+}
+
+/// From here on a slot names its item.
+pub(crate) fn name(chunk: &mut [u8], number: usize) {
+    let at = place(chunk.len(), number) + 9;
+    chunk[at] |= (NAMED >> 8) as u8;
+}
+
+/// Ends the footer of a full chunk that begins at `base` of its region, and makes what is free behind `used` zero.
+pub(crate) fn seal(chunk: &mut [u8], used: usize, count: usize, seed: Seed, base: usize) {
+    let (end, first) = (chunk.len(), place(chunk.len(), count) + ENTRY_BYTES);
+    chunk[used..first].fill(0);
+    chunk[end - 16..end - 12].copy_from_slice(&(count as u32).to_le_bytes());
+    chunk[end - 12..end - 8].fill(0);
+    let check = seed.check_footer(base, &chunk[first..end - 8]);
+    chunk[end - 8..].copy_from_slice(&check.to_le_bytes());
+}
+
+/// The entries of a chunk, from the first item on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entries {
+    /// As they stand there: the first one is the last.
+    bytes: Vec<u8>,
+    next: usize,
+    /// Where in the chunk the next item begins.
+    offset: usize,
+}
+
+/// One item, as its chunk's footer has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) hash: u64,
+    /// Where in the chunk it begins.
+    pub(crate) offset: usize,
+    /// In whole units.
+    pub(crate) bytes: usize,
+}
+
+/// What the end of a chunk says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Footer {
+    Entries(Entries),
+    /// So many bytes have to be read, from the end on.
+    Longer(usize),
+    /// Not what was written there.
+    Broken,
+}
+
+/// Reads the footer of a chunk that begins at `base` of its region, of which `end` are the last bytes.
+pub(crate) fn read(end: &[u8], chunk_bytes: usize, base: usize, seed: Seed) -> Footer {
+    let len = end.len();
+    assert!((TAIL_BYTES..=chunk_bytes).contains(&len), "{len} bytes of a chunk");
+    let count = u32::from_le_bytes(end[len - 16..len - 12].try_into().expect("four bytes")) as usize;
+    let bytes = count * ENTRY_BYTES + TAIL_BYTES;
+    if bytes > chunk_bytes {
+        return Footer::Broken;
+    }
+    if bytes > len {
+        return Footer::Longer(bytes);
+    }
+    let first = len - bytes;
+    if end[len - 8..] != seed.check_footer(base, &end[first..len - 8]).to_le_bytes() {
+        return Footer::Broken;
+    }
+    Footer::Entries(Entries { bytes: end[first..len - TAIL_BYTES].to_vec(), next: 0, offset: 0 })
+}
+
+impl Entries {
+    fn entry(&self) -> Option<(u64, u16)> {
+        let behind = self.bytes.len().checked_sub(self.next * ENTRY_BYTES).filter(|behind| *behind > 0)?;
+        let entry = &self.bytes[behind - ENTRY_BYTES..behind];
+        let (hash, rest) = entry.split_at(8);
+        Some((
+            u64::from_le_bytes(hash.try_into().expect("eight bytes")),
+            u16::from_le_bytes(rest.try_into().expect("two bytes")),
+        ))
+    }
+
+    /// The next item that a slot named; those that none did are passed.
+    pub(crate) fn peek(&mut self) -> Option<Told> {
+        while let Some((hash, rest)) = self.entry() {
+            if rest & NAMED != 0 {
+                return Some(Told { hash, offset: self.offset, bytes: usize::from(rest & !NAMED) * ALIGN });
+            }
+            self.pass();
+        }
+        None
+    }
+
+    /// It is done with.
+    pub(crate) fn pass(&mut self) {
+        if let Some((_, rest)) = self.entry() {
+            self.offset += usize::from(rest & !NAMED) * ALIGN;
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: Seed = Seed { salt: 9, region: 4 };
+
+    fn chunk() -> Vec<u8> {
+        let mut chunk = vec![0xee; 4096];
+        for (number, bytes) in [100, 8, 1000, 33].into_iter().enumerate() {
+            put(&mut chunk, number, 70 + number as u64, bytes);
+        }
+        [0, 1, 3].into_iter().for_each(|number| name(&mut chunk, number));
+        seal(&mut chunk, 1152, 4, SEED, 8192);
+        chunk
+    }
+
+    #[test]
+    fn named_items_are_told_with_their_places_and_others_are_passed() {
+        let chunk = chunk();
+        assert!(chunk[1152..4096 - 16 - 40].iter().all(|byte| *byte == 0), "what is free is zero");
+        let Footer::Entries(mut entries) = read(&chunk[3000..], 4096, 8192, SEED) else { panic!("it is whole") };
+        let mut told = Vec::new();
+        while let Some(Told { hash, offset, bytes }) = entries.peek() {
+            told.push((hash, offset, bytes));
+            entries.pass();
+        }
+        assert_eq!(told, [(70, 0, 104), (71, 104, 8), (73, 1112, 40)]);
+        assert_eq!(read(&chunk[4096 - 32..], 4096, 8192, SEED), Footer::Longer(56), "more has to be read");
+        assert!(matches!(read(&chunk[4096 - 56..], 4096, 8192, SEED), Footer::Entries(_)));
+    }
+
+    #[test]
+    fn no_changed_byte_and_no_other_place_or_life_passes() {
+        let mut chunk = chunk();
+        for seed in [Seed { salt: 8, ..SEED }, Seed { region: 5, ..SEED }] {
+            assert_eq!(read(&chunk, 4096, 8192, seed), Footer::Broken, "{seed:?}");
+        }
+        assert_eq!(read(&chunk, 4096, 4096, SEED), Footer::Broken, "another place");
+        for at in 4096 - 56..4096 {
+            for bit in 0..8 {
+                chunk[at] ^= 1 << bit;
+                assert!(!matches!(read(&chunk, 4096, 8192, SEED), Footer::Entries(_)), "byte {at} bit {bit}");
+                chunk[at] ^= 1 << bit;
+            }
+        }
+        assert_eq!(read(&[0; 4096], 4096, 8192, SEED), Footer::Broken, "nothing was written");
+    }
+}

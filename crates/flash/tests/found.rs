@@ -1,0 +1,162 @@
+//! Finding again, on the tier alone: what is shown, and what is made free unread.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arena::MapFile;
+use base::clock::UnixMillis;
+use gannet_flash::{Flash, FlashConfig, SimDisk, SimHand, Sizes};
+use segment::{
+    FlashAddress, IndexPlace, Kept, Power, Reclaimed, Shown, StoreConfig, StoreFile, Tier, TierFind, TierGround,
+    TierItem,
+};
+
+const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
+const SIZES: Sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
+/// The front and sixteen regions.
+const DISK_BYTES: u64 = 17 * (64 << 10);
+
+fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
+    let config = StoreConfig {
+        memory_bytes: 800 << 10,
+        memory_bytes_max: 0,
+        segment_bytes: Some(16 << 10),
+        item_bytes_max: 64 << 10,
+        lanes_max: 1,
+        hash_seed: 1,
+        huge_pages: false,
+    };
+    let file = StoreFile { file: Arc::clone(file), reset: false, index: IndexPlace::Dram, power: Power::default() };
+    let plan = SIZES.plan(&[DISK_BYTES], 512, IndexPlace::Dram);
+    let mut ground = TierGround::lay(&config, Some(&file), &plan, NOW).expect("memory");
+    let flash = Flash::new(FlashConfig {
+        devices: vec![Box::new(disk)],
+        sizes: SIZES,
+        lanes: 1,
+        room: ground.take_room(),
+        seed: file.file.bytes().expect("its length"),
+        writes_a_day_bytes: 0,
+        on_lost: Box::new(|lost| panic!("{lost:?}")),
+    });
+    (flash, ground)
+}
+
+fn hash_of(number: u64) -> u64 {
+    base::prng::split_mix(number)
+}
+
+fn offer(flash: &Flash, number: u64) -> Option<FlashAddress> {
+    let (key, value) = (number.to_le_bytes(), vec![number as u8; 500 + number as usize % 300]);
+    let item = TierItem {
+        hash: hash_of(number),
+        namespace: 0,
+        key: &key,
+        kept: Kept::Bytes,
+        value: &value,
+        client_flags: 0,
+        expire_at: None,
+        token: None,
+        sequence: 1,
+        class: 0,
+        is_read: false,
+    };
+    flash.offer(&item)
+}
+
+/// Offers items until no more are taken: those that were named.
+fn fill(flash: &Flash, numbers: std::ops::Range<u64>) -> Vec<(u64, FlashAddress)> {
+    let (mut scratch, mut named) = (flash.scratch(), Vec::new());
+    for number in numbers {
+        let Some(at) = offer(flash, number) else { break };
+        if number % 5 != 0 {
+            flash.name(at);
+            named.push((hash_of(number), at));
+        }
+        while flash.write(&mut scratch) {}
+    }
+    named
+}
+
+/// Finds all; each item that lives.
+fn find(flash: &Flash) -> BTreeSet<(u64, u32, u16)> {
+    let (mut scratch, mut found) = (flash.scratch(), BTreeSet::new());
+    loop {
+        let step = Tier::find(flash, &mut |hash, at| {
+            if flash.is_gone(hash, at, 0) {
+                return Shown::Gone;
+            }
+            assert!(found.insert((hash, at.region(), at.block())), "{hash} is shown once");
+            Shown::Entered
+        });
+        if step == TierFind::Whole {
+            return found;
+        }
+        while flash.work(&mut scratch) {}
+    }
+}
+
+fn seen(items: &[(u64, FlashAddress)]) -> BTreeSet<(u64, u32, u16)> {
+    items.iter().map(|(hash, at)| (*hash, at.region(), at.block())).collect()
+}
+
+fn next(hand: &SimHand, file: &Arc<MapFile>) -> (Arc<Flash>, TierGround, SimHand) {
+    let (disk, hand) = hand.copy(7);
+    let (flash, ground) = begin(file, disk);
+    (flash, ground, hand)
+}
+
+#[test]
+fn what_was_named_and_is_not_dead_is_shown_once_wherever_it_is() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
+    let (first, ground) = begin(&file, disk);
+    let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
+    assert!(first.is_found(), "there was nothing");
+    // What is written, what waits to be, and what is being filled.
+    let mut named = fill(&first, 0..400);
+    for number in 400..460 {
+        let at = offer(&first, number).expect("there is room");
+        first.name(at);
+        named.push((hash_of(number), at));
+    }
+    assert!(first.waiting().1 > 1, "chunks wait to be written");
+    let dead: Vec<_> = named.iter().step_by(7).copied().collect();
+    dead.iter().for_each(|(_, at)| first.kill(*at, 0));
+    drop((first, store, background));
+    let (second, _ground, _) = next(&hand, &file);
+    assert!(!second.is_found());
+    let mut lives = seen(&named);
+    // What shares a block with one that is dead has its mark too, with one tag for all.
+    lives.retain(|(_, region, block)| !dead.iter().any(|(_, at)| (at.region(), at.block()) == (*region, *block)));
+    assert_eq!(find(&second), lives);
+    assert!(second.is_found() && second.found().items == lives.len() as u64, "they are counted anew");
+}
+
+#[test]
+fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
+    let (first, ground) = begin(&file, disk);
+    let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
+    let named = fill(&first, 0..2000);
+    assert!(first.regions().0 == 0, "all are full");
+    drop((first, store, background));
+    let (second, _ground, hand) = next(&hand, &file);
+    second.change(named[0].0);
+    let mut scratch = second.scratch();
+    while second.regions().0 < 3 {
+        second.reclaim(NOW, &mut |_, _, _| Reclaimed::Done);
+        assert!(second.work(&mut scratch) || second.regions().0 >= 3, "the device is told");
+    }
+    assert!(second.counts().regions_dropped >= 3 && second.counts().reclaim_read_bytes == 0);
+    let more = fill(&second, 5000..5080);
+    let found = find(&second);
+    assert!(more.len() > 40 && found.is_subset(&seen(&named)), "this process's own are not shown");
+    assert!(found.iter().all(|(_, region, _)| *region >= 3), "the oldest are gone");
+    assert!(found.len() > 500, "the others are found: {}", found.len());
+    // Killed after that, the next one finds both, but for what was changed.
+    drop(second);
+    let (third, _ground, _) = next(&hand, &file);
+    let again = find(&third);
+    assert!(seen(&more).is_subset(&again) && found.is_subset(&again));
+}
