@@ -351,6 +351,7 @@ impl<'l> Turn<'l> {
         assert!(self.acting == 0, "a turn acts for one claim at a time");
         self.acting = claim.number;
         std::mem::swap(self.own.group.get_mut(), &mut claim.changes);
+        self.own.open.seal_begun(self.store, self.now);
         self.bring_together();
     }
 

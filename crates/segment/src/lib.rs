@@ -74,7 +74,7 @@ mod write;
 pub use ahead::Populator;
 pub use arriving::{Arriving, TAIL_BYTES_MAX};
 pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceReport};
-pub use checkpoint::{CheckpointStats, Checkpointer};
+pub use checkpoint::{CheckpointStats, Checkpointer, Finished};
 pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
 pub use file::copy::{Copied, copy_store, longest_item};

@@ -40,6 +40,8 @@ pub(crate) struct OpenTable {
     whose: Whose,
     open: Vec<Open>,
     reservations: u64,
+    /// What was open when this checkpoint was begun is sealed: see [`OpenTable::seal_begun`].
+    sealed_before: u64,
 }
 
 /// Whose open segments they are.
@@ -64,7 +66,7 @@ pub(crate) struct Want {
 
 impl OpenTable {
     pub(crate) fn new(whose: Whose) -> Self {
-        Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0 }
+        Self { whose, open: Vec::with_capacity(OPEN_MAX), reservations: 0, sealed_before: 0 }
     }
 
     /// Space for one item, which is behind the segment's write offset until [`SegmentHeader::reach`] is told of it.
@@ -139,6 +141,21 @@ impl OpenTable {
                 at += 1;
             }
         }
+        self.sealed_before = checkpoint;
+    }
+
+    /// Seals what a checkpoint is to have that was begun since this was done last: from here on all that is stored here
+    /// is in segments that are not in it.
+    #[inline]
+    pub(crate) fn seal_begun(&mut self, store: &Store, now: UnixMillis) {
+        if self.sealed_before != store.checkpoints.before() {
+            self.seal_ended(store, now);
+        }
+    }
+
+    /// The latest checkpoint that has nothing of what is stored here from now on: where its segments end.
+    pub(crate) fn sealed_before(&self) -> u64 {
+        self.sealed_before
     }
 
     fn find(&self, want: Want) -> Option<usize> {

@@ -17,7 +17,7 @@ use base::clock::UnixMillis;
 
 use crate::index::{Hash, RANGE_SLOTS_MAX, bump};
 use crate::item::bare;
-use crate::item::{CAS_TAKEN, META, META_FETCHED, meta_secs, meta_word};
+use crate::item::{CAS_TAKEN, META, META_FETCHED, NUM, meta_secs, meta_word};
 use crate::item::{META_STALE, META_WON};
 use crate::key::{Key, KeyHash, Namespace};
 use crate::lane::Turn;
@@ -26,6 +26,7 @@ use crate::raw::Word64;
 use crate::samples::Asked;
 use crate::slot::Slot;
 use crate::store::{Ended, Seen, Store};
+use crate::write::rewrite::{Rewrite, TokenRule};
 
 /// Where a key's item most likely is: what [`Turn::look_ahead`] found. The default is nowhere.
 #[derive(Clone, Copy, Debug, Default)]
@@ -169,7 +170,8 @@ impl<'l> Turn<'l> {
     /// The key's item with a CAS token that is exact from now on. Counts as an access.
     ///
     /// # Errors
-    /// [`OpError::Parked`] if the token was never taken and the stripe lock was not had.
+    /// [`OpError::Parked`] if the token was never taken and the stripe lock was not had; [`OpError::OutOfMemory`] if it
+    /// was never taken of a number, and checkpoints are made.
     #[inline]
     pub fn gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
         self.take_token(key)?;
@@ -202,10 +204,27 @@ impl<'l> Turn<'l> {
             return Ok(());
         }
         let store = self.store;
+        if seen.layout.has(NUM) && store.checkpoints.are_made() {
+            return self.take_number(key);
+        }
         let locked = self.lock(key)?;
         let Some(now_there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(()) };
         store.segments.heap.word32(now_there.address).fetch_or(CAS_TAKEN, AcqRel);
         Ok(())
+    }
+
+    /// The same of a number, where checkpoints are made: it is copied, and the copy never changes where it stands. The
+    /// one before may have done so since the last checkpoint, and be back as it was then after a loss of power: its
+    /// token must not be one that a client has for what it became.
+    #[cold]
+    fn take_number(&mut self, key: &Key<'_>) -> Result<(), OpError> {
+        self.retry(|turn| {
+            let Some((seen, snap)) = turn.snap(key)?.filter(|(seen, _)| !seen.layout.has(CAS_TAKEN)) else {
+                return Ok(Some(()));
+            };
+            let taken = Rewrite { token: TokenRule::New, taken: true, ..Rewrite::SAME };
+            Ok(turn.rewrite(key, &seen, snap, taken)?.map(drop))
+        })
     }
 
     #[cold]

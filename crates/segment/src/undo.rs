@@ -13,6 +13,8 @@
 //! - A record is whole, and counts, before the first change of its key; there is one for each key.
 //! - While a group is open the bytes of what its slots named stay: their segments are pinned, and pieces and parts that
 //!   have lost their head go when it is closed. So nothing has to be copied to be kept.
+//! - A group that was open when a checkpoint was begun may have a part of its items in segments that the checkpoint
+//!   has: it says so before it is closed ([`crate::checkpoint::Checkpoints::note_spanning`]).
 //! - One store closes a group, however many chunks it has. Group numbers are never reused, so what is left in a chunk
 //!   is never taken for a later group's.
 //! - Whoever is not in a file keeps no records, and does everything at once.
@@ -193,12 +195,23 @@ impl UndoLog {
         for chunk in self.open_chunks() {
             let [first, count, undone] = [1, 2, 3].map(|word| self.word(chunk, word).load(Acquire));
             groups += u64::from(first == u64::from(chunk) && undone == 0);
-            for at in 0..(count as usize).min(RECORDS) {
-                let word = |word| self.word(chunk, FRONT + at * RECORD_WORDS + word).load(Acquire);
-                each(&Record::of_words(std::array::from_fn(word)), undone);
-            }
+            self.records(chunk, count).for_each(|record| each(&record, undone));
         }
         groups
+    }
+
+    /// The records of a chunk that has so many.
+    fn records(&self, chunk: u32, count: u64) -> impl Iterator<Item = Record> + '_ {
+        (0..(count as usize).min(RECORDS)).map(move |at| {
+            let word = |word| self.word(chunk, FRONT + at * RECORD_WORDS + word).load(Acquire);
+            Record::of_words(std::array::from_fn(word))
+        })
+    }
+
+    /// The keys of a group.
+    fn keys<'l>(&'l self, group: &'l Group) -> impl Iterator<Item = ChangingKey> + 'l {
+        let records = |chunk: &u32| self.records(*chunk, self.word(*chunk, 2).load(Relaxed));
+        group.chunks.iter().flat_map(records).map(|record| record.key())
     }
 
     /// No group is open but one, whose keys are these, and which is undone as far as segments before this sequence go:
@@ -266,6 +279,8 @@ pub(crate) struct Group {
     chunks: Vec<u32>,
     /// Records of the last chunk.
     records: usize,
+    /// The latest checkpoint that has nothing of it, when it was opened: where its segments end.
+    behind: u64,
     /// The hashes of its keys.
     keys: HashSet<u64>,
     pinned: HashSet<u32>,
@@ -282,12 +297,16 @@ impl Group {
         self.number != 0
     }
 
-    /// Room for one more record, if there is any.
-    fn make_room(&mut self, log: &UndoLog) -> bool {
+    /// Room for one more record, if there is any. One that is opened by it is in no part in the checkpoint whose
+    /// segments end at `behind`.
+    fn make_room(&mut self, log: &UndoLog, behind: u64) -> bool {
         let full = self.chunks.is_empty() || self.records == RECORDS;
         if full {
             let number = if self.is_open() { self.number } else { log.kept.objects.fetch_add(1, Relaxed) };
             let Some(chunk) = log.take(number, self.chunks.first().copied()) else { return false };
+            if !self.is_open() {
+                self.behind = behind;
+            }
             self.number = number;
             self.chunks.push(chunk);
             self.records = 0;
@@ -300,6 +319,10 @@ impl Store {
     /// Closes a group: from here on what was done for it stands.
     pub(crate) fn close_group(&self, group: &mut Group) {
         let Some(log) = self.undo.as_ref().filter(|_| group.is_open()) else { return };
+        if group.behind != self.checkpoints.before() {
+            // Before it is closed: who finds it closed finds its keys there.
+            self.checkpoints.note_spanning(log.keys(group));
+        }
         log.word(group.chunks[0], 0).store(0, Release);
         for id in group.pinned.drain() {
             let before = self.segments.header(SegmentId(id)).pins.fetch_sub(1, AcqRel);
@@ -347,12 +370,13 @@ impl Turn<'_> {
         if group.is_open() && pins && pinned >= pinned_max {
             self.cut(log, &mut group);
         }
-        if !group.make_room(log) {
+        let behind = self.own.open.sealed_before();
+        if !group.make_room(log, behind) {
             if !group.is_open() {
                 return Err(self.parked());
             }
             self.cut(log, &mut group);
-            if !group.make_room(log) {
+            if !group.make_room(log, behind) {
                 return Err(self.parked());
             }
         }
@@ -443,7 +467,7 @@ mod tests {
 
     fn fill(log: &UndoLog, group: &mut Group, records: u64) {
         for hash in 0..records {
-            assert!(group.make_room(log));
+            assert!(group.make_room(log, 0));
             log.write(*group.chunks.last().expect("one"), group.records, &record(hash));
             group.records += 1;
         }
@@ -472,7 +496,7 @@ mod tests {
     fn of_all_chunks_none_is_given_twice_and_then_there_is_none() {
         let (log, mut group) = (log(), Group::default());
         fill(&log, &mut group, (CHUNKS * RECORDS) as u64);
-        assert!(!group.make_room(&log));
+        assert!(!group.make_room(&log, 0));
         group.chunks.sort_unstable();
         group.chunks.dedup();
         assert_eq!(group.chunks.len(), CHUNKS);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use segment::Checkpointer;
+use segment::{Checkpointer, Finished};
 
 use crate::clock::Clock;
 use crate::shared::Shared;
@@ -21,8 +21,8 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
     while !shared.stop.workers_gone() {
         std::thread::sleep(LOOK);
         if checkpointer.begun_at().is_some() {
-            if checkpointer.is_sealed() {
-                finish(shared, &mut checkpointer, clock);
+            if checkpointer.is_sealed() && !finish(shared, &mut checkpointer, clock) {
+                begun = None;
             }
             continue;
         }
@@ -36,19 +36,21 @@ pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: D
     }
 }
 
-fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) {
+/// False: it is to be begun again.
+fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bool {
     let begun = clock.ticks();
     let done = checkpointer.finish();
     let ns = clock.ns_between(begun, clock.ticks());
     shared.checkpoint_ns.store(ns, Relaxed);
     let stats = shared.store.checkpoint_stats().unwrap_or_default();
     match done {
-        Ok(()) if stats.made == 1 => tracing::info!(
+        Ok(Finished::Made) if stats.made == 1 => tracing::info!(
             "the first checkpoint is on the disk: {} segments; it took {} ms",
             stats.segments,
             ns / 1_000_000
         ),
-        Ok(()) => {}
+        Ok(Finished::Made) => {}
+        Ok(Finished::Crowded) => return false,
         Err(error) => tracing::warn!(
             "the memory file's disk did not take a checkpoint ({error}); the last one is of {} s since 1970; look at \
              the disk: what is stored now would be gone with the power, and of what was there before only what is \
@@ -56,4 +58,5 @@ fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) {
             stats.last.0 / 1000
         ),
     }
+    true
 }

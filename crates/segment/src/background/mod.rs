@@ -137,8 +137,6 @@ pub struct Background {
     memory_bytes: u64,
     /// A [`Populator`] gets memory.
     populates_elsewhere: bool,
-    /// Its open segments with a smaller sequence are sealed for a checkpoint.
-    checkpoint_before: u64,
     observer: Option<Box<dyn EvictionObserver>>,
     shadows: Shadows,
     /// The small queue's share of the segments, where the shadows are not to choose it.
@@ -168,7 +166,6 @@ impl Background {
             search: Search::default(),
             memory_bytes: store.memory.wanted_bytes(),
             populates_elsewhere: false,
-            checkpoint_before: 0,
             observer: None,
             shadows: Shadows::new(),
             held_percent: None,
@@ -217,11 +214,9 @@ impl Background {
         store.kept.clock_ms.store(now.0, Relaxed);
         self.follow_resize(&store);
         self.tell_ahead(&store);
-        if self.checkpoint_before != store.checkpoints.before() {
-            self.checkpoint_before = store.checkpoints.before();
-            self.open.seal_ended(&store, now);
-        }
         self.queues.collect_sealed(&store);
+        // Behind that: what a checkpoint has not got does not go where it looks.
+        self.open.seal_begun(&store, now);
         self.reclaim(&store);
         let digs = self.dig(&store) | Self::reclaim_flash(&store, now) | Self::find_flash(&store);
         let rebuilds = store.is_rebuilding();

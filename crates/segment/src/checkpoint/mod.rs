@@ -27,11 +27,20 @@
 //!   emptied since: to evict, to compact, for a flush, for its time.
 //! - Keys of a change of several as one that is under way when the record is noted are in the record, and are misses:
 //!   a part of such a change is never told.
+//! - So are those of one that was open when the checkpoint was begun and ended before that: some of its items may lie
+//!   in segments from before B, and others not. No other change is in the record by half: what ended before `begin`
+//!   lies in segments from before B; what begins since finds all of those of its thread sealed, or seals them before
+//!   its first item ([`crate::open::OpenTable::seal_begun`]); and the background seals its own before it moves anything
+//!   that was stored since.
+//! - A change of several as one stores all it changes anew, and nothing in place
+//!   ([`crate::lane::Turn::copies_all`]). So of one that is made since, nothing is told.
 //! - Sequences and object numbers go on behind all that can have been given, so bytes of a life that was lost never
 //!   pass for ones of a later life. Until all that is on the disk, the superblock says the run of the machine that was
 //!   lost.
 //! - A superblock that says that the file is in use is on the disk before anything is changed, one that says that it
 //!   was left in order after all else.
+//! - No client has a token of a number that changes in place: one whose token is asked for is copied first
+//!   ([`crate::lane::Turn::gets`]). So none fits a number that is back as it was.
 //! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
 //!   later checkpoint, and the file is not left in order.
 //! - Without checkpoints nothing of this costs anything but a field that is not 0.
@@ -41,15 +50,17 @@
 pub(crate) mod record;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, PoisonError};
 
 use base::clock::UnixMillis;
 
 use crate::header::State;
+use crate::raw::{Mutex, MutexGuard};
 use crate::segments::SegmentId;
 use crate::store::Store;
+use crate::undo::{ChangingKey, RECORDS_MAX};
 use record::{Record, Records};
 
 /// A store's checkpoints.
@@ -58,6 +69,8 @@ pub(crate) struct Checkpoints {
     records: Option<Records>,
     /// Open segments with a smaller sequence are to be sealed.
     before: AtomicU64,
+    /// Keys of changes that span the latest `begin`; one more than [`RECORDS_MAX`] at most.
+    spanning: Mutex<Vec<ChangingKey>>,
     made: AtomicU64,
     failed: AtomicU64,
     at_ms: AtomicU64,
@@ -84,6 +97,7 @@ impl Checkpoints {
         Self {
             records,
             before: AtomicU64::new(0),
+            spanning: Mutex::new(Vec::new()),
             made: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             at_ms: AtomicU64::new(at_ms),
@@ -94,7 +108,25 @@ impl Checkpoints {
     /// Open segments with a smaller sequence are to be sealed.
     #[inline]
     pub(crate) fn before(&self) -> u64 {
-        self.before.load(Relaxed)
+        self.before.load(Acquire)
+    }
+
+    /// Checkpoints are made.
+    #[inline]
+    pub(crate) fn are_made(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// Changes of several keys as one, which was begun before the latest checkpoint was and is about to end.
+    #[cold]
+    pub(crate) fn note_spanning(&self, keys: impl Iterator<Item = ChangingKey>) {
+        let mut all = self.spanning();
+        let room = RECORDS_MAX + 1 - all.len();
+        all.extend(keys.take(room));
+    }
+
+    fn spanning(&self) -> MutexGuard<'_, Vec<ChangingKey>> {
+        self.spanning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last one that is in the file.
@@ -129,6 +161,15 @@ pub struct Checkpointer {
     begun: Option<Begun>,
 }
 
+/// What became of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// It is on the disk, and the last one.
+    Made,
+    /// More keys were being changed together than it has room for: it is to be begun again.
+    Crowded,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     before: u64,
@@ -142,9 +183,13 @@ impl Checkpointer {
         if self.store.is_rebuilding() {
             return false;
         }
+        let made = &self.store.checkpoints;
+        // Whoever gets a sequence behind `before` sees this or what follows, and that a checkpoint was begun.
+        made.before.store(u64::MAX, Release);
+        made.spanning().clear();
         let before = self.store.segments.next_sequence();
         self.begun = Some(Begun { before, at: now });
-        self.store.checkpoints.before.store(before, Relaxed);
+        made.before.store(before, Release);
         self.store.call_background();
         true
     }
@@ -169,12 +214,13 @@ impl Checkpointer {
     ///
     /// # Errors
     /// What the disk answers; the checkpoint before is the last one.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub fn finish(&mut self) -> io::Result<Finished> {
         let begun = self.begun.take().expect("it was begun");
         let (store, made) = (&self.store, &self.store.checkpoints);
         let done = store.make_checkpoint(begun);
         match &done {
-            Ok(()) => made.made.fetch_add(1, Relaxed),
+            Ok(Finished::Made) => made.made.fetch_add(1, Relaxed),
+            Ok(Finished::Crowded) => 0,
             Err(_) => {
                 store.kept.unsynced_before.store(store.segments.next_sequence(), Release);
                 made.failed.fetch_add(1, Relaxed)
@@ -185,7 +231,7 @@ impl Checkpointer {
 }
 
 impl Store {
-    fn make_checkpoint(&self, Begun { before, at }: Begun) -> io::Result<()> {
+    fn make_checkpoint(&self, Begun { before, at }: Begun) -> io::Result<Finished> {
         let parts = (&self.held, &self.notes, &self.undo, &self.checkpoints.records);
         let (Some(held), Some(notes), Some(undo), Some(records)) = parts else {
             unreachable!("a store in a file has all of them")
@@ -194,8 +240,12 @@ impl Store {
         let sequences = (0..self.geometry.segments_max as u32).map(|id| self.sealed_sequence(SegmentId(id), before));
         let sequences: Vec<u64> = sequences.collect();
         let mut keys = Vec::new();
-        undo.each_open(&mut |key, _| keys.push(key.key()));
-        keys.truncate(crate::undo::RECORDS_MAX);
+        undo.each_open(&mut |record, _| keys.push(record.key()));
+        // Behind that: what was closed meanwhile is among these.
+        keys.append(&mut self.checkpoints.spanning());
+        if keys.len() > RECORDS_MAX {
+            return Ok(Finished::Crowded);
+        }
         held.sync()?;
         let record = Record { at_ms: at.0, before, kept, keys, sequences };
         records.write(&record);
@@ -203,7 +253,7 @@ impl Store {
         notes.name_only(record.notes());
         self.checkpoints.segments.store(record.segments(), Relaxed);
         self.checkpoints.at_ms.store(record.at_ms, Relaxed);
-        Ok(())
+        Ok(Finished::Made)
     }
 
     /// The sequence of a segment that a checkpoint has; 0: it has not.

@@ -244,7 +244,7 @@ impl Held {
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()?;
         #[cfg(all(test, not(shuttle)))]
-        crate::tests::power::synced(&self.file)?;
+        crate::tests::disk::synced(&self.file)?;
         Ok(())
     }
 
@@ -489,13 +489,17 @@ fn boot_words(boot: u128) -> [u64; 2] {
     [(boot >> 64) as u64, boot as u64]
 }
 
+/// A file with such a superblock was written last in this run of the machine, as far as that is known.
+fn is_of_run(block: &Superblock, boot: u128) -> bool {
+    boot == 0 || boot_words(boot) == [block.boot_high, block.boot_low]
+}
+
 /// Checks that a file is what was asked for.
 fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Superblock) -> Result<Held, FileFault> {
     fits(config, geometry, file, &block)?;
     let (power, file) = (&file.power, &file.file);
     let clean = block.clean == 1;
-    let same_run = power.boot == 0 || boot_words(power.boot) == [block.boot_high, block.boot_low];
-    let left = Some(Left { clean, lost: !clean && block.checkpoints == 1 && !same_run });
+    let left = Some(Left { clean, lost: !clean && block.checkpoints == 1 && !is_of_run(&block, power.boot) });
     let [boot_high, boot_low] = boot_words(power.boot);
     let checkpoints = u64::from(power.checkpoints);
     let block = Superblock { clean: 0, opened: block.opened + 1, checkpoints, boot_high, boot_low, ..block };

@@ -43,7 +43,7 @@ use crate::draft::Orphan;
 use crate::graves::Grave;
 use crate::header::SegmentHeader;
 use crate::index::{Hash, Locked};
-use crate::item::{CAS_FIELD, DEAD, EXPIRY, Kind, Layout};
+use crate::item::{CAS_FIELD, CAS_TAKEN, DEAD, EXPIRY, Kind, Layout, META};
 use crate::lane::Tokens;
 use crate::raw::Word32;
 use crate::segments::SegmentId;
@@ -385,8 +385,8 @@ impl Hand {
                 store.bury_unless(counters, store.orphan_at(address, &layout), later.object);
                 continue;
             }
-            if rebuild.lost && layout.has(CAS_FIELD) {
-                layout.cas_field(&store.segments.heap, address).store(self.tokens.fresh(store), Release);
+            if rebuild.lost {
+                renew_token(store, &mut self.tokens, address, &layout);
             }
             store.index.prefetch_change(hash);
             self.batch.push(Candidate { address, layout, hash });
@@ -426,6 +426,17 @@ impl Hand {
             let state = if walk.round == ROUND_ITEMS { WAITING } else { HAS_HEADS };
             rebuild.entries[walk.entry].state.store(state, Release);
         }
+    }
+}
+
+/// After a loss of power what changes in place may be of another time than the token, and than what says whether a
+/// client knows that.
+fn renew_token(store: &Store, tokens: &mut Tokens, address: usize, layout: &Layout) {
+    let heap = &store.segments.heap;
+    if layout.has(CAS_FIELD) {
+        layout.cas_field(heap, address).store(tokens.fresh(store), Release);
+    } else if layout.has(META) {
+        let _ = heap.word32(address).fetch_or(CAS_TAKEN, AcqRel);
     }
 }
 

@@ -2,9 +2,11 @@
 
 pub(crate) mod crashes;
 mod damage;
+pub(crate) mod disk;
 mod found;
 mod parted;
-pub(crate) mod power;
+mod power;
+mod power_rules;
 mod rebuilt;
 mod scrubbed;
 mod tiered;

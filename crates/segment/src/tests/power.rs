@@ -1,151 +1,20 @@
-//! Losses of power: each page of an image is what it was at the last sync, or at some time since, by chance and apart
-//! from its neighbours. Each image is opened and compared with what was there at its checkpoint and since.
-//!
-//! ```text
-//!   sync ....... look ....... look ....... now          a page of an image: that of any of these four
-//! ```
+//! Losses of power: a store works, makes checkpoints and is opened anew on a [`Disk`], and images of what that can hold
+//! are opened and compared with what was there at their checkpoint and since.
 //!
 //! Images are taken between operations and, at a sync, of what is there just before it has an effect; and the store
-//! goes on in some of them, to lose its power again. Some syncs fail, and pages that they did not take are not taken by
-//! the next one either.
+//! goes on in some of them, to lose its power again.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use arena::{MapFile, PAGE_BYTES};
+use arena::MapFile;
 use base::prng::Prng;
 
-use super::crashes::{NOW, Rig, at, config, key, place, set_power};
-use crate::{Checkpointer, Claim, Expire, IndexPlace, Namespace, Power, Put};
-
-const PAGE: u64 = PAGE_BYTES as u64;
-/// What is looked at of the disk between two syncs, at most.
-const LOOKS_MAX: usize = 4;
-
-thread_local! {
-    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
-}
-
-/// What can be on a disk.
-struct Disk {
-    file: Arc<MapFile>,
-    /// What was synced, then what was seen since: the pages of [`tracked`].
-    looks: Vec<Vec<u8>>,
-    prng: Prng,
-    /// The step that is under way.
-    step: u64,
-    /// Images of losses during a sync, with the step.
-    taken: Vec<(u64, Arc<MapFile>)>,
-    /// The next sync fails.
-    refuses: bool,
-    /// Pages that it did not take, as they were then: the kernel holds them for written until they are changed again.
-    dropped: BTreeMap<usize, Vec<u8>>,
-}
-
-/// Where pages are taken to be lost: all that a small store uses of its file.
-fn tracked() -> Vec<Range<u64>> {
-    let parts: BTreeMap<_, _> = crate::file::parts(&config()).into_iter().collect();
-    let (notes, undo, records) = (&parts["notes"], &parts["undo log"], &parts["checkpoint"]);
-    let copy = (parts["index"].start - records.start) / 2;
-    vec![
-        0..notes.start + PAGE,
-        undo.start..undo.start + 8 * PAGE,
-        parts["headers"].start..records.start + PAGE,
-        records.start + copy..records.start + copy + PAGE,
-        parts["index"].start..parts["heap"].end,
-    ]
-}
-
-fn os_file(file: &MapFile) -> std::fs::File {
-    file.as_fd().try_clone_to_owned().expect("a descriptor").into()
-}
-
-fn look(file: &MapFile) -> Vec<u8> {
-    let (from, mut bytes) = (os_file(file), Vec::new());
-    for range in tracked() {
-        let len = bytes.len();
-        bytes.resize(len + (range.end - range.start) as usize, 0);
-        from.read_exact_at(&mut bytes[len..], range.start).expect("it is there");
-    }
-    bytes
-}
-
-impl Disk {
-    fn new(file: Arc<MapFile>, prng: Prng) -> Self {
-        Self { file, looks: Vec::new(), prng, step: 0, taken: Vec::new(), refuses: false, dropped: BTreeMap::new() }
-    }
-
-    fn see(&mut self) {
-        if self.looks.len() < LOOKS_MAX {
-            self.looks.push(look(&self.file));
-        }
-    }
-
-    fn sync(&mut self) -> std::io::Result<()> {
-        let (mut synced, refuses) = (look(&self.file), std::mem::take(&mut self.refuses));
-        let before = self.looks.first().cloned().unwrap_or_else(|| vec![0; synced.len()]);
-        self.dropped.retain(|at, page| synced[*at..].starts_with(page));
-        for at in (0..synced.len()).step_by(PAGE_BYTES) {
-            let page = at..synced.len().min(at + PAGE_BYTES);
-            if refuses && before[page.clone()] != synced[page.clone()] && self.prng.chance(1, 2) {
-                self.dropped.insert(at, synced[page].to_vec());
-            }
-        }
-        for (at, page) in &self.dropped {
-            let page = *at..at + page.len();
-            synced[page.clone()].copy_from_slice(&before[page]);
-        }
-        self.looks = vec![synced];
-        if refuses { Err(std::io::Error::other("the disk refuses")) } else { Ok(()) }
-    }
-
-    /// What is left after a loss of power now.
-    fn lose(&mut self) -> Arc<MapFile> {
-        let now = look(&self.file);
-        let image = self.file.image().expect("an image");
-        let to = os_file(&image);
-        // From all that was written being lost to nothing being lost.
-        let kept_of_ten = [0, 1, 5, 9, 10][self.prng.below(5) as usize];
-        let mut at = 0;
-        for range in tracked() {
-            for page in (range.start..range.end).step_by(PAGE_BYTES) {
-                let end = at + PAGE.min(range.end - page) as usize;
-                let of = |look: usize| &self.looks.get(look).unwrap_or(&now)[at..end];
-                let is_dropped = self.dropped.get(&at).is_some_and(|page| page[..] == now[at..end]);
-                let chosen = match !is_dropped && self.prng.chance(kept_of_ten, 10) {
-                    true => of(self.prng.below(self.looks.len() as u64 + 1) as usize),
-                    false => of(0),
-                };
-                if chosen != &now[at..end] {
-                    to.write_all_at(chosen, page).expect("written");
-                }
-                at = end;
-            }
-        }
-        Arc::new(image)
-    }
-}
-
-/// Called when a store has its file synced.
-pub(crate) fn synced(file: &Arc<MapFile>) -> std::io::Result<()> {
-    DISK.with(|disk| {
-        let mut disk = disk.borrow_mut();
-        let Some(disk) = disk.as_mut().filter(|disk| Arc::ptr_eq(&disk.file, file)) else { return Ok(()) };
-        if disk.prng.chance(1, 3) {
-            let image = disk.lose();
-            disk.taken.push((disk.step, image));
-        }
-        disk.sync()
-    })
-}
-
-fn with_disk<T>(run: impl FnOnce(&mut Disk) -> T) -> T {
-    DISK.with(|disk| run(disk.borrow_mut().as_mut().expect("there is a disk")))
-}
+use super::crashes::{NOW, Rig, at, key, place, set_power};
+use super::disk::{Disk, look, set_disk, with_disk};
+use crate::op::OpError;
+use crate::{Checkpointer, Claim, Expire, Finished, IndexPlace, Key, Namespace, Power, Put, Reopened, Turn};
 
 /// Whatever a value is there after which step; `None`: none.
 type History = Vec<(u64, Option<Vec<u8>>)>;
@@ -155,8 +24,12 @@ type History = Vec<(u64, Option<Vec<u8>>)>;
 struct Known {
     /// The step that it began at.
     step: u64,
+    /// The one that it was noted at.
+    noted: u64,
     /// Where items of it were when it was made: address and sequence.
     places: BTreeMap<Vec<u8>, (usize, u64)>,
+    /// Trios of which it would have a part.
+    split: Vec<usize>,
 }
 
 /// What was reached.
@@ -170,14 +43,15 @@ struct Reached {
     reverted: u64,
     emptied: u64,
     torn: u64,
-    pairs: u64,
+    trios: u64,
+    split: u64,
     refused: u64,
 }
 
 struct World {
     rig: Option<Rig>,
     checkpointer: Option<Checkpointer>,
-    claim: Option<(Claim, usize, Vec<u8>)>,
+    claim: Option<Together>,
     prng: Prng,
     boot: u128,
     step: u64,
@@ -188,21 +62,32 @@ struct World {
 }
 
 const KEYS: usize = 40;
-const PAIRS: usize = 4;
+const TRIOS: usize = 4;
 
-fn pair(number: usize) -> [Vec<u8>; 2] {
-    ["left", "right"].map(|side| format!("{side}-{number}").into_bytes())
+/// Keys that are changed as one: a text, a number and a text, which all say when.
+fn trio(number: usize) -> [Vec<u8>; 3] {
+    ["left", "sum", "right"].map(|part| format!("{part}-{number}").into_bytes())
 }
 
 fn all_keys() -> Vec<Vec<u8>> {
-    (0..KEYS).map(key).chain((0..PAIRS).flat_map(pair)).collect()
+    (0..KEYS).map(key).chain((0..TRIOS).flat_map(trio)).collect()
+}
+
+/// A change of a trio that is under way.
+struct Together {
+    claim: Claim,
+    number: usize,
+    /// What it makes of it: the step that it began at.
+    says: u64,
+    /// How many of the keys are changed.
+    done: usize,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let file = Arc::new(MapFile::in_memory().expect("a file"));
         let prng = Prng::new(seed ^ 0x5151);
-        DISK.with(|disk| *disk.borrow_mut() = Some(Disk::new(file, prng)));
+        set_disk(Some(Disk::new(file, prng)));
         let mut world = Self {
             rig: None,
             checkpointer: None,
@@ -261,7 +146,7 @@ impl World {
                 self.rig().delete(&name);
                 self.changed(&name, None);
             }
-            60..75 => self.go_on_with_pair(),
+            60..75 => self.go_on_together(),
             75..80 => self.begin_checkpoint(),
             80..88 => self.end_checkpoint(),
             88..94 => {
@@ -271,7 +156,7 @@ impl World {
             94..97 => with_disk(Disk::see),
             97 => self.restart(),
             98 => {
-                self.end_pair();
+                self.end_together();
                 self.step += 1;
                 self.rig().store.flush(Namespace::DEFAULT);
                 all_keys().iter().for_each(|key| self.changed(key, None));
@@ -280,31 +165,46 @@ impl World {
         }
     }
 
-    /// Two keys that are changed as one, a step each.
-    fn go_on_with_pair(&mut self) {
-        let Some((mut claim, number, value)) = self.claim.take() else {
-            let number = self.prng.below(PAIRS as u64) as usize;
-            let value = format!("both:{}", self.step).into_bytes();
-            let rig = self.rig();
-            let mut claim = rig.store.claim();
-            for name in pair(number) {
-                claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, &name));
+    /// Three keys that are changed as one, a step each.
+    fn go_on_together(&mut self) {
+        let mut together = match self.claim.take() {
+            Some(together) => together,
+            None => {
+                let number = self.prng.below(TRIOS as u64) as usize;
+                let rig = self.rig();
+                let mut claim = rig.store.claim();
+                for name in trio(number) {
+                    claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, &name));
+                }
+                rig.until_done(|turn| turn.obtain(&mut claim));
+                Together { claim, number, says: self.step, done: 0 }
             }
-            rig.until_done(|turn| turn.obtain(&mut claim));
-            put_for(rig, &mut claim, &pair(number)[0], &value);
-            self.claim = Some((claim, number, value));
-            return;
         };
-        put_for(self.rig(), &mut claim, &pair(number)[1], &value);
-        self.rig().store.let_go(&mut claim);
-        pair(number).iter().for_each(|name| self.changed(name, Some(value.clone())));
+        let (names, says) = (trio(together.number), together.says);
+        let (name, text) = (&names[together.done], format!("both:{says}"));
+        let is_number = together.done == 1;
+        let there = self.rig().read(name).and_then(|text| String::from_utf8(text).ok()?.parse().ok());
+        act_for(self.rig(), &mut together.claim, name, &|turn, key| match is_number {
+            true => turn.add(key, says as i64 - there.unwrap_or(0)).map(drop),
+            false => turn.put(key, &Put { expire: Expire::Never, ..Put::set(text.as_bytes()) }).map(drop),
+        });
+        together.done += 1;
+        if together.done < names.len() {
+            self.claim = Some(together);
+            return;
+        }
+        self.rig().store.let_go(&mut together.claim);
+        for (at, name) in names.iter().enumerate() {
+            let text = if at == 1 { says.to_string() } else { text.clone() };
+            self.changed(name, Some(text.into_bytes()));
+        }
     }
 
-    fn end_pair(&mut self) {
-        if self.claim.is_some() {
+    fn end_together(&mut self) {
+        while self.claim.is_some() {
             self.step += 1;
             with_disk(|disk| disk.step = self.step);
-            self.go_on_with_pair();
+            self.go_on_together();
         }
     }
 
@@ -322,7 +222,7 @@ impl World {
         let checkpointer = self.checkpointer.as_mut().expect("it has one");
         assert!(checkpointer.is_sealed());
         let before = rig.store.checkpoints.before();
-        let mut known = Known { step: begun.0 - NOW.0, ..Known::default() };
+        let mut known = Known { step: begun.0 - NOW.0, noted: self.step, ..Known::default() };
         for name in all_keys() {
             let turn = rig.lane.turn(now);
             let Some(seen) = rig.store.find(&turn.key(Namespace::DEFAULT, &name)) else { continue };
@@ -332,17 +232,27 @@ impl World {
                 known.places.insert(name, (seen.address, sequence));
             }
         }
+        let changing = self.claim.as_ref().map(|together| together.number);
+        for number in (0..TRIOS).filter(|number| Some(*number) != changing) {
+            let ended = |name: &Vec<u8>| self.histories.get(name).and_then(|history| Some(history.last()?.0));
+            let is_later = trio(number).iter().all(|name| ended(name) > Some(known.step));
+            let had = trio(number).iter().filter(|name| known.places.contains_key(*name)).count();
+            if is_later && (1..3).contains(&had) {
+                known.split.push(number);
+            }
+        }
         self.checkpoints.insert(begun.0, known);
         let refuses = self.prng.chance(1, 12);
         with_disk(|disk| disk.refuses = refuses);
         let done = checkpointer.finish();
+        assert!(!matches!(done, Ok(Finished::Crowded)));
         assert_eq!(done.is_err(), refuses);
         self.reached.refused += u64::from(refuses);
     }
 
     /// The server ends in order, or is killed, and another one begins.
     fn restart(&mut self) {
-        self.end_pair();
+        self.end_together();
         self.checkpointer = None;
         if self.prng.chance(1, 2) {
             self.rig = None;
@@ -443,28 +353,44 @@ impl World {
                 let there = store.find(&store.hasher.key(Namespace::DEFAULT, &name));
                 let is_same = store.segments.header_of(*address).sequence() == *sequence
                     && there.is_some_and(|seen| seen.address == *address);
-                let is_changing = self.claim.is_some() && name.starts_with(b"left") | name.starts_with(b"right");
+                let is_changing = self.claim.is_some() && !name.starts_with(b"key");
                 if is_same && !is_changing && has_room {
                     assert!(found.is_some(), "{} is not there, and nobody touched it", text());
                     reached.held_to += 1;
                 }
             }
         }
-        for both in (0..PAIRS).map(pair) {
-            if let [Some(left), Some(right)] = both.map(|name| rig.read(&name)) {
-                assert_eq!(left, right, "a half of a change of both");
-                reached.pairs += 1;
-            }
+        let known = known.clone();
+        (0..TRIOS).for_each(|number| self.check_trio(rig, &reopened, &known, number));
+    }
+
+    /// A change of several keys is there whole, as far as it is there, and not at all if it was made since.
+    fn check_trio(&mut self, rig: &mut Rig, reopened: &Reopened, known: &Known, number: usize) {
+        let mut says = Vec::new();
+        for name in trio(number) {
+            let Some(found) = rig.read(&name) else { continue };
+            let first = self.histories[&name].iter().find(|(_, value)| value.as_ref() == Some(&found));
+            let ended = first.map_or(0, |(step, _)| *step);
+            let (text, noted) = (String::from_utf8_lossy(&found).into_owned(), known.noted);
+            assert!(!reopened.lost || ended <= noted, "{text} was made at {ended}, and the checkpoint at {noted}");
+            says.push(text.trim_start_matches("both:").to_owned());
+        }
+        assert!(says.windows(2).all(|two| two[0] == two[1]), "parts of changes as one: {says:?}");
+        self.reached.trios += u64::from(says.len() == 3);
+        if reopened.lost && known.split.contains(&number) {
+            assert!(says.is_empty(), "a part of a change as one: {says:?}");
+            self.reached.split += 1;
         }
     }
 }
 
-fn put_for(rig: &mut Rig, claim: &mut Claim, name: &[u8], value: &[u8]) {
+fn act_for(rig: &mut Rig, claim: &mut Claim, name: &[u8], op: &dyn Fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>) {
     rig.until_done(|turn| {
         turn.act_for(claim);
-        let put = turn.put(&turn.key(Namespace::DEFAULT, name), &Put { expire: Expire::Never, ..Put::set(value) });
+        let key = turn.key(Namespace::DEFAULT, name);
+        let done = op(turn, &key);
         turn.act_for_none(claim);
-        put.map(drop)
+        done
     });
 }
 
@@ -473,7 +399,7 @@ struct Seed(u64);
 
 impl Drop for Seed {
     fn drop(&mut self) {
-        DISK.with(|disk| disk.take());
+        set_disk(None);
         set_power(Power::default());
         if std::thread::panicking() {
             eprintln!("seed {}, index in {:?}", self.0, place());
@@ -492,8 +418,9 @@ fn run(seed: u64, all: &mut Reached) {
         }
     }
     world.lose(false);
-    world.end_pair();
-    let Reached { lost, lost_all, clean, hits, held_to, reverted, emptied, torn, pairs, refused } = world.reached;
+    world.end_together();
+    let Reached { lost, lost_all, clean, hits, held_to, reverted, emptied, torn, trios, split, refused } =
+        world.reached;
     all.lost += lost;
     all.lost_all += lost_all;
     all.clean += clean;
@@ -502,15 +429,17 @@ fn run(seed: u64, all: &mut Reached) {
     all.reverted += reverted;
     all.emptied += emptied;
     all.torn += torn;
-    all.pairs += pairs;
+    all.trios += trios;
+    all.split += split;
     all.refused += refused;
 }
 
 fn runs(seeds: Range<u64>) {
     let mut all = Reached::default();
     seeds.for_each(|seed| run(seed, &mut all));
-    let Reached { lost, lost_all, clean, hits, held_to, reverted, emptied, torn, pairs, refused } = all;
-    let least = [lost, lost_all, clean, hits, held_to, reverted, emptied, torn, pairs, refused].into_iter().min();
+    let Reached { lost, lost_all, clean, hits, held_to, reverted, emptied, torn, trios, split, refused } = all;
+    let least =
+        [lost, lost_all, clean, hits, held_to, reverted, emptied, torn, trios, split, refused].into_iter().min();
     assert!(least > Some(10), "{all:?}");
 }
 

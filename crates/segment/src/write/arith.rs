@@ -77,6 +77,7 @@ impl Turn<'_> {
     fn can_add_in_place(&self, seen: &Seen<'_>, arith: &Arith) -> bool {
         let layout = &seen.layout;
         layout.has(NUM)
+            && !self.copies_all()
             && arith.expire.is_none()
             && arith.token.is_none()
             && (layout.has(CAS_FIELD) || !(layout.has(CAS_TAKEN) || arith.want_token))

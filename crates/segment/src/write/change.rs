@@ -270,7 +270,7 @@ impl Turn<'_> {
     }
 
     fn can_count_in_place(&self, seen: &Seen<'_>) -> bool {
-        seen.layout.has(NUM) && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
+        seen.layout.has(NUM) && !self.copies_all() && (seen.layout.has(CAS_FIELD) || !seen.layout.has(CAS_TAKEN))
     }
 
     /// Adds where the number stands. The sum is made again under the lock, so a busy counter never starts over, unless

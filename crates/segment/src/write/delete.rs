@@ -114,6 +114,7 @@ impl Turn<'_> {
     /// Only the stale bit changes, and a token that a client knows can change with it.
     fn can_mark_in_place(&self, seen: &Seen<'_>, delete: &Delete) -> bool {
         !delete.drop_value
+            && !self.copies_all()
             && delete.token.is_none()
             && delete.expire.is_none_or(|to| to == Expire::Never && self.store.expire(seen) == Expire::Never)
             && seen.layout.has(META)

@@ -87,7 +87,8 @@ impl Turn<'_> {
         let (lease, touch) = self.wanted(&seen, fetch);
         let won = if lease == Lease::Won { META_WON } else { 0 };
         let has_meta = seen.layout.has(META);
-        let in_place = touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to, self.now));
+        let copies = self.copies_all() && (won != 0 || touch.is_some());
+        let in_place = !copies && touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to, self.now));
         self.touch_pieces(&seen, touch)?;
         if in_place && (has_meta || (won == 0 && !fetch.want_access)) {
             return self.fetch_in_place(key, snap, won, touch).map(|done| done.map(|()| Effect::Hit(lease)));

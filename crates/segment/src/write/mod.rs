@@ -12,6 +12,7 @@
 //! load the token first: a token that was given out never goes with an older value than it was made for. After a crash
 //! between the two the old token must not go with the new value: where the stripes are in the file, an opening gives
 //! what was under a held one a fresh token; where they are not, a token that nobody has is stored before the value.
+//! Where checkpoints are made, a claim changes nothing in place ([`Turn::copies_all`]).
 
 mod arith;
 pub(crate) mod change;
@@ -114,6 +115,13 @@ impl Store {
 }
 
 impl<'l> Turn<'l> {
+    /// What changes is copied, never changed where it stands: for a claim, where checkpoints are made. After a loss of
+    /// power the page with one change may be there without those of the others.
+    #[inline(always)]
+    pub(crate) fn copies_all(&self) -> bool {
+        self.acting != 0 && self.store.checkpoints.are_made()
+    }
+
     /// Tokens for a change that may be made in place.
     pub(crate) fn tokens_of_change(&mut self) -> Tokens {
         let store = self.store;

@@ -72,7 +72,7 @@ impl Turn<'_> {
         let store = self.store;
         let expire = store.spaces.expire(key.namespace, expire, self.now);
         self.touch_pieces(seen, Some(expire))?;
-        if !store.can_touch_in_place(seen, expire, self.now) {
+        if self.copies_all() || !store.can_touch_in_place(seen, expire, self.now) {
             let done = self.rewrite(key, seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
             return Ok(done.map(|_| ()));
         }

@@ -1,0 +1,158 @@
+//! A disk that loses its power: each page of a file is what it was at the last sync, or at some time since, by chance
+//! and apart from its neighbours.
+//!
+//! ```text
+//!   sync ....... look ....... look ....... now          a page of an image: that of any of these four
+//! ```
+//!
+//! Some syncs fail, and pages that they did not take are not taken by the next one either.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use arena::{MapFile, PAGE_BYTES};
+use base::prng::Prng;
+
+use super::crashes::config;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+/// What is looked at of the disk between two syncs, at most.
+const LOOKS_MAX: usize = 4;
+
+thread_local! {
+    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+}
+
+/// From here on this thread's stores have that disk, or none.
+pub(super) fn set_disk(disk: Option<Disk>) {
+    DISK.with(|there| *there.borrow_mut() = disk);
+}
+
+/// What can be on a disk.
+pub(super) struct Disk {
+    pub(super) file: Arc<MapFile>,
+    /// What was synced, then what was seen since: the pages of [`tracked`].
+    pub(super) looks: Vec<Vec<u8>>,
+    prng: Prng,
+    /// The step that is under way.
+    pub(super) step: u64,
+    /// Images of losses during a sync, with the step.
+    pub(super) taken: Vec<(u64, Arc<MapFile>)>,
+    /// The file at each sync.
+    pub(super) synced: Vec<Arc<MapFile>>,
+    /// They are kept.
+    pub(super) keeps: bool,
+    /// The next sync fails.
+    pub(super) refuses: bool,
+    /// Pages that it did not take, as they were then: the kernel holds them for written until they are changed again.
+    pub(super) dropped: BTreeMap<usize, Vec<u8>>,
+}
+
+/// Where pages are taken to be lost: all that a small store uses of its file.
+fn tracked() -> Vec<Range<u64>> {
+    let parts: BTreeMap<_, _> = crate::file::parts(&config()).into_iter().collect();
+    let (notes, undo, records) = (&parts["notes"], &parts["undo log"], &parts["checkpoint"]);
+    let copy = (parts["index"].start - records.start) / 2;
+    vec![
+        0..notes.start + PAGE,
+        undo.start..undo.start + 8 * PAGE,
+        parts["headers"].start..records.start + PAGE,
+        records.start + copy..records.start + copy + PAGE,
+        parts["index"].start..parts["heap"].end,
+    ]
+}
+
+fn os_file(file: &MapFile) -> std::fs::File {
+    file.as_fd().try_clone_to_owned().expect("a descriptor").into()
+}
+
+pub(super) fn look(file: &MapFile) -> Vec<u8> {
+    let (from, mut bytes) = (os_file(file), Vec::new());
+    for range in tracked() {
+        let len = bytes.len();
+        bytes.resize(len + (range.end - range.start) as usize, 0);
+        from.read_exact_at(&mut bytes[len..], range.start).expect("it is there");
+    }
+    bytes
+}
+
+impl Disk {
+    pub(super) fn new(file: Arc<MapFile>, prng: Prng) -> Self {
+        let (looks, taken, synced, dropped) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
+        Self { file, looks, prng, step: 0, taken, synced, keeps: false, refuses: false, dropped }
+    }
+
+    pub(super) fn see(&mut self) {
+        if self.looks.len() < LOOKS_MAX {
+            self.looks.push(look(&self.file));
+        }
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        let (mut synced, refuses) = (look(&self.file), std::mem::take(&mut self.refuses));
+        let before = self.looks.first().cloned().unwrap_or_else(|| vec![0; synced.len()]);
+        self.dropped.retain(|at, page| synced[*at..].starts_with(page));
+        for at in (0..synced.len()).step_by(PAGE_BYTES) {
+            let page = at..synced.len().min(at + PAGE_BYTES);
+            if refuses && before[page.clone()] != synced[page.clone()] && self.prng.chance(1, 2) {
+                self.dropped.insert(at, synced[page].to_vec());
+            }
+        }
+        for (at, page) in &self.dropped {
+            let page = *at..at + page.len();
+            synced[page.clone()].copy_from_slice(&before[page]);
+        }
+        self.looks = vec![synced];
+        if refuses { Err(std::io::Error::other("the disk refuses")) } else { Ok(()) }
+    }
+
+    /// What is left after a loss of power now.
+    pub(super) fn lose(&mut self) -> Arc<MapFile> {
+        let now = look(&self.file);
+        let image = self.file.image().expect("an image");
+        let to = os_file(&image);
+        // From all that was written being lost to nothing being lost.
+        let kept_of_ten = [0, 1, 5, 9, 10][self.prng.below(5) as usize];
+        let mut at = 0;
+        for range in tracked() {
+            for page in (range.start..range.end).step_by(PAGE_BYTES) {
+                let end = at + PAGE.min(range.end - page) as usize;
+                let of = |look: usize| &self.looks.get(look).unwrap_or(&now)[at..end];
+                let is_dropped = self.dropped.get(&at).is_some_and(|page| page[..] == now[at..end]);
+                let chosen = match !is_dropped && self.prng.chance(kept_of_ten, 10) {
+                    true => of(self.prng.below(self.looks.len() as u64 + 1) as usize),
+                    false => of(0),
+                };
+                if chosen != &now[at..end] {
+                    to.write_all_at(chosen, page).expect("written");
+                }
+                at = end;
+            }
+        }
+        Arc::new(image)
+    }
+}
+
+/// Called when a store has its file synced.
+pub(crate) fn synced(file: &Arc<MapFile>) -> std::io::Result<()> {
+    DISK.with(|disk| {
+        let mut disk = disk.borrow_mut();
+        let Some(disk) = disk.as_mut().filter(|disk| Arc::ptr_eq(&disk.file, file)) else { return Ok(()) };
+        if disk.keeps {
+            disk.synced.push(Arc::new(disk.file.image()?));
+        }
+        if disk.prng.chance(1, 3) {
+            let image = disk.lose();
+            disk.taken.push((disk.step, image));
+        }
+        disk.sync()
+    })
+}
+
+pub(super) fn with_disk<T>(run: impl FnOnce(&mut Disk) -> T) -> T {
+    DISK.with(|disk| run(disk.borrow_mut().as_mut().expect("there is a disk")))
+}

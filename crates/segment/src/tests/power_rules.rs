@@ -1,0 +1,347 @@
+//! Losses of power, rule by rule: each of these fails without the one rule that it is named for.
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arena::{MapFile, PAGE_BYTES};
+use base::prng::Prng;
+
+use super::crashes::{NOW, Rig, at, images_of, in_both_modes, key, set_power};
+use super::disk::{Disk, set_disk, with_disk};
+use crate::item::META_WON;
+use crate::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
+use crate::undo::{ChangingKey, RECORDS_MAX};
+use crate::{Finished, IndexPlace, Key, Namespace, Power, Turn};
+
+/// A store with checkpoints on the file, in this run of the machine.
+fn open(file: &Arc<MapFile>, boot: u128) -> Rig {
+    set_power(Power { boot, checkpoints: true });
+    Rig::open(Arc::clone(file), NOW)
+}
+
+fn new() -> Rig {
+    open(&Arc::new(MapFile::in_memory().expect("a file")), 1)
+}
+
+fn image(rig: &Rig) -> Arc<MapFile> {
+    Arc::new(rig.file.image().expect("an image"))
+}
+
+/// What is there when the machine lost its power and all that was written was on the disk.
+fn lost(rig: &Rig) -> Rig {
+    let lost = open(&image(rig), 2);
+    assert!(lost.reopened().lost);
+    lost
+}
+
+fn checkpoint(rig: &mut Rig) -> std::io::Result<Finished> {
+    let mut checkpointer = rig.store.checkpointer().expect("it has one");
+    assert!(checkpointer.begin(NOW));
+    rig.lane.tidy(NOW);
+    rig.background.slice(NOW, &mut || true);
+    assert!(checkpointer.is_sealed());
+    checkpointer.finish()
+}
+
+type Op = fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>;
+
+/// Value, end, stale, leased.
+fn state(rig: &mut Rig, name: &[u8]) -> Option<(Vec<u8>, Expire, bool, bool)> {
+    let value = rig.read(name)?;
+    let seen = rig.store.find(&rig.store.hasher.key(Namespace::DEFAULT, name))?;
+    let (item, meta) = (rig.store.item(&seen), rig.store.meta(&seen).unwrap_or(0));
+    Some((value, item.expire, item.stale, meta & META_WON != 0))
+}
+
+/// A number with an end and a word for leases, which nobody knows the token of.
+fn put_number(rig: &mut Rig, name: &[u8]) {
+    let ends = Expire::At(NOW.plus_ms(3_600_000));
+    rig.until_done(|turn| {
+        let key = turn.key(Namespace::DEFAULT, name);
+        let (delta, decrement, vivify) = (1, false, Some((10, ends)));
+        turn.arith(
+            &key,
+            &Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false },
+        )
+        .map(drop)
+    });
+    keep_access(rig, name);
+}
+
+/// From here on it has the word for that, and for leases.
+fn keep_access(rig: &mut Rig, name: &[u8]) {
+    rig.until_done(|turn| {
+        let key = turn.key(Namespace::DEFAULT, name);
+        turn.fetch(&key, &Fetch { want_access: true, ..Fetch::default() }).map(drop)
+    });
+}
+
+const SOONER: Expire = Expire::At(NOW.plus_ms(3_000_000));
+
+const IN_PLACE: [(&str, Op); 6] = [
+    ("arith", |turn, key| {
+        let (delta, decrement, vivify) = (5, false, None);
+        let arith = Arith { delta, decrement, vivify, expire: None, compare: None, token: None, want_token: false };
+        turn.arith(key, &arith).map(drop)
+    }),
+    ("add", |turn, key| turn.add(key, 5).map(drop)),
+    ("touch", |turn, key| turn.touch(key, SOONER).map(drop)),
+    ("fetch and touch", |turn, key| turn.fetch(key, &Fetch { touch: Some(SOONER), ..Fetch::default() }).map(drop)),
+    ("lease", |turn, key| turn.fetch(key, &Fetch { recache_below_ms: Some(u64::MAX), ..Fetch::default() }).map(drop)),
+    ("stale", |turn, key| turn.delete(key, &Delete { mark_stale: true, ..Delete::default() }).map(drop)),
+];
+
+#[test]
+fn what_could_change_in_place_is_not_told_when_it_was_a_part_of_a_change_since_the_checkpoint() {
+    in_both_modes(|| {
+        for (what, op) in IN_PLACE {
+            // Alone it changes where it stands, and stays.
+            let mut rig = new();
+            put_number(&mut rig, b"n");
+            checkpoint(&mut rig).expect("made");
+            rig.until_done(|turn| op(turn, &turn.key(Namespace::DEFAULT, b"n")));
+            let changed = state(&mut rig, b"n");
+            assert_eq!(state(&mut lost(&rig), b"n"), changed, "{what} is one that is made in place");
+            // With another it does not: that one is gone.
+            let mut rig = new();
+            put_number(&mut rig, b"n");
+            rig.put(b"other", b"old");
+            checkpoint(&mut rig).expect("made");
+            together(&mut rig, &[(b"n", op), (b"other", |turn, key| turn.put(key, &Put::set(b"new")).map(drop))]);
+            assert_eq!(state(&mut rig, b"n"), changed, "{what}");
+            let mut lost = lost(&rig);
+            assert_eq!((state(&mut lost, b"n"), lost.read(b"other")), (None, None), "{what}");
+        }
+    });
+}
+
+/// Changes of several keys as one.
+fn together(rig: &mut Rig, changes: &[(&[u8], Op)]) {
+    let mut claim = rig.store.claim();
+    for (name, _) in changes {
+        claim.add(&rig.lane.turn(NOW).key(Namespace::DEFAULT, name));
+    }
+    rig.until_done(|turn| turn.obtain(&mut claim));
+    for (name, op) in changes {
+        rig.until_done(|turn| {
+            turn.act_for(&mut claim);
+            let done = op(turn, &turn.key(Namespace::DEFAULT, name));
+            turn.act_for_none(&mut claim);
+            done
+        });
+    }
+    rig.store.let_go(&mut claim);
+}
+
+/// Marked only behind the loss of its slot, an item that a kill cut between the two would be nobody's and alive for
+/// ever: a walk over the segments would find it when all that came after it is gone.
+#[test]
+fn an_item_that_had_lost_its_slot_before_a_kill_does_not_come_back_with_a_loss_of_power() {
+    let ops: [(&str, Op); 4] = [
+        ("put", |turn, key| turn.put(key, &Put::set(b"new")).map(drop)),
+        ("delete", |turn, key| turn.delete(key, &Delete::default()).map(drop)),
+        ("touch", |turn, key| turn.touch(key, Expire::At(NOW.plus_ms(3_600_000))).map(drop)),
+        ("append", |turn, key| turn.splice(key, 3, b"more").map(drop)),
+    ];
+    at(IndexPlace::File, || {
+        for (what, op) in ops {
+            let mut rig = new();
+            rig.put(b"k", b"old");
+            rig.lane.own_seal(&rig.store);
+            let images = images_of(&mut rig, 1, |rig| {
+                rig.until_done(|turn| op(turn, &turn.key(Namespace::DEFAULT, b"k")));
+            });
+            for image in images {
+                let mut rig = open(&image, 1);
+                rig.delete(b"k");
+                checkpoint(&mut rig).expect("made");
+                assert_eq!(lost(&rig).read(b"k"), None, "{what}: it came back");
+            }
+        }
+    });
+}
+
+/// Stores some values in segments of their own, and gives their tokens.
+fn tokens(rig: &mut Rig, value: &str) -> Vec<u64> {
+    let mut tokens = Vec::new();
+    for number in 0..20 {
+        let name = key(number);
+        let stored = rig.until_done(|turn| {
+            let key = turn.key(Namespace::DEFAULT, &name);
+            turn.put(&key, &Put { want_token: true, ..Put::set(value.as_bytes()) })
+        });
+        let PutOutcome::Stored { token } = stored else { panic!("{stored:?}") };
+        tokens.push(token);
+        rig.lane.own_seal(&rig.store);
+    }
+    tokens
+}
+
+#[test]
+fn what_is_given_once_was_not_given_in_the_life_that_was_lost_either() {
+    in_both_modes(|| {
+        let mut rig = new();
+        rig.put(b"k", b"v");
+        checkpoint(&mut rig).expect("made");
+        let synced = image(&rig);
+        let told = tokens(&mut rig, "one");
+        rig.put(b"long", &[7; 3000]);
+        let objects = rig.store.kept.objects.load(Relaxed);
+        // Of all that nothing was on the disk.
+        let mut rig = open(&synced, 2);
+        assert!(rig.reopened().lost && rig.read(b"k").is_some());
+        let again = tokens(&mut rig, "another");
+        assert!(told.iter().all(|token| !again.contains(token)), "{told:?} and {again:?}");
+        for (number, token) in told.iter().enumerate() {
+            let name = key(number);
+            let stored = rig.until_done(|turn| {
+                let key = turn.key(Namespace::DEFAULT, &name);
+                turn.put(&key, &Put { compare: Some(*token), ..Put::set(b"mine") })
+            });
+            assert_eq!(stored, PutOutcome::Exists, "a token of a value that is gone");
+        }
+        assert!(rig.store.kept.objects.load(Relaxed) > objects, "objects");
+    });
+}
+
+/// What a client knows of an item must not pass for what it knew of another state of it, whatever of that was lost.
+#[test]
+fn a_token_that_was_taken_since_the_checkpoint_does_not_pass_for_what_is_back() {
+    let changes: [(&str, Op, Op); 2] = [
+        ("a number that changed before its token was taken", IN_PLACE[1].1, |_, _| Ok(())),
+        ("a text that is marked stale when it is back", |_, _| Ok(()), IN_PLACE[5].1),
+    ];
+    in_both_modes(|| {
+        for (what, before, after) in &changes {
+            let mut rig = new();
+            match what.starts_with("a number") {
+                true => put_number(&mut rig, b"n"),
+                false => rig.put(b"n", b"10"),
+            }
+            keep_access(&mut rig, b"n");
+            checkpoint(&mut rig).expect("made");
+            let synced = image(&rig);
+            rig.until_done(|turn| before(turn, &turn.key(Namespace::DEFAULT, b"n")));
+            let token = rig.until_done(|turn| {
+                let key = turn.key(Namespace::DEFAULT, b"n");
+                Ok(turn.gets(&key)?.expect("it is there").token)
+            });
+            let mut rig = open(&synced, 2);
+            assert_eq!(rig.read(b"n"), Some(b"10".to_vec()), "{what}");
+            rig.until_done(|turn| after(turn, &turn.key(Namespace::DEFAULT, b"n")));
+            let stored = rig.until_done(|turn| {
+                let key = turn.key(Namespace::DEFAULT, b"n");
+                turn.put(&key, &Put { compare: Some(token), ..Put::set(b"mine") })
+            });
+            assert_eq!(stored, PutOutcome::Exists, "{what}");
+        }
+    });
+}
+
+/// The pages of a file that are others in another one.
+fn pages_changed(a: &MapFile, b: &MapFile) -> Vec<u64> {
+    let read = |file: &MapFile| {
+        let file: std::fs::File = file.as_fd().try_clone_to_owned().expect("a descriptor").into();
+        let mut bytes = vec![0; file.metadata().expect("its length").len() as usize];
+        file.read_exact_at(&mut bytes, 0).expect("it is there");
+        bytes
+    };
+    let (a, b) = (read(a), read(b));
+    assert_eq!(a.len(), b.len());
+    let pages = a.chunks(PAGE_BYTES).zip(b.chunks(PAGE_BYTES)).enumerate();
+    pages.filter(|(_, (a, b))| a != b).map(|(at, _)| at as u64).collect()
+}
+
+#[test]
+fn nothing_is_changed_at_an_opening_before_the_disk_has_it_that_the_file_is_in_use() {
+    in_both_modes(|| {
+        let mut rig = new();
+        rig.put(b"k", b"v");
+        checkpoint(&mut rig).expect("made");
+        let file = Arc::clone(&rig.file);
+        drop(rig);
+        let closed = Arc::new(file.image().expect("an image"));
+        let mut disk = Disk::new(Arc::clone(&file), Prng::new(1));
+        disk.keeps = true;
+        set_disk(Some(disk));
+        let rig = open(&file, 1);
+        assert!(rig.reopened().clean);
+        let synced = with_disk(|disk| std::mem::take(&mut disk.synced));
+        set_disk(None);
+        let first = pages_changed(&closed, &synced[0]);
+        assert!(first.iter().all(|page| *page < 2) && first.len() == 1, "one superblock, and no other page: {first:?}");
+        let last = pages_changed(&closed, synced.last().expect("there are some"));
+        assert!(last.iter().any(|page| *page >= 2), "an opening changes more: {last:?}");
+        // Where power goes then, it was in use.
+        assert!(open(&synced[0], 2).reopened().lost);
+    });
+}
+
+#[test]
+fn a_store_whose_disk_refused_changes_is_not_left_in_order() {
+    in_both_modes(|| {
+        for at_the_end in [false, true] {
+            let mut rig = new();
+            rig.put(b"k", b"old");
+            checkpoint(&mut rig).expect("made");
+            let file = Arc::clone(&rig.file);
+            set_disk(Some(Disk::new(Arc::clone(&file), Prng::new(1))));
+            rig.put(b"k", b"new");
+            if at_the_end {
+                with_disk(|disk| disk.refuses = true);
+            } else {
+                with_disk(|disk| disk.refuses = true);
+                checkpoint(&mut rig).expect_err("the disk refuses");
+            }
+            drop(rig);
+            set_disk(None);
+            let copy = || Arc::new(file.image().expect("an image"));
+            let mut killed = open(&copy(), 1);
+            assert!(!killed.reopened().clean && !killed.reopened().lost, "at the end: {at_the_end}");
+            assert_eq!(killed.read(b"k"), Some(b"new".to_vec()), "in memory it is");
+            // What the disk has of it nobody knows.
+            let mut lost = open(&copy(), 2);
+            assert!(lost.reopened().lost && !lost.reopened().clean, "at the end: {at_the_end}");
+            assert_eq!(lost.read(b"k"), None);
+        }
+    });
+}
+
+fn some_keys(count: usize) -> impl Iterator<Item = ChangingKey> {
+    (0..count as u64).map(|hash| ChangingKey { hash, namespace: 0, piece: false })
+}
+
+#[test]
+fn changes_that_begin_while_a_checkpoint_is_awaited_are_behind_it_and_need_no_room_in_it() {
+    let mut rig = new();
+    let keep: Op = |turn, key| turn.put(key, &Put::set(b"v")).map(drop);
+    together(&mut rig, &[(b"a", keep), (b"b", keep)]);
+    let mut checkpointer = rig.store.checkpointer().expect("it has one");
+    assert!(checkpointer.begin(NOW));
+    // One more, and it would be crowded.
+    rig.store.checkpoints.note_spanning(some_keys(RECORDS_MAX));
+    together(&mut rig, &[(b"c", keep), (b"d", keep)]);
+    assert!(checkpointer.is_sealed(), "by the first of them");
+    assert_eq!(checkpointer.finish().expect("the disk takes it"), Finished::Made);
+    let mut lost = lost(&rig);
+    assert_eq!([b"a", b"b", b"c", b"d"].map(|name| lost.read(name).is_some()), [true, true, false, false]);
+}
+
+#[test]
+fn keys_of_more_changes_than_a_record_holds_have_the_checkpoint_begun_again() {
+    let mut rig = new();
+    rig.put(b"k", b"v");
+    let mut checkpointer = rig.store.checkpointer().expect("it has one");
+    assert!(checkpointer.begin(NOW));
+    rig.lane.tidy(NOW);
+    rig.background.slice(NOW, &mut || true);
+    rig.store.checkpoints.note_spanning(some_keys(RECORDS_MAX + 1));
+    rig.store.checkpoints.note_spanning(some_keys(1 << 20));
+    assert_eq!(checkpointer.finish().expect("the disk takes it"), Finished::Crowded);
+    assert_eq!(rig.store.checkpoint_stats().expect("it has").made, 0);
+    // The next one has none of them.
+    assert_eq!(checkpoint(&mut rig).expect("made"), Finished::Made);
+    assert_eq!(lost(&rig).read(b"k"), Some(b"v".to_vec()));
+}
