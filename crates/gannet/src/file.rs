@@ -10,7 +10,7 @@ use arena::MapFile;
 use base::clock::UnixMillis;
 use base::units::ByteSize;
 use clap::{Arg, ArgMatches, Command};
-use segment::{FAULTS_MAX, FileFault, FileStats, SEGMENT_STATES, Store, StoreConfig, StoreFile};
+use segment::{FAULTS_MAX, FileCheck, FileFault, FileStats, SEGMENT_STATES, Store, StoreConfig, StoreFile};
 use server::config::remedy;
 use server::offline::{self, Offline};
 
@@ -70,25 +70,61 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let file = Arc::new(file);
     // What is to be done about a file is for who starts a server on it to say.
     let faulty = |fault: FileFault| failed(fault.to_string());
+    let told = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {
-        "stats" => print(&stats(&segment::file_stats(&file).map_err(faulty)?)),
-        _ => {
-            let check = segment::file_check(&file).map_err(faulty)?;
-            let mut text = String::new();
-            let _ = writeln!(text, "items: {}, slots that name items: {}", check.items, check.slots);
-            let _ = writeln!(
-                text,
-                "of a crash, and mended when it is opened: {} items without a slot, {} slots that are there twice",
-                check.unnamed, check.doubled
-            );
-            print(&text)?;
-            if check.faults.is_empty() {
-                return print("no fault\n");
-            }
-            let most = (check.faults.len() == FAULTS_MAX).then(|| "there may be more".to_owned());
-            Err(Failure::Failed(check.faults.into_iter().chain(most).collect()))
-        }
+        "stats" => print(&stats(&told)),
+        _ => tell_check(&told, segment::file_check(&file, power().boot).map_err(faulty)?),
     }
+}
+
+/// Says what a look at all of a file found.
+fn tell_check(stats: &FileStats, check: FileCheck) -> Result<(), Failure> {
+    let mut text = String::new();
+    if let Some(lost) = lost(stats) {
+        let _ = writeln!(text, "{lost}");
+    }
+    if stats.lost && has_checkpoints(stats) {
+        let _ = writeln!(text, "items: {}; torn, and missing from then on: {}", check.items, check.damaged);
+    } else {
+        let _ = writeln!(text, "items: {}, slots that name items: {}", check.items, check.slots);
+        let _ = writeln!(
+            text,
+            "of a crash, and mended when it is opened: {} items without a slot, {} slots that are there twice",
+            check.unnamed, check.doubled
+        );
+    }
+    if check.faults.is_empty() {
+        text.push_str("no fault\n");
+        return print(&text);
+    }
+    let most = (check.faults.len() == FAULTS_MAX).then(|| "there may be more".to_owned());
+    let faults = check.faults.into_iter().chain(most).collect();
+    print(&text).and(Err(Failure::Failed(faults)))
+}
+
+fn has_checkpoints(stats: &FileStats) -> bool {
+    stats.superblock.iter().any(|(name, value)| *name == "checkpoints" && *value == 1)
+}
+
+/// What a loss of power left of a file, if there was one since it was in use.
+fn lost(stats: &FileStats) -> Option<String> {
+    if !stats.lost {
+        return None;
+    }
+    let since = "the machine was started again while it was in use";
+    Some(match (has_checkpoints(stats), stats.checkpoint) {
+        (false, _) => format!("{since}, and no checkpoints were made: on a disk nobody knows what of it is the latest"),
+        (true, None) => {
+            format!("{since}, and it had no checkpoint: nothing of it is believed, and a server makes it anew")
+        }
+        (true, Some((at, segments))) => {
+            let there: u64 = stats.segments.iter().sum();
+            let secs = at.0 / 1000;
+            format!(
+                "{since}: a server goes on with the checkpoint of {secs} s since 1970, {there} of {segments} segments"
+            )
+        }
+    })
 }
 
 /// Writes every live item to standard output.
@@ -179,10 +215,8 @@ fn stats(stats: &FileStats) -> String {
     for (name, value) in &stats.superblock {
         line(name, value.to_string());
     }
-    line(
-        "left",
-        if stats.clean { "in order".to_owned() } else { "in use, or by a process that was killed".to_owned() },
-    );
+    let in_use = || lost(stats).unwrap_or_else(|| "in use, or by a process that was killed".to_owned());
+    line("left", if stats.clean { "in order".to_owned() } else { in_use() });
     line("items", stats.items.to_string());
     line("item_bytes", format!("{} ({})", stats.item_bytes, ByteSize(stats.item_bytes >> 20 << 20)));
     for (number, items) in stats.items_by_namespace.iter().enumerate().filter(|(_, items)| **items > 0) {

@@ -151,6 +151,14 @@ impl SegmentHeader {
             && self.class() <= crate::ttl::CLASS_NEVER
     }
 
+    /// It is the segment that a checkpoint has under this sequence; 0: it has none.
+    pub(crate) fn is_sealed_as(&self, sequence: u64) -> bool {
+        sequence != 0
+            && self.sequence() == sequence
+            && self.has_state()
+            && matches!(self.state(), State::Sealed | State::Draining)
+    }
+
     /// That it is what a process can have left.
     pub(crate) fn check(&self, segment_bytes: usize, sequence_next: u64) -> Result<(), &'static str> {
         let (written, kind) = (self.written.load(Relaxed) as usize, self.kind.load(Relaxed));

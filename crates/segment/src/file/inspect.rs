@@ -1,6 +1,9 @@
 //! Looking at a file that no server has, without changing it.
 //!
-//! Invariant: nothing is written, so that what a crash left can be looked at as it is.
+//! Invariants:
+//! - Nothing is written, so that what a crash left can be looked at as it is.
+//! - Of a file that was in use when the machine lost its power, what its last checkpoint has is looked at, and nothing
+//!   else: the rest is no fault, and not believed by a server either ([`crate::checkpoint`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -8,8 +11,10 @@ use std::sync::atomic::Ordering::Acquire;
 use arena::MapFile;
 use base::clock::UnixMillis;
 
+use super::notes::Notes;
 use super::superblock::Superblock;
-use super::{FileFault, IndexPlace, There, ground_of, index_of, look};
+use super::{FileFault, IndexPlace, There, ground, ground_of, index_of, is_of_run, look};
+use crate::checkpoint::record::Records;
 use crate::config::StoreConfig;
 use crate::header::{STATES, State};
 use crate::index::Index;
@@ -25,6 +30,9 @@ pub struct FileStats {
     pub superblock: Vec<(&'static str, u64)>,
     /// It was left in order.
     pub clean: bool,
+    /// The machine was started again since it was in use: what is told of segments is what the last checkpoint has of
+    /// them, where checkpoints were made.
+    pub lost: bool,
     /// Segments by their state, in the order of [`crate::SEGMENT_STATES`]; free ones that were never taken with them.
     pub segments: [u64; STATES.len()],
     /// Items, as far as the headers of segments count them.
@@ -58,7 +66,7 @@ pub struct FileCheck {
     pub unnamed: u64,
     /// Slots that are there twice: a crash leaves some under locks that were held.
     pub doubled: u64,
-    /// Items that are not what was written.
+    /// Items that are not what was written; after a loss of power they are not among the others.
     pub damaged: u64,
     /// What no crash leaves, a line each; no more than [`FAULTS_MAX`].
     pub faults: Vec<String>,
@@ -74,6 +82,8 @@ struct Inspected {
     hasher: Hasher,
     sum_seed: u64,
     stats: FileStats,
+    /// The sequences of the segments that are believed, after a loss of power.
+    believed: Option<Vec<u64>>,
 }
 
 /// What a store in the file is to be opened with, for one lane; the file's sizes are those of it.
@@ -111,18 +121,26 @@ fn config_of(block: &Superblock) -> StoreConfig {
     }
 }
 
-fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
+fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
     let block = block_of(file)?;
     let config = config_of(&block);
     let geometry = super::geometry_of(&config, &block).map_err(|error| FileFault::Damaged(error.to_string()))?;
-    let ground = ground_of(&geometry, &config, file, &block)?;
+    let knows_run = block.boot_high | block.boot_low != 0;
+    let lost = block.clean == 0 && knows_run && !is_of_run(&block, boot);
+    let has_checkpoints = lost && block.checkpoints == 1;
+    let ground = match has_checkpoints {
+        // Its words are of another time than what they are about.
+        true => ground(&geometry, &config, file, index_of(&block))?,
+        false => ground_of(&geometry, &config, file, &block)?,
+    };
     let (kept, mut notes) = (ground.kept.clone(), [0; 2]);
-    if let Some(all) = &ground.notes {
+    if let Some(all) = ground.notes.as_ref().filter(|notes| Notes::is_sound(notes)) {
         all.read(&mut |note| notes = [notes[0] + 1, notes[1] + note.len() as u64]);
     }
-    let checkpoint = ground.records.as_ref().and_then(crate::checkpoint::record::Records::latest);
+    let checkpoint = ground.records.as_ref().and_then(Records::latest);
     let stats = FileStats {
-        checkpoint: checkpoint.map(|record| (UnixMillis(record.at_ms), record.segments())),
+        checkpoint: checkpoint.as_ref().map(|record| (UnixMillis(record.at_ms), record.segments())),
+        lost,
         superblock: block.named().to_vec(),
         clean: block.clean == 1,
         sequence: kept.sequence.load(Acquire),
@@ -139,12 +157,19 @@ fn open(file: &Arc<MapFile>) -> Result<Inspected, FileFault> {
         hasher: Hasher::new(block.hash_seed),
         sum_seed: crate::sums::seed(block.hash_seed),
         stats,
+        believed: has_checkpoints.then(|| checkpoint.map(|record| record.sequences).unwrap_or_default()),
     })
 }
 
 impl Inspected {
-    fn ids(&self) -> impl Iterator<Item = SegmentId> + use<> {
-        (0..self.block.segments_max as u32).map(SegmentId)
+    /// The segments that are believed.
+    fn ids(&self) -> Vec<SegmentId> {
+        let is_believed = |id: &SegmentId| {
+            let Some(sequences) = &self.believed else { return true };
+            let told = sequences.get(id.0 as usize).copied().unwrap_or(0);
+            self.segments.header(*id).is_sealed_as(told)
+        };
+        (0..self.block.segments_max as u32).map(SegmentId).filter(is_believed).collect()
     }
 
     fn count(&mut self) -> Result<(), FileFault> {
@@ -161,6 +186,9 @@ impl Inspected {
                 self.stats.items_by_namespace[usize::from(header.namespace())] += items;
                 self.stats.item_bytes += used.saturating_sub(u64::from(header.dead_bytes()));
             }
+        }
+        if self.believed.is_some() {
+            return Ok(());
         }
         self.stats.groups = [self.index.groups() as u64, self.index.groups_next() as u64];
         self.stats.stripes_held = self.index.held_stripes().count() as u64;
@@ -181,12 +209,17 @@ impl Inspected {
     fn is_named(&self, address: usize, layout: &Layout) -> bool {
         let hash = self.hash_at(address, layout);
         let finds = || self.index.find(hash, |slot| (slot.address() == address).then_some(())).is_some();
-        index_of(&self.block) == IndexPlace::Dram || finds()
+        !self.has_index() || finds()
+    }
+
+    /// Its index is there, and believed.
+    fn has_index(&self) -> bool {
+        index_of(&self.block) == IndexPlace::File && self.believed.is_none()
     }
 
     /// Walks each segment from item to item.
     fn check_segments(&self, check: &mut FileCheck) {
-        for id in self.ids().filter(|id| holds_items(self.segments.header(*id).state())) {
+        for id in self.ids().into_iter().filter(|id| holds_items(self.segments.header(*id).state())) {
             let (start, written) = (self.segments.start(id), self.segments.header(id).written.load(Acquire) as usize);
             if written > self.segments.segment_bytes() {
                 check.fault(format!("segment {} is written to {written}, past its end", id.0));
@@ -195,13 +228,17 @@ impl Inspected {
             let mut at = 0;
             while at < written {
                 let Some(layout) = Layout::read_within(&self.segments.heap, start + at, written - at) else {
-                    check.fault(format!("segment {} has no item at {at}", id.0));
+                    self.torn(check, || format!("segment {} has no item at {at}", id.0));
                     break;
                 };
                 if !layout.has(DEAD) {
                     if !self.segments.is_sound(self.sum_seed, start + at, &layout) {
                         check.damaged += 1;
-                        check.fault(format!("the item at {at} of segment {} is not what was written", id.0));
+                        self.torn(check, || format!("the item at {at} of segment {} is not what was written", id.0));
+                        if self.believed.is_some() {
+                            at += layout.size;
+                            continue;
+                        }
                     }
                     let named = self.is_named(start + at, &layout);
                     check.items += u64::from(named);
@@ -212,9 +249,16 @@ impl Inspected {
         }
     }
 
+    /// What is not whole is a fault, but for a loss of power.
+    fn torn(&self, check: &mut FileCheck, what: impl FnOnce() -> String) {
+        if self.believed.is_none() {
+            check.fault(what());
+        }
+    }
+
     /// Looks at what each slot names.
     fn check_index(&self, check: &mut FileCheck) {
-        if index_of(&self.block) == IndexPlace::Dram {
+        if !self.has_index() {
             return;
         }
         for group in 0..self.index.groups().max(self.index.groups_next()) {
@@ -261,22 +305,24 @@ fn holds_items(state: State) -> bool {
     matches!(state, State::Open | State::Sealed | State::Draining)
 }
 
-/// Reads what a memory file says of itself: its superblock, its words, 128 bytes for each segment.
+/// Reads what a memory file says of itself: its superblock, its words, 128 bytes for each segment. `boot` is the run of
+/// the machine, as in [`crate::Power`].
 ///
 /// # Errors
 /// As for opening it.
-pub fn file_stats(file: &Arc<MapFile>) -> Result<FileStats, FileFault> {
-    let mut inspected = open(file)?;
+pub fn file_stats(file: &Arc<MapFile>, boot: u128) -> Result<FileStats, FileFault> {
+    let mut inspected = open(file, boot)?;
     inspected.count()?;
     Ok(inspected.stats)
 }
 
-/// Looks at every item and every slot of a memory file.
+/// Looks at every item and every slot of a memory file; `boot` as for [`file_stats`]. After a loss of power items that
+/// are torn are counted, and are no fault: no server tells them.
 ///
 /// # Errors
 /// As for opening it.
-pub fn file_check(file: &Arc<MapFile>) -> Result<FileCheck, FileFault> {
-    let mut inspected = open(file)?;
+pub fn file_check(file: &Arc<MapFile>, boot: u128) -> Result<FileCheck, FileFault> {
+    let mut inspected = open(file, boot)?;
     inspected.count()?;
     let mut check = FileCheck::default();
     inspected.check_segments(&mut check);

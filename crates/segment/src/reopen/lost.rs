@@ -45,10 +45,7 @@ impl Store {
 
     fn is_of_checkpoint(&self, header: &SegmentHeader, sequence: u64) -> bool {
         let next = self.kept.sequence.load(Relaxed);
-        sequence != 0
-            && header.sequence() == sequence
-            && header.check(self.segments.segment_bytes(), next).is_ok()
-            && matches!(header.state(), State::Sealed | State::Draining)
+        header.is_sealed_as(sequence) && header.check(self.segments.segment_bytes(), next).is_ok()
     }
 
     /// Has each segment walked where items may have lost their slots without being marked: before the first

@@ -118,8 +118,8 @@ fn damage_parts(is_looked_at: impl Fn(&str) -> bool) {
             let _told = Seed(seed, part);
             let file = Arc::new(whole.image().expect("an image"));
             damage(&file, &mut Prng::new(seed), &range);
-            let _ = crate::file_stats(&file);
-            let _ = crate::file_check(&file);
+            let _ = crate::file_stats(&file, 0);
+            let _ = crate::file_check(&file, 0);
             let store_file =
                 StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: crate::Power::default() };
             match Store::in_file(&config(), &store_file, NOW) {

@@ -43,9 +43,9 @@ fn an_item_that_was_damaged_is_found_counted_and_gone_and_no_other() {
         rig.put_until(b"ends", b"to be damaged 2", Expire::At(NOW.plus_ms(60_000)));
         rig.lane.own_seal(&rig.store);
         let file = image(&rig);
-        assert_eq!(crate::file_check(&file).expect("a file").damaged, 0);
+        assert_eq!(crate::file_check(&file, 0).expect("a file").damaged, 0);
         assert_eq!(damage(&file, b"to be damaged"), 2);
-        let check = crate::file_check(&file).expect("a file");
+        let check = crate::file_check(&file, 0).expect("a file");
         assert!(check.damaged == 2 && check.faults.len() == 2, "{:?}", check.faults);
         let mut rig = Rig::open(file, NOW);
         rig.settle();
