@@ -20,7 +20,7 @@ mod cells;
 mod file;
 
 pub use cells::{Cells, Order, Pages};
-pub use file::{MapFile, Medium, OpenError, boot_id};
+pub use file::{BOOT_ID_VARIABLE, MapFile, Medium, OpenError, boot_id, boot_id_told};
 
 use std::io;
 use std::ptr::NonNull;

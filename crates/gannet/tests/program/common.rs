@@ -19,7 +19,13 @@ pub fn gannet(args: &[&str]) -> Command {
 
 /// Runs it to its end: exit code, standard output, standard error.
 pub fn run(args: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = gannet(args).output().expect("the program runs");
+    run_in(args, &[])
+}
+
+/// The same with more in its environment.
+pub fn run_in(args: &[&str], env: &[(&str, &str)]) -> (i32, String, String) {
+    let ran = gannet(args).envs(env.iter().copied()).output();
+    let Output { status, stdout, stderr } = ran.expect("the program runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("its output is text");
     (status.code().expect("it ends by itself"), text(stdout), text(stderr))
 }
@@ -60,7 +66,13 @@ pub struct Serving {
 impl Serving {
     /// Starts `gannet serve` with `args` and waits until it says that it is up.
     pub fn start(args: &[&str]) -> Self {
-        let mut child = gannet(&[&["serve"], args].concat()).stderr(Stdio::piped()).spawn().expect("the program runs");
+        Self::start_in(args, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn start_in(args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = gannet(&[&["serve"], args].concat());
+        let mut child = command.envs(env.iter().copied()).stderr(Stdio::piped()).spawn().expect("the program runs");
         let stderr = child.stderr.take().unwrap();
         let (sender, log) = channel();
         std::thread::spawn(move || {

@@ -22,6 +22,7 @@ mod prove;
 mod redis_rs;
 mod restart;
 mod restart_flash;
+mod restart_power;
 mod restart_together;
 mod signals;
 mod top;

@@ -134,14 +134,15 @@ fn begin(redis: &mut Redis, fields: u64) {
     redis.ask("REC.PUT record IN set BINS n INT 0");
 }
 
-fn torture_together(seed: u64, kills: usize) {
+fn torture_together(seed: u64, kills: usize, more: &[&str]) {
     let told = seed_told("transactions", seed);
-    let file = MemoryFile::new(&format!("together-{seed}"));
+    let name = format!("together-{seed}");
+    let file = if more.is_empty() { MemoryFile::new(&name) } else { MemoryFile::on_disk(&name) };
     let config = TempFile::new(&format!("together-{seed}.toml"), "[store]\nevict = false\n");
     let (mut prng, fields, mut acknowledged) = (Prng::new(seed), 3000, 0);
     let mut begun = false;
     for _ in 0..kills {
-        let (serving, _, addr) = serve_redis(&file, &[config.path(), "--workers", "2"]);
+        let (serving, _, addr) = serve_redis(&file, &[&[config.path(), "--workers", "2"], more].concat());
         let mut redis = Redis::connect(addr);
         if begun {
             let there = round_there(&mut redis, fields, &told);
@@ -152,7 +153,8 @@ fn torture_together(seed: u64, kills: usize) {
             round(&mut redis, 1, fields).expect("the first round");
             (acknowledged, begun) = (1, true);
         }
-        let wait = Duration::from_micros(1_000 + prng.below(60_000));
+        let most = if more.is_empty() { 60_000 } else { 120_000 };
+        let wait = Duration::from_micros(1_000 + prng.below(most));
         std::thread::scope(|scope| {
             let writing = scope.spawn(move || {
                 let mut done = acknowledged;
@@ -174,7 +176,8 @@ fn torture_together(seed: u64, kills: usize) {
 
 #[test]
 fn a_transaction_that_a_kill_cut_is_there_entirely_or_not_at_all() {
-    torture_together(3, kills(13));
+    torture_together(3, kills(7), &[]);
+    torture_together(7, kills(6), &["--checkpoint", "1s"]);
 }
 
 /// One connection sets keys without end, so that the index grows, and memory is evicted and moved; now and then all is

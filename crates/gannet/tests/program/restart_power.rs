@@ -1,0 +1,161 @@
+//! Checkpoints, on the program: a server is killed, its file is made what a disk may hold when the machine loses its
+//! power, and it is started again in another run of the machine.
+//!
+//! ```text
+//!   a server makes its first checkpoint ... early copy ... changes ... kill ... late copy
+//!   an image: each page is that of either copy, by chance; no sync came between them
+//! ```
+
+use std::io::{BufReader, Write};
+use std::net::SocketAddr;
+
+use base::prng::Prng;
+
+use crate::common::{Serving, TempFile, ask, connect, run_in};
+use crate::restart::{get, kills, wait_until_whole};
+
+/// Which run of the machine a process is told that it is.
+const BOOT: &str = "GANNET_TEST_BOOT_ID";
+/// Keys of before the checkpoint, and those of them that nobody changes behind it.
+const KEYS: u64 = 900;
+const UNTOUCHED: u64 = 750;
+const PAGE: usize = 4096;
+
+fn boot(run: u64) -> String {
+    format!("{run:032x}")
+}
+
+fn serve(file: &TempFile, config: &TempFile, run: u64) -> (Serving, SocketAddr, SocketAddr) {
+    let fixed = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--workers", "2"];
+    let more = ["--file", file.path(), "--memory", "32MiB", "--checkpoint", "1h", config.path()];
+    let mut serving = Serving::start_in(&[&fixed[..], &more].concat(), &[(BOOT, &boot(run))]);
+    let memcached = serving.addr_behind("memcached clients connect to ");
+    let redis = serving.addr_behind("Redis clients connect to ");
+    (serving, memcached, redis)
+}
+
+/// The value of a key after so many changes.
+fn value(key: u64, change: u64) -> String {
+    format!("{key}={change};").repeat(1 + (key % 160) as usize)
+}
+
+fn set(stream: &mut (impl Write + std::io::Read), key: u64, change: u64) {
+    let value = value(key, change);
+    ask(stream, format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len()).as_bytes(), b"STORED\r\n");
+}
+
+/// A text and a number that change together, in transactions.
+fn together(redis: SocketAddr, round: u64) {
+    let mut stream = connect(redis);
+    let word = |word: &str| format!("${}\r\n{word}\r\n", word.len());
+    let command = |words: &[&str]| format!("*{}\r\n{}", words.len(), words.iter().map(|w| word(w)).collect::<String>());
+    let set = command(&["SET", "text", &round.to_string()]);
+    let all = [command(&["MULTI"]), set, command(&["INCR", "count"]), command(&["EXEC"])].concat();
+    let told = format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:{round}\r\n");
+    ask(&mut stream, all.as_bytes(), told.as_bytes());
+}
+
+/// What the server had, and what its disk can hold.
+struct Lost {
+    early: Vec<u8>,
+    late: Vec<u8>,
+}
+
+/// A server with items from before its checkpoint changes some of them behind it, and is killed.
+fn lose(name: &str, config: &TempFile) -> Lost {
+    let file = TempFile::new(&format!("power-{name}"), "");
+    let (mut serving, memcached, redis) = serve(&file, config, 1);
+    let mut stream = connect(memcached);
+    (0..KEYS).for_each(|key| set(&mut stream, key, 0));
+    (1..=7).for_each(|round| together(redis, round));
+    drop(stream);
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    // The first one of the next life has all of that.
+    let (mut serving, memcached, redis) = serve(&file, config, 1);
+    let made = "the first checkpoint is on the disk";
+    if !serving.lines.iter().any(|line| line.contains(made)) {
+        serving.wait_for(made);
+    }
+    let early = std::fs::read(&file.0).expect("read");
+    let mut stream = connect(memcached);
+    for key in UNTOUCHED..KEYS {
+        match key % 3 {
+            0 => ask(&mut stream, format!("delete k{key}\r\n").as_bytes(), b"DELETED\r\n"),
+            _ => set(&mut stream, key, 1),
+        }
+    }
+    (KEYS..KEYS + 100).for_each(|key| set(&mut stream, key, 1));
+    (8..=12).for_each(|round| together(redis, round));
+    drop(stream);
+    serving.signal("KILL");
+    serving.ended();
+    Lost { early, late: std::fs::read(&file.0).expect("read") }
+}
+
+/// Opens one image, and sees that it holds what the checkpoint has.
+fn check(image: &TempFile, config: &TempFile, told: &str) {
+    let env = [(BOOT, &*boot(2))];
+    let (code, out, err) = run_in(&["file", "stats", image.path()], &env);
+    assert!(code == 0 && out.contains("a server goes on with the checkpoint of"), "{told}: {out}{err}");
+    let (code, out, err) = run_in(&["file", "check", image.path()], &env);
+    assert!(code == 0 && out.contains("started again") && out.contains("no fault"), "{told}: {out}{err}");
+    let (mut serving, memcached, _) = serve(image, config, 2);
+    let says = |text: &str| serving.lines.iter().any(|line| line.contains(text));
+    assert!(says("the machine lost its power while") && says("is that of the checkpoint of"), "{:#?}", serving.lines);
+    wait_until_whole(&mut serving);
+    let mut stream = BufReader::new(connect(memcached));
+    let mut hits = 0;
+    for key in 0..KEYS + 100 {
+        let found = get(&mut stream, &format!("k{key}"));
+        let was = value(key, 0).into_bytes();
+        // What was stored behind the checkpoint is in nothing of it.
+        assert!(found.is_none() || key < KEYS && found == Some(was), "{told}: k{key} is {found:?}");
+        hits += u64::from(key < UNTOUCHED && found.is_some());
+    }
+    // What was not full when it was sealed may have been moved since.
+    assert!(hits > UNTOUCHED / 2, "{told}: {hits} are there of {UNTOUCHED} that nobody changed");
+    let [text, count] = ["text", "count"].map(|key| get(&mut stream, key));
+    for part in [text, count].into_iter().flatten() {
+        assert_eq!(String::from_utf8_lossy(&part), "7", "{told}: a part of a transaction of behind the checkpoint");
+    }
+    // It goes on from there.
+    set(stream.get_mut(), 0, 2);
+    assert_eq!(get(&mut stream, "k0"), Some(value(0, 2).into_bytes()), "{told}");
+}
+
+fn power_goes(index: &'static str, seed: u64, images: usize) {
+    let config = TempFile::new(&format!("power-{index}.toml"), &format!("[store]\nfile_index = \"{index}\"\n"));
+    let Lost { early, late } = lose(index, &config);
+    assert_eq!(early.len(), late.len());
+    let mut prng = Prng::new(seed);
+    let (mut old, mut new) = (0, 0);
+    for number in 0..images {
+        // From all that was written being lost to nothing being lost.
+        let of_ten = [0, 10, 5, 1, 9][number % 5];
+        let told = format!("index in {index}, seed {seed}, image {number}");
+        let mut bytes = early.clone();
+        for (at, page) in late.chunks(PAGE).enumerate() {
+            let there = &mut bytes[at * PAGE..][..page.len()];
+            let changed = there != page;
+            let is_late = changed && prng.chance(of_ten, 10);
+            if is_late {
+                there.copy_from_slice(page);
+            }
+            (old, new) = (old + usize::from(changed && !is_late), new + usize::from(is_late));
+        }
+        let image = TempFile::new(&format!("power-{index}-{number}"), "");
+        std::fs::write(&image.0, &bytes).expect("written");
+        check(&image, &config, &told);
+    }
+    assert!(old > 10 && new > 10, "{old} pages as they were synced, {new} as they became");
+}
+
+#[test]
+fn after_a_loss_of_power_a_server_has_what_was_checkpointed_and_no_half_of_what_was_not() {
+    std::thread::scope(|scope| {
+        for (seed, index) in [(1, "file"), (2, "dram")] {
+            scope.spawn(move || power_goes(index, seed, kills(5)));
+        }
+    });
+}
