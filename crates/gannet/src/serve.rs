@@ -240,6 +240,12 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
             reopened.segments_emptied
         );
     }
+    if reopened.unsynced {
+        tracing::warn!(
+            "the machine was started again since {path} was in use, and no checkpoints were made: nobody knows what of \
+             it is the latest; --file-reset throws it away, and --checkpoint has the next one come through"
+        );
+    }
     if !reopened.found {
         return tracing::info!("the memory lies in {path}, which was made");
     }

@@ -245,7 +245,7 @@ impl Store {
             } else {
                 self.reopen(now).map_err(fault)?
             };
-            reopened.clean = left.clean;
+            (reopened.clean, reopened.unsynced) = (left.clean, left.unsynced);
         } else if index_anew {
             rebuild = Some(Rebuild::new(self, Vec::new(), u64::MAX, HashMap::new()));
         }

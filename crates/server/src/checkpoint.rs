@@ -14,20 +14,22 @@ use crate::shared::Shared;
 
 /// How long it sleeps between two looks at whether there is something to do.
 const LOOK: Duration = Duration::from_millis(50);
+/// And between two checkpoints of which the first was crowded: each ends the segments that are open.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes checkpoints until the workers are gone: the first one at once, since nothing is safe before.
 pub(crate) fn run(shared: &Arc<Shared>, mut checkpointer: Checkpointer, every: Duration, clock: &Clock) {
-    let mut begun = None;
+    let (mut begun, mut wait) = (None, every);
     while !shared.stop.workers_gone() {
         std::thread::sleep(LOOK);
         if checkpointer.begun_at().is_some() {
-            if checkpointer.is_sealed() && !finish(shared, &mut checkpointer, clock) {
-                begun = None;
+            if checkpointer.is_sealed() {
+                wait = if finish(shared, &mut checkpointer, clock) { every } else { every.min(AGAIN) };
             }
             continue;
         }
         let now = clock.ticks();
-        let is_due = begun.is_none_or(|begun| u128::from(clock.ns_between(begun, now)) >= every.as_nanos());
+        let is_due = begun.is_none_or(|begun| u128::from(clock.ns_between(begun, now)) >= wait.as_nanos());
         // Not while the index is made anew.
         if is_due && checkpointer.begin(clock.unix()) {
             begun = Some(now);
@@ -50,7 +52,13 @@ fn finish(shared: &Shared, checkpointer: &mut Checkpointer, clock: &Clock) -> bo
             ns / 1_000_000
         ),
         Ok(Finished::Made) => {}
-        Ok(Finished::Crowded) => return false,
+        Ok(Finished::Crowded) => {
+            tracing::warn!(
+                "more keys are being changed in transactions than a checkpoint has room for; it is tried again in a \
+                 second"
+            );
+            return false;
+        }
         Err(error) => tracing::warn!(
             "the memory file's disk did not take a checkpoint ({error}); the last one is of {} s since 1970; look at \
              the disk: what is stored now would be gone with the power, and of what was there before only what is \

@@ -26,9 +26,13 @@ fn boot(run: u64) -> String {
 }
 
 fn serve(file: &TempFile, config: &TempFile, run: u64) -> (Serving, SocketAddr, SocketAddr) {
+    serve_with(file, &["--checkpoint", "1h", config.path()], run)
+}
+
+fn serve_with(file: &TempFile, more: &[&str], run: u64) -> (Serving, SocketAddr, SocketAddr) {
     let fixed = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--workers", "2"];
-    let more = ["--file", file.path(), "--memory", "32MiB", "--checkpoint", "1h", config.path()];
-    let mut serving = Serving::start_in(&[&fixed[..], &more].concat(), &[(BOOT, &boot(run))]);
+    let memory = ["--file", file.path(), "--memory", "32MiB"];
+    let mut serving = Serving::start_in(&[&fixed[..], &memory, more].concat(), &[(BOOT, &boot(run))]);
     let memcached = serving.addr_behind("memcached clients connect to ");
     let redis = serving.addr_behind("Redis clients connect to ");
     (serving, memcached, redis)
@@ -158,4 +162,30 @@ fn after_a_loss_of_power_a_server_has_what_was_checkpointed_and_no_half_of_what_
             scope.spawn(move || power_goes(index, seed, kills(5)));
         }
     });
+}
+
+#[test]
+fn a_file_without_checkpoints_says_so_when_the_machine_was_started_again() {
+    let file = TempFile::new("power-none", "");
+    let says = |serving: &Serving| serving.lines.iter().any(|line| line.contains("no checkpoints were made"));
+    let (mut serving, memcached, _) = serve_with(&file, &[], 1);
+    set(&mut connect(memcached), 1, 0);
+    serving.signal("KILL");
+    serving.ended();
+    let stats = |run: u64| run_in(&["file", "stats", file.path()], &[(BOOT, &*boot(run))]).1;
+    assert!(stats(1).contains("left                    in use, or by a process that was killed"), "{}", stats(1));
+    assert!(stats(2).contains("and no checkpoints were made"), "{}", stats(2));
+    // In the same run all is there.
+    let (mut serving, memcached, _) = serve_with(&file, &[], 1);
+    assert!(!says(&serving));
+    assert_eq!(get(&mut BufReader::new(connect(memcached)), "k1"), Some(value(1, 0).into_bytes()));
+    serving.signal("KILL");
+    serving.ended();
+    let (mut serving, _, _) = serve_with(&file, &[], 2);
+    assert!(says(&serving), "{:#?}", serving.lines);
+    serving.signal("TERM");
+    assert!(serving.ended().success());
+    // Left in order it is what it was.
+    let (serving, _, _) = serve_with(&file, &[], 3);
+    assert!(!says(&serving), "{:#?}", serving.lines);
 }

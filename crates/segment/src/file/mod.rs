@@ -223,6 +223,8 @@ pub(crate) struct Left {
     pub(crate) clean: bool,
     /// It was not, made checkpoints, and the machine was started since.
     pub(crate) lost: bool,
+    /// The same without checkpoints.
+    pub(crate) unsynced: bool,
 }
 
 impl Held {
@@ -499,7 +501,9 @@ fn take(config: &StoreConfig, geometry: &Geometry, file: &StoreFile, block: Supe
     fits(config, geometry, file, &block)?;
     let (power, file) = (&file.power, &file.file);
     let clean = block.clean == 1;
-    let left = Some(Left { clean, lost: !clean && block.checkpoints == 1 && !is_of_run(&block, power.boot) });
+    let (is_lost, knows_run) = (!clean && !is_of_run(&block, power.boot), block.boot_high | block.boot_low != 0);
+    let lost = is_lost && block.checkpoints == 1;
+    let left = Some(Left { clean, lost, unsynced: is_lost && knows_run && !lost });
     let [boot_high, boot_low] = boot_words(power.boot);
     let checkpoints = u64::from(power.checkpoints);
     let block = Superblock { clean: 0, opened: block.opened + 1, checkpoints, boot_high, boot_low, ..block };

@@ -45,6 +45,9 @@ pub struct Reopened {
     pub lost: bool,
     /// The same before the first checkpoint: nothing is, and the file was made anew.
     pub lost_all: bool,
+    /// The machine was started again since it was in use, and no checkpoints were made: nobody knows what of it is the
+    /// latest, and it is taken as it is.
+    pub unsynced: bool,
     /// When that checkpoint was made, ms since 1970.
     pub checkpoint_ms: u64,
     /// Segments that it has and that were emptied since.
