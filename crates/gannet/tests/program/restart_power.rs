@@ -104,6 +104,13 @@ fn check(image: &TempFile, config: &TempFile, told: &str) {
     assert!(code == 0 && out.contains("a server goes on with the checkpoint of"), "{told}: {out}{err}");
     let (code, out, err) = run_in(&["file", "check", image.path()], &env);
     assert!(code == 0 && out.contains("started again") && out.contains("no fault"), "{told}: {out}{err}");
+    let (code, dumped, err) = run_in(&["file", "dump", image.path()], &env);
+    assert!(code == 0, "{told}: {err}");
+    let there = dumped.lines().filter(|line| line.contains("\"key\"")).count();
+    let new = TempFile::new(&format!("power-migrated-{}", told.replace([' ', ','], "-")), "");
+    std::fs::remove_file(&new.0).expect("it is there");
+    let (code, out, err) = run_in(&["file", "migrate", image.path(), "--to", new.path()], &env);
+    assert!(code == 0 && out.starts_with(&format!("{there} items are in ")), "{told}: {there} dumped, {out}{err}");
     let (mut serving, memcached, _) = serve(image, config, 2);
     let says = |text: &str| serving.lines.iter().any(|line| line.contains(text));
     assert!(says("the machine lost its power while") && says("is that of the checkpoint of"), "{:#?}", serving.lines);
@@ -115,6 +122,8 @@ fn check(image: &TempFile, config: &TempFile, told: &str) {
         let was = value(key, 0).into_bytes();
         // What was stored behind the checkpoint is in nothing of it.
         assert!(found.is_none() || key < KEYS && found == Some(was), "{told}: k{key} is {found:?}");
+        let is_dumped = dumped.contains(&format!("\"key\":\"k{key}\""));
+        assert_eq!(is_dumped, found.is_some(), "{told}: what is dumped is what a server finds, but k{key}");
         hits += u64::from(key < UNTOUCHED && found.is_some());
     }
     // What was not full when it was sealed may have been moved since.
