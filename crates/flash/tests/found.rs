@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arena::MapFile;
 use base::clock::UnixMillis;
+use gannet_flash::device::Device;
 use gannet_flash::{Flash, FlashConfig, SimDisk, SimHand, Sizes};
 use segment::{
     FlashAddress, IndexPlace, Kept, Power, Reclaimed, Shown, StoreConfig, StoreFile, Tier, TierFind, TierGround,
@@ -140,9 +141,20 @@ fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
     let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
     let named = fill(&first, 0..2000);
     assert!(first.regions().0 == 0, "all are full");
+    // The next life of these regions has nothing of that.
+    named.iter().filter(|(_, at)| at.region() < 3).for_each(|(_, at)| first.kill(*at, 0));
     drop((first, store, background));
     let (second, _ground, hand) = next(&hand, &file);
     second.change(named[0].0);
+    second.reclaim(NOW, &mut |_, _, _| Reclaimed::Done);
+    assert_eq!(
+        (second.counts().regions_dropped, second.regions().0),
+        (1, 0),
+        "one is given up, and waits for its device"
+    );
+    let image = Arc::new(file.image().expect("an image"));
+    let (cut, _ground_of_cut, _) = next(&hand, &image);
+    assert_eq!(cut.regions().0, 1, "it is free whenever the process is killed");
     let mut scratch = second.scratch();
     while second.regions().0 < 3 {
         second.reclaim(NOW, &mut |_, _, _| Reclaimed::Done);
@@ -159,4 +171,52 @@ fn a_region_that_nobody_has_looked_at_is_free_unread_where_regions_are_short() {
     let (third, _ground, _) = next(&hand, &file);
     let again = find(&third);
     assert!(seen(&more).is_subset(&again) && found.is_subset(&again));
+}
+
+#[test]
+fn what_could_not_be_read_once_is_not_found_by_a_later_process_that_can() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
+    let (first, ground) = begin(&file, disk);
+    let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
+    let named = fill(&first, 0..400);
+    drop((first, store, background));
+    let (damaged, _) = hand.copy(3);
+    // The end of the second chunk of the first region, behind the front.
+    let zeros = vec![0; 8192];
+    let from = zeros.as_ptr().align_offset(4096);
+    damaged.write(&zeros[from..from + 4096], (64 << 10) + (32 << 10) - 4096).expect("written");
+    let (second, _ground) = begin(&file, damaged);
+    let found = find(&second);
+    assert_eq!(second.counts().footers_failed, 1);
+    let is_there = |at: &FlashAddress| at.region() == 0 && (32..64).contains(&at.block());
+    let lost = named.iter().filter(|(_, at)| is_there(at)).count();
+    assert!(lost > 5 && found.len() + lost == named.len(), "{lost} are lost, {} are found", found.len());
+    // While that one served, keys may have been changed that it did not know of.
+    drop(second);
+    let (third, _ground, _) = next(&hand, &file);
+    assert_eq!(find(&third), found);
+}
+
+#[test]
+fn what_is_stored_once_all_is_found_is_not_taken_for_what_was_changed_before() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    let (disk, hand) = SimDisk::new(DISK_BYTES, 4096, 1);
+    let (first, ground) = begin(&file, disk);
+    let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
+    let named = fill(&first, 0..100);
+    drop((first, store, background));
+    let (second, _ground, hand) = next(&hand, &file);
+    let changed = named[7];
+    second.change(changed.0);
+    assert!(!find(&second).contains(&(changed.0, changed.1.region(), changed.1.block())));
+    // The store has it dead then; its key is stored anew, and goes to flash.
+    second.kill(changed.1, 1);
+    let at = offer(&second, 9).expect("there is room");
+    assert_eq!(hash_of(9), changed.0, "the same key");
+    second.name(at);
+    drop(second);
+    let (third, _ground, _) = next(&hand, &file);
+    let again = find(&third);
+    assert!(again.contains(&(changed.0, at.region(), at.block())), "it is found");
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base::clock::UnixMillis;
 
 use crate::tier::{
-    FlashAddress, Found, Kept, Parts, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead, TierShow, Visit,
+    FlashAddress, Found, Kept, Parts, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead,
+    TierShow, Visit,
 };
 use crate::tier_room::TierRoom;
 
@@ -45,6 +46,10 @@ struct State {
     /// Blocks that are to be shown.
     left: Vec<u16>,
     found: bool,
+    /// Nothing is shown for now.
+    paused: bool,
+    /// Blocks that are to be free.
+    reclaimed: Vec<u16>,
 }
 
 impl MapTier {
@@ -66,6 +71,19 @@ impl MapTier {
             room.store(0, 1);
         }
         *self.room.lock().expect("nobody panics") = Some(Arc::new(room));
+    }
+
+    /// Shows nothing that could be found, or goes on with it.
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    pub(crate) fn pause(&self, paused: bool) {
+        self.state().paused = paused;
+    }
+
+    /// Has all that is there reclaimed.
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    pub(crate) fn reclaim_all(&self) {
+        let mut state = self.state();
+        state.reclaimed = (0..state.next).collect();
     }
 
     fn room(&self) -> Arc<TierRoom> {
@@ -151,6 +169,9 @@ impl Tier for MapTier {
     }
 
     fn find(&self, show: &mut TierShow<'_>) -> TierFind {
+        if self.state().paused {
+            return TierFind::Waits;
+        }
         let room = self.room();
         loop {
             let next = self.state().left.last().copied();
@@ -167,7 +188,27 @@ impl Tier for MapTier {
         }
     }
 
-    fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {
-        false
+    fn reclaim(&self, _: UnixMillis, visit: &mut Visit<'_>) -> bool {
+        loop {
+            let Some(block) = self.state().reclaimed.last().copied() else { return false };
+            let (_, bytes, parts) = self.state().items[&block].clone();
+            let item = TierItem {
+                hash: 0,
+                namespace: parts.namespace,
+                key: &bytes[parts.key],
+                kept: parts.kept,
+                value: &bytes[parts.value],
+                client_flags: parts.client_flags,
+                expire_at: parts.expire_at,
+                token: parts.token,
+                sequence: parts.sequence,
+                class: 0,
+                is_read: true,
+            };
+            if visit(&item, FlashAddress::new(1, 0, block, 1), true) == Reclaimed::Later {
+                return true;
+            }
+            self.state().reclaimed.pop();
+        }
     }
 }

@@ -38,7 +38,7 @@ fn what_is_changed_while_flash_is_found_stays_changed_through_kills_at_any_time(
     for seed in seeds() {
         println!("SEED={seed} cargo test -p gannet-flash --test model");
         let mut world = World::in_file(seed + 20, DRAM);
-        (0..20_000).for_each(|_| world.step());
+        (0..20_000).for_each(|_| drop(world.step()));
         let (mut finding, mut found) = (0, 0);
         for life in 0..60 {
             world.kill();
@@ -52,6 +52,49 @@ fn what_is_changed_while_flash_is_found_stays_changed_through_kills_at_any_time(
         world.find_all();
         assert!(finding > 1000 && found > 5000, "{finding} operations while {found} items were found");
         assert!(world.check() > 1000, "and there is still something");
+    }
+}
+
+#[test]
+fn wherever_a_step_is_cut_between_the_store_and_the_tier_nothing_older_is_found() {
+    for seed in seeds() {
+        println!("SEED={seed} cargo test -p gannet-flash --test model");
+        let mut world = World::in_file(seed + 60, DRAM);
+        (0..20_000).for_each(|_| drop(world.step()));
+        let (mut cuts, mut there) = (0, 0);
+        while cuts < 40 {
+            (0..50).for_each(|_| drop(world.step()));
+            let (images, key) = world.cut_step();
+            for mut image in images.into_iter().take(12) {
+                image.find_all();
+                there += image.check_but(&key);
+                cuts += 1;
+                // What was found goes on, and is killed again.
+                (0..20).for_each(|_| drop(image.step()));
+                image.kill();
+                image.find_all();
+                image.check();
+            }
+        }
+        assert!(there > 100 * cuts, "{there} items in {cuts} images");
+    }
+}
+
+#[test]
+fn what_lost_its_slot_to_another_in_a_crowded_index_does_not_come_back() {
+    for seed in seeds() {
+        println!("SEED={seed} cargo test -p gannet-flash --test model");
+        let mut world = World::of_slots(seed + 40, DRAM, 3072);
+        (0..20_000).for_each(|_| drop(world.step()));
+        let mut displaced = 0;
+        for _ in 0..12 {
+            displaced += world.store.stats().displaced;
+            world.kill();
+            world.find_all();
+            world.check();
+            (0..1000).for_each(|_| drop(world.step()));
+        }
+        assert!(displaced > 100, "the index is crowded: {displaced}");
     }
 }
 
@@ -84,11 +127,11 @@ fn items_on_a_disk_that_was_exchanged_or_fails_while_they_are_found_are_gone() {
         });
         assert!(left > 1000, "{left} were in memory");
         let mut world = World::in_file(seed + 80, DRAM);
-        (0..20_000).for_each(|_| world.step());
+        (0..20_000).for_each(|_| drop(world.step()));
         world.kill();
         assert!(world.store.is_finding());
         world.hand.set(Faults { read_errors: 300, ..Faults::default() });
-        (0..2000).for_each(|_| world.step());
+        (0..2000).for_each(|_| drop(world.step()));
         world.find_all();
         assert_eq!(world.flash.counts().devices_lost, 1);
         let on_flash = world.store.stats().flash_items;

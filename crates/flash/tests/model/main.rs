@@ -4,6 +4,7 @@
 //! What the store does not have any more is a miss, and the model forgets it then. What it has is what was stored last;
 //! what ended, by whatever, never comes back.
 
+mod cutting;
 mod found;
 mod world;
 
@@ -95,10 +96,10 @@ fn a_disk_that_fails_is_left_alone_and_the_store_goes_on() {
 fn lives(seed: u64, index: IndexPlace, lives: usize, mut end: impl FnMut(&mut World)) -> World {
     println!("SEED={seed} cargo test -p gannet-flash --test model");
     let mut world = World::in_file(seed, index);
-    (0..20_000).for_each(|_| world.step());
+    (0..20_000).for_each(|_| drop(world.step()));
     for _ in 0..lives {
         end(&mut world);
-        (0..4000).for_each(|_| world.step());
+        (0..4000).for_each(|_| drop(world.step()));
     }
     world
 }

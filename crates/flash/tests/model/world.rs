@@ -13,8 +13,12 @@ use segment::{
     OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, TierGround, Turn, Value,
 };
 
+use crate::cutting::Cutting;
+
 const KEYS: u64 = 9000;
 const DISK_BYTES: u64 = 2 << 20;
+/// Of the index: more than there are keys.
+const SLOTS: u64 = 16 << 10;
 
 /// What the run has met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +47,8 @@ pub struct World {
     pub seen: Seen,
     /// The store's memory, if it outlives the process, and whether its index does.
     file: Option<(Arc<MapFile>, IndexPlace)>,
+    slots: u64,
+    pub tier: Arc<Cutting>,
     background: Background,
     lane: Lane,
     scratch: Scratch,
@@ -63,19 +69,26 @@ fn text(value: &Value<'_>) -> Vec<u8> {
 impl World {
     pub fn new(seed: u64) -> Self {
         let block_bytes = if seed.is_multiple_of(2) { 4096 } else { 512 };
-        Self::on(seed, SimDisk::new(DISK_BYTES, block_bytes, seed), None, UnixMillis(1_700_000_000_000))
+        let disk = SimDisk::new(DISK_BYTES, block_bytes, seed);
+        Self::on(seed, disk, None, SLOTS, UnixMillis(1_700_000_000_000))
     }
 
     /// The same with its memory in a file.
     pub fn in_file(seed: u64, index: IndexPlace) -> Self {
+        Self::of_slots(seed, index, SLOTS)
+    }
+
+    /// The same with an index of so many slots.
+    pub fn of_slots(seed: u64, index: IndexPlace, slots: u64) -> Self {
         let file = Some((Arc::new(MapFile::in_memory().expect("a file")), index));
-        Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, UnixMillis(1_700_000_000_000))
+        Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, slots, UnixMillis(1_700_000_000_000))
     }
 
     fn on(
         seed: u64,
         (disk, hand): (SimDisk, SimHand),
         file: Option<(Arc<MapFile>, IndexPlace)>,
+        slots: u64,
         now: UnixMillis,
     ) -> Self {
         let mut random = Prng::new(seed);
@@ -92,7 +105,7 @@ impl World {
         };
         let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
         let index = file.as_ref().map_or(IndexPlace::File, |(_, index)| *index);
-        let plan = sizes.plan(&[DISK_BYTES], 16 << 10, index);
+        let plan = sizes.plan(&[DISK_BYTES], slots, index);
         let power = segment::Power::default();
         let store_file = file.clone().map(|(file, index)| StoreFile { file, reset: false, index, power });
         let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
@@ -107,10 +120,12 @@ impl World {
                 told.fetch_add(1, Relaxed);
             }),
         });
-        let (store, background) = ground.store(Arc::clone(&flash) as _, now).expect("a store");
+        let tier = Arc::new(Cutting::new(Arc::clone(&flash), file.as_ref().map(|(file, _)| Arc::clone(file)), &hand));
+        let (store, background) = ground.store(Arc::clone(&tier) as _, now).expect("a store");
         let (lane, scratch) = (store.lane().expect("a lane"), flash.scratch());
         let seen = Seen::default();
-        Self { store, flash, hand, seen, file, background, lane, scratch, random, now, model: HashMap::new(), lost }
+        let model = HashMap::new();
+        Self { store, flash, hand, seen, file, slots, tier, background, lane, scratch, random, now, model, lost }
     }
 
     /// The process is killed: another one begins with the memory file and the disk as they are now.
@@ -131,10 +146,35 @@ impl World {
         self.begin_with(SimDisk::new(DISK_BYTES, 4096, seed), seed);
     }
 
+    /// Does a step, and gives what there is wherever the process may be cut within it, with the key that is changed.
+    pub fn cut_step(&mut self) -> (Vec<Self>, Vec<u8>) {
+        self.tier.begin();
+        let before = self.model.clone();
+        let key = self.step();
+        let (index, slots) = (self.file.as_ref().expect("it is in a file").1, self.slots);
+        let worlds = self.tier.end().into_iter().map(|(file, disk)| {
+            let next = Self::on(self.random.next_u64(), disk, Some((file, index)), slots, self.now);
+            Self { model: before.clone(), ..next }
+        });
+        (worlds.collect(), key)
+    }
+
+    /// As [`World::check`], for all keys but one and its number.
+    pub fn check_but(&mut self, key: &[u8]) -> usize {
+        for key in [key.to_vec(), [b"n:", key].concat()] {
+            // Whatever is there of it is right.
+            match self.peek(&key) {
+                Some(value) => self.note(&key, &value, Expire::Never, 0),
+                None => drop(self.model.remove(&key)),
+            }
+        }
+        self.check()
+    }
+
     fn begin_with(&mut self, disk: (SimDisk, SimHand), seed: u64) {
         let (file, index) = self.file.as_ref().expect("it is in a file");
         let image = Arc::new(file.image().expect("an image"));
-        let next = Self::on(seed, disk, Some((image, *index)), self.now);
+        let next = Self::on(seed, disk, Some((image, *index)), self.slots, self.now);
         let (model, seen) = (std::mem::take(&mut self.model), self.seen);
         *self = Self { model, seen, ..next };
     }
@@ -267,7 +307,8 @@ impl World {
             .cloned()
     }
 
-    pub fn step(&mut self) {
+    /// Gives the key that it was about.
+    pub fn step(&mut self) -> Vec<u8> {
         self.seen.steps += 1;
         if self.random.chance(1, 4) {
             self.meanwhile();
@@ -285,6 +326,7 @@ impl World {
             _ if self.random.chance(1, 400) => self.flush(),
             _ => self.read(&key),
         }
+        key
     }
 
     fn read(&mut self, key: &[u8]) {

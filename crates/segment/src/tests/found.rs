@@ -5,29 +5,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arena::MapFile;
+use base::clock::UnixMillis;
 use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, config, images_of, key, keys};
 use super::tiered::{demote, told, twins};
 use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
-use crate::op::{Delete, Put, PutMode};
+use crate::op::{Delete, Expire, OpError, Put, PutMode};
 use crate::tier_room::TierGround;
+use crate::tiered::FromFlash;
 use crate::{IndexPlace, Namespace, StoreFile};
 
 /// A store that has found nothing on flash yet.
 fn open_early(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
+    open_at(file, tier, NOW)
+}
+
+fn open_at(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
     let store_file =
         StoreFile { file: Arc::clone(&file), reset: false, index: IndexPlace::Dram, power: crate::Power::default() };
-    let mut ground = TierGround::lay(&config(), Some(&store_file), &PLAN_FOUND, NOW).expect("the file is taken");
+    let mut ground = TierGround::lay(&config(), Some(&store_file), &PLAN_FOUND, now).expect("the file is taken");
     tier.go_on(ground.take_room());
-    let (store, background) = ground.store(Arc::clone(tier) as _, NOW).expect("a store");
+    let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
     let lane = store.lane().expect("a lane");
-    Rig { store, background, lane, file, now: NOW }
+    Rig { store, background, lane, file, now }
 }
 
 fn find(rig: &mut Rig) {
     while rig.store.is_finding() {
-        rig.background.slice(NOW, &mut || false);
+        rig.background.slice(rig.now, &mut || false);
     }
 }
 
@@ -52,8 +58,13 @@ fn filled(tier: &Arc<MapTier>, keys: &[Vec<u8>]) -> Rig {
     rig
 }
 
+/// What a key holds that ends at [`END`].
+const ENDS: &[u8] = b"ends";
+const END: UnixMillis = UnixMillis(NOW.0 + 60_000);
+
 /// Opens images of a `change` of a store that was [`filled`], at every store. Each key is as it was before or after,
-/// but for `changed`, which may be gone where it was cut; what is deleted then stays so for the next process too.
+/// but for `changed`, which may be gone where it was cut. Whatever becomes of what is there then, nothing older comes
+/// back.
 fn crash(
     rig: &mut Rig,
     tier: &Arc<MapTier>,
@@ -66,31 +77,77 @@ fn crash(
     let images = images_of(rig, 1, change);
     let after = all(rig);
     let mut gone = 0;
-    for image in images {
-        let again = Arc::new(image.image().expect("an image"));
-        let mut rig = open(image, tier);
-        for (place, there) in all(&mut rig).into_iter().enumerate() {
+    for taken in images {
+        let again = || Arc::new(taken.image().expect("an image"));
+        let there = all(&mut open(again(), tier));
+        for (place, there) in there.iter().enumerate() {
             let missed = there.is_none() && changed.contains(&&keys[place][..]);
             gone += usize::from(missed && before[place].is_some() && after[place].is_some());
             let name = keys[place].escape_ascii();
-            assert!(there == before[place] || there == after[place] || missed, "{name}: {there:?}");
+            assert!(*there == before[place] || *there == after[place] || missed, "{name}: {there:?}");
         }
-        // Deleted before it is found, half of them, and killed before all are.
-        let mut rig = open_early(again, tier);
-        for (place, key) in keys.iter().enumerate() {
-            if place == keys.len() / 2 {
-                find(&mut rig);
-            }
-            rig.delete(key);
-            assert_eq!(told(&mut rig, key), None, "{} came back", key.escape_ascii());
-        }
-        let mut next = open(self::image(&rig), tier);
-        for key in keys {
-            assert_eq!(told(&mut next, key), None, "{} came back to the next process", key.escape_ascii());
-        }
-        assert_eq!(next.store.flash_slots(), 0, "nothing names anything");
+        ends_later(open_at(again(), tier, END.plus_ms(1)), keys, &there);
+        deleted_early(open_early(again(), tier), tier, keys);
+        goes_to_flash_first(open_early(again(), tier), tier, keys, &there);
     }
     gone
+}
+
+/// What has ended when a store is opened leaves nothing that was there before it.
+fn ends_later(mut rig: Rig, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
+    find(&mut rig);
+    for (key, there) in keys.iter().zip(there) {
+        let left = there.clone().filter(|value| value != ENDS);
+        assert_eq!(told(&mut rig, key), left, "{} came back", key.escape_ascii());
+    }
+}
+
+/// Deletes half of the keys before they are found, the others then; nothing comes back, nor to the next process.
+fn deleted_early(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>]) {
+    for (place, key) in keys.iter().enumerate() {
+        if place == keys.len() / 2 {
+            find(&mut rig);
+        }
+        rig.delete(key);
+        assert_eq!(told(&mut rig, key), None, "{} came back", key.escape_ascii());
+    }
+    let mut next = open(image(&rig), tier);
+    for key in keys {
+        assert_eq!(told(&mut next, key), None, "{} came back to the next process", key.escape_ascii());
+    }
+    assert_eq!(next.store.flash_slots(), 0, "nothing names anything");
+}
+
+/// What is in memory goes to flash before that is found: no key has two slots then.
+fn goes_to_flash_first(mut rig: Rig, tier: &Arc<MapTier>, keys: &[Vec<u8>], there: &[Option<Vec<u8>>]) {
+    tier.pause(true);
+    while rig.store.is_rebuilding() {
+        rig.background.slice(NOW, &mut || false);
+    }
+    demote(&mut rig);
+    tier.pause(false);
+    find(&mut rig);
+    for (key, there) in keys.iter().zip(there) {
+        assert_eq!(told(&mut rig, key), *there, "{}", key.escape_ascii());
+        rig.delete(key);
+        assert_eq!(told(&mut rig, key), None, "{} has another slot", key.escape_ascii());
+    }
+    assert_eq!(rig.store.flash_slots(), 0, "nothing names anything");
+}
+
+/// Has a value told from flash, by which it counts as read there.
+fn serve(rig: &mut Rig, key: &[u8]) {
+    rig.until_done(|turn| {
+        let key = turn.key(Namespace::DEFAULT, key);
+        match turn.from_flash(&key) {
+            FromFlash::Coming => Err(OpError::Parked),
+            FromFlash::Here(hit) => {
+                turn.flash_served(&key, hit);
+                Ok(())
+            }
+            FromFlash::Nowhere => panic!("it is on flash"),
+        }
+    });
 }
 
 #[test]
@@ -129,7 +186,7 @@ fn an_overwrite_a_delete_and_an_eviction_that_were_cut_leave_nothing_older_behin
     let changed = [&keys[3][..], &keys[5], &keys[6]];
     let gone = crash(&mut rig, &tier, &keys, &changed, |rig| {
         assert!(rig.delete(&keys[3]));
-        rig.put(&keys[5], b"new");
+        rig.put_until(&keys[5], ENDS, Expire::At(END));
         rig.until_done(|turn| {
             let key = turn.key(Namespace::DEFAULT, &keys[6]);
             turn.put(&key, &Put { mode: PutMode::Append, ..Put::set(b" and more") })
@@ -140,13 +197,28 @@ fn an_overwrite_a_delete_and_an_eviction_that_were_cut_leave_nothing_older_behin
 }
 
 #[test]
+fn what_was_reclaimed_is_gone_or_goes_on_in_one_place_wherever_that_was_cut() {
+    let (tier, keys) = (Arc::new(MapTier::default()), keys(8));
+    let mut rig = filled(&tier, &keys);
+    let all: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    crash(&mut rig, &tier, &keys, &all, |rig| {
+        keys[..4].iter().for_each(|key| serve(rig, key));
+        tier.reclaim_all();
+        rig.background.slice(NOW, &mut || false);
+        assert_eq!((rig.store.flash_slots(), rig.store.stats().flash_again), (4, 4), "what was read goes on");
+        // No slot says any more where its old copy is.
+        rig.put_until(&keys[6], ENDS, Expire::At(END));
+    });
+}
+
+#[test]
 fn keys_that_share_a_tag_and_are_stored_over_come_back_as_no_other() {
     let tier = Arc::new(MapTier::default());
     let twins = twins(&open(Arc::new(MapFile::in_memory().expect("a file")), &tier).store);
     for changed in &twins {
         let mut rig = filled(&tier, &twins);
         let both = [&twins[0][..], &twins[1]];
-        crash(&mut rig, &tier, &twins, &both, |rig| rig.put(changed, b"new"));
+        crash(&mut rig, &tier, &twins, &both, |rig| rig.put_until(changed, ENDS, Expire::At(END)));
     }
 }
 

@@ -1,0 +1,108 @@
+//! A tier that keeps what there is in its file and on its disk before and after each thing that the store tells it.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use arena::MapFile;
+use base::clock::UnixMillis;
+use gannet_flash::{Flash, SimDisk, SimHand};
+use segment::{FlashAddress, Tier, TierFind, TierFound, TierItem, TierRead, TierShow, Visit};
+
+/// What a process that is killed leaves: its memory file and its disk.
+type Left = (Arc<MapFile>, (SimDisk, SimHand));
+
+#[derive(Debug)]
+pub struct Cutting {
+    flash: Arc<Flash>,
+    file: Option<Arc<MapFile>>,
+    hand: SimHand,
+    /// While images are taken: these.
+    taken: Mutex<Option<Vec<Left>>>,
+}
+
+impl Cutting {
+    pub fn new(flash: Arc<Flash>, file: Option<Arc<MapFile>>, hand: &SimHand) -> Self {
+        Self { flash, file, hand: hand.clone(), taken: Mutex::new(None) }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Option<Vec<Left>>> {
+        self.taken.lock().expect("nobody panics")
+    }
+
+    /// From here on images are taken.
+    pub fn begin(&self) {
+        *self.taken() = Some(Vec::new());
+    }
+
+    /// Those that were.
+    pub fn end(&self) -> Vec<Left> {
+        self.taken().take().unwrap_or_default()
+    }
+
+    fn cut(&self) {
+        if let (Some(taken), Some(file)) = (&mut *self.taken(), &self.file) {
+            let image = Arc::new(file.image().expect("an image"));
+            taken.push((image, self.hand.copy(taken.len() as u64)));
+        }
+    }
+
+    fn cut_around<T>(&self, act: impl FnOnce(&Flash) -> T) -> T {
+        self.cut();
+        let done = act(&self.flash);
+        self.cut();
+        done
+    }
+}
+
+impl Tier for Cutting {
+    fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress> {
+        self.cut_around(|flash| flash.offer(item))
+    }
+
+    fn release(&self, at: FlashAddress) {
+        self.flash.release(at);
+    }
+
+    fn ask(&self, read: TierRead) -> Result<(), TierRead> {
+        self.flash.ask(read)
+    }
+
+    fn collect(&self, lane: usize) -> Option<TierRead> {
+        self.flash.collect(lane)
+    }
+
+    fn found(&self) -> TierFound {
+        self.flash.found()
+    }
+
+    fn may_name(&self, at: FlashAddress) -> bool {
+        self.flash.may_name(at)
+    }
+
+    fn name(&self, at: FlashAddress) {
+        self.cut_around(|flash| flash.name(at));
+    }
+
+    fn kill(&self, at: FlashAddress, tag: u16) {
+        self.cut_around(|flash| flash.kill(at, tag));
+    }
+
+    fn change(&self, hash: u64) {
+        self.flash.change(hash);
+    }
+
+    fn is_gone(&self, hash: u64, at: FlashAddress, tag: u16) -> bool {
+        self.flash.is_gone(hash, at, tag)
+    }
+
+    fn is_found(&self) -> bool {
+        self.flash.is_found()
+    }
+
+    fn find(&self, show: &mut TierShow<'_>) -> TierFind {
+        Tier::find(&*self.flash, show)
+    }
+
+    fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
+        self.flash.reclaim(now, visit)
+    }
+}
