@@ -33,6 +33,7 @@ use crate::marks::Marks;
 use crate::queues::{Flight, Queue, Scratch, Work};
 use crate::reclaim::Job;
 use crate::regions::{Regions, Sizes};
+use crate::ring::{LaneReads, Unasked};
 use crate::table::{Table, words_for};
 
 /// Reads of one lane that are under way or not fetched.
@@ -106,6 +107,8 @@ pub struct Flash {
     /// When it was looked again after nobody had for some time.
     resumed_ms: AtomicU64,
     writes: Condvar,
+    /// One for each lane, as is `done`.
+    pub(crate) lanes: Box<[LaneReads]>,
     done: Box<[Done]>,
     wake: OnceLock<Wake>,
     on_lost: OnLost,
@@ -163,6 +166,7 @@ impl Flash {
             done: (0..lanes)
                 .map(|_| Done { reads: Mutex::new(VecDeque::with_capacity(READS_A_LANE)), ..Done::default() })
                 .collect(),
+            lanes: (0..lanes).map(|_| LaneReads::default()).collect(),
             wake: OnceLock::new(),
             on_lost,
             stopped: AtomicBool::new(false),
@@ -223,10 +227,11 @@ impl Flash {
         let scratch = threads * (Scratch::bytes_for(self.regions.sizes) + ALIGN);
         let reads = self.done.len() * READS_A_LANE;
         let queues = devices * Queue::memory_bytes(reads) + reads * size_of::<TierRead>();
+        let rings = self.lanes.iter().map(LaneReads::memory_bytes).sum::<usize>();
         let chunks = (CHUNKS + 1) * self.regions.sizes.chunk_bytes;
         let marks = self.regions.table.marks.map(|marks| marks.end(self.regions.count()));
         let words = marks.unwrap_or(words_for(self.regions.count())) * size_of::<u64>();
-        (Log::memory_bytes(&self.regions) + words + scratch + queues + chunks) as u64
+        (Log::memory_bytes(&self.regions) + words + scratch + queues + rings + chunks) as u64
     }
 
     /// What a thread needs to work, one that belongs to no device.
@@ -310,6 +315,7 @@ impl Flash {
             // It was this process that stood still.
             self.resumed_ms.store(now.0, Relaxed);
         }
+        self.lanes.iter().for_each(|lane| lane.give_up(self));
         let mut scratch = None;
         for (device, (part, queue)) in self.regions.parts.iter().zip(&self.queues).enumerate() {
             let given_up = queue.give_up(self.slow_before_ms());
@@ -395,12 +401,17 @@ impl Flash {
         }
     }
 
+    /// A read has ended, whose lane is not about to look.
     pub(crate) fn done(&self, read: TierRead) {
         let lane = read.lane;
-        let done = &self.done[lane];
+        self.told(read);
+        self.wake(Some(lane));
+    }
+
+    pub(crate) fn told(&self, read: TierRead) {
+        let done = &self.done[read.lane];
         lock(&done.reads).push_back(read);
         done.count.fetch_add(1, std::sync::atomic::Ordering::Release);
-        self.wake(Some(lane));
     }
 
     /// Free regions that there should be at least, so that eviction finds one.
@@ -446,12 +457,17 @@ impl Tier for Flash {
             self.done(TierRead { found: Found::Failed, ..read });
             return Ok(());
         }
-        self.queues[self.regions.device_of(read.at.region())].push_read(read)?;
+        match self.lanes[read.lane].ask(self, read) {
+            Ok(()) => {}
+            Err(Unasked::NoRing(read)) => self.queues[self.regions.device_of(read.at.region())].push_read(read)?,
+            Err(Unasked::Later(read)) => return Err(read),
+        }
         self.counters.reads.fetch_add(1, Relaxed);
         Ok(())
     }
 
     fn collect(&self, lane: usize) -> Option<TierRead> {
+        self.lanes[lane].collect(self);
         let done = &self.done[lane];
         if done.count.load(std::sync::atomic::Ordering::Acquire) == 0 {
             return None;

@@ -3,7 +3,7 @@
 //! ```text
 //!   background ──offer──> open regions, in chunks of memory ──full──> write queue ──> device      Flash, log
 //!                              │ until it is written, a chunk is read where it is
-//!   worker ──────ask────> read queue ──> device, or the chunk ──> found, verified ──> collect     Flash
+//!   worker ──────ask────> device (its ring, or a thread), or the chunk ──> found, verified ──> collect   Flash, ring
 //!   background <─reclaim─ items of the region that goes next, chunk by chunk <── device           reclaim
 //! ```
 //!
@@ -20,7 +20,8 @@
 //! - What the log, the regions and the devices are is in words, and what is not written yet in chunks, that lie where
 //!   the store's memory lies ([`table`]): in a file they outlive the process, and the next one goes on with them.
 //! - The threads of this crate alone wait for devices ([`Flash::spawn`]); workers and background leave and fetch. Each
-//!   device has its own, so that one which is slow holds up nobody else.
+//!   device has its own, so that one which is slow holds up nobody else. A worker with io_uring begins its reads itself
+//!   and is told by the kernel ([`mod@ring`]).
 //! - A device that fails, or does not answer for ten seconds, is left alone from then on: what was on it are misses
 //!   ([`Lost`]).
 //!

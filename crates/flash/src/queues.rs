@@ -9,9 +9,8 @@
 //! as failed to who waits for it; what the device answers later is thrown away.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex};
 
-use io::waker::Waker;
 use segment::{FlashAddress, TierRead};
 
 use crate::aligned::{ALIGN, Aligned};
@@ -67,9 +66,6 @@ pub(crate) struct Queue {
     pub(crate) wakes: Condvar,
     /// Reads that wait at most: all that lanes have.
     reads_max: usize,
-    /// The thread that takes reads for its ring, and those reads.
-    ring: OnceLock<Waker>,
-    reads: Mutex<VecDeque<TierRead>>,
     /// Its threads.
     pub(crate) flights: Mutex<Vec<Arc<Mutex<Flight>>>>,
 }
@@ -78,31 +74,18 @@ impl Queue {
     pub(crate) fn new(reads_max: usize) -> Self {
         // One more for the job.
         let work = Mutex::new(VecDeque::with_capacity(reads_max + 1));
-        let reads = Mutex::new(VecDeque::with_capacity(reads_max));
-        let ring = OnceLock::new();
-        Self { work, wakes: Condvar::new(), reads_max, ring, reads, flights: Mutex::default() }
-    }
-
-    /// From here on reads go to a thread with a ring, which the waker wakes.
-    pub(crate) fn read_by_ring(&self, waker: &Waker) {
-        let _ = self.ring.set(waker.clone());
-    }
-
-    /// The next read for the ring.
-    pub(crate) fn pop_read(&self) -> Option<TierRead> {
-        lock(&self.reads).pop_front()
+        Self { work, wakes: Condvar::new(), reads_max, flights: Mutex::default() }
     }
 
     /// Its threads look at what there is for them.
     pub(crate) fn wake_all(&self) {
         drop(lock(&self.work));
         self.wakes.notify_all();
-        self.ring.get().into_iter().for_each(Waker::wake);
     }
 
     /// Bytes that so many reads take.
     pub(crate) fn memory_bytes(reads_max: usize) -> usize {
-        (reads_max + 1) * size_of::<Work>() + reads_max * size_of::<TierRead>()
+        (reads_max + 1) * size_of::<Work>()
     }
 
     pub(crate) fn push(&self, work: Work) {
@@ -111,20 +94,6 @@ impl Queue {
     }
 
     pub(crate) fn push_read(&self, read: TierRead) -> Result<(), TierRead> {
-        if let Some(waker) = self.ring.get() {
-            let mut reads = lock(&self.reads);
-            if reads.len() >= self.reads_max {
-                return Err(read);
-            }
-            let sleeps = reads.is_empty();
-            reads.push_back(read);
-            drop(reads);
-            // Who has not taken the one before was woken for it.
-            if sleeps {
-                waker.wake();
-            }
-            return Ok(());
-        }
         let mut work = lock(&self.work);
         if work.len() >= self.reads_max {
             return Err(read);

@@ -1,30 +1,33 @@
-//! Reads of one device by one thread, through io_uring: many at once, each into a buffer that the kernel knows.
+//! Reads of one lane by its own thread, through io_uring: many at once, each into a buffer that the kernel knows.
 //!
 //! ```text
-//!   queue ──> slot ──read──> looked at ──> its lane
-//!                    └─ longer than a slot, or the job's ──> a thread that waits for the device
+//!   asked for ──> slot ──read──> device ──the bell of the lane's thread──> collected, looked at ──> the lane
+//!                        └─ longer than a slot ──> a thread that waits for the device
 //! ```
 //!
-//! Where the kernel has no io_uring, or forbids it, threads read instead ([`crate::threads`]), and the same is read.
+//! No other thread comes in between, which on a machine with few CPUs takes longer than many a device. Where the kernel
+//! has no io_uring, or forbids it, threads read instead ([`crate::threads`]), and the same is read.
+//!
+//! The lock of a ring is the lane's thread's alone, but for the moment in which the background looks whether devices
+//! answer.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use io::disk::{DiskRead, DiskRing};
 use segment::{Found, TierRead};
 
-use crate::flash::Flash;
+use crate::flash::{Flash, lock};
 use crate::queues::Work;
 use crate::reads::{Finding, Place};
 
-/// Reads under way at once: what keeps a device busy.
+/// Reads under way at once: all that a lane has.
 pub(crate) const SLOTS: u16 = 64;
 /// What most items are read with: eight blocks of 512 bytes, wherever they lie in blocks of 4096.
 pub(crate) const SLOT_BYTES: usize = 8192;
-/// How often a thread with reads under way looks whether the device answers.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// A read that is under way.
+#[derive(Debug)]
 struct Flying {
     read: TierRead,
     finding: Finding,
@@ -33,111 +36,158 @@ struct Flying {
     since_ms: u64,
 }
 
-/// The reads of one device.
-pub(crate) struct Ring<'f> {
-    flash: &'f Flash,
-    device: usize,
-    ring: DiskRing,
-    flying: Vec<Option<Flying>>,
+/// The reads of a lane that are under way, if its thread has a ring.
+#[derive(Debug, Default)]
+pub(crate) struct LaneReads {
+    ring: OnceLock<Mutex<Reads>>,
+    /// How many there are, to be looked at without the lock.
+    flying: AtomicUsize,
 }
 
-impl<'f> Ring<'f> {
-    pub(crate) fn new(flash: &'f Flash, device: usize, ring: DiskRing) -> Self {
-        Self { flash, device, ring, flying: (0..SLOTS).map(|_| None).collect() }
+#[derive(Debug)]
+struct Reads {
+    ring: DiskRing,
+    flying: Vec<Option<Flying>>,
+    ended: Vec<DiskRead>,
+    /// How many were told since somebody looked.
+    told: usize,
+}
+
+impl LaneReads {
+    /// From here on the lane's thread reads by itself, and is told by the ring's bell.
+    pub(crate) fn read_by(&self, ring: DiskRing) {
+        let flying = (0..SLOTS).map(|_| None).collect();
+        let _ = self.ring.set(Mutex::new(Reads { ring, flying, ended: Vec::with_capacity(SLOTS.into()), told: 0 }));
     }
 
-    /// Reads until all is stopped.
-    pub(crate) fn run(&mut self) {
-        let mut ended = Vec::with_capacity(usize::from(SLOTS));
-        while !self.flash.stopped.load(Relaxed) {
-            self.begin_reads();
-            let timeout = (self.ring.flying() > 0).then_some(LOOK);
-            if let Err(error) = self.ring.wait(timeout, &mut ended) {
-                let part = &self.flash.regions.parts[self.device];
-                let _ = self.flash.device_did::<()>(part, "io_uring", Err(error));
-                // What waits for it is told so at each look.
-                std::thread::sleep(LOOK);
-            }
-            ended.drain(..).for_each(|read| self.end(read));
-            self.give_up();
+    /// Bytes that it reads into.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        if self.ring.get().is_some() { usize::from(SLOTS) * SLOT_BYTES } else { 0 }
+    }
+
+    /// Begins a read. `Err`: there is no ring, or all its slots are in use.
+    pub(crate) fn ask(&self, flash: &Flash, read: TierRead) -> Result<(), Unasked> {
+        let Some(reads) = self.ring.get() else { return Err(Unasked::NoRing(read)) };
+        let (lane, mut reads) = (read.lane, lock(reads));
+        let Some(slot) = reads.ring.take() else { return Err(Unasked::Later(read)) };
+        reads.told = 0;
+        match flash.finding(read.at) {
+            Some(finding) => reads.look_for(flash, slot, read, finding),
+            None => reads.tell(flash, slot, read, Found::Failed),
+        }
+        self.submit(flash, &mut reads);
+        if reads.told > 0 {
+            // No read will ring for it.
+            flash.wake(Some(lane));
+        }
+        Ok(())
+    }
+
+    /// Looks at what has been read.
+    pub(crate) fn collect(&self, flash: &Flash) {
+        if self.flying.load(Relaxed) == 0 {
+            return;
+        }
+        let Some(reads) = self.ring.get() else { return };
+        let reads = &mut *lock(reads);
+        let mut ended = std::mem::take(&mut reads.ended);
+        reads.ring.reap(&mut ended);
+        ended.drain(..).for_each(|read| reads.end(flash, read));
+        reads.ended = ended;
+        self.submit(flash, reads);
+    }
+
+    fn submit(&self, flash: &Flash, reads: &mut Reads) {
+        if let Err(error) = reads.ring.submit() {
+            reads.fail(flash, &error);
+        }
+        self.flying.store(reads.ring.flying(), Relaxed);
+    }
+
+    /// Takes devices out that do not answer; who waits for them is told.
+    pub(crate) fn give_up(&self, flash: &Flash) {
+        if self.flying.load(Relaxed) == 0 {
+            return;
+        }
+        let Some(reads) = self.ring.get() else { return };
+        let before_ms = flash.slow_before_ms();
+        let is_slow = |flying: &&mut Option<Flying>| flying.as_ref().is_some_and(|flying| flying.since_ms < before_ms);
+        let slow: Vec<Flying> = lock(reads).flying.iter_mut().filter(is_slow).filter_map(Option::take).collect();
+        for Flying { read, .. } in slow {
+            let device = flash.regions.device_of(read.at.region());
+            flash.lose_slow(&flash.regions.parts[device]);
+            flash.done(TierRead { found: Found::Failed, ..read });
         }
     }
+}
 
-    fn begin_reads(&mut self) {
-        while let Some(slot) = self.ring.take() {
-            let Some(read) = self.flash.queues[self.device].pop_read() else { return self.ring.give(slot) };
-            match self.flash.finding(read.at) {
-                Some(finding) => self.look_for(slot, read, finding),
-                None => self.tell(slot, read, Found::Failed),
-            }
-        }
-    }
+/// Why a read was not begun.
+pub(crate) enum Unasked {
+    NoRing(TierRead),
+    Later(TierRead),
+}
 
+impl Reads {
     /// Has the bytes read, or takes them from memory; tells what was found where that needs no device.
-    fn look_for(&mut self, slot: u16, mut read: TierRead, mut finding: Finding) {
+    fn look_for(&mut self, flash: &Flash, slot: u16, mut read: TierRead, mut finding: Finding) {
         loop {
-            match self.flash.place(&finding, &mut read.buffer) {
-                Place::Nowhere => return self.tell(slot, read, Found::Failed),
+            match flash.place(&finding, &mut read.buffer) {
+                Place::Nowhere => return self.tell(flash, slot, read, Found::Failed),
                 Place::Device => break,
                 Place::Memory => {
                     if let Some(found) = finding.look(&read.buffer, read.hash) {
-                        return self.tell(slot, read, found);
+                        return self.tell(flash, slot, read, found);
                     }
                 }
             }
         }
-        let (at, bytes, begin) = self.flash.blocks_around(finding.region, finding.from, finding.bytes);
-        if self.flash.regions.parts[self.device].is_lost() {
-            return self.tell(slot, read, Found::Failed);
+        let (at, bytes, begin) = flash.blocks_around(finding.region, finding.from, finding.bytes);
+        let device = flash.regions.device_of(finding.region);
+        if flash.regions.parts[device].is_lost() {
+            return self.tell(flash, slot, read, Found::Failed);
         }
         if bytes > SLOT_BYTES {
             self.ring.give(slot);
-            return self.flash.queues[self.device].push(Work::Read(read));
+            return flash.queues[device].push(Work::Read(read));
         }
-        self.ring.read(slot, at, bytes);
-        let since_ms = self.flash.now_ms();
+        self.ring.read(slot, device, at, bytes);
+        let since_ms = flash.now_ms();
         self.flying[usize::from(slot)] = Some(Flying { read, finding, begin, since_ms });
     }
 
-    fn end(&mut self, DiskRead { slot, result }: DiskRead) {
+    fn end(&mut self, flash: &Flash, DiskRead { slot, result }: DiskRead) {
         // What was given up is nobody's any more.
         let Some(Flying { mut read, mut finding, begin, .. }) = self.flying[usize::from(slot)].take() else {
             return self.ring.give(slot);
         };
-        let (_, bytes, _) = self.flash.blocks_around(finding.region, finding.from, finding.bytes);
+        let (_, bytes, _) = flash.blocks_around(finding.region, finding.from, finding.bytes);
         let whole = result.and_then(|there| if there < bytes { Err(short()) } else { Ok(()) });
-        let part = &self.flash.regions.parts[self.device];
-        if !self.flash.device_did(part, "a read", whole) {
-            return self.tell(slot, read, Found::Failed);
+        let part = &flash.regions.parts[flash.regions.device_of(finding.region)];
+        if !flash.device_did(part, "a read", whole) {
+            return self.tell(flash, slot, read, Found::Failed);
         }
         read.buffer.clear();
         read.buffer.extend_from_slice(&self.ring.bytes(slot)[begin..begin + finding.bytes]);
-        self.flash.counters.read_bytes.fetch_add(finding.bytes as u64, Relaxed);
+        flash.counters.read_bytes.fetch_add(finding.bytes as u64, Relaxed);
         match finding.look(&read.buffer, read.hash) {
-            Some(found) => self.tell(slot, read, found),
-            None => self.look_for(slot, read, finding),
+            Some(found) => self.tell(flash, slot, read, found),
+            None => self.look_for(flash, slot, read, finding),
         }
     }
 
-    fn tell(&mut self, slot: u16, read: TierRead, found: Found) {
+    fn tell(&mut self, flash: &Flash, slot: u16, read: TierRead, found: Found) {
         self.ring.give(slot);
-        self.flash.done(TierRead { found, ..read });
+        self.told += 1;
+        flash.told(TierRead { found, ..read });
     }
 
-    /// Takes the device out if it does not answer; who waits for it is told.
-    fn give_up(&mut self) {
-        let before_ms = self.flash.slow_before_ms();
-        let is_slow = |flying: &&mut Option<Flying>| flying.as_ref().is_some_and(|flying| flying.since_ms < before_ms);
-        for flying in self.flying.iter_mut().filter(is_slow) {
-            self.flash.lose_slow(&self.flash.regions.parts[self.device]);
-            let given_up = flying.take().expect("it is slow");
-            self.flash.done(TierRead {
-                lane: given_up.read.lane,
-                hash: given_up.read.hash,
-                at: given_up.read.at,
-                buffer: Vec::new(),
-                found: Found::Failed,
-            });
+    /// The kernel refuses the ring: what was to be read by it fails, and its devices with it.
+    fn fail(&mut self, flash: &Flash, error: &std::io::Error) {
+        for Flying { read, .. } in self.flying.iter_mut().filter_map(Option::take) {
+            let part = &flash.regions.parts[flash.regions.device_of(read.at.region())];
+            flash.device_did::<()>(part, "io_uring", Err(std::io::Error::new(error.kind(), error.to_string())));
+            self.told += 1;
+            flash.told(TierRead { found: Found::Failed, ..read });
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The threads that wait for devices. Of each device one writes; and one reads through io_uring, beside one that reads
-//! what is longer and what the job wants, or some read, where the kernel has no io_uring.
+//! The threads that wait for devices. Of each device one writes; and one reads what lanes do not read by themselves
+//! ([`crate::ring`]): what is longer, and what the job wants. Where the kernel has no io_uring some read, all there is.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use io::waker::Waker;
 
 use crate::flash::{Flash, lock};
 use crate::queues::{Flight, Scratch};
-use crate::ring::{Ring, SLOT_BYTES, SLOTS};
+use crate::ring::{SLOT_BYTES, SLOTS};
 
 /// The threads of a tier. Dropping them ends them; what waits is not done then. One that a device does not answer is
 /// left alone.
@@ -23,16 +23,17 @@ pub struct Threads {
 }
 
 impl Flash {
-    /// Starts the threads. `ring`: reads go through io_uring, where a device and the kernel have it.
+    /// Starts the threads. `bells`: of lanes whose threads read by themselves, where devices and the kernel have
+    /// io_uring for it, each rung when there is something to collect.
     ///
     /// # Errors
     /// When a thread is not to be had.
-    pub fn spawn(self: &Arc<Self>, ring: bool) -> std::io::Result<Threads> {
+    pub fn spawn(self: &Arc<Self>, bells: &[Waker]) -> std::io::Result<Threads> {
         let mut threads = Threads { flash: Arc::clone(self), handles: Vec::new(), refused: None };
         let devices = self.queues.len();
+        let has_rings = threads.open_rings(bells);
         for device in 0..devices {
-            let has_ring = ring && threads.spawn_ring(device)?;
-            for number in 0..if has_ring { 1 } else { Self::readers(devices) } {
+            for number in 0..if has_rings { 1 } else { Self::readers(devices) } {
                 threads.spawn(device, format!("flash{device}-read-{number}"), Self::run_reads)?;
             }
             threads.spawn(device, format!("flash{device}-write"), Self::run_writes)?;
@@ -63,23 +64,22 @@ impl Threads {
         self.refused.as_ref()
     }
 
-    /// Starts the thread that reads a device through io_uring; false: there is none to be had.
-    fn spawn_ring(&mut self, device: usize) -> std::io::Result<bool> {
-        let Some(file) = self.flash.regions.parts[device].device.file() else { return Ok(false) };
-        let waker = Waker::new()?;
-        let ring = match DiskRing::open(file, &waker, SLOTS, SLOT_BYTES) {
-            Ok(ring) => ring,
+    /// Gives each lane that has a bell a ring; false: there are none.
+    fn open_rings(&mut self, bells: &[Waker]) -> bool {
+        let parts = &self.flash.regions.parts;
+        let Some(files) = parts.iter().map(|part| part.device.file()).collect::<Option<Vec<_>>>() else { return false };
+        let rings = bells.iter().map(|bell| DiskRing::open(&files, bell, SLOTS, SLOT_BYTES));
+        match rings.collect::<Result<Vec<_>, _>>() {
+            Ok(rings) => {
+                let lanes = self.flash.lanes.iter().zip(rings);
+                lanes.for_each(|(lane, ring)| lane.read_by(ring));
+                !bells.is_empty()
+            }
             Err(refused) => {
                 self.refused = Some(refused);
-                return Ok(false);
+                false
             }
-        };
-        let flash = Arc::clone(&self.flash);
-        let body = move || Ring::new(&flash, device, ring).run();
-        let handle = Builder::new().name(format!("flash{device}-ring")).spawn(body)?;
-        self.flash.queues[device].read_by_ring(&waker);
-        self.handles.push((handle, Arc::default()));
-        Ok(true)
+        }
     }
 
     fn spawn(&mut self, device: usize, name: String, run: fn(&Flash, usize, &mut Scratch)) -> std::io::Result<()> {

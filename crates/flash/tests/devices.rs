@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use arena::MapFile;
 use base::clock::UnixMillis;
 use gannet_flash::device::Device;
-use gannet_flash::{Flash, FlashConfig, SimDisk, SimHand, Sizes};
+use gannet_flash::{FileDevice, Flash, FlashConfig, SimDisk, SimHand, Sizes};
+use io::waker::Waker;
+use rustix::event::{PollFd, PollFlags, poll};
 use segment::{
     FlashAddress, Found, IndexPlace, Kept, Reclaimed, StoreConfig, StoreFile, Tier, TierGround, TierItem, TierPlan,
     TierRead, TierRoom,
@@ -29,12 +31,17 @@ fn key(number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
+/// Now and then one that is longer than most.
+fn value_of(number: u64) -> Vec<u8> {
+    vec![number as u8; if number % 300 == 99 { 12_000 } else { 1000 }]
+}
+
 /// Offers items until nothing more is taken but by what was taken before; where they are.
 fn fill(flash: &Flash) -> Vec<FlashAddress> {
     let mut scratch = flash.scratch();
     let mut taken = Vec::new();
     for number in 0.. {
-        let (key, value) = (key(number), vec![number as u8; 1000]);
+        let (key, value) = (key(number), value_of(number));
         let item = TierItem {
             hash: number,
             namespace: 0,
@@ -55,9 +62,12 @@ fn fill(flash: &Flash) -> Vec<FlashAddress> {
     unreachable!("devices are full at some time")
 }
 
+fn read_of(number: u64, at: FlashAddress) -> TierRead {
+    TierRead { lane: 0, hash: number, at, buffer: Vec::new(), found: Found::Nothing }
+}
+
 fn ask(flash: &Flash, number: u64, at: FlashAddress) {
-    let read = TierRead { lane: 0, hash: number, at, buffer: Vec::new(), found: Found::Nothing };
-    flash.ask(read).expect("there is room");
+    flash.ask(read_of(number, at)).expect("there is room");
 }
 
 fn collect(flash: &Flash) -> TierRead {
@@ -72,7 +82,7 @@ fn collect(flash: &Flash) -> TierRead {
 fn is_item(read: &TierRead) -> bool {
     let Found::Item(parts) = &read.found else { return false };
     assert_eq!(read.buffer[parts.key.clone()], key(read.hash));
-    assert_eq!(read.buffer[parts.value.clone()], vec![read.hash as u8; 1000]);
+    assert_eq!(read.buffer[parts.value.clone()], value_of(read.hash));
     true
 }
 
@@ -147,7 +157,7 @@ fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
     let on = |of: std::ops::Range<u32>| taken.iter().position(|at| of.contains(&at.region())).expect("some are") as u64;
     let (on_slow, on_fast) = (on(0..8), on(8..16));
     flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
-    let threads = flash.spawn(true).expect("threads");
+    let threads = flash.spawn(&[]).expect("threads");
     gate.close(true);
     // More than it has threads: the rest waits in its queue.
     let readers = Flash::readers(2) as u64;
@@ -177,6 +187,35 @@ fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
     assert!(is_item(&collect(&flash)), "what it answers at last is told to nobody");
     drop(threads);
     assert!(flash.collect(0).is_none());
+}
+
+#[test]
+fn a_lanes_own_thread_reads_files_and_hears_of_each_item() {
+    let path = std::env::temp_dir().join(format!("gannet-flash-lane-{}", std::process::id()));
+    let device = FileDevice::open(&path, DISK_BYTES).expect("a file");
+    std::fs::remove_file(&path).expect("removed");
+    let room = TierRoom::private(&SIZES.plan(&[DISK_BYTES], 512, IndexPlace::File)).expect("memory");
+    let flash = flash(vec![Box::new(device)], room, 1);
+    let taken = fill(&flash);
+    let bell = Waker::new().expect("a bell");
+    let heard = bell.clone();
+    flash.wake_by(Box::new(move |_| heard.wake()));
+    let threads = flash.spawn(std::slice::from_ref(&bell)).expect("threads");
+    let (mut asked, mut there) = (0, 0);
+    while there < taken.len() {
+        // As many as go: the rest later.
+        while asked < taken.len() && flash.ask(read_of(asked as u64, taken[asked])).is_ok() {
+            asked += 1;
+        }
+        let mut fds = [PollFd::new(&bell, PollFlags::IN)];
+        assert_eq!(poll(&mut fds, None).expect("waited"), 1);
+        bell.clear();
+        while let Some(read) = flash.collect(0) {
+            assert!(is_item(&read), "{read:?}");
+            there += 1;
+        }
+    }
+    drop(threads);
 }
 
 fn two_in_file(file: &Arc<MapFile>, disks: [SimDisk; 2], seed: u64) -> (Arc<Flash>, TierGround) {

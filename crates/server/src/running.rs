@@ -156,7 +156,11 @@ impl Running {
                 None => shared.wake_background(),
             }
         }));
-        let threads = flash.spawn(self.shared.config.io != IoChoice::Epoll)?;
+        let bells = match self.shared.config.io {
+            IoChoice::Epoll => Vec::new(),
+            _ => self.shared.workers.iter().map(|worker| worker.waker.clone()).collect(),
+        };
+        let threads = flash.spawn(&bells)?;
         if let Some(refused) = threads.refused() {
             tracing::info!("threads read flash, not io_uring: {refused}");
         }
