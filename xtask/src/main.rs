@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod dax;
 mod gate;
 mod generator;
+mod guests;
 mod host;
 mod lab_numa;
 mod machines;
@@ -116,6 +118,8 @@ enum Command {
     LoadAgree(generator::agree::Options),
     /// Run the reclaim lab in guests with two memory nodes, under QEMU and several of Debian's kernels.
     LabNuma(lab_numa::Options),
+    /// Kill servers, and cut off machines, whose memory files lie on persistent memory, in guests under QEMU.
+    Dax(dax::Options),
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -177,6 +181,9 @@ struct BenchArgs {
     /// A namespace that is flooded beside another one: what that does to the other's times.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_neighbour: bool,
+    /// What a memory file costs: CPU a request, and times of sets while its pages are written back.
+    #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
+    only_file: bool,
     /// Items on flash only, beside memcached's extstore.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_flash: bool,
@@ -224,6 +231,7 @@ fn run(command: Command) -> Result<bool, String> {
         }
         Command::LoadAccuracy(options) => generator::accuracy::measure(options),
         Command::LoadAgree(options) => generator::agree::measure(&options),
+        Command::Dax(options) => dax::run(&target, &options),
         Command::LabNuma(options) => lab_numa::run(&target, &options),
         Command::Loom => machines::models(&root(), &target),
         Command::Asan => machines::asan(&root(), &target),
@@ -243,6 +251,7 @@ impl BenchArgs {
             || self.only_storm
             || self.only_neighbour
             || self.only_resp
+            || self.only_file
             || self.only_flash
             || self.only_restart
             || self.only_upgrade;
@@ -256,6 +265,7 @@ impl BenchArgs {
             large: self.only_large,
             storm: self.only_storm,
             neighbour: self.only_neighbour,
+            file: self.only_file,
             flash: self.only_flash,
             resp: self.only_resp,
             restart: self.only_restart,

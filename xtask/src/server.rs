@@ -76,6 +76,17 @@ pub struct Options {
     pub resp: bool,
     /// A file for items that memory has no room for, in MiB; 0: none. It is in the folder of temporary files.
     pub flash_mib: u64,
+    /// Where Gannet's memory lies, if in a file.
+    pub file: Option<MemoryFile>,
+}
+
+/// A file that Gannet's memory lies in; gone with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryFile {
+    /// In the folder of temporary files; else in `/dev/shm`.
+    pub on_disk: bool,
+    /// More arguments: where the index is, how often checkpoints are made.
+    pub more: &'static [&'static str],
 }
 
 impl Options {
@@ -90,6 +101,7 @@ impl Options {
             null: NullReply { bytes: 245, lines: 1 },
             resp: false,
             flash_mib: 0,
+            file: None,
         }
     }
 }
@@ -107,7 +119,7 @@ pub struct Server {
     pub admin: Option<SocketAddr>,
     child: Child,
     /// Gone with the server.
-    flash: Option<PathBuf>,
+    files: Vec<PathBuf>,
 }
 
 const START_MAX: Duration = Duration::from_secs(20);
@@ -176,6 +188,12 @@ impl Server {
                 false => command.args(["-o", &format!("ext_path={path}:{mib}m")]),
             };
         }
+        let file = options.file.filter(|_| is_gannet).map(|file| {
+            let folder = if file.on_disk { std::env::temp_dir() } else { PathBuf::from("/dev/shm") };
+            let path = folder.join(format!("memory-{}", address.port()));
+            command.arg("--file").arg(&path).args(file.more);
+            path
+        });
         if let [program, arguments @ ..] = under {
             let inner = command;
             command = Command::new(program);
@@ -189,7 +207,8 @@ impl Server {
         if options.cpu.is_some() {
             pin(None)?;
         }
-        let mut server = Self { kind, address, resp, admin, child: child?, flash };
+        let mut server =
+            Self { kind, address, resp, admin, child: child?, files: flash.into_iter().chain(file).collect() };
         server.wait_until_it_listens()?;
         Ok(server)
     }
@@ -355,7 +374,7 @@ fn command(kind: Kind, options: &Options, address: SocketAddr, admin: Option<Soc
 impl Drop for Server {
     fn drop(&mut self) {
         // Whoever has it open keeps it.
-        self.flash.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        self.files.iter().for_each(|path| drop(std::fs::remove_file(path)));
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             // The process may have ended by itself; it stays a zombie with this id until `wait`.

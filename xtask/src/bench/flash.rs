@@ -21,7 +21,6 @@ use super::neighbour::{Loads, Turn};
 use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
 use crate::server::{Kind, Options, Server, pin};
 
-const MEMORY_MIB: u64 = 96;
 const VALUE_BYTES: usize = 1000;
 /// Requests sent together while the server is filled.
 const BATCH: usize = 50;
@@ -30,8 +29,21 @@ const GOAL: f64 = 1.3;
 /// The rate of gets in memory, as a share of the highest.
 const QUIET_SHARE: f64 = 0.2;
 
+/// The keys that the flood asks for, from the first on: more than memory has room for, so that they are never all
+/// there, and none of the first and the last, of which memcached drops some and keeps some in memory.
+const FLOODED: usize = 700_000;
+const FLOODED_QUICK: usize = 100_000;
+const FIRST: usize = 800_000;
+const FIRST_QUICK: usize = 50_000;
+
 struct Plan {
     keys: usize,
+    /// So much that what extstore keeps of each item in memory has room, and far less than the keys take.
+    memory_mib: u64,
+    /// The first key that the flood asks for, how many it does, and one of its requests.
+    first: usize,
+    flooded: usize,
+    request: fn(usize) -> Vec<u8>,
     flash_mib: u64,
     reads: usize,
     rounds: usize,
@@ -44,13 +56,34 @@ struct Plan {
 /// When a server does not start or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
     let plan = match quick {
-        true => Plan { keys: 200_000, flash_mib: 512, reads: 2000, rounds: 2, turn: Duration::from_millis(1000) },
-        false => Plan { keys: 2_000_000, flash_mib: 4096, reads: 20_000, rounds: 7, turn: Duration::from_secs(3) },
+        true => Plan {
+            keys: 200_000,
+            memory_mib: 96,
+            first: FIRST_QUICK,
+            flooded: FLOODED_QUICK,
+            request: flash_request::<FIRST_QUICK, FLOODED_QUICK>,
+            flash_mib: 512,
+            reads: 2000,
+            rounds: 2,
+            turn: Duration::from_millis(1000),
+        },
+        false => Plan {
+            keys: 2_000_000,
+            memory_mib: 384,
+            first: FIRST,
+            flooded: FLOODED,
+            request: flash_request::<FIRST, FLOODED>,
+            flash_mib: 4096,
+            reads: 20_000,
+            rounds: 7,
+            turn: Duration::from_secs(3),
+        },
     };
     println!(
-        "{} values of {VALUE_BYTES} B, {MEMORY_MIB} MiB of memory, {} MiB of flash in a file in {}; server on CPU 0, \
+        "{} values of {VALUE_BYTES} B, {} MiB of memory, {} MiB of flash in a file in {}; server on CPU 0, \
          generator on CPU 1.\n",
         plan.keys,
+        plan.memory_mib,
         plan.flash_mib,
         std::env::temp_dir().display()
     );
@@ -60,9 +93,11 @@ pub fn run(quick: bool) -> Result<(), String> {
     println!("| the device, 4 KiB | {} | - | - | - |", columns(&device));
     let mut beside = String::new();
     for kind in [Kind::Gannet, Kind::Memcached] {
-        let options = Options { cpu: Some(SERVER_CPU), flash_mib: plan.flash_mib, ..Options::memory(MEMORY_MIB) };
+        let options = Options { cpu: Some(SERVER_CPU), flash_mib: plan.flash_mib, ..Options::memory(plan.memory_mib) };
         let server = Server::start(kind, &options)?;
         pin(Some(GENERATOR_CPU))?;
+        // Before the rest too: memcached has no page left for another length of item once its memory is full.
+        store_keys(server.address)?;
         fill(&server, plan.keys)?;
         store_keys(server.address)?;
         let (items, item_bytes) = on_flash(&server)?;
@@ -121,13 +156,10 @@ fn key(number: usize) -> String {
     format!("flash:{number:018}")
 }
 
-fn flash_request(number: usize) -> Vec<u8> {
-    // Any order will do, but not that in which they were stored.
-    format!("get {}\r\n", key(number.wrapping_mul(7919) % FLASH_KEYS)).into_bytes()
+/// Any order will do, but not that in which they were stored.
+fn flash_request<const FIRST: usize, const KEYS: usize>(number: usize) -> Vec<u8> {
+    format!("get {}\r\n", key(FIRST + number.wrapping_mul(7919) % KEYS)).into_bytes()
 }
-
-/// The keys that the flood asks for: those that were stored first.
-const FLASH_KEYS: usize = 100_000;
 
 fn fill(server: &Server, keys: usize) -> Result<(), String> {
     let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
@@ -142,7 +174,7 @@ fn fill(server: &Server, keys: usize) -> Result<(), String> {
         let asked = stream.write_all(&batch).and_then(|()| stream.read_exact(&mut replies));
         asked.map_err(|error| format!("filling {}: {error}", server.kind.name()))?;
         // A device that is slower than the sets would leave most of them out, in both servers.
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(Duration::from_millis(1));
     }
     std::thread::sleep(Duration::from_secs(1));
     Ok(())
@@ -179,8 +211,8 @@ fn hit_times(server: &Server, plan: &Plan) -> std::io::Result<(Vec<u64>, usize)>
     let (mut times, mut line) = (Vec::with_capacity(plan.reads), String::new());
     let mut value = vec![0; VALUE_BYTES + 7];
     for number in 0..plan.reads {
-        // Each once, so that none has come back to memory, and none that the flood asks for.
-        let request = format!("get {}\r\n", key(FLASH_KEYS / 2 + number * 3 % (FLASH_KEYS / 2)));
+        // Each once, so that none has come back to memory.
+        let request = format!("get {}\r\n", key(plan.first + number * 3 % plan.flooded));
         let begun = Instant::now();
         stream.get_mut().write_all(request.as_bytes())?;
         line.clear();
@@ -202,7 +234,7 @@ fn memory_hits(server: &Server, plan: &Plan) -> Result<(Vec<(Turn, Turn)>, f64),
     let mut closed = Generator::connect(server.address, 50, 1, 1, &talk).map_err(io)?;
     closed.run(plan.turn / 4)?;
     let highest = closed.run(plan.turn / 2)? as f64 / (plan.turn / 2).as_secs_f64();
-    let mut loads = Loads { number: 0, request: flash_request, end: b"END\r\n" };
+    let mut loads = Loads { number: 0, request: plan.request, end: b"END\r\n" };
     let (mut turns, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         let alone = loads.run(server, highest * QUIET_SHARE, 0.0, plan.turn).map_err(io)?;

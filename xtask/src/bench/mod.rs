@@ -3,6 +3,7 @@
 //! CPU time is what a request costs whatever else the machine does; wall-clock rates stand beside it. Each round
 //! takes the servers in turn, and R is a ratio inside one round: the null server's CPU / the server's CPU.
 
+mod file;
 mod flash;
 mod generator;
 mod growth;
@@ -47,6 +48,8 @@ pub struct Options {
     pub neighbour: bool,
     /// Measure how long a store takes to be there again.
     pub restart: bool,
+    /// Measure what a memory file costs.
+    pub file: bool,
     /// Measure items on flash.
     pub flash: bool,
     /// Measure requests of Redis clients.
@@ -114,6 +117,9 @@ pub fn run(options: &Options) -> Result<bool, String> {
     }
     if options.upgrade {
         upgrade::run(options.quick)?;
+    }
+    if options.file {
+        file::run(options.quick)?;
     }
     if options.flash {
         flash::run(options.quick)?;

@@ -3,7 +3,8 @@
 //! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet is
 //! killed (`kill -9`), with its index in the file and with one that is made anew; memcached with a memory file (`-e`)
 //! comes back only after a graceful stop; redis-server is told to save, or killed with a log of its writes. Memory
-//! files lie in `/dev/shm`, the files of redis-server in the folder for temporary files.
+//! files lie in `/dev/shm`, or in the folder that `GANNET_BENCH_MEMORY` names, since that is half of the memory by
+//! default; the files of redis-server in the folder for temporary files.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,6 +24,9 @@ const FILLED_PERCENT: u64 = 70;
 const ASKED: u64 = 2000;
 /// How long one waits for an end, a start, or for all to be found.
 const WAIT_MAX: Duration = Duration::from_secs(600);
+/// Between an end and a start: memcached's clock of whole seconds runs ahead by up to one, and a file that was left at
+/// what is not past yet is thrown away.
+const PAUSE: Duration = Duration::from_secs(3);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -58,6 +62,11 @@ impl Subject {
         }
     }
 
+    /// What has to be free: the file in memory and an index beside it, or items that are not as short as here.
+    fn needed_bytes(self, memory_bytes: u64) -> u64 {
+        if self.speaks_resp() { memory_bytes + memory_bytes / 3 } else { memory_bytes + memory_bytes / 8 }
+    }
+
     fn speaks_resp(self) -> bool {
         matches!(self, Self::RedisSaved | Self::RedisLog)
     }
@@ -74,8 +83,9 @@ impl Place {
     fn new() -> Result<Self, String> {
         let name = format!("gannet-bench-restart-{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
+        let memory = std::env::var_os("GANNET_BENCH_MEMORY").map_or_else(|| PathBuf::from("/dev/shm"), PathBuf::from);
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Self { file: PathBuf::from("/dev/shm").join(name), folder })
+        Ok(Self { file: memory.join(name), folder })
     }
 }
 
@@ -125,14 +135,14 @@ pub fn run(sizes_mib: &[u64]) -> Result<(), String> {
     println!("| memory | items | server | ended by | s to its end | s to the first answer | s to whole | found |");
     println!("|---|---|---|---|---|---|---|---|");
     for memory_mib in sizes_mib {
-        // A file in memory, and what redis-server needs beside its items while it saves.
-        let needed = (memory_mib << 20) * 2;
-        if host::memory_available_bytes() < needed {
-            println!("| {memory_mib} MiB | | not measured: {} MiB are to be free | | | | | |", needed >> 20);
-            continue;
-        }
         let items = (memory_mib << 20) * FILLED_PERCENT / 100 / (SHAPE.key_bytes + SHAPE.value_bytes) as u64;
         for subject in SUBJECTS {
+            let needed = subject.needed_bytes(memory_mib << 20);
+            if host::memory_available_bytes() < needed {
+                let (name, needed_mib) = (subject.name(), needed >> 20);
+                println!("| {memory_mib} MiB | | {name} | not measured: {needed_mib} MiB are to be free | | | | |");
+                continue;
+            }
             let Restart { end, first_answer, whole, found } = measure(subject, *memory_mib, items)?;
             println!(
                 "| {memory_mib} MiB | {items} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % |",
@@ -156,6 +166,7 @@ fn measure(subject: Subject, memory_mib: u64, items: u64) -> Result<Restart, Str
     Client::connect_to(server.address, subject.speaks_resp())?.store(SHAPE, 0, items)?;
     let end = end(subject, &mut server)?;
     drop(server);
+    std::thread::sleep(PAUSE);
     let mut server = start(subject, memory_mib, &place)?;
     let first_answer = first_answer(subject, &mut server)?;
     if subject == Subject::GannetDram {

@@ -1,24 +1,18 @@
 //! A guest of one kind: how QEMU is started, what is asked of it, and what comes back.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::image::Kernel;
-use super::{Options, command};
+use super::Options;
+use crate::guests::image::Kernel;
+use crate::guests::{Heard, Machine, disk_of, empty};
 
 /// The disk that the lab's files lie on, and the one that its outcome comes back on.
 const DISK_BYTES: u64 = 2 << 30;
 const OUTCOME_BYTES: u64 = 32 << 20;
-/// In software a move of bytes by one instruction is a step a byte, and five levels of page tables are one too many.
-const CPU: &str = "max,-erms,-fsrm,-la57";
-/// Of a disk that is gone with the guest no journal is needed, and nothing is left to be made in the background.
-const FILE_SYSTEM: [&str; 6] = ["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "lazy_itable_init=0"];
 /// Garbage and data in use that together are more than the nodes have, and data in use that are more than one has. What
 /// is read and written a second is as much as an emulated machine does beside what it measures.
 const SHAPE: &str = "--segment+2MiB+--garbage+0.45+--active+0.55+--reads+50+--writes+8MiB+--scan+8MiB";
@@ -52,17 +46,6 @@ pub const IN_GROUPS: [(&str, &str); 2] = [
     ("reclaim", "lab+reclaim+--memory+96MiB+--segment+1MiB+--reads+50+--writes+4MiB+--scan+4MiB"),
 ];
 
-/// QEMU, ended when this goes.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // One that has ended is what is wanted.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 impl Guest {
     /// One with this kernel.
     pub fn new(version: &str, lru: Lru, is_interleaved: bool) -> Self {
@@ -94,19 +77,11 @@ impl Guest {
             let backing = format!("memory-backend-ram,id=m{id},size={}M", options.node_mib);
             ["-object".to_owned(), backing, "-numa".to_owned(), format!("node,nodeid={id},cpus={id},memdev=m{id}")]
         };
-        let mut qemu = Command::new("qemu-system-x86_64");
-        // KVM inside of a virtual machine is not to be counted on; in software counts are the same everywhere.
-        qemu.args(["-accel", "tcg,thread=single", "-cpu", CPU, "-smp", "2", "-m"])
-            .arg(format!("{}M", 2 * options.node_mib));
-        qemu.args(node(0)).args(node(1)).args(["-numa", "dist,src=0,dst=1,val=31"]);
-        qemu.args(["-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio"]);
-        for disk in ["disk", "outcome"] {
-            let path = folder.join(disk);
-            qemu.arg("-drive").arg(format!("file={},if=virtio,format=raw,cache=unsafe", path.display()));
-        }
-        qemu.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs).arg("-append").arg(self.line(options));
-        qemu.stdin(Stdio::null()).stdout(Stdio::piped());
-        qemu.spawn().map(Machine).map_err(|error| format!("qemu-system-x86_64: {error}"))
+        let all = format!("{}M", 2 * options.node_mib);
+        let shape = ["-smp", "2", "-m", &all, "-numa", "dist,src=0,dst=1,val=31"].map(str::to_owned);
+        let more = [&shape[..4], &node(0), &node(1), &shape[4..]].concat();
+        let disks = [folder.join("disk"), folder.join("outcome")];
+        Machine::start(kernel, initramfs, &self.line(options), &disks.each_ref().map(|disk| disk.as_path()), &more)
     }
 
     /// The outcome of an earlier call.
@@ -120,52 +95,18 @@ impl Guest {
     /// What went wrong, with what the guest said last.
     pub fn run(&self, folder: &Path, kernel: &Kernel, initramfs: &Path, options: &Options) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-        for (disk, bytes) in [("disk", DISK_BYTES), ("outcome", OUTCOME_BYTES)] {
-            let _ = fs::remove_file(folder.join(disk));
-            File::create(folder.join(disk)).and_then(|file| file.set_len(bytes)).map_err(failed)?;
-        }
+        empty(&folder.join("outcome"), OUTCOME_BYTES)?;
         // The program lies on the disk: in the initramfs it would take memory of the guest that is all counted.
-        let files = path_text(&folder.join("files"));
-        command(folder, "mkfs.ext4", &[&FILE_SYSTEM[..], &["-d", &files, "disk"]].concat())?;
-        let mut machine = self.start(folder, kernel, initramfs, options)?;
+        disk_of(folder, "disk", DISK_BYTES, &folder.join("files"))?;
+        let machine = self.start(folder, kernel, initramfs, options)?;
         let phases = u64::from(options.rounds) * options.modes.len() as u64;
-        let last = watch(&mut machine, Duration::from_secs(START_S + phases * (options.seconds + PHASE_EXTRA_S)))?;
+        let time = Duration::from_secs(START_S + phases * (options.seconds + PHASE_EXTRA_S));
+        let last = machine.listen(time, |_| Heard::GoOn)?;
         let bytes = fs::read(folder.join("outcome")).map_err(failed)?;
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let _ = fs::remove_file(folder.join("disk"));
         fs::write(folder.join(format!("{}.json", self.name)), text).map_err(failed)?;
         serde_json::from_slice(text).map_err(|error| format!("{}: no outcome ({error}); last said: {last}", self.name))
-    }
-}
-
-/// A path as an argument.
-pub fn path_text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-/// Hands on what the guest says of itself, until it has gone; the last line of all.
-fn watch(machine: &mut Machine, time: Duration) -> Result<String, String> {
-    let out = machine.0.stdout.take().expect("it is piped");
-    let (tell, said) = channel();
-    std::thread::spawn(move || {
-        // Firmware and kernel write what is no text.
-        let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);
-        lines.map(|line| String::from_utf8_lossy(&line).trim().to_owned()).all(|line| tell.send(line).is_ok())
-    });
-    let (begun, mut last) = (Instant::now(), String::new());
-    loop {
-        match said.recv_timeout(time.saturating_sub(begun.elapsed())) {
-            Ok(line) => {
-                if line.contains("guest: ") || line.contains("reclaim: ") || line.contains("gannet: ") {
-                    println!("  {:>4} s  {line}", begun.elapsed().as_secs());
-                }
-                if !line.is_empty() {
-                    last = line;
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => return Ok(last),
-            Err(RecvTimeoutError::Timeout) => return Err(format!("the guest takes too long; it said last: {last}")),
-        }
     }
 }
 

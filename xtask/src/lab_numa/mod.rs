@@ -12,13 +12,12 @@
 //! ends well; it is no part of `make test`.
 
 mod guest;
-mod image;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::test_run::needs::{Need, install};
+use crate::guests::{self, image};
+use crate::test_run::needs::install;
 use guest::{Guest, Lru};
 
 /// What is run.
@@ -50,15 +49,6 @@ pub struct Options {
     pub program: Option<PathBuf>,
 }
 
-const NEEDS: [Need; 6] = [
-    Need { program: "qemu-system-x86_64", arguments: &["--version"], packages: &["qemu-system-x86", "seabios"] },
-    Need { program: "busybox", arguments: &["true"], packages: &["busybox-static"] },
-    Need { program: "cpio", arguments: &["--version"], packages: &["cpio"] },
-    Need { program: "mkfs.ext4", arguments: &["-V"], packages: &["e2fsprogs"] },
-    Need { program: "numactl", arguments: &["--show"], packages: &["numactl"] },
-    Need { program: "strip", arguments: &["--version"], packages: &["binutils"] },
-];
-
 /// Debian's packages that depend on a kernel, and what a guest with it is called.
 const KERNELS: [(&str, &str); 2] = [("6.1", "linux-image-cloud-amd64"), ("6.12", "linux-image-6.12-cloud-amd64")];
 
@@ -67,7 +57,7 @@ const KERNELS: [(&str, &str); 2] = [("6.1", "linux-image-cloud-amd64"), ("6.12",
 /// # Errors
 /// What failed; without QEMU nothing does.
 pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
-    if let Err(why) = install(&NEEDS) {
+    if let Err(why) = install(&guests::NEEDS) {
         println!("skipped: {why}");
         return Ok(true);
     }
@@ -76,13 +66,16 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut outcomes = Vec::new();
     for (version, package) in KERNELS {
-        let guests: Vec<Guest> =
-            guests(version, options.groups).into_iter().filter(|guest| guest.name.contains(&options.only)).collect();
+        let guests: Vec<Guest> = guests_with(version, options.groups)
+            .into_iter()
+            .filter(|guest| guest.name.contains(&options.only))
+            .collect();
         if guests.is_empty() {
             continue;
         }
         let kernel = image::kernel(folder, package)?;
-        let initramfs = image::initramfs(folder, version, &kernel, &program)?;
+        image::stripped(folder, &program, &folder.join("files/gannet"))?;
+        let initramfs = image::initramfs(folder, version, &kernel, include_str!("init.sh"), &["numactl"], &[&program])?;
         for guest in guests {
             println!("{}", guest.name);
             let known = if options.resume { guest.known(folder) } else { None };
@@ -105,20 +98,10 @@ pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
 }
 
 /// All guests with a kernel.
-fn guests(version: &str, in_groups: bool) -> Vec<Guest> {
+fn guests_with(version: &str, in_groups: bool) -> Vec<Guest> {
     if in_groups {
         return guest::IN_GROUPS.into_iter().map(|lab| Guest::in_group(version, lab)).collect();
     }
     let lists = [Lru::Classic, Lru::Generations].into_iter();
     lists.flat_map(|lru| [true, false].map(|is_interleaved| Guest::new(version, lru, is_interleaved))).collect()
-}
-
-/// Runs a program of the system, in `folder`.
-fn command(folder: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).current_dir(folder).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
 }

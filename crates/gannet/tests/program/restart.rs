@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use base::prng::Prng;
 
@@ -57,6 +58,12 @@ pub fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, SocketAddr) {
 pub fn kills(share: usize) -> usize {
     let all = std::env::var("GANNET_KILLS").ok().and_then(|kills| kills.parse::<usize>().ok()).unwrap_or(KILLS);
     (all * share).div_ceil(KILLS)
+}
+
+/// How long a server runs before it is killed; `GANNET_SLOWER` times as long, where the machine is emulated.
+pub fn before_a_kill(time: Duration) -> Duration {
+    let slower: u32 = std::env::var("GANNET_SLOWER").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    time * slower
 }
 
 /// What a failure begins with: how to have it again.
@@ -248,7 +255,7 @@ fn torture(seed: u64, kills: usize, index: &str, checkpoints: bool) {
         let killed = AtomicBool::new(false);
         // The first checkpoint is begun some 50 ms behind the start, and takes as long as the disk does.
         let most = if checkpoints { 160 } else { 80 };
-        let wait = std::time::Duration::from_millis(2 + prng.below(most));
+        let wait = before_a_kill(Duration::from_millis(2 + prng.below(most)));
         let seeds = [prng.next_u64(), prng.next_u64()];
         std::thread::scope(|scope| {
             for (writer, (ledger, number)) in ledgers.iter_mut().zip(&mut numbers).enumerate() {
@@ -352,7 +359,8 @@ fn a_file_that_is_cut_short_ends_the_server_with_a_line_that_names_it() {
     // The background touches the headers within a slice.
     let line = serving.wait_for("can not be read or written any more");
     assert!(line.contains(file.path()), "{line}");
-    assert_eq!(serving.ended().code(), Some(74));
+    let status = serving.ended();
+    assert_eq!(status.code(), Some(74), "{status}");
 }
 
 #[test]
@@ -368,6 +376,6 @@ fn what_was_flushed_before_a_kill_stays_flushed_and_what_was_to_end_ends() {
     let mut stream = connect(addr);
     ask(&mut stream, b"get old new\r\n", b"VALUE new 0 1\r\nv\r\nEND\r\n");
     // It ends by the wall clock, whoever serves it.
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
     ask(&mut stream, b"get short\r\n", b"END\r\n");
 }

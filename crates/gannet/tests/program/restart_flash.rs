@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, connect, run};
-use crate::restart::{MemoryFile, kills, seed_told, told, value_of};
+use crate::restart::{MemoryFile, before_a_kill, kills, seed_told, told, value_of};
 
 /// Keys of a connection: twice what memory has room for.
 pub const KEYS: u64 = 16_000;
@@ -223,7 +223,7 @@ fn kill_and_go_on(name: &str, index: &str, seed: u64) {
         }
         // Enough to fill memory at first; then as far as it comes until the kill.
         let seeds = [prng.next_u64(), prng.next_u64()];
-        let wait = std::time::Duration::from_millis(20 + prng.below(300));
+        let wait = before_a_kill(std::time::Duration::from_millis(20 + prng.below(300)));
         std::thread::scope(|scope| {
             let writers: Vec<_> = ledgers
                 .iter_mut()

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, TempFile, connect};
-use crate::restart::{MemoryFile, get, kills, seed_told, serve, value_of};
+use crate::restart::{MemoryFile, before_a_kill, get, kills, seed_told, serve, value_of};
 
 /// A connection that speaks RESP.
 struct Redis(BufReader<TcpStream>);
@@ -154,7 +154,7 @@ fn torture_together(seed: u64, kills: usize, more: &[&str]) {
             (acknowledged, begun) = (1, true);
         }
         let most = if more.is_empty() { 60_000 } else { 120_000 };
-        let wait = Duration::from_micros(1_000 + prng.below(most));
+        let wait = before_a_kill(Duration::from_micros(1_000 + prng.below(most)));
         std::thread::scope(|scope| {
             let writing = scope.spawn(move || {
                 let mut done = acknowledged;
@@ -232,7 +232,7 @@ fn torture_full(seed: u64, kills: usize) {
     for kill in 0..kills {
         let (serving, addr) = serve(&file, &["--workers", "2"]);
         let ended = AtomicBool::new(false);
-        let wait = Duration::from_millis(20 + prng.below(400));
+        let wait = before_a_kill(Duration::from_millis(20 + prng.below(400)));
         let mut keys = Prng::new(prng.next_u64());
         std::thread::scope(|scope| {
             let (sent, flushed, number, ended) = (&mut sent, &mut flushed, &mut number, &ended);

@@ -1,14 +1,13 @@
-//! What a guest starts from: a kernel out of Debian's package, and an initramfs with busybox, gannet and libraries.
+//! What a guest starts from: a kernel out of Debian's package, and an initramfs with busybox, libraries and modules.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::command;
-use super::guest::path_text;
+use super::{command, path_text};
 
 /// Modules in the order in which they are loaded; a kernel that has one built in has no file of it.
-const MODULES: [&str; 12] = [
+const MODULES: [&str; 16] = [
     "virtio",
     "virtio_ring",
     "virtio_pci_modern_dev",
@@ -21,6 +20,10 @@ const MODULES: [&str; 12] = [
     "mbcache",
     "jbd2",
     "ext4",
+    "libnvdimm",
+    "nfit",
+    "nd_btt",
+    "nd_pmem",
 ];
 
 /// Files of a package of a kernel: the image, and the folder of modules.
@@ -69,12 +72,20 @@ fn deep(folder: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     })
 }
 
-/// Packs what the guest runs: all but the program itself, which lies in `files` for the guest's disk.
+/// Packs what the guest runs first: busybox, `init` as its only process, the programs of this system in `tools`, and
+/// the libraries of these and of `programs`, which come on a disk of the guest's.
 ///
 /// # Errors
 /// What is missing.
-pub fn initramfs(folder: &Path, version: &str, kernel: &Kernel, program: &Path) -> Result<PathBuf, String> {
-    let root = folder.join(format!("root-{version}"));
+pub fn initramfs(
+    folder: &Path,
+    name: &str,
+    kernel: &Kernel,
+    init: &str,
+    tools: &[&str],
+    programs: &[&Path],
+) -> Result<PathBuf, String> {
+    let root = folder.join(format!("root-{name}"));
     let _ = fs::remove_dir_all(&root);
     for name in ["bin", "proc", "sys", "dev", "tmp", "mnt", "modules"] {
         fs::create_dir_all(root.join(name)).map_err(failed(&root))?;
@@ -82,12 +93,12 @@ pub fn initramfs(folder: &Path, version: &str, kernel: &Kernel, program: &Path) 
     let busybox = command(folder, "sh", &["-c", "command -v busybox"])?;
     fs::copy(busybox.trim(), root.join("bin/busybox")).map_err(failed(&root))?;
     symlink("busybox", root.join("bin/sh")).map_err(failed(&root))?;
-    let files = folder.join("files");
-    fs::create_dir_all(&files).map_err(failed(&files))?;
-    command(folder, "strip", &["-o", &path_text(&files.join("gannet")), &path_text(program)])?;
-    let numactl = command(folder, "sh", &["-c", "command -v numactl"])?;
-    fs::copy(numactl.trim(), root.join("bin/numactl")).map_err(failed(&root))?;
-    for program in [program, Path::new(numactl.trim())] {
+    for tool in tools {
+        let path = command(folder, "sh", &["-c", &format!("command -v {tool}")])?;
+        fs::copy(path.trim(), root.join("bin").join(tool)).map_err(failed(&root))?;
+        libraries(folder, Path::new(path.trim()), &root)?;
+    }
+    for program in programs {
         libraries(folder, program, &root)?;
     }
     let mut order = String::new();
@@ -103,14 +114,25 @@ pub fn initramfs(folder: &Path, version: &str, kernel: &Kernel, program: &Path) 
         command(folder, "sh", &["-c", &script])?;
         order += &format!("{module}.ko\n");
     }
-    let init = root.join("init");
-    fs::write(root.join("modules/order"), order).map_err(failed(&root))?;
-    fs::write(&init, include_str!("init.sh")).map_err(failed(&init))?;
-    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(failed(&init))?;
-    let packed = folder.join(format!("initramfs-{version}"));
+    let first = root.join("init");
+    // Twice: which of virtio and its rings needs the other is not the same in all kernels.
+    fs::write(root.join("modules/order"), order.repeat(2)).map_err(failed(&root))?;
+    fs::write(&first, init).map_err(failed(&first))?;
+    fs::set_permissions(&first, fs::Permissions::from_mode(0o755)).map_err(failed(&first))?;
+    let packed = folder.join(format!("initramfs-{name}"));
     let script = format!("find . | cpio -o -H newc --quiet | gzip -1 > '{}'", packed.display());
     command(&root, "sh", &["-c", &script])?;
     Ok(packed)
+}
+
+/// Copies a program without its symbols to where a guest's disk is made from.
+///
+/// # Errors
+/// What `strip` says.
+pub fn stripped(folder: &Path, program: &Path, to: &Path) -> Result<(), String> {
+    let parent = to.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).map_err(failed(parent))?;
+    command(folder, "strip", &["-o", &path_text(to), &path_text(program)]).map(drop)
 }
 
 /// Copies the libraries that a program is linked with to where it looks for them.

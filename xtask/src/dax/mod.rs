@@ -1,0 +1,142 @@
+//! Memory files on persistent memory (ext4 with DAX), in a guest whose NVDIMM is a file of this machine's.
+//!
+//! ```text
+//!   kills    the tests that kill servers (`make torture`), every memory file on the persistent memory
+//!   before   a store with checkpoints is filled; two checkpoints later the machine is cut off
+//!   after    the same persistent memory in another machine: what was checkpointed is there
+//! ```
+//!
+//! What is shown is that nothing is lost, torn or another key's where a mapping is no page cache. Caches of a CPU that
+//! go with the power cannot be shown: whatever the guest has stored is in the file. Without QEMU it says so and ends
+//! well; it is no part of `make test`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::guests::image::{self, Kernel};
+use crate::guests::{Heard, Machine, NEEDS, disk_of, empty, path_text};
+use crate::test_run::needs::install;
+
+/// What is run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Kills of all tests together, as for `make torture`.
+    #[arg(long, default_value_t = 50)]
+    kills: u32,
+    /// Items that are stored before the machine is cut off.
+    #[arg(long, default_value_t = 20_000)]
+    items: u32,
+}
+
+/// Debian's package that depends on the kernel.
+const KERNEL: &str = "linux-image-cloud-amd64";
+const MEMORY_MIB: u64 = 768;
+const PERSISTENT_BYTES: u64 = 512 << 20;
+const DISK_BYTES: u64 = 256 << 20;
+/// What the start of an emulated machine takes at most, and what each kill and each thousand items do.
+const START: Duration = Duration::from_secs(600);
+const KILL: Duration = Duration::from_secs(60);
+
+/// Runs all parts; false where one found something wrong.
+///
+/// # Errors
+/// What failed; without QEMU nothing does.
+pub fn run(target: &Path, options: &Options) -> Result<bool, String> {
+    if let Err(why) = install(&NEEDS) {
+        println!("skipped: {why}");
+        return Ok(true);
+    }
+    let folder = &target.join("dax");
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let (tests, program) = programs()?;
+    image::stripped(folder, &program, &folder.join("files/gannet"))?;
+    image::stripped(folder, &tests, &folder.join("files/program"))?;
+    let kernel = image::kernel(folder, KERNEL)?;
+    let initramfs =
+        image::initramfs(folder, "dax", &kernel, include_str!("init.sh"), &["mkfs.ext4"], &[&program, &tests])?;
+    disk_of(folder, "disk", DISK_BYTES, &folder.join("files"))?;
+    let guest = Guest { folder, kernel, initramfs };
+    let mut all_well = guest.kills(&program, options.kills)?;
+    for index in ["file", "dram"] {
+        all_well &= guest.power(index, options.items)?;
+    }
+    println!("{}", if all_well { "nothing was lost, torn or another key's" } else { "something is wrong: see above" });
+    Ok(all_well)
+}
+
+/// Builds the tests that kill servers; where they are, and the program that they run.
+fn programs() -> Result<(PathBuf, PathBuf), String> {
+    let build = ["test", "--release", "--package", "gannet", "--test", "program", "--no-run", "--message-format=json"];
+    let output = Command::new("cargo").args(build).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo {}: {}", build.join(" "), output.status));
+    }
+    let told = String::from_utf8_lossy(&output.stdout);
+    let built: Vec<Value> = told.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let path_of = |name: &str| {
+        let is_it = |line: &&Value| line["target"]["name"] == name && line["executable"].is_string();
+        let line = built.iter().find(is_it).ok_or_else(|| format!("cargo built no {name}"))?;
+        Ok::<_, String>(PathBuf::from(line["executable"].as_str().unwrap_or_default()))
+    };
+    Ok((path_of("program")?, path_of("gannet")?))
+}
+
+struct Guest<'f> {
+    folder: &'f Path,
+    kernel: Kernel,
+    initramfs: PathBuf,
+}
+
+impl Guest<'_> {
+    /// Persistent memory that holds nothing.
+    fn anew(&self) -> Result<(), String> {
+        empty(&self.folder.join("nvdimm"), PERSISTENT_BYTES)
+    }
+
+    /// Runs a part of `init.sh` with its arguments until the guest has gone, or has said `cut_at`; what it said.
+    fn part(&self, part: &str, more: &str, time: Duration, cut_at: Option<&str>) -> Result<Vec<String>, String> {
+        println!("{part} {more}");
+        let nvdimm = path_text(&self.folder.join("nvdimm"));
+        let backing = format!("memory-backend-file,id=kept,share=on,mem-path={nvdimm},size={PERSISTENT_BYTES}");
+        let most = MEMORY_MIB + 2 * (PERSISTENT_BYTES >> 20);
+        let memory = format!("{MEMORY_MIB}M,slots=2,maxmem={most}M");
+        let shape = ["-machine", "pc,nvdimm=on", "-m", &memory, "-object", &backing, "-device", "nvdimm,memdev=kept"];
+        let line = format!("console=ttyS0 quiet panic=-1 mitigations=off gannet.part={part} {more}");
+        let disk = self.folder.join("disk");
+        let machine = Machine::start(&self.kernel, &self.initramfs, &line, &[&disk], &shape.map(str::to_owned))?;
+        let mut said = Vec::new();
+        machine.listen(time, |line| {
+            said.push(line.to_owned());
+            if cut_at.is_some_and(|at| line.starts_with(at)) { Heard::CutOff } else { Heard::GoOn }
+        })?;
+        Ok(said)
+    }
+
+    /// The tests that kill servers.
+    fn kills(&self, program: &Path, kills: u32) -> Result<bool, String> {
+        self.anew()?;
+        let more = format!("gannet.anew=yes gannet.path={} gannet.kills={kills}", program.display());
+        let said = self.part("kills", &more, START + KILL * kills, None)?;
+        let well = said.iter().any(|line| line == "guest: kills ended with 0");
+        if !well {
+            println!("{}", said.join("\n"));
+        }
+        Ok(well)
+    }
+
+    /// A cut of the power: all that was stored before the last checkpoints is there.
+    fn power(&self, index: &str, items: u32) -> Result<bool, String> {
+        self.anew()?;
+        let more = format!("gannet.index={index} gannet.items={items}");
+        let time = START + KILL * (items / 1000);
+        let before = self.part("before", &format!("gannet.anew=yes {more}"), time, Some("guest: stored"))?;
+        let after = self.part("after", &more, time, None)?;
+        let whole = |said: &[String], what: &str| said.contains(&format!("guest: {what} {items} 0"));
+        let no_late_is_wrong = after.iter().any(|line| line.starts_with("guest: late ") && line.ends_with(" 0"));
+        Ok(whole(&before, "stored") && whole(&after, "kept") && no_late_is_wrong)
+    }
+}

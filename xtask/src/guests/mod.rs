@@ -1,0 +1,47 @@
+//! Guests under QEMU with Debian's kernels, in software: what a kernel does that this machine has not, or on memory
+//! that it has not.
+//!
+//! ```text
+//!   Debian's kernel package ──unpacked──┐
+//!   busybox, libraries ──> initramfs ───> QEMU ──its console──> whoever listens, until it ends or is cut off
+//!   programs ──> a disk ────────────────┘
+//! ```
+//!
+//! Counts mean something there, times do not: the machine is emulated.
+
+pub mod image;
+mod machine;
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::test_run::needs::Need;
+pub use machine::{Heard, Machine, disk_of, empty};
+
+/// What guests need of this system.
+pub const NEEDS: [Need; 6] = [
+    Need { program: "qemu-system-x86_64", arguments: &["--version"], packages: &["qemu-system-x86", "seabios"] },
+    Need { program: "busybox", arguments: &["true"], packages: &["busybox-static"] },
+    Need { program: "cpio", arguments: &["--version"], packages: &["cpio"] },
+    Need { program: "mkfs.ext4", arguments: &["-V"], packages: &["e2fsprogs"] },
+    Need { program: "numactl", arguments: &["--show"], packages: &["numactl"] },
+    Need { program: "strip", arguments: &["--version"], packages: &["binutils"] },
+];
+
+/// Runs a program of the system, in `folder`.
+///
+/// # Errors
+/// What it says on its standard error.
+pub fn command(folder: &Path, program: &str, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// A path as an argument.
+pub fn path_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
