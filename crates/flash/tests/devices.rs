@@ -8,6 +8,7 @@ use gannet_flash::device::Device;
 use gannet_flash::{FileDevice, Flash, FlashConfig, SimDisk, SimHand, Sizes};
 use io::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use segment::{
     FlashAddress, Found, IndexPlace, Kept, Reclaimed, StoreConfig, StoreFile, Tier, TierGround, TierItem, TierPlan,
     TierRead, TierRoom,
@@ -91,6 +92,8 @@ fn is_item(read: &TierRead) -> bool {
 struct Stuck {
     disk: SimDisk,
     gate: Gate,
+    /// What the kernel is asked to read instead, which has nothing for anybody.
+    silent: Option<OwnedFd>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -121,6 +124,10 @@ impl Gate {
 }
 
 impl Device for Stuck {
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.silent.as_ref().map(AsFd::as_fd)
+    }
+
     fn bytes(&self) -> u64 {
         self.disk.bytes()
     }
@@ -151,7 +158,8 @@ impl Device for Stuck {
 fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
     let (gate, (slow, _), (fast, _)) =
         (Gate::default(), SimDisk::new(DISK_BYTES, 512, 1), SimDisk::new(DISK_BYTES, 512, 2));
-    let devices: Vec<Box<dyn Device>> = vec![Box::new(Stuck { disk: slow, gate: gate.clone() }), Box::new(fast)];
+    let devices: Vec<Box<dyn Device>> =
+        vec![Box::new(Stuck { disk: slow, gate: gate.clone(), silent: None }), Box::new(fast)];
     let flash = flash(devices, TierRoom::private(&plan()).expect("memory"), 1);
     let taken = fill(&flash);
     let on = |of: std::ops::Range<u32>| taken.iter().position(|at| of.contains(&at.region())).expect("some are") as u64;
@@ -187,6 +195,43 @@ fn a_device_that_does_not_answer_is_given_up_and_the_other_goes_on() {
     assert!(is_item(&collect(&flash)), "what it answers at last is told to nobody");
     drop(threads);
     assert!(flash.collect(0).is_none());
+}
+
+#[test]
+fn a_read_of_a_lanes_own_thread_that_is_never_answered_is_given_up_and_the_other_device_goes_on() {
+    let path = std::env::temp_dir().join(format!("gannet-flash-silent-{}", std::process::id()));
+    let fast = FileDevice::open(&path, DISK_BYTES).expect("a file");
+    std::fs::remove_file(&path).expect("removed");
+    let ((slow, _), (silent, _open)) = (SimDisk::new(DISK_BYTES, 512, 1), std::io::pipe().expect("a pipe"));
+    let slow = Stuck { disk: slow, gate: Gate::default(), silent: Some(silent.into()) };
+    let flash = flash(vec![Box::new(slow), Box::new(fast)], TierRoom::private(&plan()).expect("memory"), 1);
+    let taken = fill(&flash);
+    let on = |of: std::ops::Range<u32>| taken.iter().position(|at| of.contains(&at.region())).expect("some are") as u64;
+    let (on_slow, on_fast) = (on(0..8), on(8..16));
+    flash.reclaim(NOW, &mut |_, _, _| Reclaimed::Later);
+    let threads = flash.spawn(&[Waker::new().expect("a bell")]).expect("threads");
+    if let Some(refused) = threads.refused() {
+        // Threads read here, of which the test above tells.
+        return assert!(!refused.remedy.is_empty(), "{refused}");
+    }
+    (0..3).for_each(|n| ask(&flash, on_slow + n, taken[(on_slow + n) as usize]));
+    ask(&flash, on_fast, taken[on_fast as usize]);
+    assert!(is_item(&collect(&flash)), "the other device answers");
+    let pass = |from_ms: u64, to_ms: u64| {
+        (from_ms..=to_ms).step_by(1000).for_each(|ms| {
+            flash.reclaim(NOW.plus_ms(ms), &mut |_, _, _| Reclaimed::Later);
+        });
+    };
+    pass(0, 9_000);
+    assert!(flash.collect(0).is_none() && !flash.devices()[0].lost, "it may take its time");
+    pass(10_000, 22_000);
+    let failed: Vec<TierRead> = (0..3).map(|_| flash.collect(0).expect("given up")).collect();
+    assert!(failed.iter().all(|read| read.found == Found::Failed));
+    assert_eq!([flash.devices()[0].lost, flash.devices()[1].lost], [true, false]);
+    ask(&flash, on_slow, taken[on_slow as usize]);
+    assert_eq!(collect(&flash).found, Found::Failed, "nobody waits for it any more");
+    ask(&flash, on_fast, taken[on_fast as usize]);
+    assert!(is_item(&collect(&flash)));
 }
 
 #[test]

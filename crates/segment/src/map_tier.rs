@@ -46,7 +46,7 @@ struct State {
     /// Blocks that are to be shown.
     left: Vec<u16>,
     found: bool,
-    /// Nothing is shown for now.
+    /// What is left is shown once this is over.
     paused: bool,
     /// Blocks that are to be free.
     reclaimed: Vec<u16>,
