@@ -17,8 +17,11 @@
 
 pub(crate) mod copy;
 mod fault;
+mod ground;
+mod held;
 pub(crate) mod inspect;
 pub(crate) mod notes;
+mod places;
 pub(crate) mod superblock;
 
 use std::io;
@@ -31,29 +34,21 @@ use base::clock::UnixMillis;
 use crate::checkpoint::record::{Record, Records};
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::header::SegmentHeader;
-use crate::index::{Bucket, GROUP_BUCKETS, GROUP_BYTES, GROUP_SLOTS, Index, STRIPES, Stripe};
-use crate::kept::{Kept, KeptPage};
-use crate::raw::{Array, Heap};
+use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
+use crate::raw::Array;
 use crate::tier::TierPlan;
 use crate::tier_room::TierRoom;
-use crate::undo::{LOG_BYTES, UndoLog};
 pub use fault::FileFault;
-use notes::Notes;
+pub(crate) use ground::Ground;
+use ground::{ground, ground_of};
+pub(crate) use held::{Held, Left};
+#[cfg(all(test, not(shuttle)))]
+pub(crate) use places::parts;
+use places::{ALIGN, NOTES_AT, PAGE, Places, layout_hash};
 use superblock::{Found, Superblock, Superblocks, VERSION};
 
-const PAGE: u64 = arena::PAGE_BYTES as u64;
-/// Sequences have so many bits: those that a CAS token has for them.
-const SEQUENCE_BITS: u32 = 64 - crate::store::TOKEN_OFFSET_BITS;
-/// Heap and index begin at a multiple of this, for huge pages to stand behind them.
-const ALIGN: u64 = arena::HUGE_PAGE_BYTES as u64;
-/// A heap smaller than this has no use for that.
-const ALIGNED_FROM: u64 = 32 * ALIGN;
-/// Where the notes begin.
-const NOTES_AT: u64 = 16 * PAGE;
 /// What of the undo log has its space from the start.
 const UNDO_AT_ONCE: u64 = 8 * PAGE;
-/// One half of the notes.
-const NOTES_BYTES: u64 = 4 << 20;
 
 /// The file of a store, opened by who may touch files.
 #[derive(Clone, Debug)]
@@ -86,195 +81,6 @@ pub enum IndexPlace {
     /// In the process's own memory: it is made anew from the segments, while the store serves. For files that lie on
     /// what is slower than memory.
     Dram,
-}
-
-/// All that a store's words and bytes lie in.
-#[derive(Debug)]
-pub(crate) struct Ground {
-    pub(crate) kept: KeptPage,
-    pub(crate) stripes: Array<Stripe>,
-    pub(crate) headers: Array<SegmentHeader>,
-    pub(crate) buckets: Array<Bucket>,
-    pub(crate) heap: Heap,
-    /// Of a file alone.
-    pub(crate) notes: Option<Notes>,
-    /// Of a file alone.
-    pub(crate) undo: Option<UndoLog>,
-    /// Of a file alone.
-    pub(crate) records: Option<Records>,
-}
-
-impl Ground {
-    /// Private memory, for as much as the geometry says.
-    pub(crate) fn private(geometry: &Geometry, segments: usize, huge_pages: bool) -> io::Result<Self> {
-        let kept = KeptPage::private()?;
-        Ok(Self {
-            kept: kept.begun(Index::growth_of(geometry.groups_start), geometry.groups_start, segments),
-            stripes: Array::reserve(STRIPES, false)?,
-            headers: Array::reserve(geometry.segments_max, false)?,
-            buckets: Index::private_buckets(geometry.groups_max, huge_pages)?,
-            heap: Heap::reserve(geometry.segments_max * geometry.segment_bytes, huge_pages)?,
-            notes: None,
-            undo: None,
-            records: None,
-        })
-    }
-}
-
-/// Where the parts of a file begin, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Places {
-    stripes: u64,
-    undo: u64,
-    headers: u64,
-    records: u64,
-    tier: u64,
-    index: u64,
-    heap: u64,
-    end: u64,
-}
-
-/// Where each part begins and ends, by name, for tests that damage one.
-#[cfg(all(test, not(shuttle)))]
-pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<u64>)> {
-    let geometry = Geometry::of(config).expect("sizes that fit");
-    let Places { stripes, undo, headers, records, index, heap, .. } = Places::of(&geometry);
-    let index_end = index + (geometry.groups_start * GROUP_BYTES) as u64;
-    let headers_end = headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
-    vec![
-        ("superblock", 0..2 * PAGE),
-        ("kept words", 2 * PAGE..2 * PAGE + 512),
-        ("stripes", stripes..stripes + (STRIPES * size_of::<Stripe>()) as u64),
-        ("notes", NOTES_AT..NOTES_AT + 256),
-        ("undo log", undo..undo + PAGE),
-        ("headers", headers..headers_end),
-        ("checkpoint", records..records + PAGE),
-        ("index", index..index_end),
-        ("heap", heap..heap + (geometry.segments_max * geometry.segment_bytes) as u64),
-    ]
-}
-
-impl Places {
-    fn of(geometry: &Geometry) -> Self {
-        let heap_bytes = (geometry.segments_max * geometry.segment_bytes) as u64;
-        let align = if heap_bytes < ALIGNED_FROM { PAGE } else { ALIGN };
-        let undo = NOTES_AT + 2 * NOTES_BYTES;
-        let headers = undo + LOG_BYTES as u64;
-        let headers_bytes = (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
-        let records = (headers + headers_bytes).next_multiple_of(PAGE);
-        let tier = records + Records::bytes(geometry.segments_max);
-        let index = (tier + geometry.tier_bytes).next_multiple_of(align);
-        let heap = (index + (geometry.groups_max * GROUP_BYTES) as u64).next_multiple_of(align);
-        let end = (heap + heap_bytes).next_multiple_of(align);
-        Self { stripes: 3 * PAGE, undo, headers, records, tier, index, heap, end }
-    }
-
-    fn check() {
-        const { assert!(size_of::<Kept>() as u64 == PAGE) };
-        const { assert!(3 * PAGE + (STRIPES * size_of::<Stripe>()) as u64 <= NOTES_AT) };
-    }
-}
-
-/// What a build lays out: it changes with every size and place that the sizes in the superblock do not say.
-fn layout_hash() -> u64 {
-    let sizes = [
-        VERSION,
-        PAGE,
-        ALIGN,
-        ALIGNED_FROM,
-        NOTES_AT,
-        NOTES_BYTES,
-        notes::FRONT_BYTES as u64,
-        LOG_BYTES as u64,
-        crate::checkpoint::record::HEAD_WORDS as u64,
-        STRIPES as u64,
-        size_of::<Stripe>() as u64,
-        size_of::<Kept>() as u64,
-        size_of::<SegmentHeader>() as u64,
-        GROUP_BYTES as u64,
-        crate::slot::HEAP_BYTES_MAX,
-        u64::from(crate::store::TOKEN_OFFSET_BITS),
-        crate::item::SUM_BYTES as u64,
-        u64::from(cfg!(target_endian = "big")),
-    ];
-    let bytes: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
-    xxhash_rust::xxh3::xxh3_64(&bytes)
-}
-
-/// A file that is a store's, and its superblock.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) file: Arc<MapFile>,
-    superblocks: Superblocks,
-    pub(crate) block: Superblock,
-    /// How it was left: `None`, it was made now.
-    pub(crate) left: Option<Left>,
-    /// The index is made anew from the segments.
-    pub(crate) index_anew: bool,
-    /// The machine has lost its power since, and this is what the last checkpoint says.
-    pub(crate) lost: Option<Box<Record>>,
-    /// It has lost its power before the first checkpoint: the file was made anew.
-    pub(crate) lost_all: bool,
-}
-
-/// How a file was left by the process before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
-    pub(crate) clean: bool,
-    /// It was not, made checkpoints, and the machine was started since.
-    pub(crate) lost: bool,
-    /// The same without checkpoints.
-    pub(crate) unsynced: bool,
-}
-
-impl Held {
-    fn new(file: &Arc<MapFile>, superblocks: Superblocks, block: Superblock, left: Option<Left>) -> Self {
-        Self { file: Arc::clone(file), superblocks, block, left, index_anew: false, lost: None, lost_all: false }
-    }
-
-    /// Where the index is.
-    pub(crate) fn index(&self) -> IndexPlace {
-        index_of(&self.block)
-    }
-
-    /// Checkpoints are made.
-    pub(crate) fn has_checkpoints(&self) -> bool {
-        self.block.checkpoints == 1
-    }
-
-    /// Has all of it written to the disk.
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()?;
-        #[cfg(all(test, not(shuttle)))]
-        crate::tests::disk::synced(&self.file)?;
-        Ok(())
-    }
-
-    /// What was found is whole now, and this run of the machine has it.
-    pub(crate) fn settle(&mut self) -> io::Result<()> {
-        let marked = u64::from(self.has_checkpoints());
-        let changes = self.lost.is_some() || self.has_checkpoints() || self.block.marked != marked;
-        if !changes {
-            return Ok(());
-        }
-        // Not before all else is on the disk: until then it is found to be lost once more.
-        self.sync()?;
-        self.block.marked = marked;
-        self.superblocks.write(&self.block);
-        self.sync()
-    }
-
-    /// Says that nobody works on it any more.
-    pub(crate) fn close(&self, now: UnixMillis, has_lost_changes: bool) {
-        // A process that had a fault of its own says nothing.
-        let mut clean = u64::from(!std::thread::panicking());
-        if self.has_checkpoints() {
-            // What says that all of it is there comes after it.
-            clean &= u64::from(!has_lost_changes && self.sync().is_ok());
-        }
-        self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });
-        let _ = self.sync();
-    }
 }
 
 pub(crate) fn index_of(block: &Superblock) -> IndexPlace {
@@ -573,65 +379,4 @@ fn make(
     }
     let block = Superblock { made: 1, opened: 1, ..block };
     Ok(Held::new(file, superblocks, block, None))
-}
-
-/// The words that are kept are such that everything else can be looked at.
-fn check_kept(ground: &Ground, geometry: &Geometry) -> Result<(), FileFault> {
-    let kept = &ground.kept;
-    if !ground.notes.as_ref().is_some_and(Notes::is_sound) {
-        return Err(FileFault::Damaged("its notes are not what was written".to_owned()));
-    }
-    let (end, next) = (kept.end.load(Acquire) as usize, kept.groups_next.load(Acquire) as usize);
-    let growth = kept.growth.load(Acquire);
-    let sequence = kept.sequence.load(Acquire);
-    let flushed = kept.flushed.iter().map(|flushed| flushed.load(Acquire)).max().unwrap_or(0);
-    if sequence == 0 || sequence >> SEQUENCE_BITS != 0 || flushed >= sequence {
-        return Err(FileFault::Damaged(format!("its words say a sequence of {sequence}, and flushes up to {flushed}")));
-    }
-    if end <= geometry.segments_max && Index::is_growth(growth, next, geometry.groups_max) {
-        return Ok(());
-    }
-    Err(FileFault::Damaged(format!("its words say {end} segments, a growth of {growth:#x} to {next} groups")))
-}
-
-/// The parts of a file that has such a superblock.
-fn ground_of(
-    geometry: &Geometry,
-    config: &StoreConfig,
-    file: &Arc<MapFile>,
-    block: &Superblock,
-) -> Result<Ground, FileFault> {
-    check_sizes(geometry, block)?;
-    let ground = ground(geometry, config, file, index_of(block))?;
-    check_kept(&ground, geometry)?;
-    Ok(ground)
-}
-
-fn ground(geometry: &Geometry, config: &StoreConfig, file: &Arc<MapFile>, index: IndexPlace) -> io::Result<Ground> {
-    let places = Places::of(geometry);
-    let map = |at: u64, bytes: usize, huge| Map::of_file(file, at, bytes, huge);
-    let (buckets, headers) = (geometry.groups_max * GROUP_BUCKETS, geometry.segments_max);
-    let heap_bytes = geometry.segments_max * geometry.segment_bytes;
-    let kept = KeptPage::of(Array::of_map(map(2 * PAGE, PAGE as usize, false)?, 1));
-    let (stripes, buckets) = match index {
-        IndexPlace::File => (
-            Array::of_map(map(places.stripes, STRIPES * size_of::<Stripe>(), false)?, STRIPES),
-            Array::of_map(map(places.index, buckets * size_of::<Bucket>(), config.huge_pages)?, buckets),
-        ),
-        IndexPlace::Dram => {
-            (Array::reserve(STRIPES, false)?, Index::private_buckets(geometry.groups_max, config.huge_pages)?)
-        }
-    };
-    let records_bytes = Records::bytes(geometry.segments_max) as usize;
-    let records = Records::of(Array::of_map(map(places.records, records_bytes, false)?, records_bytes / 8), headers);
-    Ok(Ground {
-        records: Some(records),
-        notes: Some(Notes::of(map(NOTES_AT, 2 * NOTES_BYTES as usize, false)?, kept.clone())),
-        undo: Some(UndoLog::of(Array::of_map(map(places.undo, LOG_BYTES, false)?, LOG_BYTES / 8), kept.clone())),
-        kept,
-        stripes,
-        headers: Array::of_map(map(places.headers, headers * size_of::<SegmentHeader>(), false)?, headers),
-        buckets,
-        heap: Heap::of_map(map(places.heap, heap_bytes, config.huge_pages)?).with_sums(),
-    })
 }
