@@ -61,7 +61,7 @@ fn cost(quick: bool) -> Result<(), String> {
     let set = |out: &mut Vec<u8>, index| {
         out.extend(format!("set {} 0 0 {VALUE_BYTES}\r\n{value}\r\n", key(index)).bytes());
     };
-    let talks = [("get", Talk::gets()), ("set", Talk::of(KEYS, "STORED\r\n".len(), b"ORED\r\n", set))];
+    let talks = [("get", Talk::gets()), ("set", Talk::of(KEYS, "STORED\r\n".len(), b"RED\r\n", set))];
     println!(
         "{} connections, {} requests in flight on each; {} B + {VALUE_BYTES} B; {} rounds of {:?} a server (goal: \
          {GOAL:.2}):\n",
