@@ -87,11 +87,13 @@ impl Ahead {
     pub(crate) fn begin_in_file(&self, store: &Store) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (index, heap) = (store.index.map(), store.segments.heap.map());
-        state.index_done = store.index.groups().max(store.index.groups_next()) * GROUP_BYTES;
         // Until the background says more, what is there is what is wanted.
-        (state.index_wanted, state.segments_wanted) = (state.index_done, store.segments.count());
+        state.index_wanted = store.index.groups().max(store.index.groups_next()) * GROUP_BYTES;
+        state.segments_wanted = store.segments.count();
+        // An index that is not in the file has no memory yet.
+        state.index_done = if store.rebuild.is_some() { 0 } else { state.index_wanted };
         state.heap_done = store.segments.end() * store.segments.segment_bytes();
-        let _ = index.release(state.index_done, index.bytes() - state.index_done);
+        let _ = index.release(state.index_wanted, index.bytes() - state.index_wanted);
         let _ = heap.release(state.heap_done, heap.bytes() - state.heap_done);
     }
 

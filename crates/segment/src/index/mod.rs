@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
 use crate::kept::KeptPage;
-use crate::raw::{Array, Word32, Word64};
+use crate::raw::{Array, Word32, Word64, prefetch_line_of};
 use crate::slot::Slot;
 
 /// Slots in an index bucket: one cache line.
@@ -246,6 +246,7 @@ impl Index {
             self.buckets.prefetch(group * GROUP_BUCKETS + bucket);
         }
         self.stripes.prefetch(group % STRIPES);
+        prefetch_line_of(self.births_of(group, hash));
     }
 
     #[inline(always)]

@@ -31,6 +31,15 @@ pub(super) struct Spot<'i> {
     pub(super) group_hash: u32,
 }
 
+/// What the slots of an index bucket are: a bit a slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    empty: u8,
+    ghosts: u8,
+    /// The key's own ghost.
+    own: u8,
+}
+
 impl<'i> Locked<'i> {
     /// Room for a key that [`Locked::find`] did not find. An item in `holds` has to be counted as evicted by the
     /// caller once it has stored the new slot.
@@ -66,31 +75,42 @@ impl<'i> Locked<'i> {
 impl<'i> Spot<'i> {
     /// An empty slot, a ghost's, one freed by displacement, or the coldest item's.
     pub(super) fn room(&self) -> Room<'i> {
-        let mut empty = None;
-        let mut ghost = None;
-        let mut counts = [0; 2];
-        for (which, bucket) in self.candidates().into_iter().enumerate() {
-            for word in &self.index.bucket(self.group, bucket).slots {
-                let slot = Slot(word.load(Acquire));
-                if slot == Slot::EMPTY {
-                    counts[which] += 1;
-                    if empty.is_none() || counts[1] > counts[0] {
-                        empty = Some((word, slot));
-                    }
-                } else if slot.is_ghost() {
-                    if slot.tag() == self.tag && slot.ghost_group_hash() == self.group_hash {
-                        return Room { word, holds: slot, ghost: true, displaced: false };
-                    }
-                    ghost = Some((word, slot));
-                }
-            }
+        let looks = self.candidates().map(|bucket| self.look(bucket));
+        // The one that has more room: so that both fill alike.
+        let emptier = usize::from(looks[1].empty.count_ones() > looks[0].empty.count_ones());
+        let of = |which: usize, slots: u8, ghost: bool| {
+            let word = &self.index.bucket(self.group, self.candidates()[which]).slots[slots.trailing_zeros() as usize];
+            Room { word, holds: Slot(word.load(Acquire)), ghost, displaced: false }
+        };
+        let first = |looks: [u8; 2]| looks.iter().position(|slots| *slots != 0).map(|which| (which, looks[which]));
+        if let Some((which, slots)) = first(looks.map(|look| look.own)) {
+            return of(which, slots, true);
         }
-        if let Some((word, holds)) = empty.or(ghost) {
-            return Room { word, holds, ghost: false, displaced: false };
+        if looks[emptier].empty != 0 {
+            return of(emptier, looks[emptier].empty, false);
+        }
+        if let Some((which, slots)) = first(looks.map(|look| look.ghosts)) {
+            return of(which, slots, false);
         }
         self.displace().unwrap_or_else(|| self.coldest())
     }
 
+    /// What the slots of an index bucket are. Without a branch a slot: what each holds is nothing that a processor could
+    /// foresee.
+    #[inline(always)]
+    fn look(&self, bucket: usize) -> Look {
+        let own = Slot::ghost(self.tag, self.group_hash);
+        let mut look = Look::default();
+        for (number, word) in self.index.bucket(self.group, bucket).slots.iter().enumerate() {
+            let slot = Slot(word.load(Acquire));
+            look.empty |= u8::from(slot == Slot::EMPTY) << number;
+            look.ghosts |= u8::from(slot.is_ghost()) << number;
+            look.own |= u8::from(slot == own) << number;
+        }
+        look
+    }
+
+    #[inline(always)]
     fn candidates(&self) -> [usize; 2] {
         [self.bucket, other_bucket(self.bucket, self.tag)]
     }

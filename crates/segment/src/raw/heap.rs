@@ -26,6 +26,12 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// The same, of the line that a value is in.
+#[inline(always)]
+pub(crate) fn prefetch_line_of<T>(value: &T) {
+    prefetch(std::ptr::from_ref(value).cast());
+}
+
 impl Heap {
     pub(crate) fn reserve(bytes: usize, huge_pages: bool) -> io::Result<Self> {
         Ok(Self { map: Map::reserve(bytes, huge_pages)?, sums: false })

@@ -52,6 +52,8 @@ use crate::store::{Seen, Store};
 
 /// Items whose index buckets are asked for before the first of them is entered.
 const BATCH: usize = 32;
+/// So far ahead of a walk its bytes are asked for: a processor does not do that by itself where a page ends.
+const AHEAD_BYTES: usize = 1024;
 /// Threads that may help the background.
 pub(crate) const REBUILDERS_MAX: usize = 64;
 
@@ -353,6 +355,7 @@ impl Hand {
         self.next = 0;
         while self.batch.len() < BATCH && walk.at < end {
             let address = start + walk.at;
+            store.segments.heap.prefetch(address + AHEAD_BYTES);
             let Some(layout) = store.item_in(header, address) else {
                 // What would follow is not found any more: nobody knows where it begins.
                 rebuild.torn.fetch_add(1, Relaxed);
