@@ -57,8 +57,8 @@ pub fn end_on_bus_error(line: &str, code: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// One write of bytes that were made before, and `_exit`: no lock is taken and nothing allocated. It does not return, so
-/// the access that raised the signal is not done again.
+/// One write of bytes that were made before, and `_exit`: no lock is taken and nothing allocated. It does not return,
+/// so the access that raised the signal is not done again.
 extern "C" fn on_bus_error(_: libc::c_int) {
     let code = BUS_ERROR.get().map_or(1, |(line, code)| {
         // Nothing can be done about a line that is not taken.

@@ -95,7 +95,7 @@ impl<'i> Spot<'i> {
         self.displace().unwrap_or_else(|| self.coldest())
     }
 
-    /// What the slots of an index bucket are. Without a branch a slot: what each holds is nothing that a processor could
+    /// What the slots of an index bucket are. Without a branch for each: what they hold is nothing that a processor could
     /// foresee.
     #[inline(always)]
     fn look(&self, bucket: usize) -> Look {
