@@ -16,6 +16,7 @@
 //! - The verdict is of the figures of requests alone; what the kernel counted explains it.
 //! - Only an interval that excludes "the same" speaks for or against a change.
 
+pub mod pace;
 mod show;
 pub mod stats;
 
@@ -214,6 +215,9 @@ pub struct Subject {
     pub server: String,
     /// How, in words.
     pub load: String,
+    /// Why at this rate, in words; empty under traffic that is the server's own.
+    #[serde(default)]
+    pub rate: String,
     /// What follows the seed: the order of the rounds, and the draws of the intervals.
     pub seed: u64,
 }

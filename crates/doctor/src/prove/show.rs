@@ -46,6 +46,9 @@ pub fn text(proof: &Proof) -> String {
         let _ = writeln!(out, "  {}: {} -> {}", step.new.path, step.old, step.new.value);
     }
     let _ = writeln!(out, "  {}, {}; {}; {}", subject.host, subject.machine, subject.server, subject.load);
+    if !subject.rate.is_empty() {
+        let _ = writeln!(out, "  the rate: {}", subject.rate);
+    }
     let order: String = proof
         .rounds
         .iter()

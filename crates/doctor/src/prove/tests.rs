@@ -99,7 +99,11 @@ fn a_proof_is_told_with_its_intervals_and_survives_its_json() {
     let mut some = rounds(6, 0.5, None);
     some[1].before.fault = Some("it was cut off".to_owned());
     let proof = judge(Subject { change: "vm.x".to_owned(), seed: 9, ..Subject::default() }, some);
+    assert!(!text(&proof).contains("the rate:"));
+    let mut proof = proof;
+    proof.subject.rate = "as it was asked for".to_owned();
     let text = text(&proof);
+    assert!(text.contains("\n  the rate: as it was asked for\n"), "{text}");
     assert!(text.starts_with("vm.x: HELPED\n  p999 went from "), "{text}");
     assert!(
         text.contains("seed 9") && text.contains(" -- ") && text.contains("round 2 does not count: it was cut off")

@@ -81,7 +81,7 @@ pub fn command() -> Command {
         .arg(super::pid("The server's process, where it is not found by its port"));
     let command = command
         .next_help_heading("How it is measured")
-        .arg(value("rate", "RATE", "Requests a second [default: half of what a closed loop of 3 s reaches]"))
+        .arg(value("rate", "RATE", "Requests a second [default: what trials show that the generator has room for]"))
         .arg(value("slo", "LIST", "Objectives, as p999=2ms: each measurement then searches the rate within them too"))
         .arg(value("trial", "DURATION", "How long each trial of that search is").default_value("2s"))
         .arg(
@@ -155,6 +155,14 @@ impl Meter {
         }
     }
 
+    /// Why at this rate, in words.
+    fn why(&self) -> String {
+        match self {
+            Self::Load(bench) => bench.why.clone(),
+            Self::Live(_) => String::new(),
+        }
+    }
+
     /// What is asked, and how, in words.
     fn words(&self) -> (String, String) {
         match self {
@@ -181,6 +189,7 @@ fn meter(matches: &ArgMatches) -> Result<Meter, Failure> {
         target: text("target"),
         pid,
         rate: text("rate"),
+        why: text("rate").map_or(String::new(), |rate| format!("{rate}/s by --rate")),
         seconds,
         slo: text("slo"),
         trial: text("trial").expect("it has a default"),
@@ -309,6 +318,7 @@ fn proved(
         bench.calibrate(change.pin(Side::Before), desk)?;
     }
     (subject.server, subject.load) = bench.words();
+    subject.rate = bench.why();
     let measured = self::rounds(subject, change, bench, rounds, desk);
     // Whatever came of it: first the host is as it was.
     let back = change.set(Side::Before).map_err(|why| failed(vec![why]));
@@ -334,7 +344,13 @@ fn rounds(
     let mut rounds: Vec<Round> = Vec::new();
     let counted = |rounds: &[Round]| rounds.iter().filter(|round| round.fault().is_none()).count() as u64;
     eprintln!("{}: {}; {}; seed {}", subject.change, subject.server, subject.load, subject.seed);
-    while counted(&rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) {
+    if !subject.rate.is_empty() {
+        eprintln!("the rate: {}", subject.rate);
+    }
+    let is_wanted = |rounds: &[Round]| {
+        counted(rounds) < wanted && (rounds.len() as u64) < wanted + wanted.div_ceil(2) && !desk.is_stopped()
+    };
+    while is_wanted(&rounds) {
         let both = order(subject.seed, rounds.len() as u64);
         let (mut before, mut changed) = (None, None);
         for side in both {

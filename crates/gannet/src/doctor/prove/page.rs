@@ -105,9 +105,12 @@ fn settings(proof: &Proof) -> String {
         ("host", format!("{}, {}", subject.host, subject.machine)),
         ("server", subject.server.clone()),
         ("requests", subject.load.clone()),
+        ("why at this rate", subject.rate.clone()),
         ("seed of the order and of the intervals", subject.seed.to_string()),
     ] {
-        rows.push(("", vec![name.to_owned(), value]));
+        if !value.is_empty() {
+            rows.push(("", vec![name.to_owned(), value]));
+        }
     }
     table(&["setting", "value"], &rows)
 }
@@ -127,12 +130,14 @@ mod tests {
             changed: measured(1e6 + at as f64),
         };
         let subject = Subject { change: "<b>vm.x".to_owned(), host: "a&b".to_owned(), ..Subject::default() };
+        let subject = Subject { rate: "it kept pace".to_owned(), ..subject };
         let mut proof = judge(subject, (0..5).map(round).collect());
         proof.end = "It stays.".to_owned();
         let page = html(&[proof]);
         assert!(page.contains("<h1>helped</h1><p>p999 went from 2 ms to 1 ms"), "{page}");
         assert!(page.contains("&lt;b&gt;vm.x") && !page.contains("<b>vm.x") && page.contains("a&amp;b"));
         assert_eq!(page.matches("class=\"dot s").count(), 10, "a dot for each side of each round");
+        assert!(page.contains("why at this rate") && page.contains("it kept pace"));
         assert!(!page.contains("http"), "it needs nothing but itself");
     }
 }

@@ -1,4 +1,5 @@
 //! One measurement: a server, requests at a rate from the open-loop engine, and what the kernel counts meanwhile.
+//! Where nobody names the rate, trials find one first (`doctor::prove::pace` has the rule).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,19 +7,20 @@ use std::time::{Duration, Instant};
 
 use doctor::Host;
 use doctor::counters::Counters;
+use doctor::prove::pace::{Pace, Trial, Used};
 use doctor::prove::{Measured, counted_figures};
+use load::engine::{Config, PREEMPTED_SHARE_MAX};
 use load::result::{RunResult, SearchResult};
 use load::session::Desk;
 use load::timeline::locate;
 
+use super::super::failed;
 use crate::Failure;
 use crate::load::one;
 use crate::load::started::Server;
 
-/// How long the closed loop is of which the rate is taken, where none is asked for.
-const CLOSED: &str = "3s";
-/// The part of what a closed loop reaches that is asked for then.
-const OF_CLOSED: f64 = 0.5;
+/// How long the closed loop and each trial are that the rate is taken from, where none is asked for.
+const TRIAL: &str = "3s";
 /// Memory of the server that is started where none is named.
 const MEMORY: &str = "256MiB";
 /// Servers that are started where none is named may find their port taken by somebody else.
@@ -37,6 +39,8 @@ pub struct Bench {
     pub pid: Option<u32>,
     /// Requests a second; `None` until it is known.
     pub rate: Option<String>,
+    /// Why it is this one, in words.
+    pub why: String,
     /// How long each measurement is.
     pub seconds: u64,
     /// Objectives, for the rate within them too.
@@ -105,24 +109,26 @@ impl Bench {
         }
     }
 
-    /// Takes the rate from a closed loop, if none was asked for.
+    /// Finds the rate by a closed loop and trials, if none was asked for.
     pub fn calibrate(&mut self, pin: Option<&str>, desk: &Desk) -> Result<(), Failure> {
         if self.rate.is_some() {
             return Ok(());
         }
         let asked = self.start(pin)?;
         self.fill(&asked, desk)?;
-        let result = self.run(&asked, &["--closed", "--duration", CLOSED], desk)?;
-        let rate = result.figures.achieved_per_s * OF_CLOSED;
-        if rate < 10.0 {
-            return Err(Failure::Failed(vec![format!(
-                "a closed loop of {CLOSED} got {:.0} answers a second; name a --rate",
-                result.figures.achieved_per_s
-            )]));
+        let mut pace = Pace::new(tried(&self.run(&asked, &["--closed", "--duration", TRIAL], desk)?));
+        while let Some(rate) = pace.next().filter(|_| !desk.is_stopped()) {
+            let text = whole(rate);
+            let mut flags = vec!["--rate", &text, "--duration", TRIAL];
+            flags.extend(self.slo.iter().flat_map(|slo| ["--slo", slo.as_str()]));
+            pace.take(rate, &tried(&self.run(&asked, &flags, desk)?));
         }
-        // Two digits: the rate is read and written down by people.
-        let unit = 10f64.powf(rate.log10().floor() - 1.0);
-        self.rate = Some(format!("{:.0}", (rate / unit).round() * unit));
+        match pace.chosen() {
+            Ok(chosen) => (self.rate, self.why) = (Some(whole(chosen.rate_per_s)), chosen.why),
+            // Nothing is measured then.
+            Err(_) if desk.is_stopped() => {}
+            Err(why) => return Err(failed(vec![why])),
+        }
         Ok(())
     }
 
@@ -192,6 +198,26 @@ impl Bench {
     }
 }
 
+/// What a run tells of whether its rate is too high.
+fn tried(result: &RunResult) -> Trial {
+    let generator = &result.figures.generator;
+    let waited = generator.threads.iter().map(|thread| thread.waiting_share).fold(0.0, f64::max);
+    let line = result.timelines.iter().find(|line| line.source == "host" && line.name == "CPU busy/all");
+    let mean = |points: &[(f64, f64)]| points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
+    Trial {
+        answered_per_s: result.figures.achieved_per_s,
+        late_ns: Used { value: generator.lateness.p99_ns as f64, allowed: Config::default().lateness_ns_max as f64 },
+        waited: Used { value: waited, allowed: PREEMPTED_SHARE_MAX },
+        busy: line.filter(|line| !line.points.is_empty()).map(|line| mean(&line.points)),
+        fault: fault(result),
+        is_broken: result.is_broken,
+    }
+}
+
+fn whole(rate_per_s: f64) -> String {
+    format!("{rate_per_s:.0}")
+}
+
 /// The rate that a search found to be kept. Where none is, that is an answer too: 0.
 fn kept_per_s(search: &SearchResult) -> Option<f64> {
     search.answer_per_s.or_else(|| (search.end == "never kept").then_some(0.0))
@@ -219,6 +245,7 @@ pub fn settle(time: Duration, desk: &Desk) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use load::result::{GeneratorThread, Timeline};
 
     #[test]
     fn what_is_asked_for_behind_the_dashes_takes_the_place_of_a_habit_and_of_nothing_else() {
@@ -228,6 +255,7 @@ mod tests {
             target: None,
             pid: None,
             rate: None,
+            why: String::new(),
             seconds: 1,
             slo: None,
             trial: "2s".to_owned(),
@@ -238,6 +266,25 @@ mod tests {
         let all = bench.all(&asked, &["--start", "30", "--warm-up", "1s", "--confirm", "1"]);
         let wanted = "--target here --start 30 --confirm 1 --warm-up 0s --rate-max 60";
         assert_eq!(all.join(" "), wanted);
+    }
+
+    #[test]
+    fn of_a_run_the_worst_thread_and_the_mean_of_the_host_tell_of_its_rate() {
+        let mut result = RunResult::default();
+        let share = |waiting_share| GeneratorThread { waiting_share, ..Default::default() };
+        result.figures.generator.threads = vec![share(0.02), share(0.07)];
+        result.figures.generator.lateness.p99_ns = 300_000;
+        assert_eq!(tried(&result).busy, None);
+        let line = |name: &str, points: &[f64]| Timeline {
+            source: "host".to_owned(),
+            name: name.to_owned(),
+            unit: "share".to_owned(),
+            points: points.iter().map(|value| (1.0, *value)).collect(),
+        };
+        result.timelines = vec![line("CPU busy/busiest", &[1.0]), line("CPU busy/all", &[0.5, 1.0])];
+        let tried = tried(&result);
+        assert_eq!((tried.waited.value, tried.late_ns.value, tried.busy), (0.07, 300_000.0, Some(0.75)));
+        assert_eq!((tried.waited.allowed, tried.late_ns.allowed), (0.1, 1e6), "what a measurement is held to");
     }
 
     #[test]
