@@ -95,8 +95,8 @@ impl<'i> Spot<'i> {
         self.displace().unwrap_or_else(|| self.coldest())
     }
 
-    /// What the slots of an index bucket are. Without a branch for each: what they hold is nothing that a processor could
-    /// foresee.
+    /// What the slots of an index bucket are. Without a branch for each: what they hold is nothing that a processor
+    /// could foresee.
     #[inline(always)]
     fn look(&self, bucket: usize) -> Look {
         let own = Slot::ghost(self.tag, self.group_hash);
