@@ -13,6 +13,8 @@
 //! - `check` is of everything behind it, seeded with the place and the life of the place.
 //! - A slot says only in which block of 512 bytes an item begins: it is found there by `hash`, at one of 64 places, and
 //!   known by its key. So an item needs no directory, small ones share a block, and none is cut at a block's end.
+//! - No two items of a block have keys whose hashes have one tag: an address and a tag say which item is meant, for
+//!   ever. A filler (namespace 255, nothing in it) stands in front of one that would, up to another block.
 //! - An item lies within one chunk. Where a length of 0 stands there is nothing more in the chunk.
 
 use base::clock::UnixMillis;
@@ -29,6 +31,8 @@ pub const ENTRY_BYTES_MAX: usize = 256 << 10;
 const FLAGS: u8 = 4;
 const EXPIRE: u8 = 8;
 const TOKEN: u8 = 16;
+/// The namespace of a filler.
+const FILLER: u8 = 255;
 
 /// What a checksum is seeded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +109,29 @@ pub fn write(item: &TierItem<'_>, seed: Seed, offset: usize, into: &mut [u8]) {
     into[..4].copy_from_slice(&check.to_le_bytes());
 }
 
+/// How long a filler is that stands at `used` of its chunk, so that what comes behind begins in another block.
+pub fn filler_bytes(used: usize) -> usize {
+    let left = FlashAddress::BLOCK_BYTES - used % FlashAddress::BLOCK_BYTES;
+    if left < HEADER_BYTES { left + FlashAddress::BLOCK_BYTES } else { left }
+}
+
+/// Writes a filler of so many bytes at `offset` of its region to the front of `into`.
+pub fn write_filler(bytes: usize, seed: Seed, offset: usize, into: &mut [u8]) {
+    let into = &mut into[..bytes];
+    into.fill(0);
+    into[8..12].copy_from_slice(&(bytes as u32).to_le_bytes());
+    into[14] = FILLER;
+    let check = seed.check(offset, into);
+    into[..4].copy_from_slice(&check.to_le_bytes());
+}
+
 /// What stands at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// An item: its parts, and its length in bytes.
     Item(TierParts, usize),
+    /// So many bytes that are no item.
+    Filler(usize),
     /// Nothing, up to the end of the chunk.
     End,
     /// An item, as it seems, of so many bytes, which are not all there.
@@ -126,28 +148,45 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// Where the fields of an item are, as its header says.
+struct Shape {
+    len: usize,
+    flags: usize,
+    expire: usize,
+    token: usize,
+    key: usize,
+    value: usize,
+}
+
+fn shape(entry: &[u8]) -> Shape {
+    let (len, key_len) = (u32_at(entry, 8) as usize, usize::from(u16::from_le_bytes([entry[12], entry[13]])));
+    let field = |bit: u8, bytes: usize| if entry[15] & bit != 0 { bytes } else { 0 };
+    let flags = HEADER_BYTES;
+    let expire = flags + field(FLAGS, 4);
+    let token = expire + field(EXPIRE, 8);
+    let key = token + field(TOKEN, 8);
+    Shape { len, flags, expire, token, key, value: key + key_len }
+}
+
 /// Reads what stands at `at` of `bytes`, which begin at `base` of their region.
 pub fn read(bytes: &[u8], base: usize, at: usize, seed: Seed) -> Entry {
     let Some(entry) = bytes.get(at..).filter(|rest| rest.len() >= HEADER_BYTES) else {
         return Entry::Longer(HEADER_BYTES);
     };
-    let (len, key_len, bits) =
-        (u32_at(entry, 8) as usize, usize::from(u16::from_le_bytes([entry[12], entry[13]])), entry[15]);
+    let Shape { len, flags, expire, token, key, value } = shape(entry);
     if len == 0 {
         return Entry::End;
     }
-    let field = |bit: u8, bytes: usize| if bits & bit != 0 { bytes } else { 0 };
-    let flags = HEADER_BYTES;
-    let expire = flags + field(FLAGS, 4);
-    let token = expire + field(EXPIRE, 8);
-    let key = token + field(TOKEN, 8);
-    let value = key + key_len;
+    let bits = entry[15];
     if value > len || len > ENTRY_BYTES_MAX || bits > 31 || bits & 3 == 3 {
         return Entry::Broken;
     }
     let Some(entry) = entry.get(..len) else { return Entry::Longer(len) };
     if u32_at(entry, 0) != seed.check(base + at, entry) {
         return Entry::Broken;
+    }
+    if entry[14] == FILLER {
+        return Entry::Filler(len);
     }
     let parts = TierParts {
         namespace: entry[14],
@@ -181,23 +220,60 @@ pub enum Search {
 
 /// Looks for an item with this hash among those that begin in the first block of `bytes`.
 pub fn search(bytes: &[u8], base: usize, hash: u64, seed: Seed) -> Search {
-    let places = || (0..FlashAddress::BLOCK_BYTES.min(bytes.len().saturating_sub(HEADER_BYTES - 1))).step_by(ALIGN);
-    let mut more = None;
-    let mut seems = false;
-    for at in places().filter(|at| u32_at(bytes, at + 4) == short(hash)) {
+    search_at(bytes, base, |at| if u32_at(bytes, at + 4) == short(hash) { Is::It } else { Is::Another }, seed)
+}
+
+/// Looks for an item of which `hash` gives its key's, from namespace and key: it makes nothing of those that are not
+/// looked for.
+pub fn search_keys(bytes: &[u8], base: usize, hash: impl Fn(u8, &[u8]) -> Option<u64>, seed: Seed) -> Search {
+    let is_it = |at: usize| {
+        let entry = &bytes[at..];
+        let Shape { len, key, value, .. } = shape(entry);
+        match entry.get(key..value) {
+            _ if value > len => Is::Another,
+            None => Is::Cut,
+            Some(key) if hash(entry[14], key).is_some_and(|hash| u32_at(entry, 4) == short(hash)) => Is::It,
+            Some(_) => Is::Another,
+        }
+    };
+    search_at(bytes, base, is_it, seed)
+}
+
+/// The places in the first block of `bytes` where items can begin.
+fn places(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    (0..FlashAddress::BLOCK_BYTES.min(bytes.len().saturating_sub(HEADER_BYTES - 1))).step_by(ALIGN)
+}
+
+/// What seems to stand at a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Is {
+    It,
+    /// Its key is not all there: it may be the one.
+    Cut,
+    Another,
+}
+
+fn search_at(bytes: &[u8], base: usize, is: impl Fn(usize) -> Is, seed: Seed) -> Search {
+    let (mut more, mut cut, mut seems) = (None, None, false);
+    for at in places(bytes) {
+        let is = is(at);
+        if is == Is::Another {
+            continue;
+        }
         match read(bytes, base, at, seed) {
             Entry::Item(parts, _) => return Search::Item(parts),
+            Entry::Longer(len) if is == Is::Cut => cut = cut.max(Some(at + len)),
             Entry::Longer(len) => more = Some(at + len),
-            Entry::End => {}
-            Entry::Broken => seems = true,
+            Entry::End | Entry::Filler(_) => {}
+            Entry::Broken => seems |= is == Is::It,
         }
     }
-    if let Some(more) = more {
+    if let Some(more) = more.or(cut) {
         return Search::More(more);
     }
     // Who asks may have taken another key's slot for its own: then that item is there, whole or longer than was read.
-    let plausible = |at: usize| matches!(read(bytes, base, at, seed), Entry::Item(..) | Entry::Longer(_));
-    if !seems && places().any(plausible) { Search::Other } else { Search::Broken }
+    let plausible = |at| matches!(read(bytes, base, at, seed), Entry::Item(..) | Entry::Longer(_) | Entry::Filler(_));
+    if !seems && places(bytes).any(plausible) { Search::Other } else { Search::Broken }
 }
 
 /// The next place for an item behind one of so many bytes.
@@ -288,6 +364,45 @@ mod tests {
         bytes[parts.value.start] ^= 1;
         assert_eq!(search(&bytes, 1024, 2, SEED), Search::Broken, "its own bytes are damaged");
         assert_eq!(search(&[0; 1024], 1024, 2, SEED), Search::Broken, "nothing was written");
+    }
+
+    #[test]
+    fn behind_a_filler_another_block_begins_and_it_is_no_item() {
+        for used in (8..512).step_by(8) {
+            let mut bytes = vec![0xff; 2048];
+            let filler = filler_bytes(512 + used);
+            assert!(filler >= HEADER_BYTES && (used + filler).is_multiple_of(512) && used + filler <= 1024);
+            write_filler(filler, SEED, 512 + used, &mut bytes[used..]);
+            assert_eq!(read(&bytes, 512, used, SEED), Entry::Filler(filler));
+            assert_eq!(search(&bytes, 512, 5, SEED), Search::Other);
+        }
+    }
+
+    #[test]
+    fn an_item_is_found_by_what_a_slot_knows_of_its_key() {
+        let mut bytes = vec![0xff; 512];
+        let mut at = 8;
+        for (hash, key) in [(1, &b"one"[..]), (2, b"two"), (3, b"three")] {
+            let was = item(hash, key, b"value");
+            write(&was, SEED, at, &mut bytes[at..]);
+            at += padded(entry_bytes(&was));
+        }
+        let by = |wanted: &'static [u8], hash: u64| {
+            move |namespace: u8, key: &[u8]| (namespace == 5 && key == wanted).then_some(hash)
+        };
+        let Search::Item(parts) = search_keys(&bytes, 0, by(b"two", 2), SEED) else { panic!() };
+        assert_eq!(&bytes[parts.key.clone()], b"two");
+        assert_eq!(search_keys(&bytes, 0, by(b"two", 9), SEED), Search::Other, "its hash is another");
+        assert_eq!(search_keys(&bytes, 0, by(b"four", 4), SEED), Search::Other);
+        bytes[parts.value.start] ^= 1;
+        assert_eq!(search_keys(&bytes, 0, by(b"two", 2), SEED), Search::Broken);
+        let (key, value) = ([b'k'; 300], [9; 100]);
+        let was = item(4, &key, &value);
+        let mut bytes = vec![0; 512];
+        write(&was, SEED, 0, &mut bytes);
+        let fits = |_: u8, bytes: &[u8]| (bytes == key).then_some(4);
+        assert_eq!(search_keys(&bytes[..256], 0, fits, SEED), Search::More(entry_bytes(&was)), "its key is cut off");
+        assert!(matches!(search_keys(&bytes, 0, fits, SEED), Search::Item(_)));
     }
 
     #[test]

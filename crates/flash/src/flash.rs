@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
-use segment::{FlashAddress, Found, Tier, TierFind, TierFound, TierItem, TierRead, TierRoom, TierShow, Visit};
+use segment::{FlashAddress, Found, ReadBy, Tier, TierFind, TierFound, TierItem, TierRead, TierRoom, TierShow, Visit};
 
 use crate::aligned::ALIGN;
 use crate::begin::Begun;
@@ -323,7 +323,8 @@ impl Flash {
                 self.lose_slow(part);
             }
             for (lane, hash, at) in given_up.into_iter().flatten() {
-                self.done(TierRead { lane, hash, at, buffer: Vec::new(), found: Found::Failed });
+                let by = ReadBy::Key;
+                self.done(TierRead { lane, hash, by, at, buffer: Vec::new(), found: Found::Failed });
             }
             // Its threads may all be given up: what waits for them fails here.
             while part.is_lost() && self.work_at(device, 0, scratch.get_or_insert_with(|| self.scratch())) {}

@@ -51,14 +51,73 @@ struct Chunk {
     used: usize,
     /// Items that its footer tells of, if it has one.
     items: usize,
+    /// Tags of what begins in the block that was begun last.
+    tags: Tags,
     /// Of nobody else while it is filled.
     bytes: Arc<TierChunk>,
 }
 
+/// Items that begin in a block at most.
+const BLOCK_ITEMS_MAX: usize = FlashAddress::BLOCK_BYTES.div_ceil(entry::HEADER_BYTES);
+
+/// The tags of the items that begin in a block of a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tags {
+    block: usize,
+    tags: [u16; BLOCK_ITEMS_MAX],
+    count: usize,
+    /// An earlier process has put items there: any tag may be among theirs.
+    unknown: bool,
+}
+
+impl Tags {
+    /// Of a chunk of which an earlier process has used so much.
+    fn left_at(used: usize) -> Self {
+        let unknown = !used.is_multiple_of(FlashAddress::BLOCK_BYTES);
+        Self { block: used / FlashAddress::BLOCK_BYTES, unknown, ..Self::default() }
+    }
+
+    /// An item with the tag that began there could be taken for another one.
+    fn has(&self, at: usize, tag: u16) -> bool {
+        let same = at / FlashAddress::BLOCK_BYTES == self.block;
+        same && (self.unknown || self.tags[..self.count].contains(&tag))
+    }
+
+    fn note(&mut self, at: usize, tag: u16) {
+        let block = at / FlashAddress::BLOCK_BYTES;
+        if block != self.block {
+            *self = Self { block, ..Self::default() };
+        }
+        self.tags[self.count] = tag;
+        self.count += 1;
+    }
+}
+
 impl Chunk {
+    /// What has to be left free in front of an item with the tag, in bytes.
+    fn gap(&self, tag: u16) -> usize {
+        if self.tags.has(self.used, tag) { entry::filler_bytes(self.used) } else { 0 }
+    }
+
     /// Where in its region it begins.
     fn from(&self) -> usize {
         self.word.map_or(0, |word| word.number as usize * self.bytes.bytes().len())
+    }
+
+    /// Puts a filler in front of an item with the tag, if there is to be one.
+    fn fill_gap(&mut self, tag: u16, has_footer: bool, seed: entry::Seed) {
+        let (gap, offset) = (self.gap(tag), self.from() + self.used);
+        if gap == 0 {
+            return;
+        }
+        let room = Arc::get_mut(&mut self.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
+        entry::write_filler(gap, seed, offset, &mut room[self.used..]);
+        if has_footer {
+            // No slot ever names it.
+            footer::put(room, self.items, 0, gap);
+            self.items += 1;
+        }
+        self.used += gap;
     }
 
     fn is_of(&self, region: u32) -> bool {
@@ -126,7 +185,7 @@ impl Log {
     /// The log where the table says that it stands: empty, or as an earlier process left it.
     pub(crate) fn new(regions: &Regions, chunks: Vec<TierChunk>, random: Prng, budget: Budget) -> Self {
         assert!(chunks.len() == CHUNKS, "{} chunks", chunks.len());
-        let chunk = |bytes| Chunk { word: None, used: 0, items: 0, bytes: Arc::new(bytes) };
+        let chunk = |bytes| Chunk { word: None, used: 0, items: 0, tags: Tags::default(), bytes: Arc::new(bytes) };
         let mut log = Self {
             chunks: chunks.into_iter().map(chunk).collect(),
             open: [None; OPEN_MAX],
@@ -172,7 +231,7 @@ impl Log {
                 continue;
             }
             let chunk = &mut self.chunks[number];
-            (chunk.word, chunk.used, chunk.items) = (Some(word), used, items);
+            (chunk.word, chunk.used, chunk.items, chunk.tags) = (Some(word), used, items, Tags::left_at(used));
             let goes_on = !word.full && self.open[word.group].is_none() && (!regions.has_footers() || items == 0);
             if !goes_on {
                 self.fill_up(regions, number);
@@ -245,6 +304,8 @@ impl Log {
         let (open, fills) = self.open_for(regions, item, bytes).inspect_err(|_| self.budget.give_back(bytes))?;
         let region = regions.at(open.region);
         let chunk = &mut self.chunks[open.chunk];
+        chunk.fill_gap(item.tag(), regions.has_footers(), region.seed());
+        chunk.tags.note(chunk.used, item.tag());
         let (from, used) = (chunk.from() + chunk.used, chunk.used);
         let room = Arc::get_mut(&mut chunk.bytes).expect("a chunk that is filled is nobody else's").bytes_mut();
         entry::write(item, region.seed(), from, &mut room[used..]);
@@ -274,9 +335,10 @@ impl Log {
     fn open_for(&mut self, regions: &Regions, item: &TierItem<'_>, bytes: usize) -> Result<(Open, bool), Refused> {
         let group = group_of(item.class, item.expire_at.is_some());
         let fits = |open: Open| {
-            let Chunk { used, items, .. } = self.chunks[open.chunk];
-            let behind = if regions.has_footers() { footer_bytes(items + 1) } else { 0 };
-            entry::padded(used + bytes) + behind <= regions.sizes.chunk_bytes
+            let chunk = &self.chunks[open.chunk];
+            let (gap, items) = (chunk.gap(item.tag()), chunk.items);
+            let behind = if regions.has_footers() { footer_bytes(items + 1 + usize::from(gap > 0)) } else { 0 };
+            entry::padded(chunk.used + gap + bytes) + behind <= regions.sizes.chunk_bytes
         };
         match self.open[group] {
             Some(open) if fits(open) => Ok((open, false)),
@@ -321,7 +383,7 @@ impl Log {
         regions.table.set_used(open.chunk, 0, 0);
         regions.table.set_chunk(open.chunk, Some(word));
         let begun = &mut self.chunks[open.chunk];
-        (begun.word, begun.used, begun.items) = (Some(word), 0, 0);
+        (begun.word, begun.used, begun.items, begun.tags) = (Some(word), 0, 0, Tags::default());
         self.open[group] = Some(open);
     }
 

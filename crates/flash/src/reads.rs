@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use segment::{FlashAddress, Found, TierRead};
+use segment::{FlashAddress, Found, ReadBy, TierRead};
 
 use crate::entry::{self, Search, Seed};
 use crate::flash::{Flash, lock};
@@ -27,9 +27,16 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// What the bytes say of the hash; `None`: more are needed, as `bytes` says then.
-    pub(crate) fn look(&mut self, bytes: &[u8], hash: u64) -> Option<Found> {
-        match entry::search(bytes, self.from, hash, self.seed) {
+    /// What the bytes that were read say; `None`: more are needed, as `bytes` says then.
+    pub(crate) fn look(&mut self, read: &TierRead) -> Option<Found> {
+        let search = match read.by {
+            ReadBy::Key => entry::search(&read.buffer, self.from, read.hash, self.seed),
+            ReadBy::Slot(slot) => {
+                let fits = |namespace, key: &[u8]| slot.hash(namespace, key).filter(|hash| slot.fits(read.hash, *hash));
+                entry::search_keys(&read.buffer, self.from, fits, self.seed)
+            }
+        };
+        match search {
             Search::Item(parts) => Some(Found::Item(Box::new(parts))),
             Search::Other => Some(Found::Other),
             Search::More(more) if more > self.bytes && more <= self.most => {
@@ -79,7 +86,7 @@ impl Flash {
                     read.buffer.extend_from_slice(bytes);
                 }
             }
-            if let Some(found) = finding.look(&read.buffer, read.hash) {
+            if let Some(found) = finding.look(read) {
                 return found;
             }
         }

@@ -97,6 +97,10 @@ impl Flash {
         while job.at < job.bytes.len() {
             let (parts, len) = match entry::read(&job.bytes, job.chunk, job.at, seed) {
                 Entry::Item(parts, len) => (parts, len),
+                Entry::Filler(len) => {
+                    job.at += len;
+                    continue;
+                }
                 Entry::End => return true,
                 Entry::Longer(bytes) if bytes == entry::HEADER_BYTES => return true,
                 Entry::Longer(_) | Entry::Broken => {

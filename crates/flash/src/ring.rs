@@ -135,7 +135,7 @@ impl Reads {
                 Place::Nowhere => return self.tell(flash, slot, read, Found::Failed),
                 Place::Device => break,
                 Place::Memory => {
-                    if let Some(found) = finding.look(&read.buffer, read.hash) {
+                    if let Some(found) = finding.look(&read) {
                         return self.tell(flash, slot, read, found);
                     }
                 }
@@ -169,7 +169,7 @@ impl Reads {
         read.buffer.clear();
         read.buffer.extend_from_slice(&self.ring.bytes(slot)[begin..begin + finding.bytes]);
         flash.counters.read_bytes.fetch_add(finding.bytes as u64, Relaxed);
-        match finding.look(&read.buffer, read.hash) {
+        match finding.look(&read) {
             Some(found) => self.tell(flash, slot, read, found),
             None => self.look_for(flash, slot, read, finding),
         }

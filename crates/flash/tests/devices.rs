@@ -10,8 +10,8 @@ use io::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use segment::{
-    FlashAddress, Found, IndexPlace, Kept, Reclaimed, StoreConfig, StoreFile, Tier, TierGround, TierItem, TierPlan,
-    TierRead, TierRoom,
+    FlashAddress, Found, IndexPlace, Kept, ReadBy, Reclaimed, StoreConfig, StoreFile, Tier, TierGround, TierItem,
+    TierPlan, TierRead, TierRoom,
 };
 
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -64,7 +64,7 @@ fn fill(flash: &Flash) -> Vec<FlashAddress> {
 }
 
 fn read_of(number: u64, at: FlashAddress) -> TierRead {
-    TierRead { lane: 0, hash: number, at, buffer: Vec::new(), found: Found::Nothing }
+    TierRead { lane: 0, hash: number, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing }
 }
 
 fn ask(flash: &Flash, number: u64, at: FlashAddress) {

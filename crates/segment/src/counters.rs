@@ -55,6 +55,8 @@ struct SpaceCounters {
     evicted: Counter,
     expired: Counter,
     flushed: Counter,
+    flash_taken: Counter,
+    flash_removed: Counter,
 }
 
 impl Counters {
@@ -123,6 +125,22 @@ impl Counters {
         }
     }
 
+    /// The second tier has so many items more.
+    pub(crate) fn note_flash_taken(&self, namespace: u8, items: u64) {
+        self.flash_taken.add(items);
+        if let Some(space) = self.space(namespace) {
+            space.flash_taken.add(items);
+        }
+    }
+
+    /// An item of the second tier has lost its slot.
+    pub(crate) fn note_flash_removed(&self, namespace: u8) {
+        self.flash_removed.add(1);
+        if let Some(space) = self.space(namespace) {
+            space.flash_removed.add(1);
+        }
+    }
+
     /// An item was evicted.
     pub(crate) fn note_evicted(&self, namespace: u8, layout: &Layout, fetched: bool) {
         self.evicted.add(1);
@@ -163,6 +181,8 @@ pub(crate) struct SpaceTotals {
     pub(crate) evicted: u64,
     pub(crate) expired: u64,
     pub(crate) flushed: u64,
+    flash_taken: u64,
+    flash_removed: u64,
 }
 
 impl SpaceTotals {
@@ -178,6 +198,8 @@ impl SpaceTotals {
         self.evicted = self.evicted.wrapping_add(space.evicted.read());
         self.expired = self.expired.wrapping_add(space.expired.read());
         self.flushed = self.flushed.wrapping_add(space.flushed.read());
+        self.flash_taken = self.flash_taken.wrapping_add(space.flash_taken.read());
+        self.flash_removed = self.flash_removed.wrapping_add(space.flash_removed.read());
     }
 
     /// What all namespaces have done, less `self`.
@@ -192,7 +214,14 @@ impl SpaceTotals {
             evicted: all.evicted.saturating_sub(self.evicted),
             expired: all.expired.saturating_sub(self.expired),
             flushed: all.flushed.saturating_sub(self.flushed),
+            flash_taken: all.flash_taken.saturating_sub(self.flash_taken),
+            flash_removed: all.flash_removed.saturating_sub(self.flash_removed),
         }
+    }
+
+    /// Items that are on flash, as far as is known whose they are.
+    pub(crate) fn flash_items(&self) -> u64 {
+        self.flash_taken.saturating_sub(self.flash_removed)
     }
 
     /// Items that are there.

@@ -201,7 +201,7 @@ impl Store {
                 locked.on_flash().for_each(|(_, old)| self.dies_on_flash(old));
                 self.undead(&draft);
             }
-            self.publish_over_flash(locked, counters, slot);
+            self.publish_over_flash(locked, counters, key.namespace, slot);
             locked.note_birth();
             self.undead(&draft);
             return Ok(None);
@@ -228,7 +228,7 @@ impl Store {
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
                 if room.holds.is_flash() {
                     self.dies_on_flash(room.holds);
-                    self.release(counters, room.holds);
+                    self.release(counters, room.holds, key.namespace, false);
                 }
                 self.undead(&draft);
                 locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);

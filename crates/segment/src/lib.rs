@@ -69,6 +69,7 @@ mod tier_room;
 mod tiered;
 mod ttl;
 mod undo;
+mod walk;
 mod write;
 
 pub use ahead::Populator;
@@ -101,9 +102,10 @@ pub use spaces::{Terms, TermsError};
 pub use stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use store::Store;
 pub use tier::{
-    FlashAddress, Found, Kept, Parts as TierParts, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan,
-    TierRead, TierShow, Visit,
+    FlashAddress, Found, Kept, Parts as TierParts, ReadBy, Reclaimed, Shown, SlotMatch, Tier, TierFind, TierFound,
+    TierItem, TierPlan, TierRead, TierShow, Visit,
 };
 pub use tier_room::{TierGround, TierRoom};
 pub use tiered::{FlashHit, FromFlash};
+pub use walk::{OnFlash, Stride};
 pub use write::change::{AddOutcome, Change, Decide, DecideAlone};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base::clock::UnixMillis;
 
 use crate::tier::{
-    FlashAddress, Found, Kept, Parts, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead,
-    TierShow, Visit,
+    FlashAddress, Found, Kept, Parts, ReadBy, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan,
+    TierRead, TierShow, Visit,
 };
 use crate::tier_room::TierRoom;
 
@@ -125,7 +125,11 @@ impl Tier for MapTier {
         let (hash, bytes, parts) = &state.items[&read.at.block()];
         read.buffer.clear();
         read.buffer.extend_from_slice(bytes);
-        read.found = if *hash == read.hash { Found::Item(Box::new(parts.clone())) } else { Found::Other };
+        let is_it = match read.by {
+            ReadBy::Key => *hash == read.hash,
+            ReadBy::Slot(slot) => slot.fits(read.hash, *hash),
+        };
+        read.found = if is_it { Found::Item(Box::new(parts.clone())) } else { Found::Other };
         state.done.push(read);
         Ok(())
     }

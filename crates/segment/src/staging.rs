@@ -12,12 +12,15 @@
 //! Bounds: [`READS_MAX`] entries, with a buffer each. Where there are as many, who asks for more comes again: what has
 //! been read for somebody is not thrown away for another, or each would have it read again and again. But one that
 //! nobody asked about for [`IDLE_TURNS`], since its connection is gone, makes room for others, as does one that has
-//! been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it.
+//! been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it. Walks over all items have
+//! [`WALK_READS_MAX`] of them, so that requests for a key always find others.
 
-use crate::tier::{FlashAddress, Found, Tier, TierRead};
+use crate::tier::{FlashAddress, Found, ReadBy, SlotMatch, Tier, TierRead};
 
 /// Reads that a lane has under way or at hand.
 pub(crate) const READS_MAX: usize = 64;
+/// Of those, reads for walks.
+const WALK_READS_MAX: usize = READS_MAX / 2;
 /// Turns after which nobody waits any more for what is here: who waits asks in every one of its worker's rounds, each
 /// of which is a few turns.
 const IDLE_TURNS: u64 = 64;
@@ -31,6 +34,8 @@ struct Entry {
     at: FlashAddress,
     /// It is to be an item in memory again, since it is to be changed, or was read often.
     back: bool,
+    /// It is for a walk.
+    walk: bool,
     /// The turn in which it was asked for, had come, or was put back.
     since: u64,
     /// The last turn in which somebody wanted to know.
@@ -51,6 +56,17 @@ pub(crate) enum Known {
     Other,
     /// It cannot be read.
     Failed,
+}
+
+/// What is there for a walk.
+#[derive(Debug)]
+pub(crate) enum Walked {
+    /// Nothing was asked for.
+    Nothing,
+    /// It was asked for.
+    Asked,
+    /// What came, out of the staging.
+    Come(TierRead),
 }
 
 /// The entries of one lane.
@@ -89,24 +105,53 @@ impl Staging {
 
     /// Asks the tier. Where that is not possible now, who wants to know comes again and asks again.
     pub(crate) fn ask(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, back: bool) {
-        if self.buffers.is_empty() && !self.forget_left() {
+        self.begin(tier, TierRead { lane, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing }, back);
+    }
+
+    /// The same for a walk, which knows of the key what its slot does.
+    pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, by: SlotMatch) {
+        let walks = self.entries.iter().filter(|entry| entry.walk).count();
+        if walks < WALK_READS_MAX || self.forget_left(|entry| entry.walk) {
+            let by = ReadBy::Slot(by);
+            self.begin(tier, TierRead { lane, hash, by, at, buffer: Vec::new(), found: Found::Nothing }, false);
+        }
+    }
+
+    fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool) {
+        if self.buffers.is_empty() && !self.forget_left(|_| true) {
             return;
         }
         let Some(buffer) = self.buffers.pop() else { return };
-        match tier.ask(TierRead { lane, hash, at, buffer, found: Found::Nothing }) {
+        let (hash, at, walk) = (read.hash, read.at, matches!(read.by, ReadBy::Slot(_)));
+        match tier.ask(TierRead { buffer, ..read }) {
             Ok(()) => {
                 let now = self.turns;
-                self.entries.push(Entry { hash, at, back, since: now, asked_about: now, read: None });
+                self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, read: None });
             }
             Err(refused) => self.buffers.push(refused.buffer),
         }
     }
 
-    /// Makes room where nobody came back for what is here, or has for too long; false if there is no such place.
-    fn forget_left(&mut self) -> bool {
+    /// What there is for a walk at a place.
+    pub(crate) fn walked(&mut self, hash: u64, at: FlashAddress) -> Walked {
+        let Some(place) = self.place(hash, at) else { return Walked::Nothing };
+        let entry = &mut self.entries[place];
+        entry.asked_about = self.turns;
+        match entry.read.take() {
+            None => Walked::Asked,
+            Some(read) => {
+                self.entries.swap_remove(place);
+                Walked::Come(read)
+            }
+        }
+    }
+
+    /// Makes room where nobody came back for what is here, or has for too long; false if there is no such place among
+    /// those that are `meant`.
+    fn forget_left(&mut self, meant: impl Fn(&Entry) -> bool) -> bool {
         let is_left = |entry: &Entry| {
             let (idle, kept) = (self.turns - entry.asked_about, self.turns - entry.since);
-            entry.read.is_some() && (idle > IDLE_TURNS || kept > KEPT_TURNS)
+            entry.read.is_some() && meant(entry) && (idle > IDLE_TURNS || kept > KEPT_TURNS)
         };
         let left = self.entries.iter().enumerate().filter(|(_, entry)| is_left(entry));
         let Some((place, _)) = left.min_by_key(|(_, entry)| entry.asked_about) else { return false };
@@ -166,8 +211,8 @@ impl Staging {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
         }
-        let now = self.turns;
-        self.entries.push(Entry { hash: read.hash, at: read.at, back, since: now, asked_about: now, read: Some(read) });
+        let (now, hash, at) = (self.turns, read.hash, read.at);
+        self.entries.push(Entry { hash, at, back, walk: false, since: now, asked_about: now, read: Some(read) });
     }
 
     /// The buffer of a read that was taken is free again.

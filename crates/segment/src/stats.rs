@@ -122,6 +122,8 @@ pub struct StoreStats {
 pub struct NamespaceStats {
     /// As [`StoreStats::items`].
     pub items: u64,
+    /// Items that are on flash, as far as is known whose they are: see [`Store::keys`].
+    pub flash_items: u64,
     /// As [`StoreStats::item_bytes`].
     pub item_bytes: u64,
     /// Segments that are its own, times their size.
@@ -233,7 +235,7 @@ impl Store {
         }
     }
 
-    /// How many keys of a namespace hold items that no flush has ended; those that have expired count until they are
+    /// How many keys of a namespace hold items, in memory or on flash, that no flush has ended; those that have expired count until they are
     /// removed. While items that a flush has ended are being removed it looks at every segment.
     pub fn keys(&self, namespace: Namespace) -> u64 {
         let (space, flushed) = (namespace.0, self.flushed_before(namespace.0));
@@ -252,7 +254,8 @@ impl Store {
             }
         }
         let totals = self.space_totals(space);
-        totals.items().saturating_sub(totals.hidden()).saturating_sub(ended)
+        let in_memory = totals.items().saturating_sub(totals.hidden()).saturating_sub(ended);
+        in_memory + self.flash_keys(space)
     }
 
     /// The figures of one namespace now.
@@ -262,6 +265,7 @@ impl Store {
         let shared = self.segments.count().saturating_sub(limits);
         NamespaceStats {
             items: totals.items(),
+            flash_items: totals.flash_items(),
             item_bytes: totals.item_bytes(),
             heap_bytes: self.spaces.used(namespace.0) as u64 * segment_bytes,
             heap_bytes_max: self.spaces.limit(namespace.0).unwrap_or(shared) as u64 * segment_bytes,

@@ -81,6 +81,8 @@ pub struct Store {
     flushed: [Word64; Namespace::MAX],
     /// For each namespace, the flush sequence that no item was found below any more: see [`Store::keys`].
     pub(crate) settled: [Word64; Namespace::MAX],
+    /// For each namespace, items on flash that a flush has ended and that have slots still, as far as is known.
+    pub(crate) flash_flushed: [AtomicU64; Namespace::MAX],
     /// What waits to be removed.
     pub(crate) graves: Graves,
     /// What was there before changes that are to be made together, of a store in a file.
@@ -199,6 +201,7 @@ impl Store {
             background_called: AtomicBool::new(false),
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
             settled: [const { Word64::new(0) }; Namespace::MAX],
+            flash_flushed: Default::default(),
             graves: Graves::default(),
             undo,
             slice_gate: Mutex::new(()),
@@ -455,6 +458,7 @@ impl Store {
             self.kept.flushed[namespace as usize].fetch_max(sequence, SeqCst);
             self.flushed[namespace as usize].fetch_max(sequence, SeqCst);
         }
+        self.note_flash_flushed(namespace);
         self.shortages.flushed(self.pool(namespace));
     }
 

@@ -21,6 +21,9 @@
 
 use base::clock::UnixMillis;
 
+use crate::index::{Hash, Order};
+use crate::key::{Hasher, Namespace};
+
 /// Where an item on flash is.
 ///
 /// ```text
@@ -123,6 +126,13 @@ pub struct TierItem<'i> {
     pub is_read: bool,
 }
 
+impl TierItem<'_> {
+    /// What its slot knows of the hash beside its place.
+    pub fn tag(&self) -> u16 {
+        Hash(self.hash).tag()
+    }
+}
+
 /// How a read ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Found {
@@ -131,7 +141,7 @@ pub enum Found {
     Nothing,
     /// An item with that hash, whose checksum is right.
     Item(Box<Parts>),
-    /// No item in that block has the hash: the slot is another key's with the same tag.
+    /// No item in that block is the one: the slot is another key's with the same tag.
     Other,
     /// It could not be read, or what was read is not what was written.
     Failed,
@@ -158,13 +168,44 @@ pub struct Parts {
     pub sequence: u64,
 }
 
+/// By what an item that is read is known to be the one that is looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum ReadBy {
+    /// Its key has the hash.
+    #[default]
+    Key,
+    /// The hash of its key is one that a slot like this may stand for.
+    Slot(SlotMatch),
+}
+
+/// Compares keys with what an index slot knows of its item's. Of a slot's hash only those bits count that it knows.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotMatch {
+    pub(crate) hasher: Hasher,
+    pub(crate) order: Order,
+}
+
+impl SlotMatch {
+    /// The hash of a key; `None`: there is no such namespace.
+    pub fn hash(&self, namespace: u8, key: &[u8]) -> Option<u64> {
+        (usize::from(namespace) < Namespace::MAX).then(|| self.hasher.key(Namespace(namespace), key).hash.0)
+    }
+
+    /// The slot may be that of a key with this hash.
+    pub fn fits(&self, slot_hash: u64, hash: u64) -> bool {
+        self.order.slot_hash(Hash(hash)).0 == slot_hash
+    }
+}
+
 /// A read that a lane asks for, and what came of it.
 #[derive(Debug)]
 pub struct TierRead {
     /// Whose it is.
     pub lane: usize,
-    /// The hash of the key that is looked for.
+    /// The hash of the key that is looked for, or what is known of it.
     pub hash: u64,
+    /// By what an item there is known to be the one.
+    pub by: ReadBy,
     /// Where.
     pub at: FlashAddress,
     /// What it is read into; the tier makes it as long as it has to be.

@@ -15,13 +15,14 @@
 //! - Where the index does not outlive the process, the tier is told first what a slot is to say ([`Tier::kill`]).
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
 use crate::counters::Counters;
 use crate::draft::{Content, Draft, Plan};
 use crate::header::Queue;
-use crate::index::Locked;
+use crate::index::{Hash, Locked};
 use crate::item::{Kind, Layout, META_STALE, META_WON, NUM};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -71,7 +72,7 @@ impl FlashHit {
     }
 }
 
-fn value_of<'r>(read: &'r TierRead, parts: &Parts) -> Value<'r> {
+pub(crate) fn value_of<'r>(read: &'r TierRead, parts: &Parts) -> Value<'r> {
     let bytes = &read.buffer[parts.value.clone()];
     match parts.kept {
         Kept::Bytes => Value::Bytes(bytes),
@@ -96,7 +97,7 @@ impl Reads {
         Self(store.tier.as_ref().map(|_| RefCell::new(Staging::new(bytes))))
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Staging) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Staging) -> T) -> T {
         act(&mut self.0.as_ref().expect("a store with a second tier").borrow_mut())
     }
 }
@@ -128,10 +129,30 @@ impl Store {
         self.tier.as_deref().expect("a slot on flash is there only with a second tier")
     }
 
-    /// An item on flash has lost its slot.
-    pub(crate) fn release(&self, counters: &Counters, slot: Slot) {
-        counters.flash_removed.add(1);
+    /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is not.
+    /// `lived`: it was not flushed before.
+    pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: bool) {
+        counters.note_flash_removed(namespace);
+        let flushed = &self.flash_flushed[usize::from(namespace)];
+        if !lived && flushed.load(Relaxed) > 0 {
+            let _ = flushed.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        }
         self.tier().release(slot.flash_address());
+    }
+
+    /// Items on flash of a namespace that no flush has ended. It is what slots say where one namespace is used; where
+    /// several are, each may be off by what others have stored over its items.
+    pub(crate) fn flash_keys(&self, namespace: u8) -> u64 {
+        let flushed = self.flash_flushed[usize::from(namespace)].load(Relaxed);
+        self.space_totals(namespace).flash_items().saturating_sub(flushed)
+    }
+
+    /// What a namespace has on flash was flushed.
+    pub(crate) fn note_flash_flushed(&self, namespace: u8) {
+        if self.tier.is_some() {
+            let items = self.space_totals(namespace).flash_items();
+            self.flash_flushed[usize::from(namespace)].store(items, Relaxed);
+        }
     }
 
     /// An item on flash is to lose its slot.
@@ -149,18 +170,19 @@ impl Store {
         }
     }
 
-    /// Clears the slot of an item on flash that is of no use; where the lock is not had it stays for now.
-    fn clear_flash(&self, counters: &Counters, key: &Key<'_>, at: FlashAddress) {
-        let Some(locked) = self.index.lock(key.hash) else { return };
-        if let Some((word, slot)) = locked.find_flash(at) {
-            self.dies_on_flash(slot);
-            locked.replace(word, slot, Slot::EMPTY, false);
-            self.release(counters, slot);
-        }
+    /// Clears the slot of an item on flash that is of no use; false: there is none, or where the lock is not had it stays
+    /// for now.
+    pub(crate) fn clear_flash(&self, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
+        let Some(locked) = self.index.lock(hash) else { return false };
+        let Some((word, slot)) = locked.find_flash(at) else { return false };
+        self.dies_on_flash(slot);
+        locked.replace(word, slot, Slot::EMPTY, false);
+        self.release(counters, slot, namespace, false);
+        true
     }
 
     /// Puts a new item in the place of what may be the key's on flash: something may.
-    pub(crate) fn publish_over_flash(&self, locked: &Locked<'_>, counters: &Counters, slot: Slot) {
+    pub(crate) fn publish_over_flash(&self, locked: &Locked<'_>, counters: &Counters, namespace: u8, slot: Slot) {
         let mut first = true;
         for (word, old) in locked.on_flash() {
             if std::mem::take(&mut first) {
@@ -168,7 +190,7 @@ impl Store {
             } else {
                 locked.clear_behind(word);
             }
-            self.release(counters, old);
+            self.release(counters, old, namespace, false);
         }
     }
 
@@ -234,7 +256,7 @@ impl Store {
                 self.dies_first(there.address);
                 self.lives_on_flash(at);
                 locked.replace(there.word, there.slot, Slot::flash(key.hash.tag(), 0, at), false);
-                counters.flash_taken.add(1);
+                counters.note_flash_taken(key.namespace, 1);
                 // A head in parts is not taken, so nothing is left of it.
                 let orphan = self.kill(counters, there.address, &there.layout);
                 debug_assert!(orphan.is_none(), "only whole items are taken");
@@ -315,8 +337,7 @@ impl<'l> Turn<'l> {
                 let read = reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
                 let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
                 let same = parts.namespace == key.namespace && read.buffer[parts.key.clone()] == *key.bytes;
-                let ended = parts.expire_at.is_some_and(|end| end <= self.now)
-                    || parts.sequence < self.store.flushed_before(key.namespace);
+                let ended = self.is_ended(parts);
                 match (same, ended) {
                     (false, _) => {
                         let other = TierRead { found: Found::Other, ..read };
@@ -337,10 +358,16 @@ impl<'l> Turn<'l> {
         }
     }
 
+    /// An item on flash has had its time, or was flushed.
+    pub(crate) fn is_ended(&self, parts: &Parts) -> bool {
+        parts.expire_at.is_some_and(|end| end <= self.now)
+            || parts.sequence < self.store.flushed_before(parts.namespace)
+    }
+
     /// What is there is of no use to anybody.
     fn drop_read(&self, key: &Key<'_>, at: FlashAddress) {
         self.own.reads.with(|reads| reads.forget(key.hash.0, at));
-        self.store.clear_flash(self.counters(), key, at);
+        self.store.clear_flash(self.counters(), key.namespace, key.hash, at);
     }
 
     /// The value of a key that a plain read did not find in memory.
@@ -445,12 +472,12 @@ impl<'l> Turn<'l> {
         let namespace = crate::Namespace(parts.namespace);
         let key = store.hasher.key(namespace, &read.buffer[parts.key.clone()]);
         let flushed = || parts.sequence < store.flushed_before(parts.namespace);
-        let ended = parts.expire_at.is_some_and(|end| end <= self.now) || flushed();
+        let ended = self.is_ended(parts);
         if key.hash.0 != read.hash {
             return Err(TierRead { found: Found::Other, ..read });
         }
         if ended {
-            store.clear_flash(self.counters(), &key, read.at);
+            store.clear_flash(self.counters(), key.namespace, key.hash, read.at);
             return Ok(read);
         }
         let plan = plan_of(&read, parts);
@@ -503,7 +530,7 @@ impl Store {
         self.dies_on_flash(slot);
         locked.replace(word, slot, to, true);
         self.undead(draft);
-        self.release(counters, slot);
+        self.release(counters, slot, key.namespace, true);
     }
 }
 

@@ -10,7 +10,7 @@ use base::prng::Prng;
 use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
     Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, IndexPlace, Lane, Namespace,
-    OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, TierGround, Turn, Value,
+    OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, TierGround, Turn, Value,
 };
 
 use crate::cutting::Cutting;
@@ -193,6 +193,52 @@ impl World {
         keys.into_iter().filter_map(|key| self.peek(&key).map(|value| (key, value))).collect()
     }
 
+    /// A turn of a walk: what it tells is told once more to `told`, and is what was stored last. False: it parks.
+    pub fn walk_on(
+        &mut self,
+        namespace: Namespace,
+        cursor: &mut Option<u32>,
+        stride: &mut Stride,
+        told: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> bool {
+        let from = cursor.expect("it is not at its end");
+        let mut met = Vec::new();
+        let turn = self.lane.turn(self.now);
+        let next = turn.walk(namespace, from, stride, &mut |item| met.push((item.key.to_vec(), text(&item.value))));
+        drop(turn);
+        for (key, value) in met {
+            if namespace == Namespace::DEFAULT {
+                let live = self.live(&key).unwrap_or_else(|| panic!("{} came back", key.escape_ascii()));
+                assert!(live.value == value, "{}: another value than was stored last", key.escape_ascii());
+            }
+            told(&key, &value);
+        }
+        match next {
+            Ok(next) => *cursor = next,
+            Err(OpError::Parked) => return false,
+            Err(error) => panic!("{error}"),
+        }
+        true
+    }
+
+    /// Stores a value that ends later than all others.
+    pub fn set_late(&mut self, key: &[u8], value: &[u8]) {
+        let expire = Expire::At(self.now.plus_ms(40 * 24 * 3_600_000));
+        self.put(key, &Put { expire, ..Put::set(value) });
+        self.note(key, value, expire, 0);
+    }
+
+    /// What there is of a key now.
+    pub fn value_now(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.peek(key)
+    }
+
+    /// The first place of a walk that tells of the key.
+    pub fn place(&mut self, key: &[u8]) -> u32 {
+        let turn = self.lane.turn(self.now);
+        turn.walk_place(&turn.key(Namespace::DEFAULT, key))
+    }
+
     fn peek(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         for _ in 0..1000 {
             let turn = self.lane.turn(self.now);
@@ -235,7 +281,7 @@ impl World {
     }
 
     /// What threads would do meanwhile, some of it.
-    fn meanwhile(&mut self) {
+    pub fn meanwhile(&mut self) {
         for _ in 0..self.random.below(3) {
             let waiting = self.flash.waiting().0 as u64;
             if waiting > 0 {
@@ -254,7 +300,7 @@ impl World {
     }
 
     /// Does something in a turn, again in later ones as long as it is parked.
-    fn done<T>(&mut self, mut act: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>) -> Option<T> {
+    pub fn done<T>(&mut self, mut act: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>) -> Option<T> {
         for _ in 0..200_000 {
             let mut turn = self.lane.turn(self.now);
             match act(&mut turn) {
@@ -270,7 +316,7 @@ impl World {
         panic!("it is parked for ever: {:?}\n{:?}", self.store.stats(), self.flash.counts());
     }
 
-    fn key(&mut self) -> Vec<u8> {
+    pub fn key(&mut self) -> Vec<u8> {
         // Some keys are asked for far more often than others.
         let most = if self.random.chance(1, 2) { KEYS / 20 } else { KEYS };
         format!("key:{}", self.random.below(most)).into_bytes()
@@ -329,7 +375,7 @@ impl World {
         key
     }
 
-    fn read(&mut self, key: &[u8]) {
+    pub fn read(&mut self, key: &[u8]) {
         let live = self.live(key);
         let found = self.done(|turn| {
             let key = turn.key(Namespace::DEFAULT, key);
@@ -387,7 +433,7 @@ impl World {
         self.model.insert(key.to_vec(), Live { value: value.to_vec(), expire, flags, token: None });
     }
 
-    fn set(&mut self, key: &[u8]) {
+    pub fn set(&mut self, key: &[u8]) {
         let (value, expire) = (self.value(), self.expire());
         let flags = self.random.below(3) as u32;
         if self.put(key, &Put { expire, client_flags: flags, ..Put::set(&value) }).is_some() {

@@ -41,7 +41,8 @@ impl Store {
         now: UnixMillis,
     ) -> Reclaimed {
         let key = self.hasher.key(Namespace(item.namespace), item.key);
-        let ended = item.expire_at.is_some_and(|end| end <= now) || item.sequence < self.flushed_before(item.namespace);
+        let flushed = item.sequence < self.flushed_before(item.namespace);
+        let ended = item.expire_at.is_some_and(|end| end <= now) || flushed;
         let read = |slot: Slot| slot.freq() > 0;
         // Whether it was read is looked at before its lock is taken: to copy it there takes too long.
         let freq = self.flash_freq(&key, at);
@@ -65,7 +66,7 @@ impl Store {
                 if let Some((word, slot)) = found {
                     self.dies_on_flash(slot);
                     locked.replace(word, slot, Slot::EMPTY, false);
-                    self.release(counters, slot);
+                    self.release(counters, slot, item.namespace, !flushed);
                     counters.flash_evicted.add(u64::from(!ended));
                 }
                 again.into_iter().for_each(|again| tier.release(again));

@@ -20,10 +20,13 @@
 //! Bounds: the index never allocates; its address space is reserved for the largest number of groups.
 
 pub(crate) mod growth;
+mod order;
 mod repair;
 mod room;
 mod shrink;
 mod tiered;
+
+pub(crate) use order::{Order, Part};
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -118,7 +121,7 @@ pub(crate) struct Index {
 pub(crate) const RANGE_SLOTS_MAX: usize = 2 * GROUP_SLOTS;
 
 /// A walk takes so many steps through the keys of a group, so that one step has few of them.
-const RANGE_PARTS: u128 = 16;
+pub(crate) const RANGE_PARTS: u128 = 16;
 
 /// A part of all keys: see [`Index::range`].
 #[derive(Clone, Copy, Debug)]

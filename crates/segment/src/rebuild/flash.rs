@@ -75,7 +75,7 @@ impl Store {
         }
         locked.replace(room.word, room.holds, slot, false);
         locked.note_birth();
-        counters.flash_taken.add(1);
+        counters.note_flash_taken(crate::Namespace::DEFAULT.0, 1);
         Shown::Entered
     }
 

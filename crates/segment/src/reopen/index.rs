@@ -6,6 +6,7 @@ use super::Reopened;
 use crate::background::Background;
 use crate::index::growth::SplitScratch;
 use crate::item::{CAS_FIELD, DEAD};
+use crate::key::Namespace;
 use crate::slot::Slot;
 use crate::store::{Store, TOKEN_OFFSET_BITS};
 
@@ -19,7 +20,7 @@ impl Store {
             for group in self.index.groups_of_stripe(stripe) {
                 report.slots_doubled += self.index.clear_doubles(group);
                 self.index.clear_stored_over(group, |slot| {
-                    self.release(counters, slot);
+                    self.release(counters, slot, Namespace::DEFAULT.0, true);
                     report.slots_doubled += 1;
                 });
                 for (word, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
@@ -54,7 +55,16 @@ impl Store {
         let Some(tier) = self.tier.as_deref() else { return };
         let counters = Background::counters(self);
         let found = tier.found();
-        counters.flash_taken.add(found.items);
+        // Whose they are is on flash alone: they count by what each has in memory.
+        let in_memory = self.totals().items().max(1);
+        let mut left = found.items;
+        for namespace in 1..Namespace::MAX as u8 {
+            let items = self.space_totals(namespace).items();
+            let part = (u128::from(found.items) * u128::from(items) / u128::from(in_memory)) as u64;
+            counters.note_flash_taken(namespace, part.min(left));
+            left -= part.min(left);
+        }
+        counters.note_flash_taken(Namespace::DEFAULT.0, left);
         report.flash_items = found.items;
         if !found.lost {
             return;

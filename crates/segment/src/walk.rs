@@ -1,0 +1,255 @@
+//! Walks over all items of a namespace, in memory and on flash.
+//!
+//! ```text
+//!   cursor ──> part of the index ──slots looked over──> in memory: told at once
+//!                                                       on flash: asked for, the caller parks
+//!                 ──later turns── what was read ──> its key is looked for where it is now
+//!                                    │                 ├─ named there still: told from the read
+//!                                    │                 ├─ in memory: told from there
+//!                                    │                 ├─ at another place on flash: asked for there
+//!                                    │                 └─ nowhere: it went
+//!                                    └─ is not what the slot named: if the slot names it still, it is a miss; else
+//!                                       the part is looked over once more, for what was not told of it
+//!                 ──nothing is left──> the next cursor
+//! ```
+//!
+//! - **What stays is told.** An item goes from memory to flash, back, or from one region to another by a change of its
+//!   slot, and is displaced by one that a look over the part notices: so each look has every item of the part once.
+//!   What is looked for afterwards by its key is found the same way. A part is looked over again only where a region
+//!   was freed between a look and a read, so a walk that stands still is no walk of this store.
+//! - **A step is bounded**: it is a part of the index ([`crate::index::Order`]) of some 27 slots, or several of one group
+//!   that have no more than [`STEP_ITEMS`] together; and each turn of it tells what has come. No more than half of a
+//!   lane's reads are for walks.
+//! - Without a second tier it is [`Turn::scan`].
+//!
+//! What a damaged or lost device has is a miss, and loses its slot, as with a read of its key.
+
+use crate::index::{Hash, Part, RANGE_SLOTS_MAX};
+use crate::key::{Key, Namespace};
+use crate::lane::Turn;
+use crate::op::{Expire, Item, OpError};
+use crate::slot::Slot;
+use crate::staging::Walked;
+use crate::tier::{FlashAddress, Found, Parts, SlotMatch, TierRead};
+use crate::tiered::value_of;
+
+/// Items of a step, where its first part has no more: as many reads as a walk has under way.
+const STEP_ITEMS: usize = 32;
+
+/// A walk's step that is under way, of one caller: what it has still to wait for. The default is none.
+#[derive(Debug, Default)]
+pub struct Stride {
+    /// Where the step began.
+    from: Option<(Namespace, u32)>,
+    part: Option<Part>,
+    left: Vec<OnFlash>,
+    /// What was told, or found to be nothing.
+    settled: Vec<OnFlash>,
+}
+
+/// Where on flash an item is that a walk tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnFlash {
+    /// What its slot knows of its key's hash.
+    hash: Hash,
+    at: FlashAddress,
+}
+
+impl Stride {
+    fn note(&mut self, place: OnFlash) {
+        if !self.left.contains(&place) && !self.settled.contains(&place) {
+            self.left.push(place);
+        }
+    }
+}
+
+impl<'l> Turn<'l> {
+    /// Visits a few live items of a namespace, those that come next from `cursor` on (0 begins), and gives the next
+    /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, wherever
+    /// it goes and whatever the index does meanwhile; it may be visited twice.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] while items on flash are being read: call again in a later turn, with the same cursor and
+    /// stride. What was visited is not visited again for that.
+    pub fn walk(
+        &self,
+        namespace: Namespace,
+        cursor: u32,
+        stride: &mut Stride,
+        visit: &mut dyn FnMut(&Item<'_>),
+    ) -> Result<Option<u32>, OpError> {
+        if !self.tiered {
+            return Ok(self.scan(namespace, cursor, visit));
+        }
+        self.walk_tiers(namespace, cursor, stride, &mut |item, _| visit(item))
+    }
+
+    /// The same, with where each item is: nowhere on flash if it is in memory.
+    ///
+    /// # Errors
+    /// As [`Turn::walk`].
+    pub fn walk_tiers(
+        &self,
+        namespace: Namespace,
+        cursor: u32,
+        stride: &mut Stride,
+        visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
+    ) -> Result<Option<u32>, OpError> {
+        if !self.tiered {
+            return Ok(self.scan(namespace, cursor, &mut |item| visit(item, None)));
+        }
+        let (store, reads) = (self.store, &self.own.reads);
+        let (order, tier) = (store.index.order(), store.tier());
+        let by = SlotMatch { hasher: store.hasher, order };
+        let begun = stride.part.filter(|_| stride.from == Some((namespace, cursor)));
+        let part = begun.unwrap_or_else(|| store.index.parts_from(cursor, STEP_ITEMS));
+        if begun.is_none() {
+            (stride.from, stride.part) = (Some((namespace, cursor)), Some(part));
+            stride.left.clear();
+            stride.settled.clear();
+            self.look_over(namespace, &part, stride, visit);
+        }
+        let (mut number, mut has_moved) = (0, false);
+        while let Some(place) = stride.left.get(number).copied() {
+            match reads.with(|reads| reads.walked(place.hash.0, place.at)) {
+                Walked::Asked => number += 1,
+                Walked::Nothing => {
+                    reads.with(|reads| reads.ask_for_walk(tier, self.own.id, place.hash.0, place.at, by));
+                    number += 1;
+                }
+                Walked::Come(read) => {
+                    stride.left.swap_remove(number);
+                    stride.settled.push(place);
+                    match &read.found {
+                        Found::Item(parts) if parts.namespace != namespace.0 => {}
+                        Found::Item(parts) => self.tell_read(&part, place, (&read, parts), stride, visit),
+                        _ => has_moved |= !self.is_miss(namespace, place),
+                    }
+                    reads.with(|reads| reads.recycle(read));
+                }
+            }
+        }
+        if has_moved {
+            self.look_over(namespace, &part, stride, visit);
+        }
+        if !stride.left.is_empty() {
+            return Err(self.parked());
+        }
+        stride.part = None;
+        Ok(part.last.checked_add(1))
+    }
+
+    /// Visits what a part has in memory, and notes what it has on flash.
+    fn look_over(
+        &self,
+        namespace: Namespace,
+        part: &Part,
+        stride: &mut Stride,
+        visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
+    ) {
+        let (index, order) = (&self.store.index, self.store.index.order());
+        let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
+        let range = index.range(part.first, &mut slots);
+        for (at, slot) in slots[..range.count].iter().copied().enumerate() {
+            if !slot.is_taken() || !part.may_have(slot) {
+                continue;
+            }
+            if slot.is_flash() {
+                stride.note(OnFlash { hash: part.hash_of(at, slot), at: slot.flash_address() });
+            } else {
+                let (word, within) = (index.range_word(&range, at), |hash: Hash| part.has(order.place(hash)));
+                self.visit_slot(namespace, word, slot, within, &mut |item| visit(item, None));
+            }
+        }
+    }
+
+    /// An item was read: visits it where it is now, or notes where it may be.
+    fn tell_read(
+        &self,
+        part: &Part,
+        place: OnFlash,
+        (read, parts): (&TierRead, &Parts),
+        stride: &mut Stride,
+        visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
+    ) {
+        let store = self.store;
+        let key = store.hasher.key(Namespace(parts.namespace), &read.buffer[parts.key.clone()]);
+        if !part.has(store.index.order().place(key.hash)) {
+            return;
+        }
+        let mut here = None;
+        let in_memory = store.index.find_tiered(key.hash, |word, slot| {
+            if slot.is_item() {
+                return store.seen_at(&key, word, slot);
+            }
+            if slot.flash_address() == place.at {
+                here = Some(slot);
+            } else {
+                stride.note(OnFlash { at: slot.flash_address(), ..place });
+            }
+            None
+        });
+        match (store.live(in_memory, self.now), here) {
+            (Some(seen), _) => visit(&store.item(&seen), None),
+            (None, Some(slot)) if in_memory.is_none() && !self.is_ended(parts) => {
+                visit(&self.item_of(slot, read, parts), Some(place));
+            }
+            _ => {}
+        }
+    }
+
+    /// An item as it was read from flash.
+    fn item_of<'r>(&self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
+        let expire = parts.expire_at.map_or(Expire::Never, Expire::At);
+        Item {
+            key: &read.buffer[parts.key.clone()],
+            value: value_of(read, parts),
+            client_flags: parts.client_flags,
+            expire,
+            token: parts.token.unwrap_or(0),
+            fetched: slot.freq() > 0,
+            last_access: self.store.started,
+            stale: false,
+            stored_bytes: (parts.value.end - parts.key.start) as u64,
+            ttl_class: crate::ttl::class_of(expire, self.now),
+        }
+    }
+
+    /// What a slot names cannot be read, or is not what was written; false: it names something else by now.
+    #[cold]
+    fn is_miss(&self, namespace: Namespace, place: OnFlash) -> bool {
+        let store = self.store;
+        let named = |slot: Slot| slot.is_flash() && slot.flash_address() == place.at;
+        if store.index.find_tiered(place.hash, |_, slot| named(slot).then_some(())).is_none() {
+            return false;
+        }
+        self.counters().flash_failed.add(1);
+        store.clear_flash(self.counters(), namespace.0, place.hash, place.at);
+        true
+    }
+
+    /// The key with this hash, which is not in memory, may be on flash.
+    pub fn hash_may_be_on_flash(&self, hash: u64) -> bool {
+        self.tiered && self.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
+    }
+
+    /// Where a walk meets the key: among its cursors.
+    pub fn walk_place(&self, key: &Key<'_>) -> u32 {
+        if self.tiered { self.store.index.order().place(key.hash) } else { key.hash.group_hash() }
+    }
+
+    /// The item that a walk tells of is where it says, for who keeps all others from changing it.
+    pub fn is_still(&self, key: &Key<'_>, place: OnFlash) -> bool {
+        let mut named = false;
+        let seen = self.store.index.find_tiered(key.hash, |word, slot| {
+            named |= slot.is_flash() && slot.flash_address() == place.at;
+            slot.is_item().then(|| self.store.seen_at(key, word, slot)).flatten()
+        });
+        seen.is_none() && named
+    }
+
+    /// Removes an item that a walk tells of, if it is where it says; false: not now.
+    pub fn remove_from_flash(&self, namespace: Namespace, place: OnFlash) -> bool {
+        self.store.clear_flash(self.counters(), namespace.0, place.hash, place.at)
+    }
+}
