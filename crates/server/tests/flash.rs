@@ -3,74 +3,10 @@
 
 mod common;
 
-use base::units::ByteSize;
-use common::redis::{Replies, both, request, resp};
-use common::{Client, set, start, tcp, value, wait_until};
-use gannet_server::config::kinds::FlashPlace;
-use gannet_server::start::{Running, ServerConfig};
-use segment::StoreStats;
+use common::redis::request;
+use common::tiered::{Tiered, bytes_of, key};
+use common::{Client, set, value};
 use std::io::{BufRead, BufReader, Read, Write};
-
-const MEMORY: u64 = 16 << 20;
-const FILE: u64 = 8 * MEMORY;
-
-/// A server with a file for items, which is gone when the test is over.
-struct Tiered {
-    running: Running,
-    path: std::path::PathBuf,
-}
-
-impl Drop for Tiered {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-impl Tiered {
-    fn start(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("gannet-flash-{}-{name}", std::process::id()));
-        let flash = vec![FlashPlace { path: path.clone(), size: ByteSize(FILE) }];
-        let running = start(ServerConfig { memory_bytes: MEMORY, flash, ..both() });
-        Self { running, path }
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.running.shared().store.stats()
-    }
-
-    fn memcached(&self) -> Client {
-        Client::connect(tcp(&self.running))
-    }
-
-    fn resp(&self) -> Replies {
-        resp(&self.running)
-    }
-
-    /// Stores values of so many keys, and waits now and then until the file has taken what memory gave up.
-    fn fill(&self, keys: std::ops::Range<u64>) {
-        let mut client = self.memcached();
-        let flash = self.running.shared().flash.as_ref().expect("there is one");
-        for from in keys.clone().step_by(500) {
-            let batch: Vec<u64> = (from..(from + 500).min(keys.end)).collect();
-            let bytes: Vec<u8> = batch.iter().flat_map(|number| set(&key(*number), &bytes_of(*number))).collect();
-            client.send(&bytes);
-            client.expect(&b"STORED\r\n".repeat(batch.len()));
-            wait_until("the file takes it", || flash.waiting().1 <= 2);
-        }
-    }
-}
-
-fn key(number: u64) -> String {
-    format!("filler:{number}")
-}
-
-/// What is stored under a key: bytes that tell whose they are, of some length up to two thousand.
-fn bytes_of(number: u64) -> Vec<u8> {
-    let mut random = base::prng::Prng::new(number);
-    let mut bytes = vec![0; 300 + random.below(1700) as usize];
-    random.fill(&mut bytes);
-    bytes
-}
 
 /// Values read by `get` lines of several keys, as the server told them.
 fn read_lines(client: &mut Client, lines: &[Vec<u64>]) -> Vec<Vec<(u64, Vec<u8>)>> {

@@ -4,6 +4,7 @@
 pub mod hashes;
 pub mod memcached;
 pub mod redis;
+pub mod tiered;
 
 use gannet_server::config::kinds::IoChoice;
 use gannet_server::start::{Running, Server, ServerConfig};

@@ -5,7 +5,7 @@ use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
-use segment::Item;
+use segment::{Item, Stride};
 
 /// How a dump tells an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,63 @@ pub(super) struct Dumping {
     told: usize,
 }
 
+/// The same where items are on flash too.
+#[derive(Debug, Default)]
+pub(super) struct DumpingTiers {
+    told_all: u64,
+    cursor: u32,
+    stride: Stride,
+    /// Lines that are not told yet.
+    lines: Vec<u8>,
+    is_ended: bool,
+}
+
 impl Call<'_, '_> {
+    /// Tells the next items where some are on flash: what a step finds is told once it has come to its end.
+    fn dump_tiers(&mut self, format: Format, consumed: usize) -> Step {
+        let mut dumping = self.session.dump_tiers.take().unwrap_or_default();
+        let told = self.dump_step(format, &mut dumping);
+        if told.is_err() || !dumping.is_ended {
+            self.session.dump_tiers = Some(dumping);
+            return told;
+        }
+        self.dump_done(format, consumed);
+        Ok(())
+    }
+
+    fn dump_step(&mut self, format: Format, dumping: &mut DumpingTiers) -> Step {
+        if dumping.lines.is_empty() && !dumping.is_ended {
+            let DumpingTiers { told_all, cursor, stride, lines, .. } = dumping;
+            let next = self.turn.walk(self.session.namespace, *cursor, stride, &mut |item| {
+                if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
+                    *told_all += 1;
+                    tell(lines, format, item);
+                }
+            });
+            let next = next.map_err(|_| State::Parked)?;
+            let is_enough = matches!(format, Format::Cachedump(most) if *told_all >= most);
+            dumping.is_ended = next.is_none() || is_enough;
+            dumping.cursor = next.unwrap_or(0);
+            // A part of the walk is as much work as many lookups.
+            self.ops += OPS_A_BATCH / 8;
+        }
+        let part = dumping.lines.len().min(self.out.room());
+        self.out.push(&dumping.lines[..part]);
+        dumping.lines.drain(..part);
+        self.room(LINE_ROOM)
+    }
+
+    fn dump_done(&mut self, format: Format, consumed: usize) {
+        self.out.push(format.end());
+        self.at += consumed;
+        self.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
+    }
+
     /// Tells the next items. The line is consumed with the last one, so that the session is asked again until then.
     pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
+        if self.turn.is_tiered() {
+            return self.dump_tiers(format, consumed);
+        }
         let mut dumping = self.session.dump.unwrap_or_default();
         let mut seen = 0;
         let mut full = false;
@@ -81,16 +135,14 @@ impl Call<'_, '_> {
             None => {
                 self.room(LINE_ROOM)?;
                 self.session.dump = None;
-                self.out.push(format.end());
-                self.at += consumed;
-                self.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
+                self.dump_done(format, consumed);
             }
         }
         Ok(())
     }
 }
 
-fn tell(out: &mut crate::out::OutBuffer, format: Format, item: &Item<'_>) {
+fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>) {
     match format {
         Format::Cachedump(_) => reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire)),
         Format::Mgdump => reply::mgdump(out, item.key),

@@ -32,7 +32,7 @@ use crate::handover::Carried;
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use crate::watch::Watching;
-use dump::Dumping;
+use dump::{Dumping, DumpingTiers};
 use large::Storing;
 use meta::FirstFetch;
 use protocol::memcache::meta::Meta;
@@ -80,6 +80,8 @@ pub struct SessionState {
     large: Option<Storing>,
     /// A dump that is being answered.
     dump: Option<Dumping>,
+    /// The same where items are on flash.
+    dump_tiers: Option<Box<DumpingTiers>>,
     /// A fetch was done and its answer did not fit: what its first run found.
     fetched: Option<FirstFetch>,
     /// Its client has said who it is.
@@ -120,6 +122,7 @@ impl SessionState {
             && self.lines_done == 0
             && self.large.is_none()
             && self.dump.is_none()
+            && self.dump_tiers.is_none()
             && self.fetched.is_none()
     }
 

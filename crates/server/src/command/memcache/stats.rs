@@ -169,7 +169,7 @@ fn namespaces(lines: &mut Lines<'_>, shared: &Shared) {
         let most = |of: fn(&NamespaceConfig) -> u64| config.map_or(0, of);
         for (name, value) in [
             ("number", space.namespace.0.into()),
-            ("curr_items", store.items),
+            ("curr_items", store.items + store.flash_items),
             ("bytes", store.item_bytes),
             ("heap_bytes", store.heap_bytes),
             ("heap_bytes_max", store.heap_bytes_max),
@@ -236,7 +236,7 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("hash_bytes", store.index_bytes);
     lines.number("hash_is_expanding", store.index_growing.into());
     lines.number("bytes", store.item_bytes);
-    lines.number("curr_items", store.items);
+    lines.number("curr_items", store.items + store.flash_items);
     lines.number("total_items", commands.items_stored);
     lines.number("expired_unfetched", store.expired_unread);
     lines.number("evicted_unfetched", store.evicted_unread);

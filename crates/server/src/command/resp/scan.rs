@@ -7,7 +7,8 @@ use super::error::Fault;
 use super::glob::matches;
 use super::number::integer;
 use super::table::lower;
-use super::typed::type_name;
+use super::typed::{View, type_name};
+use super::walk::Walk;
 use super::{Call, LINE_ROOM, Run};
 use crate::context::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
@@ -15,6 +16,7 @@ use protocol::number::parse_u64;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
+use segment::Item;
 
 /// Keys that a call of `SCAN` tells if no count is given.
 const COUNT: i64 = 10;
@@ -48,6 +50,9 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             _ => return Err(Fault::Syntax.into()),
         }
     }
+    if call.turn.is_tiered() {
+        return scan_tiers(call, &filter, count as u64, cursor);
+    }
     let view = call.ctx.view();
     let (mut told, mut looked, mut filled) = (0u64, 0i64, HEAD_BYTES);
     let mut next = Some(cursor);
@@ -57,11 +62,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         let spare = call.out.spare();
         next = call.turn.scan(call.session.namespace, cursor, &mut |item| {
             looked += 1;
-            if filter.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
-                return;
-            }
-            let kind = type_name(item, view);
-            if kind.is_none() || filter.kind.as_ref().is_some_and(|wanted| kind.map(str::as_bytes) != Some(wanted)) {
+            if !filter.takes(item, view) {
                 return;
             }
             want += bulk_bytes(item.key);
@@ -85,12 +86,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             break;
         }
     }
-    let mut head = Fixed::<HEAD_BYTES>::new();
-    reply::array(&mut head, 2);
-    let mut digits = Fixed::<20>::new();
-    protocol::number::put_u64(&mut digits, next.unwrap_or(0).into());
-    reply::bulk(&mut head, digits.as_slice());
-    reply::array(&mut head, told);
+    let head = head(next.unwrap_or(0), told);
     let head = head.as_slice();
     let spare = call.out.spare();
     spare[..head.len()].copy_from_slice(head);
@@ -98,6 +94,60 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     call.out.advance(head.len() + filled - HEAD_BYTES);
     // A step is as much work as some lookups.
     call.ops += (looked as usize / 16).min(OPS_A_BATCH);
+    Ok(())
+}
+
+/// The two lines before the keys, and the cursor.
+fn head(next: u32, told: u64) -> Fixed<HEAD_BYTES> {
+    let mut head = Fixed::<HEAD_BYTES>::new();
+    reply::array(&mut head, 2);
+    let mut digits = Fixed::<20>::new();
+    protocol::number::put_u64(&mut digits, next.into());
+    reply::bulk(&mut head, digits.as_slice());
+    reply::array(&mut head, told);
+    head
+}
+
+impl Filter<'_> {
+    #[inline(always)]
+    fn takes(&self, item: &Item<'_>, view: View<'_>) -> bool {
+        if self.pattern.is_some_and(|pattern| !matches(pattern, item.key)) {
+            return false;
+        }
+        let kind = type_name(item, view);
+        kind.is_some() && self.kind.as_ref().is_none_or(|wanted| kind.map(str::as_bytes) == Some(wanted))
+    }
+}
+
+/// `SCAN` where items are on flash too: it parks while they are read, with what it has found.
+fn scan_tiers(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u32) -> Run {
+    let walk = call.session.walk.take();
+    let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
+    let (view, bytes_max, namespace) = (call.ctx.view(), call.ctx.request_bytes_max / 2, call.session.namespace);
+    while walk.ended.is_none() {
+        let Walk { cursor, stride, found, keys, looked, .. } = &mut *walk;
+        let stepped = call.turn.walk(namespace, *cursor, stride, &mut |item| {
+            *looked += 1;
+            if filter.takes(item, view) {
+                reply::bulk(found, item.key);
+                *keys += 1;
+            }
+        });
+        let next = match stepped {
+            Ok(next) => next.unwrap_or(0),
+            Err(error) => return call.put_off(walk, error.into()),
+        };
+        walk.steps += 1;
+        let is_enough = walk.looked as u64 >= count || walk.steps >= STEPS_MAX || walk.found.len() >= bytes_max;
+        walk.cursor = next;
+        walk.ended = (next == 0 || is_enough).then_some(next);
+    }
+    if let Err(stop) = call.answer_room(walk.found.len() + HEAD_BYTES) {
+        return call.put_off(walk, stop);
+    }
+    call.out.push(head(walk.cursor, walk.keys).as_slice());
+    call.out.push(&walk.found);
+    call.ops += (walk.looked / 16).min(OPS_A_BATCH);
     Ok(())
 }
 
@@ -124,11 +174,12 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         call.null();
         return Ok(());
     }
+    if call.turn.is_tiered() {
+        return randomkey_tiers(call);
+    }
     let (start, mut from) = match call.session.done {
         0 => {
-            // Where the walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has
-            // too.
-            let start = base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64) as u32;
+            let start = draw(call) as u32;
             (start, start)
         }
         _ => ((call.session.sum >> 32) as u32, call.session.sum as u32),
@@ -158,4 +209,53 @@ pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     call.session.done = 1 + u32::from(round);
     call.ops = OPS_A_BATCH;
     Err(State::Yield.into())
+}
+
+/// Where a walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
+fn draw(call: &Call<'_, '_>) -> u64 {
+    base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
+}
+
+/// `RANDOMKEY` where items are on flash too: one of all those of a step, so that the ones in memory are not told first.
+fn randomkey_tiers(call: &mut Call<'_, '_>) -> Run {
+    let (drawn, view, namespace) = (draw(call), call.ctx.view(), call.session.namespace);
+    let (begin, walk) = (drawn as u32, call.session.walk.take());
+    let mut walk = walk.unwrap_or_else(|| Walk::from(begin));
+    for _ in 0..STEPS_MAX {
+        let Walk { cursor, stride, found, looked, ended, .. } = &mut *walk;
+        let stepped = match ended {
+            Some(_) => Ok(None),
+            None => call.turn.walk(namespace, *cursor, stride, &mut |item| {
+                if type_name(item, view).is_none() {
+                    return;
+                }
+                *looked += 1;
+                // The first of one, the second of two with half of the chance, and so on.
+                if base::prng::split_mix(drawn ^ *looked as u64).is_multiple_of(*looked as u64) {
+                    found.clear();
+                    found.extend_from_slice(item.key);
+                }
+            }),
+        };
+        let next = match stepped {
+            Ok(next) => next,
+            Err(error) => return call.put_off(walk, error.into()),
+        };
+        if walk.looked > 0 {
+            walk.ended = Some(0);
+            if let Err(stop) = call.answer_room(walk.found.len()) {
+                return call.put_off(walk, stop);
+            }
+            reply::bulk(call.out, &walk.found);
+            return Ok(());
+        }
+        walk.round |= next.is_none();
+        walk.cursor = next.unwrap_or(0);
+        if walk.round && walk.cursor >= walk.start {
+            call.null();
+            return Ok(());
+        }
+    }
+    call.ops = OPS_A_BATCH;
+    call.put_off(walk, State::Yield.into())
 }

@@ -67,8 +67,9 @@ impl<'t> KeyParts<'t> {
         Self { turn, key }
     }
 
-    pub(super) fn key(&self) -> &Key<'t> {
-        &self.key
+    /// Where a walk meets the key.
+    pub(super) fn place(&self) -> u32 {
+        self.turn.walk_place(&self.key)
     }
 }
 

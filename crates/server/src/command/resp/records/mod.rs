@@ -17,7 +17,7 @@ pub(super) use batch::{mget, mput};
 pub(super) use operate::{add, append, del, operate, put, touch};
 pub(super) use query::{index, query};
 pub(super) use read::{exists, get};
-pub(super) use walk::{scan, sets, truncate};
+pub(super) use walk::{Found, scan, sets, truncate};
 
 use super::error::{Fault, Line, shown};
 use super::expire::{Deadline, Unit};

@@ -18,7 +18,7 @@ use crate::shared::Shared;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Record, Value};
-use segment::{Item, Key, Lane, Namespace, OpError, Turn};
+use segment::{Item, Key, Lane, Namespace, OnFlash, OpError, Stride, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,33 +115,35 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
     if call.ctx.shared.store.is_rebuilding() {
         // Not all that is there is found yet.
-        call.session.done = 1;
-        call.session.walk = Some(walk);
-        return Err(OpError::Parked.into());
+        return call.put_off(walk, OpError::Parked.into());
     }
     loop {
         let (mut keys, mut looked) = (Vec::new(), 0);
-        let view = call.ctx.view();
-        let next = call.turn.scan(call.session.namespace, walk.cursor, &mut |item| {
+        let (view, namespace) = (call.ctx.view(), call.session.namespace);
+        let of_set = &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() };
+        let stepped = call.turn.walk_tiers(namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
             looked += 1;
-            if record_of_set(item, view) == Some(index.set) {
+            let entered = |place| enter_on_flash(call.turn, view, namespace, (item, place), &mut *of_set);
+            if record_of_set(item, view) == Some(index.set) && !place.is_some_and(entered) {
                 keys.push(item.key.to_vec());
             }
         });
         for key in keys {
             if let Err(stop) = call.enter(&key, index) {
-                call.session.done = 1;
-                call.session.walk = Some(walk);
-                return Err(stop);
+                // What is left of the step is met once more.
+                walk.stride = Stride::default();
+                return call.put_off(walk, stop);
             }
         }
         call.ops += looked / KEYS_AN_OP + 1;
+        let next = match stepped {
+            Ok(next) => next,
+            Err(error) => return call.put_off(walk, error.into()),
+        };
         let Some(at) = next else { return Ok(()) };
         walk.cursor = at;
         if call.ops >= OPS_A_BATCH {
-            call.session.done = 1;
-            call.session.walk = Some(walk);
-            return Err(State::Yield.into());
+            return call.put_off(walk, State::Yield.into());
         }
     }
 }
@@ -192,7 +194,7 @@ pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
         std::thread::sleep(FOUND_SLEEP);
     }
     for namespace in Namespaces::numbers() {
-        let (mut cursor, mut left) = (Some(0), Vec::new());
+        let (mut cursor, mut stride, mut left) = (Some(0), Stride::default(), Vec::new());
         while cursor.is_some() || !left.is_empty() {
             if shared.stop.is_off() {
                 return;
@@ -200,10 +202,16 @@ pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
             let mut turn = lane.turn(clock.unix());
             let view = View::at(shared, turn.now());
             if let Some(at) = cursor.filter(|_| left.is_empty()) {
-                cursor = turn.scan(namespace, at, &mut |item| {
-                    let set = record_of_set(item, view);
-                    left.extend(set.filter(|set| !shared.indexes.of(*set).is_empty()).map(|_| item.key.to_vec()));
+                let stepped = turn.walk_tiers(namespace, at, &mut stride, &mut |item, place| {
+                    let is_indexed = record_of_set(item, view).is_some_and(|set| !shared.indexes.of(set).is_empty());
+                    let of = &mut |set| shared.indexes.of(set);
+                    let entered = |place| enter_on_flash(&turn, view, namespace, (item, place), of);
+                    if is_indexed && !place.is_some_and(entered) {
+                        left.push(item.key.to_vec());
+                    }
                 });
+                // Parked: what is on flash is being read.
+                cursor = stepped.unwrap_or(cursor);
             }
             left.retain(|bytes| !enter_one(&mut turn, shared, namespace, bytes));
             drop(turn);
@@ -217,7 +225,7 @@ pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
 fn enter_one(turn: &mut Turn<'_>, shared: &Shared, namespace: Namespace, bytes: &[u8]) -> bool {
     let key = turn.key(namespace, bytes);
     let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return false };
-    if turn.is_kept_away(&key) {
+    if turn.is_kept_away(&key) || turn.is_on_flash(&key) {
         return false;
     }
     let entered = enter_record(turn, View::at(shared, turn.now()), key, &mut |set| shared.indexes.of(set));
@@ -438,7 +446,9 @@ pub(in super::super) fn places_of(
 /// Where the record that an entry is of has its value now. What cannot be read now is where the entry says.
 fn place_now(index: &SetIndex, turn: &Turn<'_>, view: View<'_>, entry: Entry) -> Option<(u64, u64)> {
     let namespace = Namespace(view.sets.of(index.set)?.namespace());
-    let item = turn.by_hash(namespace, entry.key)?;
+    let Some(item) = turn.by_hash(namespace, entry.key) else {
+        return turn.hash_may_be_on_flash(entry.key).then_some((entry.order, entry.more));
+    };
     if record_of_set(&item, view) != Some(index.set) {
         return None;
     }
@@ -472,6 +482,9 @@ impl Call<'_, '_> {
         let shared = Arc::clone(&self.ctx.shared);
         let key = self.key(bytes);
         let Some(_stripe) = shared.indexes.stripe(key.hash()) else { return Err(State::Parked.into()) };
+        if self.turn.is_on_flash(&key) {
+            return Err(State::Parked.into());
+        }
         match self.enter_in(bytes, &mut |set| if set == index.set { vec![Arc::clone(index)] } else { Vec::new() }) {
             Err(Fault::Damaged) if self.turn.takes_lost() => Err(self.look_again(std::iter::once(bytes)).into()),
             entered => Ok(entered?),
@@ -495,7 +508,31 @@ fn enter_record(
     key: Key<'_>,
     of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
 ) -> Result<(), Fault> {
-    let item = turn.peek(&key);
+    enter_item(turn, view, key, turn.peek(&key), of)
+}
+
+/// Enters a record that is on flash, as it was read; false if it is not there any more, or changed just now.
+fn enter_on_flash(
+    turn: &Turn<'_>,
+    view: View<'_>,
+    namespace: Namespace,
+    (item, place): (&Item<'_>, OnFlash),
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> bool {
+    let key = turn.key(namespace, item.key);
+    let Some(_stripe) = view.indexes.stripe(key.hash()) else { return false };
+    // One that is damaged has no value to enter.
+    turn.is_still(&key, place) && enter_item(turn, view, key, Some(*item), of).is_ok()
+}
+
+/// Enters what an item is.
+fn enter_item(
+    turn: &Turn<'_>,
+    view: View<'_>,
+    key: Key<'_>,
+    item: Option<Item<'_>>,
+    of: &mut dyn FnMut(u16) -> Vec<Arc<SetIndex>>,
+) -> Result<(), Fault> {
     let parts = KeyParts::new(turn, key);
     let Some(set) = item.as_ref().and_then(|item| record_of_set(item, view)) else { return Ok(()) };
     let Some(record) = typed::record(item.as_ref(), view, &parts)? else { return Ok(()) };

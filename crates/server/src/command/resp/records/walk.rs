@@ -8,12 +8,13 @@ use super::set_name;
 use crate::command::resp::error::Fault;
 use crate::command::resp::number::integer;
 use crate::command::resp::typed::{self, KeyParts, View};
-use crate::command::resp::{Call, Run};
+use crate::command::resp::walk::Walk;
+use crate::command::resp::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
-use segment::{Change, Item, Value};
+use segment::{Change, Item, Stride, Value};
 
 /// Records that a call tells if no count is given.
 const COUNT: i64 = 10;
@@ -31,9 +32,9 @@ struct Scan<'c> {
     count: usize,
 }
 
-/// What a step of a walk has found: records as they are told, each with its place in the walk's order.
+/// What a walk has found: records as they are told, each with its place in the walk's order.
 #[derive(Default)]
-struct Found {
+pub(in super::super) struct Found {
     bytes: Vec<u8>,
     /// Place, and where it ends in the bytes.
     records: Vec<(u32, std::ops::Range<usize>)>,
@@ -44,6 +45,8 @@ struct Found {
     fault: Option<Fault>,
     /// The key of a large record of which a part was not found.
     broken: Option<Vec<u8>>,
+    /// Records of the steps before the one at hand.
+    before: usize,
 }
 
 /// The number of the set that an item's record is of, which need not be there any more.
@@ -55,7 +58,6 @@ pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
 impl Scan<'_> {
     fn look(&self, item: &Item<'_>, parts: &KeyParts<'_>, view: View<'_>, version: Version, found: &mut Found) {
         found.looked += 1;
-        let place = (parts.key().hash() >> 32) as u32;
         if record_of_set(item, view) != Some(self.set) {
             return;
         }
@@ -72,7 +74,7 @@ impl Scan<'_> {
             Ok(true)
         };
         match tell() {
-            Ok(true) => found.records.push((place, from..found.bytes.len())),
+            Ok(true) => found.records.push((parts.place(), from..found.bytes.len())),
             Ok(false) => {}
             Err(fault) => {
                 found.fault = Some(fault);
@@ -86,7 +88,7 @@ impl Scan<'_> {
 pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let name = set_name(args.next())?;
     let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
-    let mut cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
+    let cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
     let (mut count, mut rate) = (COUNT, None);
     let telling = Telling::read(args, |word, args| {
         let number = integer(args.next().ok_or(Fault::Syntax)?)?;
@@ -106,21 +108,28 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         return Err(State::Parked.into());
     }
     let (version, view) = (call.session.version, call.ctx.view());
-    let mut told = Found::default();
-    let mut next = None;
-    if let Some(set) = view.sets.find(call.session.namespace.0, name) {
+    let going = call.session.walk.take();
+    let mut going = going.unwrap_or_else(|| Walk::from(cursor));
+    if let Some(set) = view.sets.find(call.session.namespace.0, name).filter(|_| going.ended.is_none()) {
         let scan = Scan { set: set.number(), telling, count: count as usize };
-        (told, next) = walk(call, &scan, &mut cursor, version)?;
+        match walk(call, &scan, &mut going, version) {
+            Ok(next) => going.ended = Some(next.unwrap_or(0)),
+            Err(stop) => return call.put_off(going, stop),
+        }
     }
+    let told = &mut going.records;
     if let Some(fault) = told.fault {
-        return Err(match told.broken.filter(|_| call.turn.takes_lost()) {
+        return Err(match told.broken.take().filter(|_| call.turn.takes_lost()) {
             Some(key) => call.look_again(std::iter::once(&key[..])).into(),
             None => fault.into(),
         });
     }
-    typed::answer_room(call.out, call.ctx.request_bytes_max, told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX)?;
+    let bytes = told.bytes.len() + 3 * reply::NUMBER_LINE_BYTES_MAX;
+    if let Err(stop) = typed::answer_room(call.out, call.ctx.request_bytes_max, bytes) {
+        return call.put_off(going, stop);
+    }
     reply::array(call.out, 2);
-    reply::bulk(call.out, Decimal::new(next.unwrap_or(0).into()).as_slice());
+    reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0).into()).as_slice());
     reply::array(call.out, told.records.len() as u64);
     for (_, range) in &told.records {
         call.out.push(&told.bytes[range.clone()]);
@@ -133,22 +142,18 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
     Ok(())
 }
 
-/// Steps until enough was found; gives that and the next cursor.
-fn walk(
-    call: &Call<'_, '_>,
-    scan: &Scan<'_>,
-    cursor: &mut u32,
-    version: Version,
-) -> Result<(Found, Option<u32>), Fault> {
+/// Steps until enough was found; gives the next cursor.
+fn walk(call: &Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version) -> Result<Option<u32>, Stop> {
     let view = call.ctx.view();
     let bytes_max = call.ctx.request_bytes_max / 2;
-    let (mut found, mut next) = (Found::default(), None);
-    for _ in 0..STEPS_MAX {
-        let before = found.records.len();
-        next = call.turn.scan(call.session.namespace, *cursor, &mut |item| {
+    let Walk { cursor, stride, steps, records: found, .. } = going;
+    let mut next = None;
+    while *steps < STEPS_MAX {
+        next = call.turn.walk(call.session.namespace, *cursor, stride, &mut |item| {
             let parts = KeyParts::new(call.turn, call.key(item.key));
-            scan.look(item, &parts, view, version, &mut found);
-        });
+            scan.look(item, &parts, view, version, found);
+        })?;
+        let before = found.before;
         // In the order of the walk, so that the call can end between any two places.
         found.records[before..].sort_unstable_by_key(|(place, _)| *place);
         let (mut bytes, mut kept) = (0, 0);
@@ -173,12 +178,12 @@ fn walk(
             break;
         }
         let Some(at) = next else { break };
-        *cursor = at;
+        (*cursor, *steps, found.before) = (at, *steps + 1, found.records.len());
         if kept >= scan.count || bytes >= bytes_max {
             break;
         }
     }
-    Ok((found, next))
+    Ok(next)
 }
 
 /// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
@@ -198,7 +203,7 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
     }
     let mut walk = walk.unwrap_or_default();
     loop {
-        let mut gone = Vec::new();
+        let (mut gone, mut on_flash) = (Vec::new(), Vec::new());
         let mut looked = 0;
         let is_gone = |item: &Item<'_>| match item.value {
             Value::Typed { kind, bytes } => {
@@ -206,12 +211,23 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
             }
             _ => false,
         };
-        let next = call.turn.scan(call.session.namespace, walk.cursor, &mut |item| {
-            looked += 1;
-            if is_gone(item) {
-                gone.push(item.key.to_vec());
+        let stepped =
+            call.turn.walk_tiers(call.session.namespace, walk.cursor, &mut walk.stride, &mut |item, place| {
+                looked += 1;
+                match place.filter(|_| is_gone(item)) {
+                    Some(place) => on_flash.push((item.key.to_vec(), place)),
+                    None if is_gone(item) => gone.push(item.key.to_vec()),
+                    None => {}
+                }
+            });
+        for (bytes, place) in on_flash {
+            // What is elsewhere by now is looked for as any other.
+            if call.turn.remove_from_flash(call.session.namespace, place) {
+                call.session.sum += 1;
+            } else {
+                gone.push(bytes);
             }
-        });
+        }
         for bytes in gone {
             let key = call.key(&bytes);
             let removed = call.turn.change(&key, &mut |_, item, _| match item {
@@ -221,19 +237,21 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
             match removed {
                 Ok(removed) => call.session.sum += removed,
                 Err(error) => {
-                    call.session.done = 1;
-                    call.session.walk = Some(walk);
-                    return Err(error.into());
+                    // What is left of the step is met once more.
+                    walk.stride = Stride::default();
+                    return call.put_off(walk, error.into());
                 }
             }
         }
         call.ops += looked / KEYS_AN_OP + 1;
+        let next = match stepped {
+            Ok(next) => next,
+            Err(error) => return call.put_off(walk, error.into()),
+        };
         let Some(at) = next else { break };
         walk.cursor = at;
         if call.ops >= OPS_A_BATCH {
-            call.session.done = 1;
-            call.session.walk = Some(walk);
-            return Err(State::Yield.into());
+            return call.put_off(walk, State::Yield.into());
         }
     }
     call.int(call.session.sum);

@@ -1,0 +1,94 @@
+//! A server with a small memory and a file for what that has no room for.
+
+use super::redis::{Replies, both, resp};
+use super::{Client, set, start, tcp, wait_until};
+use base::units::ByteSize;
+use gannet_server::config::kinds::FlashPlace;
+use gannet_server::start::{Running, ServerConfig};
+use segment::StoreStats;
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+
+pub const MEMORY: u64 = 16 << 20;
+pub const FILE: u64 = 8 * MEMORY;
+
+/// A server with a file for items, which is gone when the test is over.
+pub struct Tiered {
+    pub running: Running,
+    path: std::path::PathBuf,
+}
+
+impl Drop for Tiered {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Tiered {
+    pub fn start(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-flash-{}-{name}", std::process::id()));
+        let flash = vec![FlashPlace { path: path.clone(), size: ByteSize(FILE) }];
+        let running = start(ServerConfig { memory_bytes: MEMORY, flash, ..both() });
+        Self { running, path }
+    }
+
+    pub fn stats(&self) -> StoreStats {
+        self.running.shared().store.stats()
+    }
+
+    pub fn memcached(&self) -> Client {
+        Client::connect(tcp(&self.running))
+    }
+
+    pub fn resp(&self) -> Replies {
+        resp(&self.running)
+    }
+
+    /// Which of so many keys are there: one whose slot another key with its tag has taken is not.
+    pub fn there(&self, keys: std::ops::Range<u64>) -> HashSet<Vec<u8>> {
+        let mut client = self.memcached();
+        let mut there = HashSet::new();
+        for from in keys.clone().step_by(50) {
+            let batch: Vec<String> = (from..(from + 50).min(keys.end)).map(key).collect();
+            client.stream.write_all(format!("get {}\r\n", batch.join(" ")).as_bytes()).expect("sends");
+            let mut reader = BufReader::new(&client.stream);
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).expect("a line");
+                if line == "END\r\n" {
+                    break;
+                }
+                let words: Vec<&str> = line.split_whitespace().collect();
+                there.insert(words[1].as_bytes().to_vec());
+                let bytes = words[3].parse::<u64>().expect("a length") + 2;
+                std::io::copy(&mut Read::by_ref(&mut reader).take(bytes), &mut std::io::sink()).expect("a value");
+            }
+        }
+        there
+    }
+
+    /// Stores values of so many keys, and waits now and then until the file has taken what memory gave up.
+    pub fn fill(&self, keys: std::ops::Range<u64>) {
+        let mut client = self.memcached();
+        let flash = self.running.shared().flash.as_ref().expect("there is one");
+        for from in keys.clone().step_by(500) {
+            let batch: Vec<u64> = (from..(from + 500).min(keys.end)).collect();
+            let bytes: Vec<u8> = batch.iter().flat_map(|number| set(&key(*number), &bytes_of(*number))).collect();
+            client.send(&bytes);
+            client.expect(&b"STORED\r\n".repeat(batch.len()));
+            wait_until("the file takes it", || flash.waiting().1 <= 2);
+        }
+    }
+}
+
+pub fn key(number: u64) -> String {
+    format!("filler:{number}")
+}
+
+/// What is stored under a key: bytes that tell whose they are, of some length up to two thousand.
+pub fn bytes_of(number: u64) -> Vec<u8> {
+    let mut random = base::prng::Prng::new(number);
+    let mut bytes = vec![0; 300 + random.below(1700) as usize];
+    random.fill(&mut bytes);
+    bytes
+}
