@@ -99,6 +99,19 @@ impl Lane {
         turn
     }
 
+    /// Appends the hashes of the keys whose reads have come, of those that [`Turn::awaited`] told of, as far as turns
+    /// that have begun have taken them in.
+    pub fn take_landed(&mut self, into: &mut Vec<u64>) {
+        if self.store.tier.is_some() {
+            self.own.reads.with(|reads| reads.take_landed(into));
+        }
+    }
+
+    /// Reads of flash that could be asked for now.
+    pub fn reads_free(&self) -> usize {
+        if self.store.tier.is_some() { self.own.reads.with(|reads| reads.free()) } else { 0 }
+    }
+
     /// Seals open segments that are old or flushed, so that the background can have them. For a thread that wakes
     /// without writing; call it about once a second.
     pub fn tidy(&mut self, now: UnixMillis) {

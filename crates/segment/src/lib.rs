@@ -99,6 +99,7 @@ pub use rename::{CopyStep, PartsCopy};
 pub use reopen::Reopened;
 pub use snapshot::Snapshot;
 pub use spaces::{Terms, TermsError};
+pub use staging::Awaited;
 pub use stats::{Census, DRAIN_REASONS, NamespaceStats, SEGMENT_STATES, StoreStats};
 pub use store::Store;
 pub use tier::{

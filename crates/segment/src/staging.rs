@@ -11,9 +11,12 @@
 //!
 //! Bounds: [`READS_MAX`] entries, with a buffer each. Where there are as many, who asks for more comes again: what has
 //! been read for somebody is not thrown away for another, or each would have it read again and again. But one that
-//! nobody asked about for [`IDLE_TURNS`], since its connection is gone, makes room for others, as does one that has
-//! been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it. Walks over all items have
-//! [`WALK_READS_MAX`] of them, so that requests for a key always find others.
+//! nobody asked about for [`IDLE_TURNS`] since it came, as its connection is gone, makes room for others, as does one
+//! that has been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it. Walks over all
+//! items have [`WALK_READS_MAX`] of them, so that requests for a key always find others.
+//!
+//! Who waits for a read that is under way says so ([`Staging::awaited`]), and is told once it has come
+//! ([`Staging::take_landed`]): each read that was asked of a tier comes, at the latest when its device is given up.
 
 use crate::tier::{FlashAddress, Found, ReadBy, SlotMatch, Tier, TierRead};
 
@@ -21,8 +24,7 @@ use crate::tier::{FlashAddress, Found, ReadBy, SlotMatch, Tier, TierRead};
 pub(crate) const READS_MAX: usize = 64;
 /// Of those, reads for walks.
 const WALK_READS_MAX: usize = READS_MAX / 2;
-/// Turns after which nobody waits any more for what is here: who waits asks in every one of its worker's rounds, each
-/// of which is a few turns.
+/// Turns after which nobody waits any more for what is here: who waits asks as soon as it has come.
 const IDLE_TURNS: u64 = 64;
 /// Turns that anything is here for at most, if there is no room.
 const KEPT_TURNS: u64 = 1024;
@@ -38,9 +40,20 @@ struct Entry {
     walk: bool,
     /// The turn in which it was asked for, had come, or was put back.
     since: u64,
-    /// The last turn in which somebody wanted to know.
+    /// The last turn in which somebody wanted to know, or it came.
     asked_about: u64,
+    /// Somebody waits until it comes.
+    awaited: bool,
     read: Option<TierRead>,
+}
+
+/// What a request that cannot be answered yet waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A read that is under way, of a key with this hash: [`crate::Lane::take_landed`] tells when it has come.
+    Read(u64),
+    /// A place among the reads: [`crate::Lane::reads_free`] says how many there are.
+    Room,
 }
 
 /// What an entry says.
@@ -76,13 +89,18 @@ pub(crate) struct Staging {
     buffers: Vec<Vec<u8>>,
     /// How many turns the lane has had.
     turns: u64,
+    /// What whoever asked last waits for.
+    awaited: Option<Awaited>,
+    /// What has come of what was waited for, until that is taken: at most as much as was waited for.
+    landed: Vec<u64>,
 }
 
 impl Staging {
     /// `bytes`: what the buffer of a read begins with.
     pub(crate) fn new(bytes: usize) -> Self {
         let buffers = (0..READS_MAX).map(|_| Vec::with_capacity(bytes)).collect();
-        Self { entries: Vec::with_capacity(READS_MAX), buffers, turns: 0 }
+        let entries = Vec::with_capacity(READS_MAX);
+        Self { entries, buffers, turns: 0, awaited: None, landed: Vec::with_capacity(READS_MAX) }
     }
 
     fn place(&self, hash: u64, at: FlashAddress) -> Option<usize> {
@@ -103,6 +121,36 @@ impl Staging {
         }
     }
 
+    /// A request begins: it waits for nothing.
+    pub(crate) fn begin_request(&mut self) {
+        self.awaited = None;
+    }
+
+    /// What the request waits for, if it waits for reads: who asks is told when it has come.
+    pub(crate) fn awaited(&mut self) -> Option<Awaited> {
+        let awaited = self.awaited?;
+        if let Awaited::Read(hash) = awaited {
+            let under_way = |entry: &&mut Entry| entry.hash == hash && entry.read.is_none();
+            self.entries.iter_mut().find(under_way)?.awaited = true;
+        }
+        Some(awaited)
+    }
+
+    /// Appends the hashes of what has come of what was waited for.
+    pub(crate) fn take_landed(&mut self, into: &mut Vec<u64>) {
+        into.append(&mut self.landed);
+    }
+
+    /// Reads that could be asked for now.
+    pub(crate) fn free(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// It is on its way.
+    pub(crate) fn waits_for(&mut self, hash: u64) {
+        self.awaited = Some(Awaited::Read(hash));
+    }
+
     /// Asks the tier. Where that is not possible now, who wants to know comes again and asks again.
     pub(crate) fn ask(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, back: bool) {
         self.begin(tier, TierRead { lane, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing }, back);
@@ -110,6 +158,8 @@ impl Staging {
 
     /// The same for a walk, which knows of the key what its slot does.
     pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, by: SlotMatch) {
+        // As in `begin`.
+        self.awaited = self.awaited.or(Some(Awaited::Room));
         let walks = self.entries.iter().filter(|entry| entry.walk).count();
         if walks < WALK_READS_MAX || self.forget_left(|entry| entry.walk) {
             let by = ReadBy::Slot(by);
@@ -118,6 +168,8 @@ impl Staging {
     }
 
     fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool) {
+        // Whatever comes of it: a read that the same request waits for tells of itself.
+        self.awaited = self.awaited.or(Some(Awaited::Room));
         if self.buffers.is_empty() && !self.forget_left(|_| true) {
             return;
         }
@@ -126,7 +178,9 @@ impl Staging {
         match tier.ask(TierRead { buffer, ..read }) {
             Ok(()) => {
                 let now = self.turns;
-                self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, read: None });
+                let asked_about = now;
+                self.entries.push(Entry { hash, at, back, walk, since: now, asked_about, awaited: false, read: None });
+                self.waits_for(hash);
             }
             Err(refused) => self.buffers.push(refused.buffer),
         }
@@ -138,7 +192,10 @@ impl Staging {
         let entry = &mut self.entries[place];
         entry.asked_about = self.turns;
         match entry.read.take() {
-            None => Walked::Asked,
+            None => {
+                self.waits_for(hash);
+                Walked::Asked
+            }
             Some(read) => {
                 self.entries.swap_remove(place);
                 Walked::Come(read)
@@ -171,7 +228,10 @@ impl Staging {
             match self.place(read.hash, read.at) {
                 Some(place) => {
                     let entry = &mut self.entries[place];
-                    (entry.since, entry.read) = (self.turns, Some(read));
+                    if std::mem::take(&mut entry.awaited) {
+                        self.landed.push(read.hash);
+                    }
+                    (entry.since, entry.asked_about, entry.read) = (self.turns, self.turns, Some(read));
                 }
                 None => self.buffers.push(read.buffer),
             }
@@ -212,7 +272,8 @@ impl Staging {
             return self.buffers.push(read.buffer);
         }
         let (now, hash, at) = (self.turns, read.hash, read.at);
-        self.entries.push(Entry { hash, at, back, walk: false, since: now, asked_about: now, read: Some(read) });
+        let (walk, awaited, read) = (false, false, Some(read));
+        self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, awaited, read });
     }
 
     /// The buffer of a read that was taken is free again.

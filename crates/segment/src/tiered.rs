@@ -29,7 +29,7 @@ use crate::lane::Turn;
 use crate::op::{Expire, Value};
 use crate::raw::Word64;
 use crate::slot::Slot;
-use crate::staging::{Known, Staging};
+use crate::staging::{Awaited, Known, Staging};
 use crate::store::{Seen, Store};
 use crate::tier::{FlashAddress, Found, Kept, Parts, Tier, TierItem, TierRead};
 use crate::write::Snap;
@@ -287,6 +287,20 @@ impl<'l> Turn<'l> {
         self.tiered
     }
 
+    /// A request begins, which waits for no read yet.
+    #[inline(always)]
+    pub fn begin_request(&self) {
+        if self.tiered {
+            self.own.reads.with(Staging::begin_request);
+        }
+    }
+
+    /// The read of flash that the request waits for which could not be answered; `None`: for something else.
+    #[cold]
+    pub fn awaited(&self) -> Option<Awaited> {
+        if self.tiered { self.own.reads.with(Staging::awaited) } else { None }
+    }
+
     /// Where the key is. What is not known is asked for; `back`: to be brought back to memory.
     fn locate(&self, key: &Key<'_>, back: bool) -> Located {
         let store = self.store;
@@ -322,7 +336,10 @@ impl<'l> Turn<'l> {
         let at = slot.flash_address();
         let reads = &self.own.reads;
         match self.known(key, at, back) {
-            Known::Asked => Some(Located::Coming),
+            Known::Asked => {
+                reads.with(|reads| reads.waits_for(key.hash.0));
+                Some(Located::Coming)
+            }
             Known::Other => None,
             Known::Nothing => {
                 reads.with(|reads| reads.ask(self.store.tier(), self.own.id, key.hash.0, at, back));

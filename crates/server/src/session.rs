@@ -6,6 +6,7 @@ use crate::command::{Door, SessionState};
 use crate::handover::Early;
 use crate::out::OutBuffer;
 use io::Token;
+use segment::Awaited;
 
 /// Where a session is noted. It is noted in one place at most, so every list is as long as the table at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) enum Place {
     Ready,
     /// To be served in the next turn: the store could not do its request in this one.
     Parked,
+    /// Until what it waits for has come from flash, or can be asked for there.
+    Coming,
     /// Until a buffer is free.
     Waiting,
     /// In the batch that is being served.
@@ -49,6 +52,8 @@ pub(crate) enum Pause {
     Output,
     /// The store needs another turn.
     Store,
+    /// Something is to come from flash.
+    Flash(Awaited),
 }
 
 /// One connection of a worker.

@@ -92,14 +92,57 @@ fn other_requests_go_on_while_one_waits_for_the_file() {
     for number in 0..200 {
         far.send(format!("get {}\r\n", key(number * 7)).as_bytes());
         near.ask(b"get near\r\n", &value("near", b"by"));
-        let mut end = [0; 5];
-        let mut seen = Vec::new();
-        while !seen.ends_with(b"END\r\n") {
-            let bytes = far.stream.read(&mut end).expect("an answer");
-            seen.extend_from_slice(&end[..bytes]);
-        }
+        read_answer(&mut far);
     }
     assert!(tiered.stats().flash_hits > 50, "{:?}", tiered.stats());
+}
+
+#[test]
+fn of_many_that_wait_for_the_file_each_is_served_when_its_read_has_come_and_not_whenever_another_has() {
+    let tiered = Tiered::start("many");
+    tiered.fill(0..KEYS);
+    let parked = || tiered.running.shared().workers[0].counters.parked.value();
+    // More than a worker reads at once: the rest waits for room.
+    let mut clients: Vec<Client> = (0..200).map(|_| tiered.memcached()).collect();
+    let (hits_before, parked_before) = (tiered.stats().flash_hits, parked());
+    for round in 0..20 {
+        let number = |client: usize| (round * 200 + client as u64) * 7 % (KEYS / 2);
+        for (at, client) in clients.iter_mut().enumerate() {
+            client.send(format!("get {}\r\n", key(number(at))).as_bytes());
+        }
+        for (at, client) in clients.iter_mut().enumerate() {
+            let told = read_answer(client);
+            let want = value(&key(number(at)), &bytes_of(number(at)));
+            assert!(told == want || told == b"END\r\n", "{}: {} bytes", number(at), told.len());
+        }
+    }
+    let (hits, parked) = (tiered.stats().flash_hits - hits_before, parked() - parked_before);
+    assert!(hits > 2000, "{:?}", tiered.stats());
+    assert!(parked < hits * 4, "{parked} times something was parked for {hits} hits");
+}
+
+#[test]
+fn connections_that_leave_while_they_wait_for_the_file_leave_nothing_behind() {
+    let tiered = Tiered::start("gone");
+    tiered.fill(0..KEYS);
+    for round in 0..50 {
+        let mut clients: Vec<Client> = (0..100).map(|_| tiered.memcached()).collect();
+        for (at, client) in clients.iter_mut().enumerate() {
+            client.send(format!("get {}\r\n", key((round * 100 + at as u64) % (KEYS / 2))).as_bytes());
+        }
+    }
+    wait_until("all are gone", || tiered.running.shared().connections_open() == 0);
+}
+
+/// An answer to a `get`, as far as its end.
+fn read_answer(client: &mut Client) -> Vec<u8> {
+    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+    while !seen.ends_with(b"END\r\n") {
+        let bytes = client.stream.read(&mut part).expect("an answer");
+        assert!(bytes > 0, "closed behind {}", seen.escape_ascii());
+        seen.extend_from_slice(&part[..bytes]);
+    }
+    seen
 }
 
 /// What a command has to find there, its words, and its answer.

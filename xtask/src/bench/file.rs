@@ -100,7 +100,7 @@ fn tails(quick: bool) -> Result<(), String> {
     let keys = if quick { TAIL_KEYS / 10 } else { TAIL_KEYS };
     let folder = Folder::new()?;
     let text = format!(
-        "protocol = \"memcached\"\n[connections]\ncount = 50\ndepth = 1\n[[keys]]\ncount = {keys}\nprefix = \"key-\"\n\
+        "protocol = \"memcache\"\n[connections]\ncount = 50\ndepth = 1\n[[keys]]\ncount = {keys}\nprefix = \"key-\"\n\
          key_bytes = \"24B\"\nvalue_bytes = \"{TAIL_VALUE_BYTES}B\"\nverbs = [{{ verb = \"set\" }}]\n"
     );
     let workload = folder.write("sets.toml", &text)?;

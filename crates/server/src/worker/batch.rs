@@ -157,6 +157,7 @@ impl<B: Backend> Core<B> {
             self.ctx.watch.connection = index;
             // Without input it may still have to say how much it waits for: its output was full when it last asked.
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
+            turn.begin_request();
             let progress = match &mut session.state {
                 SessionState::Memcache(state) => memcache::serve(turn, input, heads[number], out, state, &mut self.ctx),
                 SessionState::Resp(state) => resp::serve(turn, input, heads[number], out, state, &mut self.ctx),
@@ -173,10 +174,12 @@ impl<B: Backend> Core<B> {
                     self.buffers.put_input(input.into_block());
                 }
             }
-            if progress.state == State::Parked {
-                self.ctx.counters().parked.add(1);
-            }
+            let parked = progress.state == State::Parked;
             apply(session, progress);
+            if parked {
+                self.ctx.counters().parked.add(1);
+                session.pause = turn.awaited().map_or(Pause::Store, Pause::Flash);
+            }
             if session.state.is_arriving() {
                 self.note_arrival(index);
             }

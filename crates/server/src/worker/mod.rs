@@ -16,6 +16,7 @@
 
 mod arrive;
 mod batch;
+mod coming;
 mod leave;
 mod mail;
 mod output;
@@ -36,6 +37,7 @@ use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use arrive::Arrivals;
 use base::clock::UnixMillis;
+use coming::Coming;
 use io::{Backend, Event};
 use segment::{Lane, Namespace};
 use std::collections::VecDeque;
@@ -98,6 +100,7 @@ struct Core<B: Backend> {
     events: Vec<Event>,
     ready: VecDeque<u32>,
     parked: Vec<u32>,
+    coming: Coming,
     waiting: [VecDeque<u32>; CLASSES.len()],
     batch: Vec<u32>,
     /// Dead sessions whose state is to be given back in the next store turn.
@@ -171,6 +174,7 @@ impl<B: Backend> Worker<B> {
             events: Vec::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(sessions_max),
             parked: Vec::with_capacity(sessions_max),
+            coming: Coming::default(),
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
             graves: Vec::with_capacity(sessions_max),
@@ -220,6 +224,7 @@ impl<B: Backend> Worker<B> {
         let timeout = core.sleep();
         core.wait(timeout);
         core.begin_turn();
+        core.call_back_landed(&mut self.lane);
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
             bytes += Self::batch(&mut self.lane, core);
@@ -236,6 +241,7 @@ impl<B: Backend> Worker<B> {
             core.tidied_ns = core.now_ns;
             self.lane.tidy(core.ctx.now);
         }
+        core.call_back_landed_since(&mut self.lane);
         let shared = &core.ctx.shared;
         if !core.parked.is_empty() || shared.store.needs_background() {
             shared.wake_background();
@@ -288,7 +294,11 @@ impl<B: Backend> Core<B> {
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
         if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
-        } else if !self.parked.is_empty() || !self.mail.is_empty() || !self.graves.is_empty() {
+        } else if !self.parked.is_empty()
+            || self.coming.wants_room()
+            || !self.mail.is_empty()
+            || !self.graves.is_empty()
+        {
             PARKED_WAIT
         } else if !self.pinners.is_empty() {
             upkeep::PIN_CHECK
@@ -310,15 +320,13 @@ impl<B: Backend> Core<B> {
             self.note(self.events[number]);
         }
         while let Some(index) = self.parked.pop() {
-            self.sessions.at(index).place = Place::Idle;
-            self.make_ready(index);
+            self.call_back(index);
         }
         for class in CLASSES {
             let waiting = self.waiting[class.slot()].len();
             for _ in 0..waiting.min(self.buffers.free(class)) {
                 if let Some(index) = self.waiting[class.slot()].pop_front() {
-                    self.sessions.at(index).place = Place::Idle;
-                    self.make_ready(index);
+                    self.call_back(index);
                 }
             }
         }
@@ -388,6 +396,12 @@ impl<B: Backend> Core<B> {
         } else {
             self.make_ready(index);
         }
+    }
+
+    /// Has a session go on that was taken out of the list that noted it.
+    fn call_back(&mut self, index: u32) {
+        self.sessions.at(index).place = Place::Idle;
+        self.make_ready(index);
     }
 
     /// Puts a session that is noted nowhere and has something to do at the end of the queue.

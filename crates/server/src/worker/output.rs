@@ -126,6 +126,9 @@ impl<B: Backend> Core<B> {
         } else if session.pause == Pause::Store {
             session.place = Place::Parked;
             self.parked.push(index);
+        } else if let Pause::Flash(awaited) = session.pause {
+            session.place = Place::Coming;
+            self.coming.wait(awaited, index);
         } else {
             self.make_ready(index);
         }

@@ -165,6 +165,8 @@ impl<B: Backend> Core<B> {
                 self.kill(index as u32);
             }
         }
+        // What they wait for may take long.
+        self.call_back_coming(usize::MAX, |_| true);
     }
 
     /// Gives back to the store what ended connections held.
