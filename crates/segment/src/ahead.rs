@@ -36,6 +36,8 @@ struct State {
     segments_wanted: usize,
     /// A file's space was refused.
     short_of_space: bool,
+    /// And that for so many segments in all.
+    refused_segments: usize,
 }
 
 /// The end of a step that goes from `at` towards `to`: at the next whole step, so that it touches one huge page.
@@ -70,12 +72,21 @@ impl Ahead {
         let segments = &store.segments;
         let missing = state.segments_wanted.saturating_sub(segments.count() + segments.withheld_count());
         let each = segments.segment_bytes();
-        if missing == 0 || segments.heap.map().allocate(segments.end() * each, missing * each).is_err() {
-            state.short_of_space |= missing > 0;
+        if missing == 0 {
+            return false;
+        }
+        if segments.heap.map().allocate(segments.end() * each, missing * each).is_err() {
+            (state.short_of_space, state.refused_segments) = (true, state.segments_wanted);
             return false;
         }
         segments.add_fresh(missing);
         true
+    }
+
+    /// The same, unless it was refused before: for a background that has other things to do.
+    pub(crate) fn add_fresh_unrefused(&self, store: &Store) -> bool {
+        let refused = self.state.try_lock().is_ok_and(|state| state.refused_segments == state.segments_wanted);
+        !refused && self.add_fresh(store)
     }
 
     /// See [`Store::takes_short_of_space`].

@@ -24,7 +24,7 @@ impl Bench {
     fn new() -> Self {
         let config = StoreConfig {
             memory_bytes: 8 * MIB,
-            memory_bytes_max: 0,
+            memory_bytes_max: 32 * MIB,
             segment_bytes: Some(32 << 10),
             item_bytes_max: MIB,
             lanes_max: 1,
@@ -133,4 +133,23 @@ fn a_key_whose_item_was_read_and_expired_is_known_again_and_an_unread_or_flushed
         bench.put(&format!("read-{number}"), SHORT_BYTES, Expire::Never);
     }
     assert_eq!(bench.store.stats().ghost_hits, EACH as u64);
+}
+
+/// Only who waits for room has the background do anything, so that it is short of segments whenever it looks.
+#[test]
+fn memory_that_was_raised_comes_though_the_background_is_never_done_with_evicting() {
+    let mut bench = Bench::new();
+    let mut next = 0;
+    let mut store = |bench: &mut Bench, bytes: u64| {
+        for _ in 0..bytes / (LONG_BYTES as u64 + 64) {
+            next += 1;
+            bench.put(&format!("key-{next}"), LONG_BYTES, Expire::Never);
+        }
+        bench.store.stats()
+    };
+    let small = store(&mut bench, 16 * MIB);
+    assert!(small.evicted > 1000, "{small:?}");
+    bench.store.resize(32 * MIB).expect("as much as was reserved");
+    let large = store(&mut bench, 20 * MIB);
+    assert!(large.evicted - small.evicted < 100 && large.items > small.items * 3, "{small:?}\n{large:?}");
 }
