@@ -233,9 +233,9 @@ impl<'l> Turn<'l> {
         OpError::Parked
     }
 
-    /// Visits a few live items in memory of a namespace, those that come next from `cursor` on (0 begins), and gives the next
-    /// cursor; `None` at the end. An item that stays from the first call to the last is visited at least once, whatever
-    /// the index does meanwhile; it may be visited twice.
+    /// Visits a few live items in memory of a namespace, those that come next from `cursor` on (0 begins), and gives
+    /// the next cursor; `None` at the end. An item that stays from the first call to the last is visited at least
+    /// once, whatever the index does meanwhile; it may be visited twice.
     pub fn scan(&self, namespace: Namespace, cursor: u32, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u32> {
         let store = self.store;
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];

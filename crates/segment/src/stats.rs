@@ -235,8 +235,9 @@ impl Store {
         }
     }
 
-    /// How many keys of a namespace hold items, in memory or on flash, that no flush has ended; those that have expired count until they are
-    /// removed. While items that a flush has ended are being removed it looks at every segment.
+    /// How many keys of a namespace hold items, in memory or on flash, that no flush has ended; those that have
+    /// expired count until they are removed. While items that a flush has ended are being removed it looks at every
+    /// segment.
     pub fn keys(&self, namespace: Namespace) -> u64 {
         let (space, flushed) = (namespace.0, self.flushed_before(namespace.0));
         let (mut ended, mut settled) = (0, true);

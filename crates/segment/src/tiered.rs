@@ -129,8 +129,8 @@ impl Store {
         self.tier.as_deref().expect("a slot on flash is there only with a second tier")
     }
 
-    /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is not.
-    /// `lived`: it was not flushed before.
+    /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is
+    /// not. `lived`: it was not flushed before.
     pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: bool) {
         counters.note_flash_removed(namespace);
         let flushed = &self.flash_flushed[usize::from(namespace)];
@@ -170,8 +170,8 @@ impl Store {
         }
     }
 
-    /// Clears the slot of an item on flash that is of no use; false: there is none, or where the lock is not had it stays
-    /// for now.
+    /// Clears the slot of an item on flash that is of no use; false: there is none, or where the lock is not had it
+    /// stays for now.
     pub(crate) fn clear_flash(&self, counters: &Counters, namespace: u8, hash: Hash, at: FlashAddress) -> bool {
         let Some(locked) = self.index.lock(hash) else { return false };
         let Some((word, slot)) = locked.find_flash(at) else { return false };

@@ -17,9 +17,9 @@
 //!   slot, and is displaced by one that a look over the part notices: so each look has every item of the part once.
 //!   What is looked for afterwards by its key is found the same way. A part is looked over again only where a region
 //!   was freed between a look and a read, so a walk that stands still is no walk of this store.
-//! - **A step is bounded**: it is a part of the index ([`crate::index::Order`]) of some 27 slots, or several of one group
-//!   that have no more than [`STEP_ITEMS`] together; and each turn of it tells what has come. No more than half of a
-//!   lane's reads are for walks.
+//! - **A step is bounded**: it is a part of the index ([`crate::index::Order`]) of some 27 slots, or several of one
+//!   group that have no more than [`STEP_ITEMS`] together; and each turn of it tells what has come. No more than half
+//!   of a lane's reads are for walks.
 //! - Without a second tier it is [`Turn::scan`].
 //!
 //! What a damaged or lost device has is a miss, and loses its slot, as with a read of its key.

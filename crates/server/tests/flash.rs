@@ -5,7 +5,7 @@ mod common;
 
 use common::redis::request;
 use common::tiered::{Tiered, bytes_of, key};
-use common::{Client, set, value};
+use common::{Client, set, value, wait_until};
 use std::io::{BufRead, BufReader, Read, Write};
 
 /// Values read by `get` lines of several keys, as the server told them.

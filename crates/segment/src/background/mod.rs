@@ -207,8 +207,8 @@ impl Background {
     /// Does one slice of work. `over` says when the slice has used its time; it is asked every few items.
     pub fn slice(&mut self, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceReport {
         let store = Arc::clone(&self.store);
-        // Before anything is evicted: where more is stored than can be evicted, this would otherwise never have its turn.
-        // The kernel may take its time, for which nobody has to wait.
+        // Before anything is evicted: where more is stored than can be evicted, this would otherwise never have its
+        // turn. The kernel may take its time, for which nobody has to wait.
         let enlarged = !store.is_rebuilding() && store.ahead.add_fresh_unrefused(&store);
         // A flush holds the gate for two additions at most; a poisoned gate guards nothing that could be half done.
         let gate = store.slice_gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
