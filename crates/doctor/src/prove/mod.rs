@@ -136,6 +136,14 @@ pub struct Measured {
     pub fault: Option<String>,
 }
 
+impl Measured {
+    /// Its figures that the verdict is of: of whole requests, or of their parts in the server.
+    pub fn judged(&self) -> impl Iterator<Item = (&'static Figure, f64)> {
+        let judged = FIGURES.iter().filter(|figure| figure.is_judged);
+        judged.filter_map(|figure| Some((figure, *self.figures.get(figure.id)?)))
+    }
+}
+
 /// One of the two that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -24,7 +24,7 @@ use base::prng::split_mix;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use doctor::check::{Check, Verdict as Found, nearest_of};
 use doctor::prove::{
-    Measured, Proof, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Round, Side, Subject, Verdict, judge, order, text,
+    Measured, Proof, ROUNDS_MAX, ROUNDS_MIN, ROUNDS_MIN_LIVE, Round, Side, Subject, Verdict, judge, number, order, text,
 };
 use doctor::tune::{Draft, Setting, draft_remedy, draft_settings, is_written};
 use doctor::{Host, checks};
@@ -379,10 +379,10 @@ fn rounds(
 /// A measurement in a line on standard error.
 fn told(round: usize, side: Side, measured: &Measured) {
     let side = if side == Side::Before { "as it was" } else { "changed  " };
-    let p999 = ["p999_ns", "execute_p999_ns"].iter().find_map(|id| measured.figures.get(*id));
-    match (&measured.fault, p999) {
-        (Some(fault), _) => eprintln!("round {}, {side}: does not count: {fault}", round + 1),
-        (None, Some(p999_ns)) => eprintln!("round {}, {side}: p999 {:.0} us", round + 1, p999_ns / 1e3),
-        (None, None) => {}
+    let figures: Vec<String> =
+        measured.judged().map(|(figure, value)| format!("{} {}", figure.name, number(figure.unit, value))).collect();
+    match &measured.fault {
+        Some(fault) => eprintln!("round {}, {side}: does not count: {fault}", round + 1),
+        None => eprintln!("round {}, {side}: {}", round + 1, figures.join("; ")),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use doctor::prove::{Figure, Measured, Proof, Side, Unit, Verdict, change, number};
+use doctor::prove::{FIGURES, Figure, Measured, Proof, Side, Unit, Verdict, change, number};
 use load::report::tables::table;
 use page::svg::{Axis, Chart, Mark, Scale, Series, escape};
 use page::{section, whole};
@@ -83,15 +83,23 @@ fn chart(proof: &Proof, figure: &Figure) -> Chart {
 }
 
 fn rounds(proof: &Proof) -> String {
+    let is_in = |figure: &&Figure| proof.rounds.iter().any(|round| round.before.figures.contains_key(figure.id));
+    let figures: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.is_judged).filter(is_in).collect();
+    let cell = |side: &Measured, figure: &Figure| {
+        side.figures.get(figure.id).map_or_else(|| "-".to_owned(), |value| number(figure.unit, *value))
+    };
     let row = |(at, round): (usize, &doctor::prove::Round)| {
-        let p999 =
-            |side: &Measured| side.figures.get("p999_ns").map_or_else(|| "-".to_owned(), |ns| number(Unit::Time, *ns));
         let first = if round.first == Side::Before { "as it was" } else { "changed" };
+        let both = figures.iter().flat_map(|figure| [cell(&round.before, figure), cell(&round.changed, figure)]);
         let state = round.fault().unwrap_or("counts").to_owned();
-        ("", vec![(at + 1).to_string(), first.to_owned(), p999(&round.before), p999(&round.changed), state])
+        ("", [(at + 1).to_string(), first.to_owned()].into_iter().chain(both).chain([state]).collect())
     };
     let rows: Vec<_> = proof.rounds.iter().enumerate().map(row).collect();
-    table(&["round", "first", "p999 as it was", "p999 changed", "state"], &rows)
+    let heads =
+        figures.iter().flat_map(|figure| ["as it was", "changed"].map(|side| format!("{} {side}", figure.name)));
+    let heads: Vec<String> =
+        ["round", "first"].map(str::to_owned).into_iter().chain(heads).chain(["state".to_owned()]).collect();
+    table(&heads.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
 }
 
 fn settings(proof: &Proof) -> String {
@@ -137,7 +145,20 @@ mod tests {
         assert!(page.contains("<h1>helped</h1><p>p999 went from 2 ms to 1 ms"), "{page}");
         assert!(page.contains("&lt;b&gt;vm.x") && !page.contains("<b>vm.x") && page.contains("a&amp;b"));
         assert_eq!(page.matches("class=\"dot s").count(), 10, "a dot for each side of each round");
+        assert!(page.contains("<th>p999 as it was</th><th>p999 changed</th><th"), "{page}");
         assert!(page.contains("why at this rate") && page.contains("it kept pace"));
         assert!(!page.contains("http"), "it needs nothing but itself");
+    }
+
+    #[test]
+    fn the_parts_in_the_server_stand_round_by_round_where_no_whole_request_was_seen() {
+        let parts = ["wait_p999_ns", "execute_p999_ns", "send_p999_ns"];
+        let measured = |ns: f64| Measured { figures: parts.map(|id| (id.to_owned(), ns)).into(), fault: None };
+        let round =
+            |at: usize| Round { first: Side::Changed, before: measured(3e6), changed: measured(at as f64 * 1e6) };
+        let page = html(&[judge(Subject::default(), (1..8).map(round).collect())]);
+        assert!(page.contains("<th>p999, waiting in the server as it was</th>"), "{page}");
+        let cells = "<td>changed</td>".to_owned() + &"<td>3 ms</td><td>7 ms</td>".repeat(3);
+        assert!(page.contains(&cells) && !page.contains("<th>p999 as it was</th>"), "{page}");
     }
 }
