@@ -6,7 +6,7 @@ XTASK := $(CARGO) run --quiet --package xtask --
 XTASK_RELEASE := $(CARGO) run --quiet --release --package xtask --
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test check bench load-accuracy load-agree lab-numa dax bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
+.PHONY: help run test check bench load-accuracy load-agree lab-numa dax prove-irq bench-gate replay soak torture policy fuzz loom asan miri valgrind docs
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -41,6 +41,10 @@ lab-numa: ## the reclaim lab in guests with two memory nodes (QEMU in software, 
 
 dax: ## servers killed, and machines cut off, with memory files on persistent memory (QEMU in software, ext4 with DAX)
 	$(XTASK) dax $(ARGS)
+
+prove-irq: ## an interface's interrupts moved by `gannet doctor prove`, measured, taken back (QEMU in software)
+	$(CARGO) build --release --bin gannet
+	$(XTASK) prove-irq $(ARGS)
 
 bench-gate: ## instructions a request beside those that are kept; ARGS=--with-peer counts memcached too
 	$(CARGO) build --release --bin gannet

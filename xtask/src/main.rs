@@ -13,6 +13,7 @@ mod lab_numa;
 mod machines;
 mod null_server;
 mod policy;
+mod prove_irq;
 mod replay;
 mod server;
 mod soak;
@@ -120,6 +121,8 @@ enum Command {
     LabNuma(lab_numa::Options),
     /// Kill servers, and cut off machines, whose memory files lie on persistent memory, in guests under QEMU.
     Dax(dax::Options),
+    /// Prove the remedy for interrupts' CPUs in a guest under QEMU, whose kernel lets them be moved.
+    ProveIrq(prove_irq::Options),
     /// Run the store's concurrency models under shuttle.
     Loom,
     /// Run unit tests under AddressSanitizer.
@@ -232,6 +235,7 @@ fn run(command: Command) -> Result<bool, String> {
         Command::LoadAccuracy(options) => generator::accuracy::measure(options),
         Command::LoadAgree(options) => generator::agree::measure(&options),
         Command::Dax(options) => dax::run(&target, &options),
+        Command::ProveIrq(options) => prove_irq::run(&target, &options),
         Command::LabNuma(options) => lab_numa::run(&target, &options),
         Command::Loom => machines::models(&root(), &target),
         Command::Asan => machines::asan(&root(), &target),

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::guests::image::{self, Kernel};
-use crate::guests::{Heard, Machine, NEEDS, disk_of, empty, path_text};
+use crate::guests::{Cpus, Heard, Machine, NEEDS, disk_of, empty, path_text};
 use crate::test_run::needs::install;
 
 /// What is run.
@@ -107,7 +107,8 @@ impl Guest<'_> {
         let shape = ["-machine", "pc,nvdimm=on", "-m", &memory, "-object", &backing, "-device", "nvdimm,memdev=kept"];
         let line = format!("console=ttyS0 quiet panic=-1 mitigations=off gannet.part={part} {more}");
         let disk = self.folder.join("disk");
-        let machine = Machine::start(&self.kernel, &self.initramfs, &line, &[&disk], &shape.map(str::to_owned))?;
+        let shape = shape.map(str::to_owned);
+        let machine = Machine::start(&self.kernel, &self.initramfs, &line, &[&disk], Cpus::InTurn, &shape)?;
         let mut said = Vec::new();
         machine.listen(time, |line| {
             said.push(line.to_owned());

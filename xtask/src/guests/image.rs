@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use super::{command, path_text};
 
 /// Modules in the order in which they are loaded; a kernel that has one built in has no file of it.
-const MODULES: [&str; 16] = [
+const MODULES: [&str; 19] = [
     "virtio",
     "virtio_ring",
     "virtio_pci_modern_dev",
     "virtio_pci_legacy_dev",
     "virtio_pci",
     "virtio_blk",
+    "failover",
+    "net_failover",
+    "virtio_net",
     "crc16",
     "crc32c_generic",
     "libcrc32c",

@@ -15,6 +15,16 @@ const CPU: &str = "max,-erms,-fsrm,-la57";
 /// Of a disk that is gone with the guest no journal is needed, and nothing is left to be made in the background.
 const FILE_SYSTEM: [&str; 6] = ["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "lazy_itable_init=0"];
 
+/// How a machine's CPUs are emulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cpus {
+    /// One after the other by one thread.
+    InTurn,
+    /// Each by a thread of its own. A clock of instructions (`-icount`) would be steadier: with more than one CPU a
+    /// kernel does not start under it.
+    Together,
+}
+
 /// What becomes of a machine after a line that it said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
@@ -65,11 +75,13 @@ impl Machine {
         initramfs: &Path,
         line: &str,
         disks: &[&Path],
+        cpus: Cpus,
         more: &[String],
     ) -> Result<Self, String> {
         let mut qemu = Command::new("qemu-system-x86_64");
         // KVM inside of a virtual machine is not to be counted on; in software counts are the same everywhere.
-        qemu.args(["-accel", "tcg,thread=single", "-cpu", CPU, "-nodefaults", "-no-reboot", "-display", "none"]);
+        let threads = if cpus == Cpus::InTurn { "tcg,thread=single" } else { "tcg,thread=multi" };
+        qemu.args(["-accel", threads, "-cpu", CPU, "-nodefaults", "-no-reboot", "-display", "none"]);
         qemu.args(["-serial", "stdio"]).args(more);
         for disk in disks {
             qemu.arg("-drive").arg(format!("file={},if=virtio,format=raw,cache=unsafe", disk.display()));

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::test_run::needs::Need;
-pub use machine::{Heard, Machine, disk_of, empty};
+pub use machine::{Cpus, Heard, Machine, disk_of, empty};
 
 /// What guests need of this system.
 pub const NEEDS: [Need; 6] = [

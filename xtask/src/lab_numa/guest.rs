@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Options;
 use crate::guests::image::Kernel;
-use crate::guests::{Heard, Machine, disk_of, empty};
+use crate::guests::{Cpus, Heard, Machine, disk_of, empty};
 
 /// The disk that the lab's files lie on, and the one that its outcome comes back on.
 const DISK_BYTES: u64 = 2 << 30;
@@ -81,7 +81,8 @@ impl Guest {
         let shape = ["-smp", "2", "-m", &all, "-numa", "dist,src=0,dst=1,val=31"].map(str::to_owned);
         let more = [&shape[..4], &node(0), &node(1), &shape[4..]].concat();
         let disks = [folder.join("disk"), folder.join("outcome")];
-        Machine::start(kernel, initramfs, &self.line(options), &disks.each_ref().map(|disk| disk.as_path()), &more)
+        let disks = disks.each_ref().map(|disk| disk.as_path());
+        Machine::start(kernel, initramfs, &self.line(options), &disks, Cpus::InTurn, &more)
     }
 
     /// The outcome of an earlier call.

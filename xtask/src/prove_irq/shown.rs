@@ -1,0 +1,199 @@
+//! What has to be so of a remedy that was proved, whatever its verdict: by the proof, the journals, and the kernel.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Rounds of which a verdict is made at least.
+const ROUNDS_MIN: usize = 5;
+
+/// What came out of the guest.
+pub struct Seen {
+    /// The proof, as `--json` has it.
+    proof: Value,
+    /// Each run's records, in order.
+    journals: Vec<Vec<Value>>,
+    /// The interrupts' CPUs, by the interrupts' numbers, at three instants.
+    before: Places,
+    after: Places,
+    undone: Places,
+    /// How many came to each CPU, before the proof and after it.
+    came: Vec<Vec<u64>>,
+}
+
+type Places = BTreeMap<String, String>;
+
+impl Seen {
+    /// Reads the files that came out, and what the guest said.
+    ///
+    /// # Errors
+    /// What is not there or cannot be read.
+    pub fn read(found: &Path, said: &[String]) -> Result<Self, String> {
+        let text = |path: &Path| std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+        let wrong = |path: &Path, error| format!("{}: {error}", path.display());
+        let path = found.join("proof.json");
+        let proofs: Value = serde_json::from_str(&text(&path)?).map_err(|error| wrong(&path, error))?;
+        let folder = found.join("journals");
+        let entries = std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut journals = Vec::new();
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            if path.extension().is_some_and(|end| end == "jsonl") {
+                let text = text(&path)?;
+                let records = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
+                journals.push(records.map_err(|error| wrong(&path, error))?);
+            }
+        }
+        let places = |when: &str| places(said, when);
+        let came = said.iter().filter_map(|line| line.strip_prefix("guest: came "));
+        let came = came.map(|line| line.split(' ').filter_map(|count| count.parse().ok()).collect()).collect();
+        let [before, after, undone] = ["before", "after", "undone"].map(places);
+        Ok(Self { proof: proofs[0].clone(), journals, before, after, undone, came })
+    }
+}
+
+fn places(said: &[String], when: &str) -> Places {
+    let line = said.iter().find_map(|line| line.strip_prefix(&format!("guest: {when} "))).unwrap_or_default();
+    line.split(' ').filter_map(|pair| pair.split_once('=')).map(|(irq, cpu)| (irq.to_owned(), cpu.to_owned())).collect()
+}
+
+/// Of a step: the interrupt, and its CPU as it was and with the remedy.
+fn step(value: &Value) -> Option<(&str, &str, &str)> {
+    let irq = value["new"]["path"].as_str()?.strip_prefix("/proc/irq/")?.strip_suffix("/smp_affinity_list")?;
+    Some((irq, value["old"].as_str()?, value["new"]["value"].as_str()?))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether a run's records tell, of each step in order, that it was written and what was read back, and of each then
+/// that it was taken back.
+fn is_whole(records: &[Value], steps: &[(&str, &str, &str)]) -> bool {
+    steps.iter().enumerate().all(|(at, known)| {
+        let at_of = |kind: &str| records.iter().position(|record| record[kind]["at"].as_u64() == Some(at as u64));
+        let (Some(change), Some(done), Some(undone)) = (at_of("change"), at_of("done"), at_of("undone")) else {
+            return false;
+        };
+        let is_told = step(&records[change]["change"]["step"]).as_ref() == Some(known);
+        let is_read_back = records[done]["done"]["now"] == known.2;
+        is_told && is_read_back && change < done && done < undone
+    })
+}
+
+/// All that is not as it has to be.
+pub fn faults(seen: &Seen) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut must = |is_so: bool, fault: String| {
+        if !is_so {
+            faults.push(fault);
+        }
+    };
+    let steps: Vec<_> = list(&seen.proof["subject"]["steps"]).iter().filter_map(step).collect();
+    let side = |of: fn(&(&str, &str, &str)) -> (String, String)| steps.iter().map(of).collect::<Places>();
+    let (old, new) = (side(|s| (s.0.into(), s.1.into())), side(|s| (s.0.into(), s.2.into())));
+    must(
+        !steps.is_empty() && old == seen.before,
+        format!("the remedy is for {old:?}, and the guest has {:?}", seen.before),
+    );
+    must(steps.iter().all(|(_, old, new)| old != new), format!("the remedy moves nothing: {steps:?}"));
+    let counted = |round: &&Value| round["before"]["fault"].is_null() && round["changed"]["fault"].is_null();
+    let rounds = list(&seen.proof["rounds"]);
+    let counted = rounds.iter().filter(counted).count();
+    let verdict = seen.proof["verdict"].as_str().unwrap_or("none");
+    must(counted >= ROUNDS_MIN, format!("{counted} of {} rounds count, the verdict is {verdict}", rounds.len()));
+    let stays = seen.proof["end"].as_str().is_some_and(|end| end.starts_with("It stays"));
+    must(stays == (verdict == "helped"), format!("the verdict is {verdict}, and it says {}", seen.proof["end"]));
+    let runs = rounds.len() + usize::from(stays);
+    // Two rounds that have the change one after the other have it as one run.
+    must(
+        (runs.div_ceil(2)..=runs).contains(&seen.journals.len()),
+        format!("{} journals of {runs}", seen.journals.len()),
+    );
+    let torn = seen.journals.iter().filter(|records| !is_whole(records, &steps)).count();
+    must(torn == 0, format!("{torn} journals do not tell of each step that it was written, read back and undone"));
+    let expected = if stays { &new } else { &old };
+    must(seen.after == *expected, format!("after the proof it is {:?}, and {expected:?} is what it says", seen.after));
+    must(seen.undone == old, format!("undone it is {:?}, and it was {old:?}", seen.undone));
+    for cpus in [&old, &new] {
+        for cpu in cpus.values().filter_map(|cpu| cpu.parse::<usize>().ok()) {
+            let counts: Vec<u64> = seen.came.iter().filter_map(|counts| counts.get(cpu).copied()).collect();
+            let has_grown = matches!(counts[..], [first, last] if first < last);
+            must(has_grown, format!("no interrupts came to CPU {cpu} while it was theirs: {:?}", seen.came));
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn step_of(irq: u32) -> Value {
+        json!({"check": "irq.affinity", "old": "1", "back": {}, "new": {
+            "path": format!("/proc/irq/{irq}/smp_affinity_list"), "value": "0"}})
+    }
+
+    fn pairs(cpu: &str) -> Places {
+        ["25", "26"].map(|irq| (irq.to_owned(), cpu.to_owned())).into()
+    }
+
+    /// What a remedy that did not help leaves.
+    fn seen() -> Seen {
+        let records: Vec<Value> = vec![
+            json!({"begin": {}}),
+            json!({"change": {"at": 0, "step": step_of(25)}}),
+            json!({"done": {"at": 0, "now": "0"}}),
+            json!({"change": {"at": 1, "step": step_of(26)}}),
+            json!({"done": {"at": 1, "now": "0"}}),
+            json!({"undone": {"at": 1, "how": "written"}}),
+            json!({"undone": {"at": 0, "how": "written"}}),
+        ];
+        let round = json!({"before": {"fault": null}, "changed": {"fault": null}});
+        let proof = json!({
+            "subject": {"steps": [step_of(25), step_of(26)]}, "rounds": vec![round; 5],
+            "verdict": "no-difference", "end": "It is taken back: the host is as it was."
+        });
+        let came = vec![vec![0, 9, 0], vec![70, 90, 0]];
+        let [before, after, undone] = ["1"; 3].map(pairs);
+        Seen { proof, journals: vec![records; 5], before, after, undone, came }
+    }
+
+    fn is_told(change: impl FnOnce(&mut Seen), part: &str) {
+        let mut seen = seen();
+        change(&mut seen);
+        let faults = faults(&seen);
+        assert!(faults.iter().any(|fault| fault.contains(part)), "{part}: {faults:?}");
+    }
+
+    #[test]
+    fn each_step_that_the_remedy_left_out_is_told() {
+        assert_eq!(faults(&seen()), Vec::<String>::new());
+        is_told(|seen| seen.before = pairs("2"), "the guest has");
+        is_told(|seen| seen.proof["rounds"] = json!([]), "0 of 0 rounds count");
+        is_told(|seen| seen.proof["end"] = json!("It stays: run 1"), "the verdict is no-difference");
+        is_told(|seen| seen.journals.truncate(2), "2 journals of 5");
+        is_told(|seen| seen.journals[3][2] = json!({"done": {"at": 0, "now": "1"}}), "1 journals do not tell");
+        is_told(|seen| seen.journals[3].truncate(5), "1 journals do not tell");
+        is_told(|seen| seen.after = pairs("0"), "after the proof it is");
+        is_told(|seen| seen.undone = pairs("0"), "undone it is");
+        is_told(|seen| seen.came[1][0] = 0, "no interrupts came to CPU 0");
+    }
+
+    #[test]
+    fn what_helped_stays_until_it_is_undone() {
+        let mut seen = seen();
+        seen.proof["verdict"] = json!("helped");
+        seen.proof["end"] = json!("It stays: run 6");
+        seen.after = pairs("0");
+        seen.journals.push(seen.journals[0].clone());
+        assert_eq!(faults(&seen), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_the_guest_said_is_found_among_its_lines() {
+        let said = ["guest: 6.1", "guest: before 25=1 26=1", "guest: came 0 9 0"].map(str::to_owned);
+        assert_eq!((places(&said, "before"), places(&said, "after")), (pairs("1"), Places::new()));
+    }
+}
