@@ -3,24 +3,23 @@
 //!
 //! ```text
 //!   fill     sets of values of 1000 B, far more than memory has room for; then keys that stay in memory
-//!   device   reads of 4 KiB at random places of a file beside the server's, past the page cache, one at a time
+//!   device   fio's reads of 4 KiB at random places of such a file, past the page cache, one at a time
 //!   hits     one connection, one get at a time, of the keys that were stored first
 //!   memory   gets of the keys in memory at a fifth of the highest rate, alone and beside gets of flash, all that go
 //! ```
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
-
-use base::prng::Prng;
-use flash::FileDevice;
-use flash::device::Device;
 
 use super::generator::{Generator, Talk, store_keys};
 use super::neighbour::{Loads, Turn};
 use super::rounds::{GENERATOR_CPU, SERVER_CPU, median_min_max};
 use crate::server::{Kind, Options, Server, pin};
+use crate::test_run::needs::{Need, install};
 
+const FIO: Need = Need { program: "fio", arguments: &["--version"], packages: &["fio"] };
 const VALUE_BYTES: usize = 1000;
 /// Requests sent together while the server is filled.
 const BATCH: usize = 50;
@@ -90,7 +89,8 @@ pub fn run(quick: bool) -> Result<(), String> {
     let device = device_times(&plan)?;
     println!("| what | p50, us | p99 | p999 | items on flash | memory an item there, B | hits/s, 50 connections |");
     println!("|---|---|---|---|---|---|---|");
-    println!("| the device, 4 KiB | {} | - | - | - |", columns(&device));
+    let [p50, p99, p999] = device;
+    println!("| the device, 4 KiB, by fio | {p50:.0} | {p99:.0} | {p999:.0} | - | - | - |");
     let mut beside = String::new();
     for kind in [Kind::Gannet, Kind::Memcached] {
         let options = Options { cpu: Some(SERVER_CPU), flash_mib: plan.flash_mib, ..Options::memory(plan.memory_mib) };
@@ -129,27 +129,30 @@ fn columns(times_ns: &[u64]) -> String {
     format!("{:.0} | {:.0} | {:.0}", at(0.5), at(0.99), at(0.999))
 }
 
-/// Times of reads of a file as large as the server's, in ascending order.
-fn device_times(plan: &Plan) -> Result<Vec<u64>, String> {
+/// The device's own p50, p99 and p999 in us: fio's reads of 4 KiB at random places of a file as large as the server's,
+/// past the page cache, one at a time, by a process on the generator's CPU.
+fn device_times(plan: &Plan) -> Result<[f64; 3], String> {
+    install(&[FIO])?;
     let path = std::env::temp_dir().join(format!("flash-device-{}", std::process::id()));
-    let bytes = plan.flash_mib << 20;
-    let measured = FileDevice::open(&path, bytes).map_err(|error| error.to_string()).and_then(|device| {
-        let io = |error: std::io::Error| error.to_string();
-        let (mut room, mut random) = (vec![7u8; (1 << 20) + 4096], Prng::new(1));
-        let from = room.as_ptr().align_offset(4096);
-        let chunk = &mut room[from..from + (1 << 20)];
-        (0..plan.flash_mib).try_for_each(|mib| device.write(chunk, mib << 20)).map_err(io)?;
-        let mut times = Vec::with_capacity(plan.reads);
-        for _ in 0..plan.reads {
-            let begun = Instant::now();
-            device.read(&mut chunk[..4096], random.below(bytes / 4096) * 4096).map_err(io)?;
-            times.push(begun.elapsed().as_nanos() as u64);
-        }
-        times.sort_unstable();
-        Ok(times)
-    });
+    let fio = Command::new("fio")
+        .args(["--name=device", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync", "--output-format=json"])
+        .arg(format!("--filename={}", path.display()))
+        .arg(format!("--size={}M", plan.flash_mib))
+        .arg(format!("--number_ios={}", plan.reads))
+        .arg(format!("--cpus_allowed={GENERATOR_CPU}"))
+        .output();
     let _ = std::fs::remove_file(&path);
-    measured
+    let output = fio.map_err(|error| format!("fio: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("fio: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|error| format!("fio: {error}"))?;
+    // The times of whole calls, in ns.
+    let times = &told["jobs"][0]["read"]["clat_ns"]["percentile"];
+    let at = |share: &str| times[share].as_f64().map(|ns| ns / 1e3);
+    let all = [at("50.000000"), at("99.000000"), at("99.900000")];
+    let [Some(p50), Some(p99), Some(p999)] = all else { return Err(format!("fio told no percentiles: {times}")) };
+    Ok([p50, p99, p999])
 }
 
 fn key(number: usize) -> String {
