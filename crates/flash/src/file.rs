@@ -19,7 +19,7 @@ pub enum OpenError {
     Open(io::Error),
     /// It is neither a file nor a block device.
     Kind,
-    /// A block device that has fewer bytes than were stated.
+    /// A block device, or a file that is to be read alone, that has fewer bytes than were stated.
     Smaller {
         /// What it has.
         bytes: u64,
@@ -28,6 +28,8 @@ pub enum OpenError {
     Room(io::Error),
     /// Somebody else has it.
     Taken,
+    /// It is not what was there when it was used last, or cannot be read.
+    Other,
 }
 
 impl std::fmt::Display for OpenError {
@@ -41,6 +43,7 @@ impl std::fmt::Display for OpenError {
             Self::Smaller { bytes } => write!(f, "it has {bytes} bytes, fewer than stated: state at most so many"),
             Self::Room(error) => write!(f, "its file system has no room for a file of that size: {error}"),
             Self::Taken => f.write_str("another process uses it"),
+            Self::Other => f.write_str("it is not what the memory file was used with, or cannot be read"),
         }
     }
 }
@@ -56,6 +59,8 @@ pub struct FileDevice {
     block_bytes: usize,
     is_file: bool,
     direct: bool,
+    /// It is read alone.
+    is_view: bool,
 }
 
 impl FileDevice {
@@ -64,15 +69,17 @@ impl FileDevice {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(path: &Path, bytes: u64) -> Result<Self, OpenError> {
-        let (file, direct) = match open(path, true) {
-            Ok(file) => (file, true),
-            // A file system in memory has no cache to go past.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                (open(path, false).map_err(OpenError::Open)?, false)
-            }
-            Err(error) => return Err(OpenError::Open(error)),
-        };
-        Self::of(Arc::new(file), path, bytes, direct)
+        let (file, direct) = open_any(path, false)?;
+        Self::of(Arc::new(file), path, bytes, direct, false)
+    }
+
+    /// Opens one that is there to be read alone: it refuses writes, and nothing of it is changed.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn view(path: &Path, bytes: u64) -> Result<Self, OpenError> {
+        let (file, direct) = open_any(path, true)?;
+        Self::of(Arc::new(file), path, bytes, direct, true)
     }
 
     /// The device that another process had open, and has locked with all who share this file.
@@ -81,11 +88,12 @@ impl FileDevice {
     /// See [`OpenError`].
     pub fn adopt(file: Arc<File>, path: &Path, bytes: u64) -> Result<Self, OpenError> {
         let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| OpenError::Open(error.into()))?;
-        Self::of(file, path, bytes, flags.contains(OFlags::DIRECT))
+        Self::of(file, path, bytes, flags.contains(OFlags::DIRECT), false)
     }
 
-    fn of(file: Arc<File>, path: &Path, bytes: u64, direct: bool) -> Result<Self, OpenError> {
-        let kind = file.metadata().map_err(OpenError::Open)?.file_type();
+    fn of(file: Arc<File>, path: &Path, bytes: u64, direct: bool, is_view: bool) -> Result<Self, OpenError> {
+        let metadata = file.metadata().map_err(OpenError::Open)?;
+        let kind = metadata.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(OpenError::Kind);
         }
@@ -101,10 +109,12 @@ impl FileDevice {
             }
             let logical = rustix::fs::ioctl_blksszget(&file).map_or(BLOCK_BYTES, |bytes| bytes as usize);
             block_bytes = logical.clamp(512, BLOCK_BYTES);
-        } else {
+        } else if !is_view {
             reserve(&file, bytes).map_err(OpenError::Room)?;
+        } else if metadata.len() < bytes {
+            return Err(OpenError::Smaller { bytes: metadata.len() });
         }
-        Ok(Self { file, path: path.to_owned(), bytes, block_bytes, is_file: kind.is_file(), direct })
+        Ok(Self { file, path: path.to_owned(), bytes, block_bytes, is_file: kind.is_file(), direct, is_view })
     }
 
     /// The open file that it is, for [`FileDevice::adopt`]: nobody else has the device while somebody has this.
@@ -151,12 +161,26 @@ const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// Every device and every file takes reads and writes of such blocks.
 const BLOCK_BYTES: usize = 4096;
 
-fn open(path: &Path, direct: bool) -> io::Result<File> {
+/// Opens it past the page cache where that can be: then the second is true.
+fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
+    match open(path, true, is_view) {
+        Ok(file) => Ok((file, true)),
+        // A file system in memory has no cache to go past.
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            open(path, false, is_view).map(|file| (file, false)).map_err(OpenError::Open)
+        }
+        Err(error) => Err(OpenError::Open(error)),
+    }
+}
+
+fn open(path: &Path, direct: bool, is_view: bool) -> io::Result<File> {
     let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
     let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(flags.bits() as i32);
+    options.read(true).write(!is_view).custom_flags(flags.bits() as i32);
     match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => options.create(true).mode(0o600).open(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_view => {
+            options.create(true).mode(0o600).open(path)
+        }
         opened => opened,
     }
 }
@@ -204,6 +228,9 @@ impl Device for FileDevice {
     }
 
     fn discard(&self, at: u64, bytes: u64) {
+        if self.is_view {
+            return;
+        }
         // Who cannot be told needs not know. A file's room is had again at once, while it is there.
         let punched = fallocate(&self.file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes);
         if punched.is_ok() && self.is_file {
@@ -252,6 +279,24 @@ mod tests {
         std::fs::remove_file(&other).expect("removed");
         drop(adopted);
         assert!(FileDevice::open(&path, 1 << 20).is_ok(), "it is free again");
+        std::fs::remove_file(&path).expect("removed");
+    }
+
+    #[test]
+    fn a_device_that_is_read_alone_is_not_made_not_longer_and_not_written() {
+        let path = folder().join("viewed");
+        assert!(matches!(FileDevice::view(&path, 1 << 20), Err(OpenError::Open(_))) && !path.exists());
+        std::fs::write(&path, vec![7; 1 << 20]).expect("written");
+        assert!(matches!(FileDevice::view(&path, 2 << 20), Err(OpenError::Smaller { bytes }) if bytes == 1 << 20));
+        let device = FileDevice::view(&path, 1 << 20).expect("it is there");
+        let mut page = Aligned::new(4096);
+        device.read(page.bytes_mut(), 4096).expect("read");
+        assert!(page.bytes().iter().all(|byte| *byte == 7));
+        assert!(device.write(page.bytes(), 0).is_err());
+        device.discard(0, 4096);
+        assert!(matches!(FileDevice::open(&path, 1 << 20), Err(OpenError::Taken)), "nobody writes it meanwhile");
+        drop(device);
+        assert!(std::fs::read(&path).expect("there") == vec![7; 1 << 20]);
         std::fs::remove_file(&path).expect("removed");
     }
 

@@ -71,6 +71,8 @@ pub struct FlashConfig {
     pub writes_a_day_bytes: u64,
     /// Is told of devices that fail.
     pub on_lost: OnLost,
+    /// What is there is read, and nothing else is done: no item is taken, no region made free.
+    pub is_view: bool,
 }
 
 impl std::fmt::Debug for FlashConfig {
@@ -114,6 +116,7 @@ pub struct Flash {
     on_lost: OnLost,
     /// How each device was found.
     begun: Vec<Begun>,
+    is_view: bool,
     pub(crate) stopped: AtomicBool,
 }
 
@@ -141,7 +144,7 @@ impl Flash {
 
     /// A tier on these devices, as the room says that they were left, or empty. A device that fails at once is lost.
     pub fn new(config: FlashConfig) -> Arc<Self> {
-        let FlashConfig { devices, sizes, lanes, mut room, seed, writes_a_day_bytes, on_lost } = config;
+        let FlashConfig { devices, sizes, lanes, mut room, seed, writes_a_day_bytes, on_lost, is_view } = config;
         let (chunks, mut random) = (room.take_chunks(), Prng::new(seed));
         let device_bytes: Vec<u64> = devices.iter().map(|device| device.bytes()).collect();
         let marks = room.finds().then(|| Marks::of(sizes.regions(&device_bytes) as usize, sizes));
@@ -169,6 +172,7 @@ impl Flash {
             lanes: (0..lanes).map(|_| LaneReads::default()).collect(),
             wake: OnceLock::new(),
             on_lost,
+            is_view,
             stopped: AtomicBool::new(false),
             regions,
             begun,
@@ -185,6 +189,12 @@ impl Flash {
     pub fn exchanged(&self) -> Vec<String> {
         let all = self.regions.parts.iter().zip(&self.begun);
         all.filter(|(_, begun)| **begun == Begun::Exchanged).map(|(part, _)| part.device.name()).collect()
+    }
+
+    /// Devices that are not what an earlier process has left, or cannot be read.
+    pub fn strangers(&self) -> Vec<String> {
+        let all = self.regions.parts.iter().zip(&self.begun);
+        all.filter(|(_, begun)| **begun != Begun::Known).map(|(part, _)| part.device.name()).collect()
     }
 
     /// Has `wake` called with a lane's number when there is something to collect for it, and with none when there are
@@ -423,6 +433,9 @@ impl Flash {
 
 impl Tier for Flash {
     fn offer(&self, item: &TierItem<'_>) -> Option<FlashAddress> {
+        if self.is_view {
+            return None;
+        }
         let taken = lock(&self.log).append(&self.regions, item);
         match taken {
             Ok((at, fills)) => {
@@ -521,6 +534,9 @@ impl Tier for Flash {
     }
 
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
+        if self.is_view {
+            return false;
+        }
         self.watch(now);
         lock(&self.log).refill(&self.regions, now);
         self.reclaim_some(now, visit)

@@ -13,7 +13,7 @@ use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Seed, padded};
 use crate::front;
 use crate::log::CHUNKS;
 use crate::marks::Marks;
-use crate::table::{Table, words_for};
+use crate::table::{ITEMS, SEQUENCE, Table, words_for};
 
 /// A region where a device has room for enough of them.
 const REGION_BYTES: usize = FlashAddress::BLOCK_BYTES * FlashAddress::REGION_BLOCKS_MAX;
@@ -107,8 +107,6 @@ pub(crate) struct Region<'t> {
 const LIFE: usize = 0;
 const BLOCKS: usize = 1;
 const ENDS: usize = 2;
-const SEQUENCE: usize = 3;
-const ITEMS: usize = 4;
 const SALT: usize = 5;
 
 const HALF: u64 = u32::MAX as u64;

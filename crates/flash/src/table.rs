@@ -31,6 +31,10 @@ const REGIONS_AT: usize = 128;
 /// Words of a region.
 pub(crate) const REGION_WORDS: usize = 6;
 
+/// Of those: when the region was opened, 0 if it is free, and the items that slots name.
+pub(crate) const SEQUENCE: usize = 3;
+pub(crate) const ITEMS: usize = 4;
+
 const _: () = assert!(DEVICES_AT + 2 * DEVICES_MAX <= CHUNKS_AT && CHUNKS_AT + 2 * CHUNKS <= REGIONS_AT);
 
 /// Words for so many regions.
@@ -159,6 +163,38 @@ impl Table {
     }
 }
 
+/// What the words say of what an earlier process has left, for who looks at them and has no devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOnFlash {
+    /// Devices that it is on.
+    pub devices: u64,
+    /// Their regions.
+    pub regions: u64,
+    /// Those that hold items, or are being filled.
+    pub regions_used: u64,
+    /// Items that slots named, also those that have ended since.
+    pub items: u64,
+}
+
+impl LeftOnFlash {
+    /// From words of a room of so many; `None`: they are no table.
+    pub fn of(words: u64, load: impl Fn(u64) -> u64) -> Option<Self> {
+        if words < REGIONS_AT as u64 || load(0) != MAGIC {
+            return None;
+        }
+        let devices = load(2).min(DEVICES_MAX as u64);
+        let regions = |device: u64| load(DEVICES_AT as u64 + 2 * device + 1);
+        let all = (0..devices).try_fold(0u64, |sum, device| sum.checked_add(regions(device)))?;
+        if all > (words - REGIONS_AT as u64) / REGION_WORDS as u64 {
+            return None;
+        }
+        let word = |region: u64, word: usize| load(REGIONS_AT as u64 + region * REGION_WORDS as u64 + word as u64);
+        let used = || (0..all).filter(|region| word(*region, SEQUENCE) != 0);
+        let items = used().fold(0u64, |sum, region| sum.saturating_add(word(region, ITEMS)));
+        Some(Self { devices, regions: all, regions_used: used().count() as u64, items })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,5 +208,23 @@ mod tests {
             }
         }
         assert_eq!(ChunkWord::of(0), None);
+    }
+
+    #[test]
+    fn words_that_are_no_table_or_are_cut_off_say_nothing() {
+        let mut words = vec![0; words_for(3)];
+        let look = |words: &[u64]| LeftOnFlash::of(words.len() as u64, |at| words[at as usize]);
+        assert_eq!(look(&words), None);
+        (words[0], words[2], words[DEVICES_AT + 1], words[DEVICES_AT + 3]) = (MAGIC, 2, 1, 2);
+        for (region, sequence, items) in [(0, 5, 7), (1, 0, 100), (2, 6, 1)] {
+            let at = REGIONS_AT + region * REGION_WORDS;
+            (words[at + SEQUENCE], words[at + ITEMS]) = (sequence, items);
+        }
+        assert_eq!(look(&words), Some(LeftOnFlash { devices: 2, regions: 3, regions_used: 2, items: 8 }));
+        for end in [0, REGIONS_AT - 1, words.len() - 1] {
+            assert_eq!(look(&words[..end]), None, "{end}");
+        }
+        words[DEVICES_AT + 1] = u64::MAX;
+        assert_eq!(look(&words), None);
     }
 }

@@ -25,7 +25,8 @@ fn plan() -> TierPlan {
 
 fn flash(devices: Vec<Box<dyn Device>>, room: TierRoom, seed: u64) -> Arc<Flash> {
     let on_lost = Box::new(|_: &_| {});
-    Flash::new(FlashConfig { devices, sizes: SIZES, lanes: 1, room, seed, writes_a_day_bytes: 0, on_lost })
+    let (sizes, lanes, writes_a_day_bytes, is_view) = (SIZES, 1, 0, false);
+    Flash::new(FlashConfig { devices, sizes, lanes, room, seed, writes_a_day_bytes, on_lost, is_view })
 }
 
 fn key(number: u64) -> Vec<u8> {

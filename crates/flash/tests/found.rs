@@ -37,6 +37,7 @@ fn begin(file: &Arc<MapFile>, disk: SimDisk) -> (Arc<Flash>, TierGround) {
         room: ground.take_room(),
         seed: file.file.bytes().expect("its length"),
         writes_a_day_bytes: 0,
+        is_view: false,
         on_lost: Box::new(|lost| panic!("{lost:?}")),
     });
     (flash, ground)

@@ -73,6 +73,7 @@ fn fill(device_bytes: u64) -> Taken {
         room: ground.take_room(),
         seed: 1,
         writes_a_day_bytes: 0,
+        is_view: false,
         on_lost: Box::new(|lost| panic!("{lost:?}")),
     });
     let (store, mut background) = ground.store(Arc::clone(&flash) as _, NOW).expect("a store");

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use arena::MapFile;
 use base::clock::UnixMillis;
 use base::units::ByteSize;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use segment::{FAULTS_MAX, FileCheck, FileFault, FileStats, SEGMENT_STATES, Store, StoreConfig, StoreFile};
+use server::config::kinds::FlashPlace;
 use server::config::remedy;
-use server::offline::{self, Offline};
+use server::offline::{self, LeftOnFlash, Offline};
 
 use crate::{Failure, print};
 
@@ -32,7 +33,17 @@ pub fn command() -> Command {
         .subcommand(
             Command::new("dump")
                 .about("Write every live item to standard output, a line of JSON each: docs/format/dump.md")
-                .arg(path()),
+                .arg(path())
+                .arg(
+                    Arg::new(FLASH)
+                        .long(FLASH)
+                        .action(ArgAction::Append)
+                        .value_name("PATH:SIZE")
+                        .help("What else items are on, as --flash of the server named it; it is read alone")
+                        .value_parser(|text: &str| {
+                            text.parse::<FlashPlace>().map_err(|wrong| format!("{}; {}", wrong.what, wrong.remedy))
+                        }),
+                ),
         )
         .subcommand(
             Command::new("migrate")
@@ -49,6 +60,7 @@ pub fn command() -> Command {
 /// A new store takes items of this length at least.
 const ITEM_BYTES_MIN: u64 = 1 << 20;
 const TO: &str = "to";
+const FLASH: &str = "flash";
 const MEMORY: &str = "memory";
 const SEGMENT: &str = "segment";
 
@@ -62,7 +74,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = Path::new(matches.get_one::<String>("PATH").expect("it is required"));
     let failed = |what: String| Failure::Failed(vec![format!("{}: {what}", path.display())]);
     match name {
-        "dump" => return dump(path),
+        "dump" => return dump(path, matches),
         "migrate" => return migrate(path, matches),
         _ => {}
     }
@@ -72,7 +84,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let faulty = |fault: FileFault| failed(fault.to_string());
     let told = segment::file_stats(&file, power().boot).map_err(faulty)?;
     match name {
-        "stats" => print(&stats(&told)),
+        "stats" => {
+            let left = offline::left_on_flash(&file, power().boot).map_err(faulty)?;
+            print(&(stats(&told) + &left.map(on_flash).unwrap_or_default()))
+        }
         _ => tell_check(&told, segment::file_check(&file, power().boot).map_err(faulty)?),
     }
 }
@@ -87,6 +102,9 @@ fn tell_check(stats: &FileStats, check: FileCheck) -> Result<(), Failure> {
         let _ = writeln!(text, "items: {}; torn, and missing from then on: {}", check.items, check.damaged);
     } else {
         let _ = writeln!(text, "items: {}, slots that name items: {}", check.items, check.slots);
+        if check.flash_slots > 0 {
+            let _ = writeln!(text, "slots that name items on flash, which is not looked at: {}", check.flash_slots);
+        }
         let _ = writeln!(
             text,
             "of a crash, and mended when it is opened: {} items without a slot, {} slots that are there twice",
@@ -128,8 +146,9 @@ fn lost(stats: &FileStats) -> Option<String> {
 }
 
 /// Writes every live item to standard output.
-fn dump(path: &Path) -> Result<(), Failure> {
-    let mut file = Offline::open(path).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))?;
+fn dump(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
+    let flash: Vec<FlashPlace> = matches.get_many(FLASH).into_iter().flatten().cloned().collect();
+    let mut file = Offline::open(path, &flash).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))?;
     let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
     let now = UnixMillis::now();
     let written = (file.names().iter())
@@ -207,11 +226,28 @@ fn power() -> segment::Power {
     segment::Power { boot: arena::boot_id().unwrap_or(0), checkpoints: false }
 }
 
+fn put_line(text: &mut String, name: &str, value: &str) {
+    let _ = writeln!(text, "{name:<24}{value}");
+}
+
+/// What is on flash, as far as the memory file says.
+fn on_flash(left: LeftOnFlash) -> String {
+    let mut text = String::new();
+    let lines = [
+        ("flash_devices", left.devices),
+        ("flash_regions", left.regions),
+        ("flash_regions_used", left.regions_used),
+        ("flash_items", left.items),
+    ];
+    for (name, value) in lines {
+        put_line(&mut text, name, &value.to_string());
+    }
+    text
+}
+
 fn stats(stats: &FileStats) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<24}{value}");
-    };
+    let mut line = |name: &str, value: String| put_line(&mut text, name, &value);
     for (name, value) in &stats.superblock {
         line(name, value.to_string());
     }

@@ -79,7 +79,9 @@ pub use checkpoint::{CheckpointStats, Checkpointer, Finished};
 pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
 pub use file::copy::{Copied, copy_store, longest_item};
-pub use file::inspect::{FAULTS_MAX, FileCheck, FileStats, file_check, file_config, file_index, file_stats};
+pub use file::inspect::{
+    FAULTS_MAX, FileCheck, FileStats, TierWords, file_check, file_config, file_index, file_stats, file_tier,
+};
 pub use file::notes::NoteFault;
 pub use file::{FileFault, IndexPlace, Power, StoreFile, file_fits};
 pub use key::{Key, KeyHash, Namespace};
@@ -108,5 +110,5 @@ pub use tier::{
 };
 pub use tier_room::{TierGround, TierRoom};
 pub use tiered::{FlashHit, FromFlash};
-pub use walk::{OnFlash, Stride};
+pub use walk::{OnFlash, Stride, WalkVisit};
 pub use write::change::{AddOutcome, Change, Decide, DecideAlone};

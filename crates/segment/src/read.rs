@@ -237,36 +237,47 @@ impl<'l> Turn<'l> {
     /// the next cursor; `None` at the end. An item that stays from the first call to the last is visited at least
     /// once, whatever the index does meanwhile; it may be visited twice.
     pub fn scan(&self, namespace: Namespace, cursor: u32, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u32> {
+        self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
+    }
+
+    /// The same for the namespaces that are taken.
+    #[inline(always)]
+    pub(crate) fn scan_some(
+        &self,
+        takes: impl Fn(u8) -> bool + Copy,
+        cursor: u32,
+        visit: &mut impl FnMut(Namespace, &Item<'_>),
+    ) -> Option<u32> {
         let store = self.store;
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
         let range = store.index.range(cursor, &mut slots);
         let within = |hash: Hash| (cursor..=range.last).contains(&hash.group_hash());
         for (at, slot) in slots[..range.count].iter().copied().enumerate() {
             if slot.is_item() {
-                self.visit_slot(namespace, store.index.range_word(&range, at), slot, within, &mut *visit);
+                self.visit_slot(takes, store.index.range_word(&range, at), slot, within, &mut *visit);
             }
         }
         range.last.checked_add(1)
     }
 
-    /// Visits the item in memory that a slot names, if it lives, is of the namespace and its key's hash `within`.
+    /// Visits the item in memory that a slot names, if it lives, its namespace is taken and its key's hash `within`.
     #[inline(always)]
     pub(crate) fn visit_slot(
         &self,
-        namespace: Namespace,
+        takes: impl Fn(u8) -> bool,
         word: &Word64,
         slot: Slot,
         within: impl Fn(Hash) -> bool,
-        visit: &mut dyn FnMut(&Item<'_>),
+        mut visit: impl FnMut(Namespace, &Item<'_>),
     ) {
         let store = self.store;
         let Some((of, address, layout)) = store.item_of(slot) else { return };
-        if of != namespace.0 || !within(store.hash_at(of, address, &layout)) {
+        if !takes(of) || !within(store.hash_at(of, address, &layout)) {
             return;
         }
         let seen = Seen { word, slot, address, layout };
         if seen.layout.kind() != crate::item::Kind::Piece && store.ended(&seen, self.now).is_none() {
-            visit(&store.item(&seen));
+            visit(Namespace(of), &store.item(&seen));
         }
     }
 

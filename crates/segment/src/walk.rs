@@ -40,7 +40,7 @@ const STEP_ITEMS: usize = 32;
 #[derive(Debug, Default)]
 pub struct Stride {
     /// Where the step began.
-    from: Option<(Namespace, u32)>,
+    from: Option<(Option<Namespace>, u32)>,
     part: Option<Part>,
     left: Vec<OnFlash>,
     /// What was told, or found to be nothing.
@@ -54,6 +54,9 @@ pub struct OnFlash {
     hash: Hash,
     at: FlashAddress,
 }
+
+/// What a walk over all namespaces does with an item: whose it is, and where, if it is on flash.
+pub type WalkVisit<'v> = dyn FnMut(Namespace, &Item<'_>, Option<OnFlash>) + 'v;
 
 impl Stride {
     fn note(&mut self, place: OnFlash) {
@@ -95,19 +98,44 @@ impl<'l> Turn<'l> {
         stride: &mut Stride,
         visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
     ) -> Result<Option<u32>, OpError> {
+        self.walk_some(Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
+    }
+
+    /// The same for all namespaces, each item with its own: every item on flash is read once for that.
+    ///
+    /// # Errors
+    /// As [`Turn::walk`].
+    pub fn walk_all(
+        &self,
+        cursor: u32,
+        stride: &mut Stride,
+        visit: &mut WalkVisit<'_>,
+    ) -> Result<Option<u32>, OpError> {
+        self.walk_some(None, cursor, stride, visit)
+    }
+
+    /// Of one namespace, or of all.
+    fn walk_some(
+        &self,
+        wanted: Option<Namespace>,
+        cursor: u32,
+        stride: &mut Stride,
+        visit: &mut WalkVisit<'_>,
+    ) -> Result<Option<u32>, OpError> {
         if !self.tiered {
-            return Ok(self.scan(namespace, cursor, &mut |item| visit(item, None)));
+            let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
+            return Ok(self.scan_some(takes, cursor, &mut |of, item| visit(of, item, None)));
         }
         let (store, reads) = (self.store, &self.own.reads);
         let (order, tier) = (store.index.order(), store.tier());
         let by = SlotMatch { hasher: store.hasher, order };
-        let begun = stride.part.filter(|_| stride.from == Some((namespace, cursor)));
+        let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
         let part = begun.unwrap_or_else(|| store.index.parts_from(cursor, STEP_ITEMS));
         if begun.is_none() {
-            (stride.from, stride.part) = (Some((namespace, cursor)), Some(part));
+            (stride.from, stride.part) = (Some((wanted, cursor)), Some(part));
             stride.left.clear();
             stride.settled.clear();
-            self.look_over(namespace, &part, stride, visit);
+            self.look_over(wanted, &part, stride, visit);
         }
         let (mut number, mut has_moved) = (0, false);
         while let Some(place) = stride.left.get(number).copied() {
@@ -121,16 +149,16 @@ impl<'l> Turn<'l> {
                     stride.left.swap_remove(number);
                     stride.settled.push(place);
                     match &read.found {
-                        Found::Item(parts) if parts.namespace != namespace.0 => {}
+                        Found::Item(parts) if wanted.is_some_and(|wanted| parts.namespace != wanted.0) => {}
                         Found::Item(parts) => self.tell_read(&part, place, (&read, parts), stride, visit),
-                        _ => has_moved |= !self.is_miss(namespace, place),
+                        _ => has_moved |= !self.is_miss(wanted, place),
                     }
                     reads.with(|reads| reads.recycle(read));
                 }
             }
         }
         if has_moved {
-            self.look_over(namespace, &part, stride, visit);
+            self.look_over(wanted, &part, stride, visit);
         }
         if !stride.left.is_empty() {
             return Err(self.parked());
@@ -140,14 +168,9 @@ impl<'l> Turn<'l> {
     }
 
     /// Visits what a part has in memory, and notes what it has on flash.
-    fn look_over(
-        &self,
-        namespace: Namespace,
-        part: &Part,
-        stride: &mut Stride,
-        visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
-    ) {
+    fn look_over(&self, wanted: Option<Namespace>, part: &Part, stride: &mut Stride, visit: &mut WalkVisit<'_>) {
         let (index, order) = (&self.store.index, self.store.index.order());
+        let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
         let range = index.range(part.first, &mut slots);
         for (at, slot) in slots[..range.count].iter().copied().enumerate() {
@@ -158,7 +181,7 @@ impl<'l> Turn<'l> {
                 stride.note(OnFlash { hash: part.hash_of(at, slot), at: slot.flash_address() });
             } else {
                 let (word, within) = (index.range_word(&range, at), |hash: Hash| part.has(order.place(hash)));
-                self.visit_slot(namespace, word, slot, within, &mut |item| visit(item, None));
+                self.visit_slot(takes, word, slot, within, |of, item| visit(of, item, None));
             }
         }
     }
@@ -170,10 +193,10 @@ impl<'l> Turn<'l> {
         place: OnFlash,
         (read, parts): (&TierRead, &Parts),
         stride: &mut Stride,
-        visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
+        visit: &mut WalkVisit<'_>,
     ) {
-        let store = self.store;
-        let key = store.hasher.key(Namespace(parts.namespace), &read.buffer[parts.key.clone()]);
+        let (store, of) = (self.store, Namespace(parts.namespace));
+        let key = store.hasher.key(of, &read.buffer[parts.key.clone()]);
         if !part.has(store.index.order().place(key.hash)) {
             return;
         }
@@ -190,9 +213,9 @@ impl<'l> Turn<'l> {
             None
         });
         match (store.live(in_memory, self.now), here) {
-            (Some(seen), _) => visit(&store.item(&seen), None),
+            (Some(seen), _) => visit(of, &store.item(&seen), None),
             (None, Some(slot)) if in_memory.is_none() && !self.is_ended(parts) => {
-                visit(&self.item_of(slot, read, parts), Some(place));
+                visit(of, &self.item_of(slot, read, parts), Some(place));
             }
             _ => {}
         }
@@ -217,14 +240,16 @@ impl<'l> Turn<'l> {
 
     /// What a slot names cannot be read, or is not what was written; false: it names something else by now.
     #[cold]
-    fn is_miss(&self, namespace: Namespace, place: OnFlash) -> bool {
+    fn is_miss(&self, wanted: Option<Namespace>, place: OnFlash) -> bool {
         let store = self.store;
         let named = |slot: Slot| slot.is_flash() && slot.flash_address() == place.at;
         if store.index.find_tiered(place.hash, |_, slot| named(slot).then_some(())).is_none() {
             return false;
         }
         self.counters().flash_failed.add(1);
-        store.clear_flash(self.counters(), namespace.0, place.hash, place.at);
+        // Whose it was is not known.
+        let of = wanted.unwrap_or(Namespace::DEFAULT);
+        store.clear_flash(self.counters(), of.0, place.hash, place.at);
         true
     }
 

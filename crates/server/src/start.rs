@@ -328,7 +328,7 @@ impl Server {
                 .map_err(|error| StartError::Bind { addr: addr.clone(), error }),
         };
         let listeners = doors(&config).iter().map(|(_, addr)| listen(addr)).collect::<Result<Vec<_>, _>>()?;
-        let (shared, background) = assemble_in(config, Left { memory, devices }, UnixMillis::now())?;
+        let (shared, background) = assemble_in(config, Left { memory, devices, is_view: false }, UnixMillis::now())?;
         Running::prepare(shared, background, Doors { listeners, left, connections })
     }
 }
@@ -401,6 +401,8 @@ pub(crate) struct Left {
     pub(crate) memory: Option<Arc<MapFile>>,
     /// Its devices of flash, in the order of the configuration.
     pub(crate) devices: Vec<Arc<File>>,
+    /// It is looked at, and nothing of it is changed.
+    pub(crate) is_view: bool,
 }
 
 /// The store, its background, and its second tier.

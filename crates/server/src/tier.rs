@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use base::clock::UnixMillis;
-use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, Sizes};
+use flash::{FileDevice, Flash, FlashConfig, FlashSizeError, Lost, OpenError, Sizes};
 use segment::{IndexPlace, StoreConfig, TierGround, TierPlan};
 
 use crate::config::kinds::FlashPlace;
@@ -36,10 +36,11 @@ pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, T
     Ok((sizes, sizes.plan(&device_bytes, index_slots(config, items), index)))
 }
 
-fn open_device(place: &FlashPlace, left: Option<Arc<File>>) -> Result<FileDevice, StartError> {
+fn open_device(place: &FlashPlace, left: Option<Arc<File>>, is_view: bool) -> Result<FileDevice, StartError> {
     let (path, bytes) = (&place.path, place.size.0);
     let device = match left {
         Some(file) => FileDevice::adopt(file, path, bytes),
+        None if is_view => FileDevice::view(path, bytes),
         None => FileDevice::open(path, bytes),
     };
     let device = device.map_err(|error| StartError::Flash { path: path.clone(), error })?;
@@ -65,7 +66,8 @@ pub(crate) fn open(
         config.flash
     );
     let mut left_devices = left.devices.into_iter();
-    let devices = config.flash.iter().map(|place| open_device(place, left_devices.next()));
+    let is_view = left.is_view;
+    let devices = config.flash.iter().map(|place| open_device(place, left_devices.next(), is_view));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
     let files = devices.iter().map(FileDevice::share).collect();
     let devices = devices.into_iter().map(|device| Box::new(device) as Box<dyn flash::device::Device>).collect();
@@ -80,7 +82,10 @@ pub(crate) fn open(
     let (room, seed) = (ground.take_room(), RandomState::new().hash_one(now.0));
     let writes_a_day_bytes = config.flash_writes_a_day_bytes;
     let lanes = store.lanes_max;
-    let flash = Flash::new(FlashConfig { devices, sizes, lanes, room, seed, writes_a_day_bytes, on_lost });
+    let flash = Flash::new(FlashConfig { devices, sizes, lanes, room, seed, writes_a_day_bytes, on_lost, is_view });
+    if let Some(device) = flash.strangers().into_iter().next().filter(|_| is_view) {
+        return Err(StartError::Flash { path: device.into(), error: OpenError::Other });
+    }
     for device in flash.exchanged() {
         tracing::warn!("{device} is not what it was when the memory file was used last: its items are gone");
     }

@@ -5,6 +5,7 @@ mod common;
 use common::redis::Replies;
 use common::tiered::{Tiered, key};
 use common::{set, wait_until};
+use segment::IndexPlace;
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -156,6 +157,49 @@ fn dumps_tell_of_what_is_in_the_file() {
         assert!(told == wanted, "{command}: {} of {}", told.len(), wanted.len());
         client = tiered.memcached();
     }
+}
+
+#[test]
+fn after_a_start_what_was_in_both_files_is_told_and_entered_in_indexes() {
+    after_a_start(IndexPlace::File);
+}
+
+#[test]
+fn after_a_start_without_an_index_what_is_found_again_is_told_and_entered_in_indexes() {
+    after_a_start(IndexPlace::Dram);
+}
+
+fn after_a_start(index: IndexPlace) {
+    let tiered = Tiered::start_in(&format!("walks-start-{index:?}"), Some(index));
+    let (mut redis, records) = (tiered.resp(), 1000);
+    for number in 0..records {
+        assert_eq!(redis.text(&format!("REC.PUT rec:{number} IN people BINS age INT {}", number % 50)), ":1");
+    }
+    assert_eq!(redis.text("REC.INDEX CREATE people age INT"), "+OK");
+    tiered.fill(0..KEYS);
+    drop(redis);
+    let tiered = tiered.again();
+    assert!(tiered.stats().flash_items > KEYS / 2, "most are in the file: {:?}", tiered.stats());
+    let mut redis = tiered.resp();
+    let (all, _) = scanned(&mut redis, "100", &[]);
+    let is_record = |key: &&Vec<u8>| key.starts_with(b"rec:");
+    let there = tiered.there(0..KEYS);
+    // Where memory is short before all of it is found, its oldest segments are given up.
+    let gone_most = if index == IndexPlace::Dram { 1000 } else { 100 };
+    assert!(there.len() as u64 > KEYS - gone_most, "{}", there.len());
+    let found = all.iter().filter(is_record).count();
+    assert!(found > records - 20 && found <= records, "{found} records");
+    assert!(there.is_subset(&all) && all.len() - found - there.len() < 20, "{} {}", all.len(), there.len());
+    let count = redis.text("DBSIZE")[1..].parse::<usize>().expect("a number");
+    assert!(count.abs_diff(all.len()) < 20, "{count} {}", all.len());
+    // Records are entered a few at a time.
+    wait_until("they are entered", || redis.text("REC.INDEX LIST").contains("ready"));
+    let list = redis.text("REC.INDEX LIST");
+    assert!(list.contains(&format!(":{found}")), "{found} records: {list}");
+    assert_eq!(redis.text("FLUSHALL"), "+OK");
+    assert!(scanned(&mut redis, "1000", &[]).0.is_empty());
+    assert_eq!(redis.text("DBSIZE"), ":0");
+    assert!(scanned(&mut tiered.again().resp(), "1000", &[]).0.is_empty(), "nothing comes back by a start");
 }
 
 #[test]

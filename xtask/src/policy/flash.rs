@@ -87,6 +87,7 @@ fn replay(accesses: &[Access], memory_bytes: u64, writes_a_day_bytes: u64) -> Re
         room: ground.take_room(),
         seed: 1,
         writes_a_day_bytes,
+        is_view: false,
         on_lost: Box::new(|_| {}),
     });
     let (store, background) =

@@ -116,6 +116,7 @@ impl World {
             room: ground.take_room(),
             seed: random.next_u64(),
             writes_a_day_bytes: 0,
+            is_view: false,
             on_lost: Box::new(move |_| {
                 told.fetch_add(1, Relaxed);
             }),

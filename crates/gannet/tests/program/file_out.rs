@@ -16,7 +16,7 @@ fn serve(file: &MemoryFile, more: &[&str]) -> (Serving, TcpStream, TcpStream) {
 }
 
 /// What a client of Redis is answered up to the reply of `PING`.
-fn answers(resp: &mut TcpStream, requests: &str) -> String {
+pub fn answers(resp: &mut TcpStream, requests: &str) -> String {
     resp.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     resp.write_all(format!("{requests}PING end-of-it\r\n").as_bytes()).expect("sends");
     let mut all = Vec::new();

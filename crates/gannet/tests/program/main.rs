@@ -3,6 +3,7 @@
 mod arguments;
 mod common;
 mod doctor;
+mod file_flash;
 mod file_out;
 mod lab;
 mod load;

@@ -147,6 +147,12 @@ impl Ledger {
         holds.into_iter().filter(|holds| *holds != 0).count() as u64
     }
 
+    /// Keys and values as they were at the last check.
+    pub fn held(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        let held = self.keys.iter().enumerate().filter(|(_, known)| known.acknowledged != 0);
+        held.map(|(place, known)| (key(self.writer, place), value(self.writer, place, known.acknowledged)))
+    }
+
     /// What every key holds, which may be a miss that is none later.
     fn ask(&self, addr: SocketAddr, seed: u64) -> Vec<u64> {
         let mut stream = BufReader::new(connect(addr));

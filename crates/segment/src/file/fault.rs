@@ -96,8 +96,8 @@ impl fmt::Display for FileFault {
             Self::Flash { found: 0, .. } => write!(f, "it was made without --flash; start it without; {ANEW}"),
             Self::Flash { found, asked: 0 } => write!(
                 f,
-                "a part of its items is on flash of {found} bytes; give a server the --flash that it was made with \
-                 (`gannet file dump` and `migrate` read none); {ANEW}"
+                "a part of its items is on flash of {found} bytes; give a server the --flash that it was made with, or \
+                 `gannet file dump` (`migrate` reads none); {ANEW}"
             ),
             Self::Flash { found, asked } => write!(
                 f,

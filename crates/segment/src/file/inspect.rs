@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
-use arena::MapFile;
+use arena::{Map, MapFile};
 use base::clock::UnixMillis;
 
 use super::notes::Notes;
@@ -20,6 +20,7 @@ use crate::header::{STATES, State};
 use crate::index::Index;
 use crate::item::{DEAD, Kind, Layout};
 use crate::key::{Hasher, Namespace};
+use crate::raw::{Array, Word64};
 use crate::segments::{SegmentId, Segments};
 use crate::slot::Slot;
 
@@ -62,6 +63,8 @@ pub struct FileCheck {
     pub items: u64,
     /// Slots that name items.
     pub slots: u64,
+    /// Slots that name items on flash, which is not looked at; none where the index is not in the file.
+    pub flash_slots: u64,
     /// Items that live and that no slot names: a crash leaves some, and opening ends them.
     pub unnamed: u64,
     /// Slots that are there twice: a crash leaves some under locks that were held.
@@ -102,6 +105,50 @@ pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
     Ok(index_of(&block_of(file)?))
 }
 
+/// The words of what a second tier keeps in a file.
+#[derive(Debug)]
+pub struct TierWords(Array<Word64>);
+
+impl TierWords {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// The word at `number`.
+    pub fn load(&self, number: u64) -> u64 {
+        self.0.at(number as usize).load(Acquire)
+    }
+}
+
+/// What a second tier keeps in the file; `None`: the file was made without one, or its last checkpoint is what counts,
+/// of which these words are not.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_tier(file: &Arc<MapFile>, boot: u128) -> Result<Option<TierWords>, FileFault> {
+    let block = block_of(file)?;
+    if block.flash_bytes == 0 || lost_to_checkpoint(&block, boot) {
+        return Ok(None);
+    }
+    let geometry = super::geometry_of(&config_of(&block), &block);
+    let geometry = geometry.map_err(|error| FileFault::Damaged(error.to_string()))?;
+    super::check_sizes(&geometry, &block)?;
+    let bytes = geometry.tier_bytes as usize;
+    let map = Map::of_file(file, super::places::Places::of(&geometry).tier, bytes, false)?;
+    Ok(Some(TierWords(Array::of_map(map, bytes / size_of::<Word64>()))))
+}
+
+/// The machine was started again while the file was in use.
+fn lost_since(block: &Superblock, boot: u128) -> bool {
+    block.clean == 0 && block.boot_high | block.boot_low != 0 && !is_of_run(block, boot)
+}
+
+/// The same, and what counts is its last checkpoint.
+fn lost_to_checkpoint(block: &Superblock, boot: u128) -> bool {
+    lost_since(block, boot) && block.checkpoints == 1
+}
+
 fn block_of(file: &Arc<MapFile>) -> Result<Superblock, FileFault> {
     match look(file)? {
         There::Store(block) => Ok(block),
@@ -125,9 +172,7 @@ fn open(file: &Arc<MapFile>, boot: u128) -> Result<Inspected, FileFault> {
     let block = block_of(file)?;
     let config = config_of(&block);
     let geometry = super::geometry_of(&config, &block).map_err(|error| FileFault::Damaged(error.to_string()))?;
-    let knows_run = block.boot_high | block.boot_low != 0;
-    let lost = block.clean == 0 && knows_run && !is_of_run(&block, boot);
-    let has_checkpoints = lost && block.checkpoints == 1;
+    let (lost, has_checkpoints) = (lost_since(&block, boot), lost_to_checkpoint(&block, boot));
     let ground = match has_checkpoints {
         // Its words are of another time than what they are about.
         true => ground(&geometry, &config, file, index_of(&block))?,
@@ -263,7 +308,11 @@ impl Inspected {
         }
         for group in 0..self.index.groups().max(self.index.groups_next()) {
             check.doubled += self.index.count_doubles(group);
-            for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
+            for (_, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_taken()) {
+                if slot.is_flash() {
+                    check.flash_slots += 1;
+                    continue;
+                }
                 check.slots += 1;
                 if let Err(what) = self.check_slot(slot) {
                     check.fault(format!("a slot of group {group} names {what}"));

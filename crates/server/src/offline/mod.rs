@@ -1,13 +1,15 @@
-//! What lies in a memory file that no server has: every live item, told one after another, and nothing of the file is
-//! changed.
+//! What lies in a memory file that no server has, and on the flash that it was used with: every live item, told one
+//! after another, and nothing of either is changed.
 //!
 //! ```text
 //!   file ── maps of this process alone ── opened as at a start: mended there ── walk over the keys ── one entry each
+//!   flash ── read alone ───────────────── what is named there, or found again ──────┘
 //! ```
 //!
 //! Invariants:
 //! - What is told is what a server that opened the file now would answer.
-//! - Memory is bounded by the pages that mending touches and the largest value.
+//! - No device is written, also where the process before had left something to be written: that is told from the file.
+//! - Memory is bounded by the pages that mending touches, the largest value and the reads of a walk's step.
 
 mod json;
 
@@ -16,13 +18,15 @@ use std::sync::Arc;
 
 use arena::MapFile;
 use base::clock::UnixMillis;
+use flash::{Flash, Scratch};
 use record::{Digits, Kind, Record, Source};
-use segment::{Expire, Item, Key, Lane, Namespace, Turn, Value, file_config, file_index};
+use segment::{Expire, FileFault, Item, Key, Lane, Namespace, Stride, Turn, Value, file_config, file_index, file_tier};
 
-use crate::namespaces::Namespaces;
+use crate::config::kinds::FlashPlace;
 use crate::shared::Shared;
 use crate::start::{Left, ServerConfig, StartError, assemble_in};
 
+pub use flash::LeftOnFlash;
 pub use json::line;
 
 /// A memory file that is read.
@@ -30,6 +34,19 @@ pub struct Offline {
     shared: Arc<Shared>,
     lane: Lane,
     _background: segment::Background,
+    reads: Reads,
+}
+
+/// What waits for devices, if there are any: nobody else does.
+struct Reads(Option<(Arc<Flash>, Scratch)>);
+
+impl Reads {
+    /// Reads all that was asked for.
+    fn work(&mut self) {
+        if let Some((flash, scratch)) = &mut self.0 {
+            while flash.work(scratch) {}
+        }
+    }
 }
 
 /// One item.
@@ -59,16 +76,16 @@ pub enum Told<'e> {
 pub struct Counts {
     /// Items that were told.
     pub told: u64,
-    /// Items that are there and cannot be read: a part of them is lost, or their bytes are damaged.
+    /// Items that are there and cannot be read: a part of them is lost, or their bytes are damaged, or their device is.
     pub lost: u64,
 }
 
 impl Offline {
-    /// Opens the file at `path`.
+    /// Opens the file at `path`, and the flash that it was used with.
     ///
     /// # Errors
-    /// As for a server that is started with it.
-    pub fn open(path: &Path) -> Result<Self, StartError> {
+    /// As for a server that is started with them; and where a device is not what it was.
+    pub fn open(path: &Path, flash: &[FlashPlace]) -> Result<Self, StartError> {
         let file = MapFile::view(path).map_err(|error| StartError::File { path: path.to_owned(), error })?;
         let file = Arc::new(file);
         let fault = |fault| StartError::Store(segment::StartError::File { path: path.to_owned(), fault });
@@ -79,40 +96,59 @@ impl Offline {
             segment_bytes: store.segment_bytes,
             file_index: index,
             huge_pages: false,
+            flash: flash.to_vec(),
+            // What is found makes no room for anything.
+            evict: false,
             ..ServerConfig::default()
         };
-        let (shared, mut background) =
-            assemble_in(config, Left { memory: Some(file), ..Left::default() }, UnixMillis::now())?;
-        while shared.store.is_rebuilding() {
+        let left = Left { memory: Some(file), is_view: true, ..Left::default() };
+        let (shared, mut background) = assemble_in(config, left, UnixMillis::now())?;
+        let mut reads = Reads(shared.flash.clone().map(|flash| (Arc::clone(&flash), flash.scratch())));
+        while shared.store.is_finding() {
             background.slice(UnixMillis::now(), &mut || false);
+            reads.work();
         }
         let lane = shared.store.lane().expect("the first lane");
-        Ok(Self { shared, lane, _background: background })
+        Ok(Self { shared, lane, _background: background, reads })
     }
 
-    /// Tells every live item, those of one namespace after those of another. What `each` answers ends it.
+    /// Tells every live item. What `each` answers ends it.
     ///
     /// # Errors
     /// What `each` answers.
     pub fn each<E>(&mut self, each: &mut dyn FnMut(&Entry<'_>) -> Result<(), E>) -> Result<Counts, E> {
         let (mut counts, clock) = (Counts::default(), self.shared.clock());
-        let mut value = Vec::new();
-        for namespace in Namespaces::numbers() {
-            let mut cursor = Some(0);
-            while let Some(at) = cursor {
-                let turn = self.lane.turn(clock.unix());
-                let mut keys = Vec::new();
-                cursor = turn.scan(namespace, at, &mut |item| keys.push(item.key.to_vec()));
-                for key in &keys {
-                    match tell(&self.shared, &turn, namespace, key, &mut value, each)? {
-                        Some(true) => counts.told += 1,
-                        Some(false) => counts.lost += 1,
-                        None => {}
-                    }
+        let (mut value, failed) = (Vec::new(), self.flash_failed());
+        let (mut cursor, mut stride) = (Some(0), Stride::default());
+        while let Some(at) = cursor {
+            let (turn, mut ended) = (self.lane.turn(clock.unix()), None);
+            let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, _| {
+                if ended.is_some() {
+                    return;
                 }
+                match tell(&self.shared, &turn, namespace, item, &mut value, each) {
+                    Ok(Some(true)) => counts.told += 1,
+                    Ok(Some(false)) => counts.lost += 1,
+                    Ok(None) => {}
+                    Err(error) => ended = Some(error),
+                }
+            });
+            drop(turn);
+            if let Some(error) = ended {
+                return Err(error);
+            }
+            match stepped {
+                Ok(next) => cursor = next,
+                // What is on flash was asked for.
+                Err(_) => self.reads.work(),
             }
         }
+        counts.lost += self.flash_failed() - failed;
         Ok(counts)
+    }
+
+    fn flash_failed(&self) -> u64 {
+        self.shared.store.stats().flash_failed
     }
 
     /// The names of namespaces and of sets of records, as the server keeps them: a line each.
@@ -121,18 +157,27 @@ impl Offline {
     }
 }
 
-/// Tells one item. `None`: it is not there, or a client would see nothing of it; false: it cannot be read.
+/// What a memory file says of its items on flash, which is not looked at; `None`: it has none, or does not say. `boot`
+/// is the run of the machine, as in [`segment::Power`].
+///
+/// # Errors
+/// As for opening it.
+pub fn left_on_flash(file: &Arc<MapFile>, boot: u128) -> Result<Option<LeftOnFlash>, FileFault> {
+    let words = file_tier(file, boot)?;
+    Ok(words.and_then(|words| LeftOnFlash::of(words.count(), |number| words.load(number))))
+}
+
+/// Tells one item. `None`: a client would see nothing of it; false: it cannot be read.
 fn tell<E>(
     shared: &Shared,
     turn: &Turn<'_>,
     namespace: Namespace,
-    bytes: &[u8],
+    item: &Item<'_>,
     whole: &mut Vec<u8>,
     each: &mut dyn FnMut(&Entry<'_>) -> Result<(), E>,
 ) -> Result<Option<bool>, E> {
-    let key = turn.key(namespace, bytes);
-    let Some(item) = turn.peek(&key) else { return Ok(None) };
-    let entry = |value| Entry { namespace, key: bytes, client_flags: item.client_flags, ends: ends_of(&item), value };
+    let key = turn.key(namespace, item.key);
+    let entry = |value| Entry { namespace, key: item.key, client_flags: item.client_flags, ends: ends_of(item), value };
     let Value::Typed { kind, bytes: typed } = item.value else {
         whole.clear();
         let len = item.value_len();

@@ -5,9 +5,10 @@ use super::{Client, set, start, tcp, wait_until};
 use base::units::ByteSize;
 use gannet_server::config::kinds::FlashPlace;
 use gannet_server::start::{Running, ServerConfig};
-use segment::StoreStats;
+use segment::{IndexPlace, StoreStats};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 
 pub const MEMORY: u64 = 16 << 20;
 pub const FILE: u64 = 8 * MEMORY;
@@ -15,21 +16,50 @@ pub const FILE: u64 = 8 * MEMORY;
 /// A server with a file for items, which is gone when the test is over.
 pub struct Tiered {
     pub running: Running,
-    path: std::path::PathBuf,
+    files: Files,
 }
 
-impl Drop for Tiered {
+/// The files that it has; the second is for its memory, and where the index of that is.
+struct Files(PathBuf, Option<(PathBuf, IndexPlace)>);
+
+impl Drop for Files {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let memory = self.1.as_ref().map(|(memory, _)| memory);
+        for path in [Some(&self.0), memory].into_iter().flatten() {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Files {
+    fn serve(self) -> Tiered {
+        let flash = vec![FlashPlace { path: self.0.clone(), size: ByteSize(FILE) }];
+        let (file, index) = self.1.clone().unzip();
+        let file_index = index.unwrap_or(IndexPlace::File);
+        let config = ServerConfig { memory_bytes: MEMORY, flash, file, file_index, ..both() };
+        Tiered { running: start(config), files: self }
     }
 }
 
 impl Tiered {
     pub fn start(name: &str) -> Self {
+        Self::start_in(name, None)
+    }
+
+    /// The same with its memory in a file too, whose index is there.
+    pub fn start_in(name: &str, index: Option<IndexPlace>) -> Self {
         let path = std::env::temp_dir().join(format!("gannet-flash-{}-{name}", std::process::id()));
-        let flash = vec![FlashPlace { path: path.clone(), size: ByteSize(FILE) }];
-        let running = start(ServerConfig { memory_bytes: MEMORY, flash, ..both() });
-        Self { running, path }
+        let memory = index.map(|index| (path.with_extension("memory"), index));
+        Files(path, memory).serve()
+    }
+
+    /// Stops, starts again, and waits until all is found that was there.
+    pub fn again(self) -> Self {
+        let Self { running, files } = self;
+        running.stop();
+        let tiered = files.serve();
+        wait_until("all is found", || !tiered.running.shared().store.is_finding());
+        tiered
     }
 
     pub fn stats(&self) -> StoreStats {

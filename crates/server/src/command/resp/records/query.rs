@@ -13,7 +13,6 @@ use crate::command::resp::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
 use crate::kept::{KeptIndex, Notes};
-use crate::namespaces::Namespaces;
 use crate::shared::Shared;
 use protocol::number::parse_u64;
 use protocol::resp::{Args, reply};
@@ -36,6 +35,8 @@ const MEMORY_PART: u64 = 32;
 const MEMORY_MIN: u64 = 64 << 10;
 /// How long who is to enter all records rests while they are still being found.
 const FOUND_SLEEP: Duration = Duration::from_millis(10);
+/// Between two looks at what is read from flash.
+const READ_SLEEP: Duration = Duration::from_micros(200);
 
 /// `REC.INDEX CREATE set bin INT|STR [MEMORY bytes]`, `REC.INDEX DROP set bin`, `REC.INDEX LIST`
 pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -113,7 +114,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 /// Enters all records that are there.
 fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) -> Run {
-    if call.ctx.shared.store.is_rebuilding() {
+    if call.ctx.shared.store.is_finding() {
         // Not all that is there is found yet.
         return call.put_off(walk, OpError::Parked.into());
     }
@@ -187,34 +188,37 @@ pub(crate) fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
 /// Enters the records of all namespaces in the indexes that were made again, a few at a time. Returns when all are
 /// entered, or the server is to stop.
 pub(crate) fn enter_kept(shared: &Shared, lane: &mut Lane, clock: &Clock) {
-    while shared.store.is_rebuilding() {
+    while shared.store.is_finding() {
         if shared.stop.is_off() {
             return;
         }
         std::thread::sleep(FOUND_SLEEP);
     }
-    for namespace in Namespaces::numbers() {
-        let (mut cursor, mut stride, mut left) = (Some(0), Stride::default(), Vec::new());
-        while cursor.is_some() || !left.is_empty() {
-            if shared.stop.is_off() {
-                return;
-            }
-            let mut turn = lane.turn(clock.unix());
-            let view = View::at(shared, turn.now());
-            if let Some(at) = cursor.filter(|_| left.is_empty()) {
-                let stepped = turn.walk_tiers(namespace, at, &mut stride, &mut |item, place| {
-                    let is_indexed = record_of_set(item, view).is_some_and(|set| !shared.indexes.of(set).is_empty());
-                    let of = &mut |set| shared.indexes.of(set);
-                    let entered = |place| enter_on_flash(&turn, view, namespace, (item, place), of);
-                    if is_indexed && !place.is_some_and(entered) {
-                        left.push(item.key.to_vec());
-                    }
-                });
-                // Parked: what is on flash is being read.
-                cursor = stepped.unwrap_or(cursor);
-            }
-            left.retain(|bytes| !enter_one(&mut turn, shared, namespace, bytes));
-            drop(turn);
+    let (mut cursor, mut stride, mut left) = (Some(0), Stride::default(), Vec::new());
+    while cursor.is_some() || !left.is_empty() {
+        if shared.stop.is_off() {
+            return;
+        }
+        let mut turn = lane.turn(clock.unix());
+        let (view, mut is_parked) = (View::at(shared, turn.now()), false);
+        if let Some(at) = cursor.filter(|_| left.is_empty()) {
+            let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, place| {
+                let is_indexed = record_of_set(item, view).is_some_and(|set| !shared.indexes.of(set).is_empty());
+                let of = &mut |set| shared.indexes.of(set);
+                let entered = |place| enter_on_flash(&turn, view, namespace, (item, place), of);
+                if is_indexed && !place.is_some_and(entered) {
+                    left.push((namespace, item.key.to_vec()));
+                }
+            });
+            is_parked = stepped.is_err();
+            cursor = stepped.unwrap_or(cursor);
+        }
+        left.retain(|(namespace, bytes)| !enter_one(&mut turn, shared, *namespace, bytes));
+        drop(turn);
+        if is_parked {
+            // What is on flash is being read.
+            std::thread::sleep(READ_SLEEP);
+        } else {
             std::thread::yield_now();
         }
     }

@@ -1,0 +1,95 @@
+//! Looking at a memory file whose items are on flash too: `gannet file dump`, `stats` and `check`.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use base::prng::Prng;
+
+use crate::common::{Serving, connect, run};
+use crate::file_out::answers;
+use crate::restart::MemoryFile;
+use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
+
+/// A server on both, and where clients of either protocol connect.
+fn serve(file: &MemoryFile, flash: &FlashFile, index: &str) -> (Serving, SocketAddr, SocketAddr) {
+    let flash = flash.flag();
+    let words = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", "16MiB"];
+    let place = ["--file", file.path(), "--file-index", index, "--flash", &flash];
+    let mut serving = Serving::start(&[&words[..], &place].concat());
+    let memcached = serving.addr_behind("memcached clients connect to ");
+    let resp = serving.addr_behind("Redis clients connect to ");
+    (serving, memcached, resp)
+}
+
+#[test]
+fn a_dump_tells_of_items_on_flash_and_changes_neither_the_file_nor_the_flash() {
+    dump_of("file");
+}
+
+#[test]
+fn a_dump_finds_items_on_flash_whose_index_is_gone() {
+    dump_of("dram");
+}
+
+fn dump_of(index: &str) {
+    let named = format!("dump-flash-{index}");
+    let (file, flash) = (MemoryFile::new(&named), FlashFile::new(&named));
+    let mut ledger = Ledger::new(0);
+    let (mut serving, addr, resp) = serve(&file, &flash, index);
+    answers(
+        &mut connect(resp),
+        "HSET few a 1 b two\r\nSELECT 5\r\nSET there x PXAT 4102444800000\r\nSELECT 0\r\nSET ended x PX 1\r\n\
+         REC.PUT person IN people BINS name STR Ann\r\n",
+    );
+    assert!(ledger.write(addr, &mut Prng::new(5), 3 * KEYS));
+    assert!(stat(addr, "flash_items") > KEYS / 4, "much is on flash");
+    serving.signal("KILL");
+    serving.ended();
+    let before = [&file.path().into(), &flash.0].map(|path: &std::path::PathBuf| std::fs::read(path).expect("there"));
+
+    let (code, _, err) = run(&["file", "dump", file.path()]);
+    assert!(code == 1 && err.contains("or `gannet file dump`"), "{err}");
+    let (code, out, err) = run(&["file", "dump", file.path(), "--flash", &flash.flag()]);
+    assert_eq!(code, 0, "{err}");
+    let (lines, mut told) = (lines(&out), HashMap::new());
+    for line in &lines {
+        let key = line["key"].as_str().expect("a key").to_owned();
+        assert!(told.insert(key, line).is_none(), "{line} is told twice");
+    }
+    assert_eq!(told["few"]["bins"].as_array().map(Vec::len), Some(2));
+    assert_eq!((&told["there"]["namespace"], &told["there"]["ends_ms"]), (&5.into(), &4_102_444_800_000_u64.into()));
+    assert_eq!(told["person"]["set"], "people");
+    assert!(!told.contains_key("ended"));
+    let (code, out, err) = run(&["file", "check", file.path()]);
+    assert!(code == 0 && out.contains("no fault"), "{out}{err}");
+    assert_eq!(out.contains("slots that name items on flash"), index == "file", "{out}");
+    let (code, stats, err) = run(&["file", "stats", file.path()]);
+    let items = stats.lines().find_map(|line| line.strip_prefix("flash_items")).expect("a line");
+    assert!(code == 0 && items.trim().parse::<u64>().expect("a number") > KEYS / 4, "{stats}{err}");
+    let other = FlashFile::new(&format!("{named}-other"));
+    std::fs::write(&other.0, vec![0; before[1].len()]).expect("written");
+    let (code, _, err) = run(&["file", "dump", file.path(), "--flash", &other.flag()]);
+    assert!(code == 1 && err.contains("is not what the memory file was used with"), "{err}");
+    let after = [&file.path().into(), &flash.0].map(|path: &std::path::PathBuf| std::fs::read(path).expect("there"));
+    assert!(before == after, "a dump changed something");
+
+    let (serving, addr, _) = serve(&file, &flash, index);
+    wait_until_found(addr);
+    ledger.check(addr, 5);
+    let mut held = 0;
+    for (key, value) in ledger.held() {
+        let line = told.get(&key).unwrap_or_else(|| panic!("{key} is there, and was not told"));
+        assert_eq!(line["value"].as_str().map(str::as_bytes), Some(&value[..]), "{key}");
+        held += 1;
+    }
+    // What is asked for comes back from flash, and may push out others meanwhile.
+    assert!(told.len() - 3 - held < KEYS as usize / 50, "{} were told, {held} are there", told.len());
+    assert!(held as u64 > KEYS / 2, "{held} are there");
+    drop(serving);
+}
+
+/// The lines of a dump that are items.
+fn lines(out: &str) -> Vec<serde_json::Value> {
+    let all = out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    all.filter(|line| line["key"].is_string()).collect()
+}
