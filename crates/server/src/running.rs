@@ -103,8 +103,8 @@ impl Running {
         running.spawn_flash()?;
         running.spawn_background(background)?;
         running.spawn_survey()?;
-        running.spawn_indexes()?;
         let go = running.spawn_workers(listeners, connections)?;
+        running.spawn_indexes()?;
         Ok(Prepared { go, running, left })
     }
 
@@ -203,6 +203,8 @@ impl Running {
             let (sender, intake) = sync_channel(INTAKE_MAX);
             intakes.push(sender);
             let lane = shared.store.lane().expect("lanes_max counts the workers");
+            // Whose read of flash has ended is woken by its lane's number.
+            assert_eq!(lane.number(), number, "workers have the first lanes, in their order");
             let shared = Arc::clone(shared);
             let cpu = shared.config.pin.get(number % shared.config.pin.len().max(1)).copied();
             let clock = clock.clone();
