@@ -19,6 +19,8 @@ const REGION_BYTES_MIN: u64 = 128 << 10;
 const CHUNKS: usize = 4;
 /// What is written of what would be without a budget, in percent.
 const BUDGETS_PERCENT: [u64; 2] = [50, 25];
+/// Less memory than this has no room for a store and the index of its flash.
+const MEMORY_BYTES_MIN: u64 = 320 << 10;
 /// A day of a stream whose accesses have no times.
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
@@ -44,7 +46,10 @@ pub(super) fn run(root: &Path, options: &super::Options) -> Result<bool, String>
     let wanted = |name: &str| options.only.split(',').any(|part| name.contains(part));
     for stream in streams::all(&root.join("data"))?.into_iter().filter(|stream| wanted(stream.name)) {
         let accesses = stream.draw(options.accesses);
-        for memory in stream.memories(&accesses).into_iter().take(2) {
+        let (memories, small): (Vec<u64>, Vec<u64>) =
+            stream.memories(&accesses).into_iter().take(2).partition(|memory| *memory >= MEMORY_BYTES_MIN);
+        small.iter().for_each(|memory| println!("| {} | {:.1} | too small |", stream.name, *memory as f64 / 1e6));
+        for memory in memories {
             let alone = gannet::misses(&accesses, memory, options.small_percent)?.0;
             let whole = replay(&accesses, memory, 0)?;
             let spans_ms = if stream.has_lifetimes() { accesses.last().map_or(0, |last| last.at_ms) } else { DAY_MS };
