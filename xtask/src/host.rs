@@ -42,11 +42,22 @@ pub fn cpu_ns(pid: u32) -> u64 {
 
 /// Nanoseconds of CPU of the processes that this one has started and that have ended.
 pub fn children_cpu_ns() -> u64 {
-    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // proc(5): the name stands in brackets, and may hold anything; cutime and cstime are the 14th and 15th fields
-    // behind it.
+    // cutime and cstime
+    stat_ticks("self", 13) * TICK_NS
+}
+
+/// Nanoseconds that process `pid` was on a CPU, with threads of it that have ended, in ticks.
+pub fn whole_cpu_ns(pid: u32) -> u64 {
+    // utime and stime
+    stat_ticks(&pid.to_string(), 11) * TICK_NS
+}
+
+/// The sum of two fields of a process's line, the first of which has so many between itself and the name.
+fn stat_ticks(process: &str, from: usize) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // proc(5): the name stands in brackets, and may hold anything.
     let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    rest.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>() * TICK_NS
+    rest.split_whitespace().skip(from).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// Resident memory of process `pid` in bytes.

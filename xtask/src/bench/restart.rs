@@ -1,10 +1,10 @@
 //! How long a store takes to be there again: until its first answer, and until all that it held is found.
 //!
-//! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet is
-//! killed (`kill -9`), with its index in the file and with one that is made anew; memcached with a memory file (`-e`)
-//! comes back only after a graceful stop; redis-server is told to save, or killed with a log of its writes. Memory
-//! files lie in `/dev/shm`, or in the folder that `GANNET_BENCH_MEMORY` names, since that is half of the memory by
-//! default; the files of redis-server in the folder for temporary files.
+//! Each server is filled with items of 24 and 200 bytes through one connection, then ended and started again. Gannet
+//! is killed (`kill -9`), with its index in the file and with one that is made anew, of longer items too; memcached
+//! with a memory file (`-e`) comes back only after a graceful stop; redis-server is told to save, or killed with a log
+//! of its writes. Memory files lie in `/dev/shm`, or in the folder that `GANNET_BENCH_MEMORY` names, since that is
+//! half of the memory by default; the files of redis-server in the folder for temporary files.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,6 +18,8 @@ use crate::server::{free_address, gannet_binary};
 
 /// 24 and 200 bytes, without a TTL.
 const SHAPE: Shape = SHAPES[2];
+/// Longer ones, of which an index that is made anew has fewer to find a gigabyte.
+const LONG_SHAPE: Shape = Shape { key_bytes: 24, value_bytes: 1000, ttl_s: 0 };
 /// The part of the memory that is filled, in percent, by the payload alone: nothing is evicted yet.
 const FILLED_PERCENT: u64 = 70;
 /// Keys that are asked for after the start.
@@ -35,19 +37,27 @@ const LOOK: Duration = Duration::from_millis(1);
 enum Subject {
     GannetFile,
     GannetDram,
+    GannetDramLong,
     Memcached,
     RedisSaved,
     RedisLog,
 }
 
-const SUBJECTS: [Subject; 5] =
-    [Subject::GannetFile, Subject::GannetDram, Subject::Memcached, Subject::RedisSaved, Subject::RedisLog];
+const SUBJECTS: [Subject; 6] = [
+    Subject::GannetFile,
+    Subject::GannetDram,
+    Subject::GannetDramLong,
+    Subject::Memcached,
+    Subject::RedisSaved,
+    Subject::RedisLog,
+];
 
 impl Subject {
     fn name(self) -> &'static str {
         match self {
             Self::GannetFile => "gannet --file",
             Self::GannetDram => "gannet --file, --file-index dram",
+            Self::GannetDramLong => "the same, values of 1000 B",
             Self::Memcached => "memcached -e",
             Self::RedisSaved => "redis-server, RDB",
             Self::RedisLog => "redis-server, AOF",
@@ -56,7 +66,7 @@ impl Subject {
 
     fn ended_by(self) -> &'static str {
         match self {
-            Self::GannetFile | Self::GannetDram | Self::RedisLog => "kill -9",
+            Self::GannetFile | Self::GannetDram | Self::GannetDramLong | Self::RedisLog => "kill -9",
             Self::Memcached => "SIGUSR1",
             Self::RedisSaved => "SHUTDOWN SAVE",
         }
@@ -65,6 +75,14 @@ impl Subject {
     /// What has to be free: the file in memory and an index beside it, or items that are not as short as here.
     fn needed_bytes(self, memory_bytes: u64) -> u64 {
         if self.speaks_resp() { memory_bytes + memory_bytes / 3 } else { memory_bytes + memory_bytes / 8 }
+    }
+
+    fn shape(self) -> Shape {
+        if self == Self::GannetDramLong { LONG_SHAPE } else { SHAPE }
+    }
+
+    fn makes_index(self) -> bool {
+        matches!(self, Self::GannetDram | Self::GannetDramLong)
     }
 
     fn speaks_resp(self) -> bool {
@@ -118,6 +136,8 @@ struct Restart {
     end: Duration,
     first_answer: Duration,
     whole: Duration,
+    /// CPU time until then.
+    cpu_ns: u64,
     found: u64,
 }
 
@@ -132,25 +152,31 @@ pub fn run(sizes_mib: &[u64]) -> Result<(), String> {
         SHAPE.value_bytes,
         std::thread::available_parallelism().map_or(1, usize::from)
     );
-    println!("| memory | items | server | ended by | s to its end | s to the first answer | s to whole | found |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| memory | items | server | ended by | s to its end | s to the first answer | s to whole | \
+         CPU s until then, a GiB of items | found |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
     for memory_mib in sizes_mib {
-        let items = (memory_mib << 20) * FILLED_PERCENT / 100 / (SHAPE.key_bytes + SHAPE.value_bytes) as u64;
+        let held_bytes = (memory_mib << 20) * FILLED_PERCENT / 100;
         for subject in SUBJECTS {
+            let shape = subject.shape();
+            let items = held_bytes / (shape.key_bytes + shape.value_bytes) as u64;
             let needed = subject.needed_bytes(memory_mib << 20);
             if host::memory_available_bytes() < needed {
                 let (name, needed_mib) = (subject.name(), needed >> 20);
-                println!("| {memory_mib} MiB | | {name} | not measured: {needed_mib} MiB are to be free | | | | |");
+                println!("| {memory_mib} MiB | | {name} | not measured: {needed_mib} MiB are to be free | | | | | |");
                 continue;
             }
-            let Restart { end, first_answer, whole, found } = measure(subject, *memory_mib, items)?;
+            let Restart { end, first_answer, whole, cpu_ns, found } = measure(subject, *memory_mib, items)?;
             println!(
-                "| {memory_mib} MiB | {items} | {} | {} | {:.2} | {:.3} | {:.3} | {:.1} % |",
+                "| {memory_mib} MiB | {items} | {} | {} | {:.2} | {:.3} | {:.3} | {:.2} | {:.1} % |",
                 subject.name(),
                 subject.ended_by(),
                 end.as_secs_f64(),
                 first_answer.as_secs_f64(),
                 whole.as_secs_f64(),
+                cpu_ns as f64 / 1e9 / (held_bytes as f64 / f64::from(1 << 30)),
                 found as f64 * 100.0 / ASKED as f64
             );
         }
@@ -163,23 +189,24 @@ fn measure(subject: Subject, memory_mib: u64, items: u64) -> Result<Restart, Str
     let place = Place::new()?;
     let mut server = start(subject, memory_mib, &place)?;
     first_answer(subject, &mut server)?;
-    Client::connect_to(server.address, subject.speaks_resp())?.store(SHAPE, 0, items)?;
+    Client::connect_to(server.address, subject.speaks_resp())?.store(subject.shape(), 0, items)?;
     let end = end(subject, &mut server)?;
     drop(server);
     std::thread::sleep(PAUSE);
     let mut server = start(subject, memory_mib, &place)?;
     let first_answer = first_answer(subject, &mut server)?;
-    if subject == Subject::GannetDram {
+    if subject.makes_index() {
         wait(&mut server, |server| Ok(segments_left(server)? == 0))?;
     }
-    let whole = server.begun.elapsed().max(first_answer);
+    let whole = if subject.makes_index() { server.begun.elapsed() } else { first_answer };
+    let cpu_ns = host::whole_cpu_ns(server.child.id());
     let mut stream = TcpStream::connect(server.address).map_err(|error| error.to_string())?;
     let mut found = 0;
     for number in 0..ASKED {
-        let key = key(SHAPE, number * (items / ASKED));
+        let key = key(subject.shape(), number * (items / ASKED));
         found += u64::from(is_there(subject, &mut stream, &key)? == Some(true));
     }
-    Ok(Restart { end, first_answer, whole: if subject == Subject::GannetDram { whole } else { first_answer }, found })
+    Ok(Restart { end, first_answer, whole, cpu_ns, found })
 }
 
 fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, String> {
@@ -187,7 +214,7 @@ fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, St
     let (port, memory) = (address.port().to_string(), memory_mib.to_string());
     let file = place.file.to_str().expect("its name is text");
     let mut command = match subject {
-        Subject::GannetFile | Subject::GannetDram => {
+        Subject::GannetFile | Subject::GannetDram | Subject::GannetDramLong => {
             let mut command = Command::new(gannet_binary()?);
             let index = if subject == Subject::GannetFile { "file" } else { "dram" };
             command.args(["serve", "--log", "error", "--memcached", &address.to_string()]);
@@ -221,7 +248,7 @@ fn start(subject: Subject, memory_mib: u64, place: &Place) -> Result<Started, St
 fn end(subject: Subject, server: &mut Started) -> Result<Duration, String> {
     let begun = Instant::now();
     match subject {
-        Subject::GannetFile | Subject::GannetDram | Subject::RedisLog => {
+        Subject::GannetFile | Subject::GannetDram | Subject::GannetDramLong | Subject::RedisLog => {
             server.child.kill().map_err(|error| error.to_string())?;
         }
         Subject::Memcached => {
@@ -275,7 +302,7 @@ fn is_there(subject: Subject, stream: &mut TcpStream, key: &str) -> Result<Optio
         stream.set_read_timeout(Some(WAIT_MAX))?;
         stream.write_all(request.as_bytes())?;
         let (mut answer, mut bytes) = (Vec::new(), [0; 4096]);
-        while !is_whole(&answer) {
+        while !is_whole(&answer, subject.shape().value_bytes) {
             match stream.read(&mut bytes)? {
                 0 => break,
                 read => answer.extend_from_slice(&bytes[..read]),
@@ -287,10 +314,9 @@ fn is_there(subject: Subject, stream: &mut TcpStream, key: &str) -> Result<Optio
     Ok((!answer.is_empty() && !answer.starts_with("-LOADING")).then(|| !answer.starts_with(absent)))
 }
 
-/// The answer to one get: a line, and of a value all of it.
-fn is_whole(answer: &[u8]) -> bool {
+/// The answer to one get: a line, and of a value, which has these many bytes, all of it.
+fn is_whole(answer: &[u8], value_bytes: usize) -> bool {
     let head = answer.first();
-    let value_bytes = SHAPE.value_bytes;
     match head {
         Some(b'V') => answer.ends_with(b"END\r\n") && answer.len() > value_bytes,
         Some(b'$') if !answer.starts_with(b"$-1") => answer.len() > value_bytes + 4 && answer.ends_with(b"\r\n"),
