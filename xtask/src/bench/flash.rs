@@ -49,37 +49,43 @@ struct Plan {
     turn: Duration,
 }
 
+impl Plan {
+    fn new(quick: bool) -> Self {
+        match quick {
+            true => Self {
+                keys: 200_000,
+                memory_mib: 96,
+                first: FIRST_QUICK,
+                flooded: FLOODED_QUICK,
+                request: flash_request::<FIRST_QUICK, FLOODED_QUICK>,
+                flash_mib: 512,
+                reads: 2000,
+                rounds: 2,
+                turn: Duration::from_millis(1000),
+            },
+            false => Self {
+                keys: 2_000_000,
+                memory_mib: 384,
+                first: FIRST,
+                flooded: FLOODED,
+                request: flash_request::<FIRST, FLOODED>,
+                flash_mib: 4096,
+                reads: 20_000,
+                // So short in all that the flood asks for no key twice: what is asked for again comes back to memory, and
+                // pushes out what the quiet gets find there.
+                rounds: 7,
+                turn: Duration::from_millis(1500),
+            },
+        }
+    }
+}
+
 /// Measures and prints.
 ///
 /// # Errors
 /// When a server does not start or gives a wrong reply.
 pub fn run(quick: bool) -> Result<(), String> {
-    let plan = match quick {
-        true => Plan {
-            keys: 200_000,
-            memory_mib: 96,
-            first: FIRST_QUICK,
-            flooded: FLOODED_QUICK,
-            request: flash_request::<FIRST_QUICK, FLOODED_QUICK>,
-            flash_mib: 512,
-            reads: 2000,
-            rounds: 2,
-            turn: Duration::from_millis(1000),
-        },
-        false => Plan {
-            keys: 2_000_000,
-            memory_mib: 384,
-            first: FIRST,
-            flooded: FLOODED,
-            request: flash_request::<FIRST, FLOODED>,
-            flash_mib: 4096,
-            reads: 20_000,
-            // So short in all that the flood asks for no key twice: what is asked for again comes back to memory, and
-            // pushes out what the quiet gets find there.
-            rounds: 7,
-            turn: Duration::from_millis(1500),
-        },
-    };
+    let plan = Plan::new(quick);
     println!(
         "{} values of {VALUE_BYTES} B, {} MiB of memory, {} MiB of flash in a file in {}; server on CPU 0, \
          generator on CPU 1.\n",
