@@ -71,8 +71,8 @@ impl Plan {
                 request: flash_request::<FIRST, FLOODED>,
                 flash_mib: 4096,
                 reads: 20_000,
-                // So short in all that the flood asks for no key twice: what is asked for again comes back to memory, and
-                // pushes out what the quiet gets find there.
+                // So short in all that the flood asks for no key twice: what is asked for again comes back to memory,
+                // and pushes out what the quiet gets find there.
                 rounds: 7,
                 turn: Duration::from_millis(1500),
             },
