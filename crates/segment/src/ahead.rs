@@ -80,6 +80,7 @@ impl Ahead {
             return false;
         }
         segments.add_fresh(missing);
+        state.refused_segments = 0;
         true
     }
 
