@@ -55,6 +55,8 @@ pub struct World {
     random: Prng,
     now: UnixMillis,
     model: HashMap<Vec<u8>, Live>,
+    /// Everything is flushed now and then.
+    pub flushes: bool,
     lost: Arc<AtomicU64>,
 }
 
@@ -125,8 +127,24 @@ impl World {
         let (store, background) = ground.store(Arc::clone(&tier) as _, now).expect("a store");
         let (lane, scratch) = (store.lane().expect("a lane"), flash.scratch());
         let seen = Seen::default();
-        let model = HashMap::new();
-        Self { store, flash, hand, seen, file, slots, tier, background, lane, scratch, random, now, model, lost }
+        let (model, flushes) = (HashMap::new(), true);
+        Self {
+            store,
+            flash,
+            hand,
+            seen,
+            file,
+            slots,
+            tier,
+            background,
+            lane,
+            scratch,
+            random,
+            now,
+            model,
+            flushes,
+            lost,
+        }
     }
 
     /// The process is killed: another one begins with the memory file and the disk as they are now.
@@ -176,8 +194,8 @@ impl World {
         let (file, index) = self.file.as_ref().expect("it is in a file");
         let image = Arc::new(file.image().expect("an image"));
         let next = Self::on(seed, disk, Some((image, *index)), self.slots, self.now);
-        let (model, seen) = (std::mem::take(&mut self.model), self.seen);
-        *self = Self { model, seen, ..next };
+        let (model, seen, flushes) = (std::mem::take(&mut self.model), self.seen, self.flushes);
+        *self = Self { model, seen, flushes, ..next };
     }
 
     /// Goes on until all is found that is there.
@@ -370,7 +388,7 @@ impl World {
             82..88 => self.append(&key),
             88..93 => self.count(&key),
             93..99 => self.compare_and_set(&key),
-            _ if self.random.chance(1, 400) => self.flush(),
+            _ if self.random.chance(1, 400) && self.flushes => self.flush(),
             _ => self.read(&key),
         }
         key
@@ -526,7 +544,7 @@ impl World {
         }
     }
 
-    fn flush(&mut self) {
+    pub fn flush(&mut self) {
         self.done(|turn| turn.flush(Namespace::DEFAULT));
         self.model.clear();
     }
