@@ -21,6 +21,7 @@
 mod ahead;
 mod arriving;
 mod background;
+mod by_hash;
 mod checkpoint;
 mod claim;
 mod config;

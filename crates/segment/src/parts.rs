@@ -327,15 +327,6 @@ impl Turn<'_> {
         })
     }
 
-    /// The item whose key has this hash ([`Key::hash`]), without counting an access.
-    pub fn by_hash(&self, namespace: Namespace, hash: u64) -> Option<Item<'_>> {
-        let (store, hash) = (self.store, Hash(hash));
-        let found = store.index.find(hash, |slot| store.item_of_hash(slot, namespace.0, false, hash))?;
-        let (address, layout) = found.what;
-        let seen = store.live(Some(Seen { word: found.word, slot: found.slot, address, layout }), self.now)?;
-        Some(store.item(&seen))
-    }
-
     /// A number for a new part, or a new object.
     pub fn part_number(&self) -> u64 {
         self.store.kept.objects.fetch_add(1, Relaxed)

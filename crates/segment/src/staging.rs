@@ -13,12 +13,12 @@
 //! been read for somebody is not thrown away for another, or each would have it read again and again. But one that
 //! nobody asked about for [`IDLE_TURNS`] since it came, as its connection is gone, makes room for others, as does one
 //! that has been here for [`KEPT_TURNS`], so that none is in the way of what has to be told before it. Walks over all
-//! items have [`WALK_READS_MAX`] of them, so that requests for a key always find others.
+//! items, and over those of an index, have [`WALK_READS_MAX`] of them, so that requests for a key always find others.
 //!
 //! Who waits for a read that is under way says so ([`Staging::awaited`]), and is told once it has come
 //! ([`Staging::take_landed`]): each read that was asked of a tier comes, at the latest when its device is given up.
 
-use crate::tier::{FlashAddress, Found, ReadBy, SlotMatch, Tier, TierRead};
+use crate::tier::{FlashAddress, Found, ReadBy, Tier, TierRead};
 
 /// Reads that a lane has under way or at hand.
 pub(crate) const READS_MAX: usize = 64;
@@ -146,6 +146,11 @@ impl Staging {
         self.buffers.len()
     }
 
+    /// A read of that key is under way.
+    pub(crate) fn is_coming(&self, hash: u64) -> bool {
+        self.entries.iter().any(|entry| entry.hash == hash && entry.read.is_none())
+    }
+
     /// It is on its way.
     pub(crate) fn waits_for(&mut self, hash: u64) {
         self.awaited = Some(Awaited::Read(hash));
@@ -153,28 +158,37 @@ impl Staging {
 
     /// Asks the tier. Where that is not possible now, who wants to know comes again and asks again.
     pub(crate) fn ask(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, back: bool) {
-        self.begin(tier, TierRead { lane, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing }, back);
+        let read = TierRead { lane, hash, by: ReadBy::Key, at, buffer: Vec::new(), found: Found::Nothing };
+        self.begin(tier, read, back, false);
     }
 
-    /// The same for a walk, which knows of the key what its slot does.
-    pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, by: SlotMatch) {
+    /// The same for a walk, which knows of the key its hash, or what its slot does.
+    pub(crate) fn ask_for_walk(&mut self, tier: &dyn Tier, lane: usize, hash: u64, at: FlashAddress, by: ReadBy) {
         // As in `begin`.
         self.awaited = self.awaited.or(Some(Awaited::Room));
-        let walks = self.entries.iter().filter(|entry| entry.walk).count();
-        if walks < WALK_READS_MAX || self.forget_left(|entry| entry.walk) {
-            let by = ReadBy::Slot(by);
-            self.begin(tier, TierRead { lane, hash, by, at, buffer: Vec::new(), found: Found::Nothing }, false);
+        if self.walks() < WALK_READS_MAX || self.forget_left(|entry| entry.walk) {
+            let read = TierRead { lane, hash, by, at, buffer: Vec::new(), found: Found::Nothing };
+            self.begin(tier, read, false, true);
         }
     }
 
-    fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool) {
+    fn walks(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.walk).count()
+    }
+
+    /// A walk may ask for more than it waits for.
+    pub(crate) fn has_room_for_walks(&self) -> bool {
+        !self.buffers.is_empty() && self.walks() < WALK_READS_MAX
+    }
+
+    fn begin(&mut self, tier: &dyn Tier, read: TierRead, back: bool, walk: bool) {
         // Whatever comes of it: a read that the same request waits for tells of itself.
         self.awaited = self.awaited.or(Some(Awaited::Room));
         if self.buffers.is_empty() && !self.forget_left(|_| true) {
             return;
         }
         let Some(buffer) = self.buffers.pop() else { return };
-        let (hash, at, walk) = (read.hash, read.at, matches!(read.by, ReadBy::Slot(_)));
+        let (hash, at) = (read.hash, read.at);
         match tier.ask(TierRead { buffer, ..read }) {
             Ok(()) => {
                 let now = self.turns;
@@ -250,6 +264,11 @@ impl Staging {
         self.entries[place].read.take().expect("it is here")
     }
 
+    /// The same of a key that is here.
+    pub(crate) fn lift_of(&mut self, hash: u64, at: FlashAddress) -> TierRead {
+        self.lift(self.place(hash, at).expect("it is here"))
+    }
+
     /// Puts it back.
     pub(crate) fn put_down(&mut self, read: TierRead) {
         match self.place(read.hash, read.at) {
@@ -266,19 +285,27 @@ impl Staging {
         Some(read)
     }
 
-    /// Puts an item back that was taken, for who comes again.
-    pub(crate) fn put_back(&mut self, read: TierRead, back: bool) {
+    /// Puts an item back that was taken, for who comes again; `walk`: for a walk alone.
+    pub(crate) fn put_back(&mut self, read: TierRead, back: bool, walk: bool) {
         if self.entries.len() == READS_MAX {
             return self.buffers.push(read.buffer);
         }
         let (now, hash, at) = (self.turns, read.hash, read.at);
-        let (walk, awaited, read) = (false, false, Some(read));
+        let (awaited, read) = (false, Some(read));
         self.entries.push(Entry { hash, at, back, walk, since: now, asked_about: now, awaited, read });
     }
 
     /// The buffer of a read that was taken is free again.
     pub(crate) fn recycle(&mut self, read: TierRead) {
         self.buffers.push(read.buffer);
+    }
+
+    /// A walk is done with a key: what is here for it alone makes room.
+    pub(crate) fn walked_past(&mut self, hash: u64) {
+        let is_left = |entry: &Entry| entry.hash == hash && entry.walk && entry.read.is_some();
+        while let Some(place) = self.entries.iter().position(is_left) {
+            self.forget_at(place);
+        }
     }
 
     /// Nobody needs to know any more what was found there.

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
+use crate::by_hash::Sought;
 use crate::counters::Counters;
 use crate::draft::{Content, Draft, Plan};
 use crate::header::Queue;
@@ -31,7 +32,7 @@ use crate::raw::Word64;
 use crate::slot::Slot;
 use crate::staging::{Awaited, Known, Staging};
 use crate::store::{Seen, Store};
-use crate::tier::{FlashAddress, Found, Kept, Parts, Tier, TierItem, TierRead};
+use crate::tier::{FlashAddress, Found, Kept, Parts, ReadBy, Tier, TierItem, TierRead};
 use crate::write::Snap;
 
 /// Reads from flash that make an item one in memory again.
@@ -114,7 +115,7 @@ pub(crate) enum Demoted {
 }
 
 /// Where a key is.
-enum Located {
+pub(crate) enum Located {
     /// In memory, where it lives or has ended.
     Memory {
         lives: bool,
@@ -302,15 +303,15 @@ impl<'l> Turn<'l> {
     }
 
     /// Where the key is. What is not known is asked for; `back`: to be brought back to memory.
-    fn locate(&self, key: &Key<'_>, back: bool) -> Located {
+    pub(crate) fn locate(&self, sought: Sought<'_>, back: bool) -> Located {
         let store = self.store;
         loop {
             let mut on_flash = None;
-            let in_memory = store.index.find_tiered(key.hash, |word, slot| {
+            let in_memory = store.index.find_tiered(sought.hash(), |word, slot| {
                 if slot.is_item() {
-                    return store.seen_at(key, word, slot).map(|seen| store.ended(&seen, self.now).is_none());
+                    return sought.seen_at(store, word, slot).map(|seen| store.ended(&seen, self.now).is_none());
                 }
-                if on_flash.is_none() && self.known(key, slot.flash_address(), back) != Known::Other {
+                if on_flash.is_none() && self.known(sought, slot.flash_address(), back) != Known::Other {
                     on_flash = Some(slot);
                 }
                 None
@@ -319,7 +320,7 @@ impl<'l> Turn<'l> {
                 (Some(lives), _) => return Located::Memory { lives },
                 (None, None) => return Located::Nowhere,
                 (None, Some(slot)) => {
-                    if let Some(located) = self.look_at(key, slot, back) {
+                    if let Some(located) = self.look_at(sought, slot, back) {
                         return located;
                     }
                 }
@@ -327,47 +328,49 @@ impl<'l> Turn<'l> {
         }
     }
 
-    fn known(&self, key: &Key<'_>, at: FlashAddress, back: bool) -> Known {
-        self.own.reads.with(|reads| reads.known(key.hash.0, at, back))
+    fn known(&self, sought: Sought<'_>, at: FlashAddress, back: bool) -> Known {
+        self.own.reads.with(|reads| reads.known(sought.hash().0, at, back))
     }
 
     /// `None`: that slot is of no use to the key, and what else there is has to be looked at.
-    fn look_at(&self, key: &Key<'_>, slot: Slot, back: bool) -> Option<Located> {
-        let at = slot.flash_address();
-        let reads = &self.own.reads;
-        match self.known(key, at, back) {
+    fn look_at(&self, sought: Sought<'_>, slot: Slot, back: bool) -> Option<Located> {
+        let (at, hash) = (slot.flash_address(), sought.hash().0);
+        let (reads, walk) = (&self.own.reads, matches!(sought, Sought::Hash(..)));
+        match self.known(sought, at, back) {
             Known::Asked => {
-                reads.with(|reads| reads.waits_for(key.hash.0));
+                reads.with(|reads| reads.waits_for(hash));
                 Some(Located::Coming)
             }
             Known::Other => None,
             Known::Nothing => {
-                reads.with(|reads| reads.ask(self.store.tier(), self.own.id, key.hash.0, at, back));
+                let (tier, lane) = (self.store.tier(), self.own.id);
+                reads.with(|reads| match walk {
+                    true => reads.ask_for_walk(tier, lane, hash, at, ReadBy::Key),
+                    false => reads.ask(tier, lane, hash, at, back),
+                });
                 Some(Located::Coming)
             }
             Known::Failed => {
                 self.counters().flash_failed.add(1);
-                self.drop_read(key, at);
+                self.drop_read(sought, at);
                 None
             }
             Known::Here => {
-                let read = reads.with(|reads| reads.take(key.hash.0, at)).expect("it is here");
+                let read = reads.with(|reads| reads.take(hash, at)).expect("it is here");
                 let Found::Item(parts) = &read.found else { unreachable!("it is an item") };
-                let same = parts.namespace == key.namespace && read.buffer[parts.key.clone()] == *key.bytes;
-                let ended = self.is_ended(parts);
-                match (same, ended) {
+                match (sought.is(&read, parts), self.is_ended(parts)) {
                     (false, _) => {
                         let other = TierRead { found: Found::Other, ..read };
-                        reads.with(|reads| reads.put_back(other, false));
+                        reads.with(|reads| reads.put_back(other, false, walk));
                         None
                     }
                     (true, true) => {
                         reads.with(|reads| reads.recycle(read));
-                        self.drop_read(key, at);
+                        self.drop_read(sought, at);
                         Some(Located::Nowhere)
                     }
                     (true, false) => {
-                        reads.with(|reads| reads.put_back(read, back));
+                        reads.with(|reads| reads.put_back(read, back, walk));
                         Some(Located::Here(at, slot))
                     }
                 }
@@ -382,9 +385,9 @@ impl<'l> Turn<'l> {
     }
 
     /// What is there is of no use to anybody.
-    fn drop_read(&self, key: &Key<'_>, at: FlashAddress) {
-        self.own.reads.with(|reads| reads.forget(key.hash.0, at));
-        self.store.clear_flash(self.counters(), key.namespace, key.hash, at);
+    fn drop_read(&self, sought: Sought<'_>, at: FlashAddress) {
+        self.own.reads.with(|reads| reads.forget(sought.hash().0, at));
+        self.store.clear_flash(self.counters(), sought.namespace(), sought.hash(), at);
     }
 
     /// The value of a key that a plain read did not find in memory.
@@ -393,7 +396,7 @@ impl<'l> Turn<'l> {
         if key.piece {
             return FromFlash::Nowhere;
         }
-        match self.locate(key, false) {
+        match self.locate(Sought::Key(key), false) {
             Located::Nowhere | Located::Memory { lives: false } => FromFlash::Nowhere,
             // It came back meanwhile: the read that finds it is the next one.
             Located::Memory { lives: true } | Located::Coming => FromFlash::Coming,
@@ -406,7 +409,7 @@ impl<'l> Turn<'l> {
 
     /// A value from flash has no place in the answer yet, or is to be told in another way: from memory, if `back`.
     pub fn flash_kept(&self, hit: FlashHit, back: bool) {
-        self.own.reads.with(|reads| reads.put_back(hit.read, back));
+        self.own.reads.with(|reads| reads.put_back(hit.read, back, false));
     }
 
     /// A value from flash was told. What is read often goes back to memory.
@@ -427,7 +430,7 @@ impl<'l> Turn<'l> {
     /// Has the key read from flash, if it is there, for a plain read that comes next.
     #[cold]
     pub fn ask_flash(&self, key: &Key<'_>) {
-        let _ = self.locate(key, false);
+        let _ = self.locate(Sought::Key(key), false);
     }
 
     /// The key is on flash, from where it is asked for: what needs it in memory parks.
@@ -439,13 +442,13 @@ impl<'l> Turn<'l> {
     /// What depends on the key has to wait until it is in memory, or known to be nowhere.
     #[cold]
     pub(crate) fn awaits_flash(&self, key: &Key<'_>) -> bool {
-        self.tiered && !key.piece && matches!(self.locate(key, true), Located::Coming | Located::Here(..))
+        self.tiered && !key.piece && matches!(self.locate(Sought::Key(key), true), Located::Coming | Located::Here(..))
     }
 
     /// The key has no item that lives, neither in memory nor on flash.
     #[cold]
     pub(crate) fn is_nowhere(&self, key: &Key<'_>) -> bool {
-        key.piece || matches!(self.locate(key, true), Located::Nowhere | Located::Memory { lives: false })
+        key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
     }
 
     /// The same under the key's lock, where nothing comes in between: a slot on flash may be the key's.
@@ -454,7 +457,7 @@ impl<'l> Turn<'l> {
         if key.piece || self.store.find_locked(locked, key).is_some() {
             return false;
         }
-        let unknown = |slot: Slot| self.known(key, slot.flash_address(), true) != Known::Other;
+        let unknown = |slot: Slot| self.known(Sought::Key(key), slot.flash_address(), true) != Known::Other;
         locked.on_flash().any(|(_, slot)| unknown(slot))
     }
 

@@ -30,7 +30,7 @@ use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
 use crate::slot::Slot;
 use crate::staging::Walked;
-use crate::tier::{FlashAddress, Found, Parts, SlotMatch, TierRead};
+use crate::tier::{FlashAddress, Found, Parts, ReadBy, SlotMatch, TierRead};
 use crate::tiered::value_of;
 
 /// Items of a step, where its first part has no more: as many reads as a walk has under way.
@@ -128,7 +128,7 @@ impl<'l> Turn<'l> {
         }
         let (store, reads) = (self.store, &self.own.reads);
         let (order, tier) = (store.index.order(), store.tier());
-        let by = SlotMatch { hasher: store.hasher, order };
+        let by = ReadBy::Slot(SlotMatch { hasher: store.hasher, order });
         let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
         let part = begun.unwrap_or_else(|| store.index.parts_from(cursor, STEP_ITEMS));
         if begun.is_none() {
@@ -222,7 +222,7 @@ impl<'l> Turn<'l> {
     }
 
     /// An item as it was read from flash.
-    fn item_of<'r>(&self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
+    pub(crate) fn item_of<'r>(&self, slot: Slot, read: &'r TierRead, parts: &Parts) -> Item<'r> {
         let expire = parts.expire_at.map_or(Expire::Never, Expire::At);
         Item {
             key: &read.buffer[parts.key.clone()],
@@ -251,11 +251,6 @@ impl<'l> Turn<'l> {
         let of = wanted.unwrap_or(Namespace::DEFAULT);
         store.clear_flash(self.counters(), of.0, place.hash, place.at);
         true
-    }
-
-    /// The key with this hash, which is not in memory, may be on flash.
-    pub fn hash_may_be_on_flash(&self, hash: u64) -> bool {
-        self.tiered && self.store.index.find_tiered(Hash(hash), |_, slot| slot.is_flash().then_some(())).is_some()
     }
 
     /// Where a walk meets the key: among its cursors.

@@ -87,6 +87,11 @@ impl SetIndex {
         self.lock().0.range(from, to).take(most).collect()
     }
 
+    /// It has this entry.
+    pub fn has(&self, entry: &Entry) -> bool {
+        self.lock().0.range(*entry, *entry).next().is_some()
+    }
+
     /// Enters one; gives a few others, to be looked at.
     fn insert(&self, entry: Entry) -> [Option<Entry>; SWEPT] {
         let (index, at) = &mut *self.lock();

@@ -4,29 +4,16 @@ mod common;
 
 use base::prng::Prng;
 use common::PATIENCE;
+use common::records::queried;
 use common::redis::{Replies, resp, running};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// All records that a query tells, over as many calls as it takes: keys with the bin's values.
+/// All records that a query tells, by their keys.
 fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> {
-    let (mut cursor, mut told) = ("0".to_owned(), Vec::new());
-    loop {
-        let reply = redis.text(&format!("REC.QUERY s {asked} LIMIT {limit} AFTER {cursor} BINS v"));
-        let mut words = reply.split(' ');
-        cursor = words.nth(2).unwrap_or_else(|| panic!("{reply}")).to_owned();
-        let words: Vec<&str> = words.collect();
-        for (at, word) in words.iter().enumerate().filter(|(_, word)| word.starts_with("k:")) {
-            // Key, revision, end, the map's head, the bin's name and its value.
-            let value = words[at + 6].trim_start_matches(':');
-            let value = if value.starts_with('$') { words[at + 7] } else { value };
-            told.push(((*word).to_owned(), value.to_owned()));
-        }
-        if cursor == "0" {
-            told.sort_unstable();
-            return told;
-        }
-    }
+    let mut told = queried(redis, asked, limit);
+    told.sort_unstable();
+    told
 }
 
 #[test]

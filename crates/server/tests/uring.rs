@@ -6,6 +6,8 @@
 mod commands;
 #[path = "differential.rs"]
 mod differential;
+#[path = "flash_query.rs"]
+mod flash_query;
 #[path = "lifecycle.rs"]
 mod lifecycle;
 #[path = "watch.rs"]

@@ -6,6 +6,7 @@
 
 mod cutting;
 mod found;
+mod hashes;
 mod walking;
 mod world;
 

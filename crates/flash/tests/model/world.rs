@@ -9,8 +9,8 @@ use base::clock::UnixMillis;
 use base::prng::Prng;
 use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
-    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, IndexPlace, Lane, Namespace,
-    OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, TierGround, Turn, Value,
+    Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, IndexPlace, Item, Lane,
+    Namespace, OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, TierGround, Turn, Value,
 };
 
 use crate::cutting::Cutting;
@@ -238,6 +238,36 @@ impl World {
             Err(error) => panic!("{error}"),
         }
         true
+    }
+
+    /// A turn of who asks for keys by their hashes, from `at` on, until it parks: what is told is what was stored last.
+    pub fn hashes_on(&mut self, keys: &[Vec<u8>], at: &mut usize, told: &mut dyn FnMut(&[u8])) {
+        let mut met = Vec::new();
+        let turn = self.lane.turn(self.now);
+        let hash = |key: &Vec<u8>| turn.key(Namespace::DEFAULT, key).hash();
+        while let Some(key) = keys.get(*at) {
+            let ahead = keys[*at + 1..].iter().map(hash);
+            let visit = &mut |item: &Item<'_>| met.push((item.key.to_vec(), text(&item.value)));
+            match turn.visit_hash(Namespace::DEFAULT, hash(key), ahead, visit) {
+                Ok(visited) => assert!(!visited || met.last().is_some_and(|(met, _)| met == key), "another key"),
+                Err(error) => {
+                    assert_eq!(error, OpError::Parked);
+                    break;
+                }
+            }
+            *at += 1;
+        }
+        drop(turn);
+        for (key, value) in met {
+            let live = self.live(&key).unwrap_or_else(|| panic!("{} came back", key.escape_ascii()));
+            assert!(live.value == value, "{}: another value than was stored last", key.escape_ascii());
+            told(&key);
+        }
+    }
+
+    /// All that was asked of the disk is done.
+    pub fn work_all(&mut self) {
+        while self.flash.work(&mut self.scratch) {}
     }
 
     /// Stores a value that ends later than all others.

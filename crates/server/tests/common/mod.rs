@@ -3,6 +3,7 @@
 
 pub mod hashes;
 pub mod memcached;
+pub mod records;
 pub mod redis;
 pub mod tiered;
 

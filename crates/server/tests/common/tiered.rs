@@ -62,6 +62,11 @@ impl Tiered {
         tiered
     }
 
+    /// The file loses all that is in it, and its length.
+    pub fn fail(&self) {
+        std::fs::File::options().write(true).open(&self.files.0).expect("it is there").set_len(0).expect("it is cut");
+    }
+
     pub fn stats(&self) -> StoreStats {
         self.running.shared().store.stats()
     }

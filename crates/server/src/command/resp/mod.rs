@@ -74,7 +74,7 @@ pub const REDIS_VERSION: &str = "7.2.4";
 
 pub use atomic::KEYS_AS_ONE_MAX;
 pub(crate) use atomic::Spares;
-pub(crate) use records::query::{enter_kept, make_kept};
+pub(crate) use records::index::{enter_kept, make_kept};
 
 /// Which requests a client wants to be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::glob::matches;
 use super::number::integer;
 use super::table::lower;
 use super::typed::{View, type_name};
-use super::walk::Walk;
+use super::walk::{KEYS_AN_OP, Walk};
 use super::{Call, LINE_ROOM, Run};
 use crate::context::{OPS_A_BATCH, State};
 use arrayvec::ArrayVec;
@@ -93,7 +93,7 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     spare.copy_within(HEAD_BYTES..filled, head.len());
     call.out.advance(head.len() + filled - HEAD_BYTES);
     // A step is as much work as some lookups.
-    call.ops += (looked as usize / 16).min(OPS_A_BATCH);
+    call.ops += (looked as usize / KEYS_AN_OP).min(OPS_A_BATCH);
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn scan_tiers(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: 
     }
     call.out.push(head(walk.cursor, walk.keys).as_slice());
     call.out.push(&walk.found);
-    call.ops += (walk.looked / 16).min(OPS_A_BATCH);
+    call.ops += (walk.looked / KEYS_AN_OP).min(OPS_A_BATCH);
     Ok(())
 }
 

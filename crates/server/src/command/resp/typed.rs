@@ -7,7 +7,7 @@
 
 use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
-use super::records::query::{places_of, sweep};
+use super::records::index::{places_of, sweep};
 use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::indexes::{Indexes, Moves};

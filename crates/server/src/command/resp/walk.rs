@@ -35,6 +35,8 @@ pub(super) struct Walk {
     pub(super) ended: Option<u32>,
     /// Records that are found and not answered.
     pub(super) records: super::records::Found,
+    /// How far a query of an index has come.
+    pub(super) query: super::records::Going,
 }
 
 impl Walk {
@@ -48,7 +50,7 @@ impl Walk {
 pub const KEYS_TOLD_MAX: usize = 1 << 20;
 
 /// Keys looked at that count as one operation.
-const KEYS_AN_OP: usize = 16;
+pub(super) const KEYS_AN_OP: usize = 16;
 
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if !call.beside {

@@ -7,15 +7,17 @@
 
 mod batch;
 mod given;
+pub(super) mod index;
 mod operate;
 mod ops;
-pub(super) mod query;
+mod query;
 mod read;
 mod walk;
 
 pub(super) use batch::{mget, mput};
+pub(super) use index::index;
 pub(super) use operate::{add, append, del, operate, put, touch};
-pub(super) use query::{index, query};
+pub(super) use query::{Going, query};
 pub(super) use read::{exists, get};
 pub(super) use walk::{Found, scan, sets, truncate};
 

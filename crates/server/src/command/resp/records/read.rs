@@ -103,6 +103,20 @@ impl<'c> Telling<'c> {
         Ok(bytes)
     }
 
+    /// Puts the key of an item and what its record is: one of several.
+    pub(super) fn put_with_key(
+        &self,
+        out: &mut impl Sink,
+        version: Version,
+        record: &Record<'_>,
+        item: &Item<'_>,
+        now_ms: u64,
+    ) -> Result<(), Fault> {
+        reply::array(out, 4);
+        reply::bulk(out, item.key);
+        self.put(out, version, record, item.expire, now_ms)
+    }
+
     /// Puts revision, end and bins.
     pub(super) fn put(
         &self,

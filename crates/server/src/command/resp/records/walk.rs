@@ -8,7 +8,7 @@ use super::set_name;
 use crate::command::resp::error::Fault;
 use crate::command::resp::number::integer;
 use crate::command::resp::typed::{self, KeyParts, View};
-use crate::command::resp::walk::Walk;
+use crate::command::resp::walk::{KEYS_AN_OP, Walk};
 use crate::command::resp::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::number::{Decimal, parse_u64};
@@ -22,8 +22,6 @@ const COUNT: i64 = 10;
 const COUNT_MAX: i64 = 4096;
 /// Steps of the walk in one call at most: each looks at a group of the index.
 const STEPS_MAX: usize = 64;
-/// Keys looked at that count as one operation.
-const KEYS_AN_OP: usize = 16;
 
 /// One call of `REC.SCAN`.
 struct Scan<'c> {
@@ -68,9 +66,7 @@ impl Scan<'_> {
             if !self.telling.takes(&record, view.now_ms)? {
                 return Ok(false);
             }
-            reply::array(&mut found.bytes, 4);
-            reply::bulk(&mut found.bytes, item.key);
-            self.telling.put(&mut found.bytes, version, &record, item.expire, view.now_ms)?;
+            self.telling.put_with_key(&mut found.bytes, version, &record, item, view.now_ms)?;
             Ok(true)
         };
         match tell() {
