@@ -172,7 +172,9 @@ impl WorkerContext {
     #[cold]
     #[inline(never)]
     pub(crate) fn sample(&mut self, turn: &Turn<'_>, key: &Key<'_>, is_read: bool) {
-        let bytes = turn.peek(key).map(|item| item.value.client_bytes());
+        // What may be on flash is no miss yet, and its length is not known.
+        let on_flash = || turn.hash_may_be_on_flash(key.hash()).then_some(0);
+        let bytes = turn.peek(key).map(|item| item.value.client_bytes()).or_else(on_flash);
         let heat = &self.shared.workers[self.worker].heat;
         let named = (key.namespace(), key.bytes());
         self.shared.minutes.note(heat, named, Look { bytes, is_read }, &mut self.sampler.big_above);

@@ -149,6 +149,9 @@ impl<'c> Call<'c, '_> {
     pub(super) fn meta_debug(&mut self, token: MetaKey<'c>, consumed: usize) -> Step {
         let mut scratch = KeyScratch::default();
         let key = self.turn.key(self.session.namespace, token.bytes(&mut scratch));
+        if self.turn.is_kept_away(&key) {
+            return Err(State::Parked);
+        }
         let seen = self.seen(&key);
         match self.turn.peek(&key) {
             None => self.out.push(reply::META_END),
