@@ -200,8 +200,9 @@ struct BenchArgs {
     /// A server that is taken over by a new process: how long clients wait.
     #[arg(long, conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth", "only_large"])]
     only_upgrade: bool,
-    /// Of these, only those whose names begin so: `get,mget`; `tails`: the times of the open loop.
-    #[arg(long, value_delimiter = ',', requires = "only_resp")]
+    /// Of requests of Redis clients, or of stores that are started again, only those whose names begin so: `get,mget`;
+    /// `tails`, the times of the open loop; `4096 MiB memcached`.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["only_memory", "only_rates", "only_io", "only_growth"])]
     rows: Vec<String>,
     /// Another release build of Gannet, named by `GANNET_OTHER_BIN`, in memcached's place: what a change does.
     #[arg(long, conflicts_with_all = ["only_io", "only_memory", "only_growth", "only_large", "only_storm"])]

@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> Result<bool, String> {
         neighbour::run(options.quick)?;
     }
     if options.restart {
-        restart::run(if options.quick { &[1024] } else { &[1024, 4096, 16384] })?;
+        restart::run(if options.quick { &[1024] } else { &[1024, 4096, 16384] }, &options.rows)?;
     }
     if options.upgrade {
         upgrade::run(options.quick)?;
