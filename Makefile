@@ -59,7 +59,7 @@ soak: ## 300 million requests of every kind, every answer checked; ARGS=--short 
 	$(XTASK_RELEASE) soak $(ARGS)
 
 torture: ## a thousand kills of servers in the midst of every kind of write, and every value asked for after each
-	GANNET_KILLS=$(or $(KILLS),1000) $(CARGO) test -p gannet --test program restart -- --nocapture
+	GANNET_KILLS=$(or $(KILLS),1000) $(CARGO) test -p gannet --test program -- --nocapture restart upgrade
 
 policy: ## Misses beside LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC (libCacheSim) at equal bytes, over twenty streams
 	$(XTASK_RELEASE) policy $(ARGS)

@@ -13,7 +13,7 @@ use server::handover::{Received, Taking};
 use server::start::{Server, ServerConfig};
 
 use crate::common::{PATIENCE, Serving, TempFile, ask, connect, gannet, page, run};
-use crate::restart::{Ledger, MemoryFile, wait_until_whole, write};
+use crate::restart::{Ledger, MemoryFile, kills, wait_until_whole, write};
 use crate::restart_flash;
 
 /// Nothing is evicted, so what is missing is lost.
@@ -369,7 +369,7 @@ fn whenever_the_new_process_is_killed_what_was_acknowledged_is_there() {
     let mut ledger = Ledger::default();
     let number = AtomicU64::new(0);
     let (mut went_on, mut taken) = (0, 0);
-    for round in 0..12 {
+    for round in 0..kills(12) as u64 {
         let mut old = Old::start(&[config.path(), "--file", file.path()]);
         ledger.check(old.memcached, seed);
         let over = AtomicBool::new(false);
@@ -385,7 +385,7 @@ fn whenever_the_new_process_is_killed_what_was_acknowledged_is_there() {
             let args = old.args(&["--upgrade"]);
             let mut command = gannet(&[&["serve"], &args[..]].concat());
             let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
-            std::thread::sleep(Duration::from_millis(round * 8 + prng.below(8)));
+            std::thread::sleep(Duration::from_millis(round % 12 * 8 + prng.below(8)));
             child.kill().expect("killed");
             child.wait().expect("its end");
             std::thread::sleep(Duration::from_millis(30));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::prng::Prng;
 
 use crate::common::{PATIENCE, Serving, gannet};
-use crate::restart::MemoryFile;
+use crate::restart::{MemoryFile, kills};
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 use crate::upgrade::{Old, answers, dying, said_of};
 
@@ -188,7 +188,7 @@ fn whenever_the_new_process_is_killed_what_is_on_flash_is_not_torn_nor_older() {
     let mut prng = Prng::new(13);
     let mut old = filled(&memory, &flash, &mut ledger);
     let (mut went_on, mut taken) = (0, 0);
-    for round in 0..8 {
+    for round in 0..kills(8) as u64 {
         let args = old.args(&["--upgrade"]);
         let mut command = gannet(&[&["serve"], &args[..]].concat());
         let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
@@ -196,7 +196,7 @@ fn whenever_the_new_process_is_killed_what_is_on_flash_is_not_torn_nor_older() {
         std::thread::scope(|scope| {
             let (ledger, seed) = (&mut ledger, prng.next_u64());
             scope.spawn(move || ledger.write(addr, &mut Prng::new(seed), u64::MAX));
-            std::thread::sleep(Duration::from_millis(10 + round * 8 + prng.below(8)));
+            std::thread::sleep(Duration::from_millis(10 + round % 8 * 8 + prng.below(8)));
             child.kill().expect("killed");
             child.wait().expect("its end");
             // Either the running one goes on, or it had handed over and ends.
