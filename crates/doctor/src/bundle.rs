@@ -18,6 +18,9 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::check::Finding;
+use crate::checks::clock::SETTERS;
+use crate::checks::irq::IRQBALANCE_FILES;
 use crate::host::Tape;
 
 /// Bytes of an archive's files at most.
@@ -138,8 +141,10 @@ fn is_process(path: &str, pid: Option<u32>) -> bool {
     name.bytes().all(|byte| byte.is_ascii_digit()) && name.parse().ok() != pid
 }
 
-/// Processes whose names are looked for.
-const LOOKED_FOR: [&str; 4] = ["irqbalance", "chronyd", "ntpd", "systemd-timesyn"];
+/// Processes whose names are looked for: those that set the clock, and the kernel's, that say whose host it is.
+fn is_looked_for(name: &str) -> bool {
+    SETTERS.contains(&name) || ["irqbalance", "kthreadd"].contains(&name)
+}
 /// Options of a mount that say how it behaves, and nothing else.
 const OPTIONS: [&str; 14] = [
     "rw",
@@ -165,14 +170,14 @@ pub fn told(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
     };
     if is_process(path, pid) {
         // Whether there is any process is told by the first.
-        let is_kept = path == "/proc/1/comm" || (path.ends_with("/comm") && LOOKED_FOR.contains(&text.trim()));
-        let name = if LOOKED_FOR.contains(&text.trim()) { text.trim() } else { OUT };
+        let is_kept = path == "/proc/1/comm" || (path.ends_with("/comm") && is_looked_for(text.trim()));
+        let name = if is_looked_for(text.trim()) { text.trim() } else { OUT };
         return is_kept.then(|| name.to_owned());
     }
     match path {
         "/proc/sys/kernel/hostname" => Some(OUT.to_owned()),
         "/proc/mounts" => Some(lines(&mount)),
-        "/etc/default/irqbalance" => {
+        _ if IRQBALANCE_FILES.contains(&path) => {
             Some(lines(&|line| line.trim_start().starts_with("IRQBALANCE_BANNED").then(|| line.to_owned())))
         }
         _ if path.ends_with("/maps") => Some(lines(&|_| Some(OUT.to_owned()))),
@@ -183,6 +188,14 @@ pub fn told(path: &str, text: &str, pid: Option<u32>) -> Option<String> {
         })),
         _ if ["/environ", "/cmdline"].iter().any(|name| path.ends_with(name)) => None,
         _ => Some(text.to_owned()),
+    }
+}
+
+/// Takes out of a finding what is taken out of the file that it is of: places of mounts.
+pub fn without_names(finding: &mut Finding) {
+    if finding.id == "disk.mount" {
+        let end = finding.value.find(" (").unwrap_or(finding.value.len());
+        finding.value.truncate(end);
     }
 }
 

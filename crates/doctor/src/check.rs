@@ -102,6 +102,8 @@ pub struct Check {
     pub mechanism: &'static str,
     /// What to do.
     pub remedy: &'static str,
+    /// What is to be expected of that, and its price.
+    pub expect: &'static str,
     /// What that needs.
     pub needs: Needs,
     /// How it is taken back.
@@ -125,6 +127,9 @@ pub struct Finding {
     pub mechanism: String,
     /// What to do.
     pub remedy: String,
+    /// What is to be expected of that, and its price.
+    #[serde(default)]
+    pub expect: String,
     /// What that needs.
     pub needs: Needs,
     /// How it is taken back.
@@ -149,6 +154,7 @@ impl Check {
             value,
             mechanism: self.mechanism.to_owned(),
             remedy: self.remedy.to_owned(),
+            expect: self.expect.to_owned(),
             needs: self.needs,
             undo: self.undo.to_owned(),
             reads: self.reads.to_owned(),

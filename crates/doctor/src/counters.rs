@@ -96,11 +96,16 @@ fn waited_us(text: &str) -> Option<u64> {
 }
 
 fn throttled(host: &Host) -> Option<(u64, u64)> {
-    let text = host.read(&host.cgroup("cpu", "cpu.stat").ok()?).ok()?;
-    let number = |key| field(&text, key).and_then(|number| u64::try_from(number).ok());
-    // The two versions of control groups count in other units.
-    let ns = number("throttled_time").or_else(|| Some(number("throttled_usec")? * 1000));
-    Some((number("nr_throttled")?, ns?))
+    let of = |folder: &String| {
+        let text = host.read(&format!("{folder}/cpu.stat")).ok()?;
+        let number = |key| field(&text, key).and_then(|number| u64::try_from(number).ok());
+        // The two versions of control groups count in other units.
+        let ns = number("throttled_time").or_else(|| Some(number("throttled_usec")? * 1000));
+        Some((number("nr_throttled")?, ns?))
+    };
+    // A quota above the group's own stops it too.
+    let folders = host.groups("cpu").ok()?;
+    folders.iter().filter_map(of).reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 impl Counters {

@@ -5,6 +5,7 @@
 //!   a tree         DIR/proc/stat is the first reading, DIR/later/proc/stat the second, one second after it
 //! ```
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,7 +40,7 @@ pub enum Unread {
     Once(String),
     /// It is about a process, and none was named.
     NoProcess,
-    /// It does not apply here: why.
+    /// It does not apply here, or was not asked for: why.
     Beside(&'static str),
 }
 
@@ -89,6 +90,8 @@ pub struct Host {
     begun: Instant,
     /// The clocks at the beginning of the window, if this is the machine.
     clocks: Option<Clocks>,
+    /// The process is in another network namespace than this one.
+    is_elsewhere: bool,
     /// What was read, if somebody wants to know.
     tape: Option<RefCell<Tape>>,
 }
@@ -125,7 +128,7 @@ impl Tape {
 impl Host {
     /// Looks at a host, and watches its counters for the window. A tree has its second reading already.
     pub fn watch(target: Target) -> Self {
-        let mut host = Self { target, before: BTreeMap::new(), begun: Instant::now(), clocks: None, tape: None };
+        let mut host = Self::of(target);
         if host.is_live() {
             host.clocks = Some(Clocks::now());
             let mut paths: Vec<String> = COUNTERS.map(str::to_owned).to_vec();
@@ -143,7 +146,10 @@ impl Host {
                     host.before.insert(format!("/ethtool/{nic}/S"), text);
                 }
             }
-            paths.extend(host.cgroup("cpu", "cpu.stat").ok());
+            for (controller, file) in [("cpu", "cpu.stat"), ("memory", "memory.events"), ("memory", "memory.failcnt")] {
+                let folders = host.groups(controller).unwrap_or_default();
+                paths.extend(folders.iter().map(|folder| format!("{folder}/{file}")));
+            }
             for path in paths {
                 if let Ok(text) = host.read(&path) {
                     host.before.insert(path, text);
@@ -156,8 +162,13 @@ impl Host {
 
     /// A host of which nothing is watched, and nothing is read yet.
     pub fn now(root: PathBuf, pid: Option<u32>) -> Self {
-        let target = Target { root, pid, window: Duration::ZERO, asked: Asked::default() };
-        Self { target, before: BTreeMap::new(), begun: Instant::now(), clocks: None, tape: None }
+        Self::of(Target { root, pid, window: Duration::ZERO, asked: Asked::default() })
+    }
+
+    fn of(target: Target) -> Self {
+        let is_elsewhere = target.pid.is_some_and(|pid| is_in_another_network(&target.root, pid));
+        let begun = Instant::now();
+        Self { target, before: BTreeMap::new(), begun, clocks: None, is_elsewhere, tape: None }
     }
 
     /// Keeps what is read from here on.
@@ -183,7 +194,33 @@ impl Host {
     }
 
     fn place(&self, path: &str) -> PathBuf {
-        self.target.root.join(path.trim_start_matches('/'))
+        self.target.root.join(self.of_its_network(path).trim_start_matches('/'))
+    }
+
+    /// Of what differs from network to network the file of the process's own.
+    fn of_its_network<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        match (self.is_elsewhere, self.target.pid, path.strip_prefix("/proc/net/")) {
+            (true, Some(pid), Some(file)) => format!("/proc/{pid}/net/{file}").into(),
+            _ => path.into(),
+        }
+    }
+
+    /// A file or folder is there.
+    pub(crate) fn is_there(&self, path: &str) -> bool {
+        let is_there = self.place(path).exists();
+        self.keep(|tape| tape.folders.extend(is_there.then(|| path.to_owned())));
+        is_there
+    }
+
+    /// A folder is there.
+    pub(crate) fn has_folder(&self, path: &str) -> bool {
+        self.place(path).is_dir() && self.is_there(path)
+    }
+
+    /// Processes of the whole host are seen, and not those of a container alone. The kernel's own have the same
+    /// number on every host.
+    pub fn sees_all_processes(&self) -> bool {
+        self.read("/proc/2/comm").is_ok_and(|name| name == "kthreadd")
     }
 
     /// What a file holds, without the white space around it.
@@ -191,6 +228,10 @@ impl Host {
     /// # Errors
     /// [`Unread`]: it is not there, or cannot be read.
     pub fn read(&self, path: &str) -> Result<String, Unread> {
+        if self.is_elsewhere && path.starts_with("/proc/sys/net/") {
+            let why = "the process is in another network namespace: nsenter -t PID --net gannet doctor --pid PID";
+            return Err(Unread::Refused(path.to_owned(), why.to_owned()));
+        }
         let text = read_at(&self.place(path), path)?;
         self.keep(|tape| tape.keep_first(path, &text));
         Ok(text)
@@ -208,7 +249,7 @@ impl Host {
             self.keep_twice(path, &before, &now);
             return Ok(Twice { before, after: now, seconds: self.begun.elapsed().as_secs_f64() });
         }
-        let later = self.place(&format!("/later{path}"));
+        let later = self.place(&format!("/later{}", self.of_its_network(path)));
         let after = read_at(&later, path).map_err(|_| once())?;
         self.keep_twice(path, &now, &after);
         Ok(Twice { before: now, after, seconds: 1.0 })
@@ -219,6 +260,19 @@ impl Host {
             tape.files.insert(path.to_owned(), before.to_owned());
             tape.files.insert(format!("/later{path}"), after.to_owned());
         });
+    }
+
+    /// The longest time to wake from idle that programs allow at the moment, in microseconds; only root is told.
+    pub(crate) fn wake_us_allowed(&self) -> Option<i64> {
+        const PATH: &str = "/dev/cpu_dma_latency";
+        if !self.is_live() {
+            return self.number(PATH).ok();
+        }
+        let mut bytes = [0; 4];
+        fs::File::open(PATH).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
+        let us = i32::from_ne_bytes(bytes);
+        self.keep(|tape| tape.keep_first(PATH, &us.to_string()));
+        Some(us.into())
     }
 
     /// The whole number that a file holds.
@@ -372,17 +426,25 @@ impl Host {
         if nics.is_empty() { Err(Unread::Absent(format!("{NET}/*/device"))) } else { Ok(nics) }
     }
 
-    /// Disks: neither loops nor memory.
+    /// Disks: neither loops nor memory, nor what is made of other disks.
     ///
     /// # Errors
     /// [`Unread`].
     pub fn disks(&self) -> Result<Vec<String>, Unread> {
-        let made_up = ["loop", "ram", "zram", "dm-", "md", "sr", "nbd"];
-        let disks: Vec<String> = self
-            .list("/sys/block")?
-            .into_iter()
-            .filter(|name| !made_up.iter().any(|prefix| name.starts_with(prefix)))
-            .collect();
+        self.blocks(&["loop", "ram", "zram", "dm-", "md", "sr", "nbd"])
+    }
+
+    /// What file systems lie on: disks, and volumes and arrays that are made of them.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn volumes(&self) -> Result<Vec<String>, Unread> {
+        self.blocks(&["loop", "ram", "zram", "sr", "nbd"])
+    }
+
+    fn blocks(&self, but: &[&str]) -> Result<Vec<String>, Unread> {
+        let is_other = |name: &String| but.iter().any(|prefix| name.starts_with(prefix));
+        let disks: Vec<String> = self.list("/sys/block")?.into_iter().filter(|name| !is_other(name)).collect();
         if disks.is_empty() { Err(Unread::Absent("/sys/block/*".to_owned())) } else { Ok(disks) }
     }
 
@@ -401,33 +463,6 @@ impl Host {
     pub fn threads(&self) -> Result<Vec<String>, Unread> {
         let path = self.process("task")?;
         Ok(self.list(&path)?.into_iter().take(THREADS_MAX).map(|thread| format!("{path}/{thread}")).collect())
-    }
-
-    /// The path of a file of the control group that the process is in, or this one if none was named.
-    ///
-    /// # Errors
-    /// [`Unread`].
-    pub fn cgroup(&self, controller: &str, file: &str) -> Result<String, Unread> {
-        const GROUPS: &str = "/sys/fs/cgroup";
-        let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
-        let text = self.read(&own)?;
-        for line in text.lines() {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
-            let group = group.trim_end_matches('/');
-            let is_first = controllers.split(',').any(|name| name == controller);
-            if !is_first && !controllers.is_empty() {
-                continue;
-            }
-            let base = if is_first { format!("{GROUPS}/{controller}") } else { GROUPS.to_owned() };
-            // Inside a container the group's own folder is the root of what is seen.
-            for path in [format!("{base}{group}/{file}"), format!("{base}/{file}")] {
-                if self.place(&path).exists() {
-                    return Ok(path);
-                }
-            }
-        }
-        Err(Unread::Absent(format!("{GROUPS}/.../{file}")))
     }
 }
 
@@ -459,10 +494,30 @@ impl Clocks {
     }
 }
 
+/// Whether a process is in another network namespace than this one; where that is not told it is taken not to be.
+fn is_in_another_network(root: &Path, pid: u32) -> bool {
+    let of = |process: &str| fs::read_link(root.join(format!("proc/{process}/ns/net"))).ok();
+    of(&pid.to_string()).zip(of("self")).is_some_and(|(its, own)| its != own)
+}
+
 fn unread(path: &str, error: &std::io::Error) -> Unread {
     match error.kind() {
         std::io::ErrorKind::NotFound => Unread::Absent(path.to_owned()),
         _ => Unread::Refused(path.to_owned(), error.to_string()),
+    }
+}
+
+/// What a file or a pipe that a person names holds.
+///
+/// # Errors
+/// In words: it cannot be read, is no text, or is longer than [`FILE_BYTES_MAX`].
+pub fn read_named(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+    match read {
+        Ok(bytes) if bytes as u64 > FILE_BYTES_MAX => Err("it is longer than 64 MiB".to_owned()),
+        Ok(_) => Ok(text),
+        Err(error) => Err(error.to_string()),
     }
 }
 

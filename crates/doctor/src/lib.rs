@@ -25,6 +25,7 @@ pub mod checks;
 pub mod counters;
 pub mod diff;
 mod ethtool;
+mod groups;
 pub mod host;
 pub mod lab;
 mod metadata;

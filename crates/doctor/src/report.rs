@@ -76,7 +76,7 @@ impl Report {
         text.push('\n');
         let mut is_list = false;
         for finding in &self.findings {
-            let value = printable(&finding.value);
+            let value = short(&printable(&finding.value));
             let head = format!("{:<5} {:<23}{value}\n", finding.verdict.text(), finding.id);
             match finding.verdict {
                 Verdict::Bad | Verdict::Warn => {
@@ -84,6 +84,7 @@ impl Report {
                     text.push_str(&head);
                     wrap(&mut text, &finding.mechanism);
                     wrap(&mut text, &format!("-> {} [{}]", finding.remedy, needs(finding.needs)));
+                    wrap(&mut text, &format!("expect: {}", finding.expect));
                 }
                 Verdict::Unknown | Verdict::Ok if all => {
                     text.push_str(if is_list { "" } else { "\n" });
@@ -138,9 +139,13 @@ pub fn schema() -> String {
 pub fn explain(check: &Check) -> String {
     let mut text = format!("{}\n\n", check.id);
     wrap(&mut text, check.mechanism);
-    for (name, what) in
-        [("reads", check.reads), ("remedy", check.remedy), ("undo", check.undo), ("source", check.source)]
-    {
+    for (name, what) in [
+        ("reads", check.reads),
+        ("remedy", check.remedy),
+        ("expect", check.expect),
+        ("undo", check.undo),
+        ("source", check.source),
+    ] {
         text.push('\n');
         wrap(&mut text, &format!("{name}: {what}"));
     }
@@ -167,6 +172,17 @@ fn needs(needs: Needs) -> &'static str {
 /// Text of a host on a terminal: nothing in it moves the cursor.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Characters of a value that a person reads.
+const VALUE_MAX: usize = 160;
+
+/// Of a list without end its begin.
+fn short(value: &str) -> String {
+    match value.char_indices().nth(VALUE_MAX) {
+        Some((end, _)) => format!("{} ... (--json has all)", &value[..end]),
+        None => value.to_owned(),
+    }
 }
 
 fn wrap(to: &mut String, text: &str) {
@@ -200,6 +216,8 @@ mod tests {
         assert!(text.lines().count() > 2 && text.lines().all(|line| line.len() <= WIDTH && line.starts_with(INDENT)));
         assert_eq!(text.split_whitespace().count(), 60);
         assert_eq!(printable("a\x1b[2J"), "a?[2J");
+        assert_eq!(short("é"), "é");
+        assert_eq!(short(&"é".repeat(VALUE_MAX + 1)), format!("{} ... (--json has all)", "é".repeat(VALUE_MAX)));
     }
 
     #[test]

@@ -96,8 +96,7 @@ impl Topology {
         cpus.sort_by_key(|cpu| cpu.number);
         // A host without hardware interfaces is planned for all the same.
         let nics = host.nics().unwrap_or_default().into_iter().map(|name| nic(host, name)).collect();
-        let quota = crate::checks::cgroup::quota(host).ok().flatten();
-        let quota_cpus = quota.map(|(quota, period)| quota as f64 / period.max(1) as f64);
+        let quota_cpus = crate::checks::cgroup::quota_cpus(host).ok().flatten();
         let isolated = optional(host, &format!("{CPUS}/isolated"))?.unwrap_or_default();
         Ok(Self { cpus, nics, quota_cpus, isolated })
     }
@@ -122,7 +121,8 @@ fn optional(host: &Host, path: &str) -> Result<Option<Vec<usize>>, Unread> {
     }
 }
 
-fn nodes(host: &Host) -> Result<Vec<(usize, Vec<usize>)>, Unread> {
+/// The memory nodes, each with its CPUs.
+pub(crate) fn nodes(host: &Host) -> Result<Vec<(usize, Vec<usize>)>, Unread> {
     let mut nodes = Vec::new();
     for name in host.list(NODES).unwrap_or_default() {
         let Some(number) = name.strip_prefix("node").and_then(|rest| rest.parse().ok()) else { continue };

@@ -63,6 +63,60 @@ fn what_is_absent_is_never_fine() {
     assert!(report.text(false).contains("Nothing could be told") && !report.text(false).contains("Nothing was found"));
 }
 
+/// Parts of paths whose absence is a thing less on the host: a CPU, a node, a thread, an open file, a queue.
+const THINGS: [&str; 8] =
+    ["/online", "/cpulist", "/task/", "/fd/", "/queues/", "/topology/", "/cache/", "/device/uevent"];
+/// Files that a check needs only where another says so, or that say something by not being there.
+const MAY_BE_ABSENT: [(&str, &str); 9] = [
+    // A limit in bytes is told, no quota is set, nothing is swapped.
+    ("mem.dirty", "dirty_ratio"),
+    ("cg.cpu-quota", "cpu.stat"),
+    ("mem.swap", "swappiness"),
+    ("lim.memlock", "swaps"),
+    // The name is enough, another file says more, or the other one decides.
+    ("disk.scheduler", "rotational"),
+    ("disk.readahead", "loop0"),
+    ("irq.affinity", "smp_affinity_list"),
+    ("clock.slew", "/proc/2/comm"),
+    // Not every kernel has a watchdog.
+    ("clock.ticks", "nmi_watchdog"),
+];
+
+#[test]
+fn no_file_that_is_missing_makes_a_check_fine() {
+    let mut judged = 0;
+    for case in CASES {
+        let files: Vec<(&str, &str)> = case.common.iter().chain(case.good).copied().collect();
+        for at in 0..files.len() {
+            let mut left = files.clone();
+            let (gone, _) = left.remove(at);
+            let (verdict, value) = found("one-gone", case, &[&left]);
+            let may = MAY_BE_ABSENT.iter().any(|(id, part)| *id == case.id && gone.contains(part));
+            let is_thing = THINGS.iter().any(|part| gone.contains(part));
+            assert!(verdict != Verdict::Ok || may || is_thing, "{}: fine without {gone}: {value}", case.id);
+            judged += u32::from(!may && !is_thing);
+        }
+    }
+    assert!(judged > 80, "{judged}");
+}
+
+#[test]
+fn every_check_tells_all_of_its_parts_and_its_mechanism_in_two_sentences() {
+    let mut ids = std::collections::BTreeSet::new();
+    for check in checks::all() {
+        let Check { id, reads, mechanism, remedy, expect, undo, source, .. } = check;
+        assert!(ids.insert(id), "{id} is there twice");
+        for part in [reads, mechanism, remedy, expect, undo, source] {
+            assert!(!part.trim().is_empty() && !part.contains("  "), "{id}: {part:?}");
+        }
+        let ends =
+            mechanism.match_indices('.').filter(|(at, _)| mechanism[at + 1..].chars().next().is_none_or(|c| c == ' '));
+        assert_eq!(ends.count(), 2, "{id}: {mechanism}");
+        assert!(mechanism.ends_with('.') && mechanism.len() <= 300, "{id}: {}: {mechanism}", mechanism.len());
+    }
+    assert_eq!(ids.len(), 71, "docs/doctor/README.md has a table of them");
+}
+
 #[test]
 fn what_would_be_read_in_part_or_waited_for_is_not_read() {
     let limits = "Max open files            6000                 6000                 files";

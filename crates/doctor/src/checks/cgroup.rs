@@ -6,12 +6,13 @@ use crate::host::{Host, Unread, field};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "cg.cpu-quota",
-        reads: "cpu.max (version 1: cpu.cfs_quota_us), cpu.stat, twice",
+        reads: "cpu.max (version 1: cpu.cfs_quota_us) of its group and of those above, cpu.stat, twice",
         mechanism: "A group that has used its share of a period is stopped until the next one, all of its threads \
                     together. That is 10 to 100 ms for every request that is there, at a load far below what the \
                     CPUs could do.",
         remedy: "no CPU limit for the server, or whole CPUs of its own (Kubernetes: static CPU manager, requests \
                  equal to limits)",
+        expect: "no stops of 10 to 100 ms: p999 falls, by a multiple where they were many",
         needs: Needs::Nothing,
         undo: "set the old limit",
         source: "kernel: scheduler/sched-bwc",
@@ -23,6 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The process may use some of the CPUs only. A plan that names others does not hold, and as many \
                     workers as the host has CPUs share fewer.",
         remedy: "as many workers as CPUs allowed",
+        expect: "fewer threads that wait for each other's CPU",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "man 7 cpuset",
@@ -30,10 +32,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "cg.memory",
-        reads: "memory.max, memory.high, memory.current (version 1: memory.limit_in_bytes, memory.usage_in_bytes)",
+        reads: "memory.{max,high,current,stat,events} (version 1: memory.{limit_in_bytes,usage_in_bytes,stat,failcnt}) \
+                of its group and of those above",
         mechanism: "Above memory.high the kernel slows the group's threads down while they free memory; at \
                     memory.max it kills. Cache of files counts too.",
         remedy: "a limit a tenth above what the server uses, or less memory for the server",
+        expect: "no thread slowed down while it frees the group's memory, and none ended",
         needs: Needs::Nothing,
         undo: "set the old limit",
         source: "kernel: admin-guide/cgroup-v2",
@@ -41,10 +45,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "cg.pressure",
-        reads: "/proc/pressure/{cpu,memory,io}",
+        reads: "/proc/pressure/{cpu,memory,io}, /proc/PID/cgroup",
         mechanism: "Pressure is the part of the time in which something waited for CPU, memory or a disk. It is \
                     the one number that says how much was lost, whatever the cause.",
         remedy: "see the checks of the kind that is high",
+        expect: "what the checks of that kind say",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "kernel: accounting/psi",
@@ -52,42 +57,105 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The quota and the period in microseconds, if there is a quota.
-pub(crate) fn quota(host: &Host) -> Result<Option<(i64, i64)>, Unread> {
-    let Ok(path) = host.cgroup("cpu", "cpu.max") else {
-        let path = host.cgroup("cpu", "cpu.cfs_quota_us")?;
-        let quota = host.number(&path)?;
-        let period = host.number(&path.replace("cpu.cfs_quota_us", "cpu.cfs_period_us"))?;
-        return Ok((quota > 0).then_some((quota, period)));
-    };
-    let text = host.read(&path)?;
-    let mut words = text.split_whitespace();
-    match (words.next(), words.next().and_then(|word| word.parse().ok())) {
-        (Some("max"), Some(_)) => Ok(None),
-        (Some(quota), Some(period)) => match quota.parse() {
-            Ok(quota) => Ok(Some((quota, period))),
-            Err(_) => Err(Unread::Garbage(path, "quota")),
-        },
-        _ => Err(Unread::Garbage(path, "quota and period")),
+/// A group's quota.
+pub(crate) struct Quota {
+    /// The group's folder.
+    folder: String,
+    quota_us: i64,
+    period_us: i64,
+}
+
+impl Quota {
+    /// CPUs that it pays for.
+    pub fn cpus(&self) -> f64 {
+        self.quota_us as f64 / self.period_us.max(1) as f64
     }
 }
 
-fn cpu_quota(host: &Host) -> Probed {
-    let Some((quota, period)) = quota(host)? else { return Ok(Seen::ok("no quota")) };
-    let value = format!("{quota} of every {period} us: {:.2} CPUs", quota as f64 / period.max(1) as f64);
-    let path = host.cgroup("cpu", "cpu.stat")?;
-    let twice = match host.twice(&path) {
-        Err(Unread::Once(_)) => return Ok(Seen::warn(value)),
+/// The quota of one group, if it has one; its file is absent where the group has no controller of CPU time.
+fn quota_of(host: &Host, folder: String) -> Result<Option<Quota>, Unread> {
+    let max = format!("{folder}/cpu.max");
+    let (quota_us, period_us) = match host.read(&max) {
+        Ok(text) => {
+            let mut words = text.split_whitespace();
+            let period = words.clone().nth(1).and_then(|word| word.parse().ok());
+            match (words.next(), period) {
+                (Some("max"), Some(_)) => return Ok(None),
+                (Some(quota), Some(period)) => (quota.parse().map_err(|_| Unread::Garbage(max, "quota"))?, period),
+                _ => return Err(Unread::Garbage(max, "quota and period")),
+            }
+        }
+        Err(Unread::Absent(_)) => {
+            let quota = host.number(&format!("{folder}/cpu.cfs_quota_us"))?;
+            (quota, host.number(&format!("{folder}/cpu.cfs_period_us"))?)
+        }
+        Err(why) => return Err(why),
+    };
+    Ok((quota_us > 0).then_some(Quota { folder, quota_us, period_us }))
+}
+
+/// The quotas that hold for the process: of its group and of those above it, its own first.
+fn quotas(host: &Host) -> Result<Vec<Quota>, Unread> {
+    let folders = host.groups("cpu")?;
+    let (mut quotas, mut absent, mut told) = (Vec::new(), None, false);
+    for folder in &folders {
+        match quota_of(host, folder.clone()) {
+            Ok(quota) => {
+                told = true;
+                quotas.extend(quota);
+            }
+            Err(why @ Unread::Absent(_)) => absent = absent.or(Some(why)),
+            Err(why) => return Err(why),
+        }
+    }
+    match absent {
+        Some(why) if !told && !host.sees_all_groups(&folders) => Err(why),
+        _ => Ok(quotas),
+    }
+}
+
+/// CPUs that the smallest of the quotas pays for, if there is one.
+pub(crate) fn quota_cpus(host: &Host) -> Result<Option<f64>, Unread> {
+    Ok(quotas(host)?.iter().map(Quota::cpus).min_by(f64::total_cmp))
+}
+
+/// What a group's counter grew by; `None` if it was read once.
+fn grown(host: &Host, path: &str, key: &'static str) -> Result<Option<i64>, Unread> {
+    let twice = match host.twice(path) {
+        Err(Unread::Once(_)) => return Ok(None),
         twice => twice?,
     };
-    let grown = |key: &'static str| {
-        let garbage = || Unread::Garbage(path.clone(), key);
-        Ok(field(&twice.after, key).ok_or_else(garbage)? - field(&twice.before, key).ok_or_else(garbage)?)
-    };
-    let (periods, throttled) = (grown("nr_periods")?, grown("nr_throttled")?);
-    let value = format!("{value}; stopped in {throttled} of {periods} periods");
-    let share = throttled as f64 / periods.max(1) as f64;
-    Ok(if throttled > 0 { Seen::bad(value).weighing(share) } else { Seen::warn(value) })
+    let count = |text: &str| field(text, key).ok_or_else(|| Unread::Garbage(path.to_owned(), key));
+    Ok(Some(count(&twice.after)? - count(&twice.before)?))
+}
+
+/// The group's name, where it is not the process's own but one above it.
+fn above(own: &str, folder: &str) -> String {
+    let name = folder.strip_prefix("/sys/fs/cgroup").unwrap_or(folder);
+    if own == folder { String::new() } else { format!(" (set above its own group, on {name})") }
+}
+
+fn cpu_quota(host: &Host) -> Probed {
+    let own = host.groups("cpu")?.swap_remove(0);
+    let mut worst: Option<(f64, Seen)> = None;
+    for quota in quotas(host)? {
+        let mut value = format!("{} of every {} us: {:.2} CPUs", quota.quota_us, quota.period_us, quota.cpus());
+        value += &above(&own, &quota.folder);
+        let path = format!("{}/cpu.stat", quota.folder);
+        let (mut share, mut seen) = (0.0, Seen::warn(value.clone()));
+        if let (Some(periods), Some(stopped)) = (grown(host, &path, "nr_periods")?, grown(host, &path, "nr_throttled")?)
+        {
+            share = stopped as f64 / periods.max(1) as f64;
+            let value = format!("{value}; stopped in {stopped} of {periods} periods");
+            seen = if stopped > 0 { Seen::bad(value).weighing(share) } else { Seen::warn(value) };
+        }
+        // Where none has stopped anybody, the smallest.
+        let rank = share - quota.cpus() / 1e6;
+        if worst.as_ref().is_none_or(|(most, _)| rank > *most) {
+            worst = Some((rank, seen));
+        }
+    }
+    Ok(worst.map_or_else(|| Seen::ok("no quota"), |(_, seen)| seen))
 }
 
 /// CPUs in a list: `0-3,8`.
@@ -109,30 +177,85 @@ fn cpuset(host: &Host) -> Probed {
     Ok(Seen::warn_if(allowed < cpus && threads > 4 * allowed, value))
 }
 
-fn memory(host: &Host) -> Probed {
-    let number = |path: &str| -> Result<Option<i64>, Unread> {
-        match host.read(path)?.as_str() {
-            "max" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| Unread::Garbage(path.to_owned(), "number or max")),
-        }
-    };
-    let (limit, used) = match host.cgroup("memory", "memory.max") {
-        Ok(path) => {
-            let high = number(&path.replace("/memory.max", "/memory.high"))?;
-            let max = number(&path)?;
-            let limit = high.into_iter().chain(max).min();
-            (limit, host.number(&path.replace("/memory.max", "/memory.current"))?)
-        }
-        Err(_) => {
-            let path = host.cgroup("memory", "memory.limit_in_bytes")?;
+/// A group's memory in bytes.
+struct Memory {
+    folder: String,
+    limit: i64,
+    used: i64,
+    /// Of that: file cache, which the kernel takes back when it has to.
+    cache: i64,
+}
+
+fn bytes(host: &Host, path: &str) -> Result<Option<i64>, Unread> {
+    match host.read(path)?.as_str() {
+        "max" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| Unread::Garbage(path.to_owned(), "number or max")),
+    }
+}
+
+/// What one group may use and uses, without a limit by the largest number; `None` where it tells neither.
+fn memory_of(host: &Host, folder: String) -> Result<Option<Memory>, Unread> {
+    let file = |name: &str| format!("{folder}/{name}");
+    let (limit, used) = match bytes(host, &file("memory.max")) {
+        Ok(max) => (max.into_iter().chain(bytes(host, &file("memory.high"))?).min(), "memory.current"),
+        Err(Unread::Absent(_)) => match bytes(host, &file("memory.limit_in_bytes")) {
             // Without a limit version 1 has the largest number that is a whole number of pages.
-            let limit = number(&path)?.filter(|bytes| *bytes < 1 << 60);
-            (limit, host.number(&path.replace("/memory.limit_in_bytes", "/memory.usage_in_bytes"))?)
-        }
+            Ok(limit) => (limit.filter(|bytes| *bytes < 1 << 60), "memory.usage_in_bytes"),
+            Err(Unread::Absent(_)) => return Ok(None),
+            Err(why) => return Err(why),
+        },
+        Err(why) => return Err(why),
     };
-    let Some(limit) = limit else { return Ok(Seen::ok(format!("no limit, {} MiB in use", used >> 20))) };
-    let value = format!("{} of {} MiB in use", used >> 20, limit >> 20);
-    Ok(Seen::bad_if(used / 9 > limit / 10, value))
+    let used = host.number(&file(used))?;
+    let stat = host.read(&file("memory.stat")).unwrap_or_default();
+    // Version 1 counts the groups below by names of their own.
+    let of = |name: &str| field(&stat, &format!("total_{name}")).or_else(|| field(&stat, name)).unwrap_or(0);
+    let cache = of("active_file") + of("inactive_file");
+    Ok(Some(Memory { limit: limit.unwrap_or(i64::MAX), used, cache, folder }))
+}
+
+/// How often a group's memory was at a limit meanwhile, where that is counted.
+fn at_limit(host: &Host, folder: &str) -> i64 {
+    let events = format!("{folder}/memory.events");
+    let of = |key| grown(host, &events, key).ok().flatten();
+    let failures = || {
+        let twice = host.twice(&format!("{folder}/memory.failcnt")).ok()?;
+        Some(twice.after.parse::<i64>().ok()? - twice.before.parse::<i64>().ok()?)
+    };
+    of("high").zip(of("max")).map(|(high, max)| high + max).or_else(failures).unwrap_or(0)
+}
+
+fn memory(host: &Host) -> Probed {
+    let folders = host.groups("memory")?;
+    let mut tightest: Option<Memory> = None;
+    for folder in &folders {
+        let Some(group) = memory_of(host, folder.clone())? else { continue };
+        let filled = |group: &Memory| (group.used - group.cache) as f64 / group.limit.max(1) as f64;
+        if tightest.as_ref().is_none_or(|most| filled(&group) > filled(most)) {
+            tightest = Some(group);
+        }
+    }
+    let Some(group) = tightest else {
+        let why = Unread::Absent(format!("{}/memory.max", folders[0]));
+        return if host.sees_all_groups(&folders) { Ok(Seen::ok("no limit")) } else { Err(why) };
+    };
+    if group.limit == i64::MAX {
+        return Ok(Seen::ok(format!("no limit, {} MiB in use", group.used >> 20)));
+    }
+    let mut value = format!("{} of {} MiB in use", group.used >> 20, group.limit >> 20);
+    if group.cache > 0 {
+        value += &format!(", {} MiB of it file cache", group.cache >> 20);
+    }
+    value += &above(&folders[0], &group.folder);
+    let times = at_limit(host, &group.folder);
+    if times > 0 {
+        value += &format!("; at the limit {times} times meanwhile");
+    }
+    if (group.used - group.cache) / 9 > group.limit / 10 {
+        return Ok(Seen::bad(value).weighing(if times > 0 { 0.1 } else { 0.0 }));
+    }
+    // What is needed next has to be taken from the cache, by the thread that needs it.
+    Ok(Seen::warn_if(times > 0 || group.used / 19 > group.limit / 20, value))
 }
 
 /// Parts of the time of the last ten seconds that are let pass.
@@ -149,5 +272,9 @@ fn pressure(host: &Host) -> Probed {
         high = high.max(part / most);
         told.push(format!("{kind} {part:.1} %"));
     }
-    Ok(Seen::warn_if(high > 1.0, format!("something waited for {}", told.join(", "))))
+    let mut value = format!("something waited for {}", told.join(", "));
+    if let Some(version) = host.groups_version() {
+        value += &format!("; control groups of version {version}");
+    }
+    Ok(Seen::warn_if(high > 1.0, value))
 }

@@ -11,6 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "With tsc or kvm-clock the time is read without a system call. With the others each reading is \
                     one, and a server reads it several times a request.",
         remedy: "write tsc (or kvm-clock) into current_clocksource if available_clocksource has it",
+        expect: "some hundred nanoseconds to a microsecond less for each reading of the time",
         needs: Needs::Root,
         undo: "write the old clock back",
         source: "kernel: timers/timekeeping; Valkey's --check-system",
@@ -23,6 +24,7 @@ pub(super) const CHECKS: &[Check] = &[
                     hosts (leases, expiry) are wrong by as much. One that is being pulled back runs fast or slow \
                     meanwhile.",
         remedy: "run chrony; where it runs and the clock is still pulled, look at `chronyc tracking`",
+        expect: "times that hosts compare agree within milliseconds or less",
         needs: Needs::Root,
         undo: "stop it again",
         source: "man 2 adjtimex; chrony's documentation",
@@ -31,10 +33,11 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "clock.ticks",
         reads: "/proc/sys/kernel/{timer_migration,nmi_watchdog}, /proc/sys/vm/stat_interval",
-        mechanism: "The watchdog and the counting of memory wake every CPU each second, and timers of idle CPUs \
+        mechanism: "The watchdog and the counting of memory wake every CPU every few seconds, and timers of idle CPUs \
                     are moved to busy ones. On CPUs that are set apart for workers that is what is left to disturb \
                     them.",
         remedy: "sysctl kernel.timer_migration=0 kernel.nmi_watchdog=0 vm.stat_interval=10",
+        expect: "fewer interruptions of the CPUs that are set apart",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "tuned: network-latency",
@@ -74,7 +77,7 @@ const SLEW_PPM_MAX: f64 = 200.0;
 /// What reads less of the time of day would be told by the noise of the readings.
 const SLEW_WINDOW_NS_MIN: i128 = 10_000_000;
 /// Programs that set the clock, as /proc has their names: of fifteen letters at most.
-const SETTERS: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyn", "ptp4l", "phc2sys"];
+pub(crate) const SETTERS: [&str; 5] = ["chronyd", "ntpd", "systemd-timesyn", "ptp4l", "phc2sys"];
 
 /// Parts in a million by which the time of day runs faster than the hardware counts.
 fn slew_ppm(host: &Host) -> Result<f64, Unread> {
@@ -103,7 +106,13 @@ fn slew(host: &Host) -> Probed {
         ppm.round() as i64,
         setter.unwrap_or("nobody that is known")
     );
-    Ok(if ppm.abs() > SLEW_PPM_MAX { Seen::bad(value) } else { Seen::warn_if(setter.is_none(), value) })
+    if ppm.abs() > SLEW_PPM_MAX {
+        return Ok(Seen::bad(value));
+    }
+    if setter.is_none() && !host.sees_all_processes() {
+        return Err(Unread::Beside("the host's own processes are not seen from here, and one may set the clock"));
+    }
+    Ok(Seen::warn_if(setter.is_none(), value))
 }
 
 fn ticks(host: &Host) -> Probed {

@@ -15,6 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Steal is the time in which a virtual CPU had work and the host ran another's. No setting \
                     within the guest gives it back.",
         remedy: "another host, or a type of machine whose CPUs are not shared",
+        expect: "no waits for a CPU that others have; no setting here can do it",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Aerospike on EC2: 0.2 to 0.7 % was fine",
@@ -26,6 +27,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A paravirtual interface of an old kind sends each packet through the host's software. It ends \
                     at some ten thousand packets a second, whatever the CPUs could do.",
         remedy: "a type of machine with enhanced networking (ena, gve, mana)",
+        expect: "the most packets a second rises several times over",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Aerospike on EC2: 85 k packets a second",
@@ -38,6 +40,7 @@ pub(super) const CHECKS: &[Check] = &[
                     Workers on those CPUs are interrupted for every packet, whichever worker it is for.",
         remedy: "as many queues as `gannet doctor plan` has (ethtool -L IFACE combined N), and their interrupts on \
                  its network CPUs",
+        expect: "p99 and p999 fall under load; nothing at rest",
         needs: Needs::Root,
         undo: "set the old number (the link is interrupted for a moment)",
         source: "Pelikan on T2A: 4 queues of 16 on CPUs of their own, p999 fell by half at 320 k requests/s",
@@ -49,6 +52,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Machines of burstable types have credits, and a part of a CPU once those are used up. The tail \
                     comes hours after the test.",
         remedy: "a type of machine whose CPUs are its own",
+        expect: "the same CPU time after hours as at the start",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Amazon EC2: burstable performance instances",
@@ -60,6 +64,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Machines of one group, or at least of one zone, are some hops apart. Between zones each answer \
                     takes up to a millisecond more, whatever the server does.",
         remedy: "clients and servers in one zone, in a cluster placement group if tails count",
+        expect: "up to a millisecond less a round trip between zones, less within one",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Amazon EC2: placement groups; Google Compute Engine: placement policies",
@@ -71,6 +76,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Which remedies there are, and which faults are mended, depends on the kernel. It is told so \
                     that hosts can be compared.",
         remedy: "none by itself",
+        expect: "none",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "man 5 proc",
@@ -134,8 +140,7 @@ fn placement(host: &Host) -> Probed {
     let path = "/measured/cloud.placement";
     let text = if host.is_live() {
         if !host.asked().metadata {
-            let why = "it is a request to an address outside, so it is sent only with --metadata";
-            return Err(Unread::Refused("the cloud's metadata service".to_owned(), why.to_owned()));
+            return Err(Unread::Beside("not asked: it is a request to an address outside, sent only with --metadata"));
         }
         metadata::ask(metadata::ADDRESS)?
     } else {

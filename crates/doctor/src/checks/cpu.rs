@@ -10,6 +10,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A governor that follows the load runs an idle CPU slowly. The first requests after a pause are \
                     served at that speed until it has noticed.",
         remedy: "write performance into every cpufreq/scaling_governor",
+        expect: "the first requests after a pause are as fast as under load; more power at rest",
         needs: Needs::Root,
         undo: "write the old governor back",
         source: "kernel: admin-guide/pm/cpufreq",
@@ -17,10 +18,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "cpu.cstates",
-        reads: "/sys/devices/system/cpu/cpu0/cpuidle/state*/{latency,disable}",
+        reads: "/sys/devices/system/cpu/cpu0/cpuidle/state*/{latency,disable}, /dev/cpu_dma_latency (as root)",
         mechanism: "An idle CPU sleeps deeper the longer it is idle, and needs the time that the state is named \
                     for to wake. A request that arrives at a sleeping CPU waits for it.",
         remedy: "hold /dev/cpu_dma_latency open with 1 us written into it while the server runs",
+        expect: "no request waits for a CPU to wake, at most the time that is told; more power at rest",
         needs: Needs::Root,
         undo: "close it: it ends with the process that holds it",
         source: "kernel: admin-guide/pm/cpuidle, power/pm_qos_interface",
@@ -32,6 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "With boost off every core stays at its base clock. What one busy worker can serve falls with \
                     it.",
         remedy: "write 1 into cpufreq/boost, or 0 into intel_pstate/no_turbo",
+        expect: "a busy worker serves more, by as much as its clock rises",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/pm/cpufreq, intel_pstate",
@@ -44,6 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
                     many cores a few can be kept free of both.",
         remedy: "isolcpus=, nohz_full= and rcu_nocbs= on the kernel's command line, for the workers' CPUs; only \
                  worth it where all else is done",
+        expect: "fewer gaps on the workers' CPUs; less CPU for all else",
         needs: Needs::Restart,
         undo: "take the words out again",
         source: "kernel: admin-guide/kernel-parameters",
@@ -55,6 +59,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A thread that is taken off its CPU while it has work serves nobody until it is back. Every \
                     request that it holds waits for as long: milliseconds, on a busy host.",
         remedy: "pin the server's hot threads each to a CPU that nothing else uses",
+        expect: "p99 and p999 fall under load, p50 hardly; nothing where CPUs are idle",
         needs: Needs::Nothing,
         undo: "give the old affinity back",
         source: "Pelikan on T2A: pinned, p999 fell by half at 320 k requests/s",
@@ -66,6 +71,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A thread that is moved to another CPU finds none of its data in the caches there. The requests \
                     after it are each served more slowly.",
         remedy: "pin the server's hot threads",
+        expect: "fewer requests that begin with cold caches; to be measured, since the scheduler loses a choice",
         needs: Needs::Nothing,
         undo: "give the old affinity back",
         source: "kernel: scheduler/sched-debug",
@@ -73,10 +79,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "cpu.autogroup",
-        reads: "/proc/sys/kernel/sched_autogroup_enabled",
-        mechanism: "Autogroup shares the CPUs out among terminal sessions, not threads. A shell's build then \
-                    weighs as much as the whole server.",
+        reads: "/proc/sys/kernel/sched_autogroup_enabled, /proc/PID/cgroup",
+        mechanism: "Autogroup shares the CPUs out among sessions, not threads. A shell's build then weighs as much as \
+                    the whole server, unless the server has a control group of CPU time of its own.",
         remedy: "sysctl kernel.sched_autogroup_enabled=0",
+        expect: "nothing on a host where only the server works; beside others' work its threads count",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "man 7 sched",
@@ -88,6 +95,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "What protects against speculative attacks makes each system call dearer. It is told so that \
                     hosts can be compared, and should stay on.",
         remedy: "none: fewer system calls a request are the remedy, not fewer mitigations",
+        expect: "none",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "kernel: admin-guide/hw-vuln",
@@ -115,13 +123,17 @@ const WAKE_US_MAX: i64 = 10;
 
 fn cstates(host: &Host) -> Probed {
     let folder = "/sys/devices/system/cpu/cpu0/cpuidle";
-    let mut deepest = 0;
+    let allowed_us = host.wake_us_allowed().unwrap_or(i64::MAX);
+    let (mut deepest, mut is_held) = (0, false);
     for state in host.list(folder)?.iter().filter(|name| name.starts_with("state")) {
+        let latency = host.number(&format!("{folder}/{state}/latency"))?;
         if host.number(&format!("{folder}/{state}/disable"))? == 0 {
-            deepest = deepest.max(host.number(&format!("{folder}/{state}/latency"))?);
+            is_held |= latency > allowed_us;
+            deepest = deepest.max(if latency > allowed_us { 0 } else { latency });
         }
     }
-    Ok(Seen::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake")))
+    let by = if is_held { format!("; a program holds it to {allowed_us} us") } else { String::new() };
+    Ok(Seen::warn_if(deepest > WAKE_US_MAX, format!("up to {deepest} us to wake{by}")))
 }
 
 fn boost(host: &Host) -> Probed {
@@ -195,7 +207,23 @@ fn migrations(host: &Host) -> Probed {
 
 fn autogroup(host: &Host) -> Probed {
     let on = host.sysctl("kernel.sched_autogroup_enabled")?;
-    Ok(Seen::warn_if(on == 1, format!("kernel.sched_autogroup_enabled = {on}")))
+    let value = format!("kernel.sched_autogroup_enabled = {on}");
+    if on == 1 && has_own_group(host).unwrap_or(false) {
+        return Ok(Seen::ok(format!("{value}; the process's control group overrides it")));
+    }
+    Ok(Seen::warn_if(on == 1, value))
+}
+
+/// Whether the process is in a group of CPU time other than the uppermost.
+fn has_own_group(host: &Host) -> Result<bool, Unread> {
+    let text = host.read(&host.process("cgroup")?)?;
+    // Version 1 names the group, from outside a container too; under version 2 it may be one without CPU time.
+    let is_named = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        parts.next().is_some_and(|names| names.split(',').any(|name| name == "cpu")) && parts.next() != Some("/")
+    };
+    let has_weight = |folder: &String| host.is_there(&format!("{folder}/cpu.weight"));
+    Ok(text.lines().any(is_named) || host.groups("cpu")?.iter().any(has_weight))
 }
 
 fn mitigations(host: &Host) -> Probed {

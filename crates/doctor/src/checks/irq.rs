@@ -6,11 +6,12 @@ use crate::host::{Host, Twice, Unread};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "irq.irqbalance",
-        reads: "/proc/*/comm, /etc/default/irqbalance",
+        reads: "/proc/*/comm, /etc/default/irqbalance or /etc/sysconfig/irqbalance",
         mechanism: "irqbalance moves interrupts to the CPUs that look idle, every ten seconds. What was pinned by \
                     hand is moved again, onto the workers' CPUs too.",
-        remedy: "keep the workers' CPUs from it with IRQBALANCE_BANNED_CPULIST, or stop it where interrupts are \
-                 pinned",
+        remedy: "keep the workers' CPUs from it with IRQBALANCE_BANNED_CPULIST (IRQBALANCE_BANNED_CPUS before 1.8), or \
+                 stop it where interrupts are pinned",
+        expect: "interrupts stay where they were put",
         needs: Needs::Root,
         undo: "take the list out, start it again",
         source: "man 1 irqbalance",
@@ -22,6 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "When one CPU takes nearly all of the devices' interrupts, it is full while others idle. All of \
                     the host's packets wait for that one.",
         remedy: "more queues, each with a CPU of its own; with one queue, receive packet steering (net.rps)",
+        expect: "the most packets a second rises, until another CPU is full",
         needs: Needs::Root,
         undo: "write the old affinity and number of queues back",
         source: "Aerospike on EC2: 250 k transactions/s of one network interface's CPU",
@@ -33,6 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Packets are taken in by soft interrupts, which come before any thread on their CPU. A worker \
                     that shares it runs in what they leave.",
         remedy: "put the network's queues on CPUs where no worker is pinned",
+        expect: "workers have their CPUs' whole time: p999 falls under load",
         needs: Needs::Root,
         undo: "write the old affinity back",
         source: "kernel: networking/scaling",
@@ -44,12 +47,29 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A CPU takes only so many packets in one go; squeezed ones wait for the next, and what finds \
                     the backlog full is dropped. A dropped packet is sent again after 200 ms at the least.",
         remedy: "sysctl net.core.netdev_max_backlog and net.core.netdev_budget, doubled until neither grows",
+        expect: "no pauses of 200 ms for this cause; more memory for packets in a burst",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: admin-guide/sysctl/net",
         probe: net_drops,
     },
 ];
+
+/// Where distributions have its settings.
+pub(crate) const IRQBALANCE_FILES: [&str; 2] = ["/etc/default/irqbalance", "/etc/sysconfig/irqbalance"];
+
+/// A line of its settings that keeps it from CPUs, or has a program decide.
+fn is_kept_off(line: &str) -> bool {
+    let Some((name, value)) = line.trim().split_once('=') else { return false };
+    let value = value.trim_matches(['"', '\'', ' ', '\t']);
+    match name.strip_prefix("export ").unwrap_or(name).trim() {
+        "IRQBALANCE_BANNED_CPULIST" => !value.is_empty(),
+        // A mask.
+        "IRQBALANCE_BANNED_CPUS" => value.bytes().any(|byte| byte.is_ascii_hexdigit() && byte != b'0'),
+        "IRQBALANCE_ARGS" | "OPTIONS" => ["--policyscript", "-l "].iter().any(|option| value.contains(option)),
+        _ => false,
+    }
+}
 
 fn irqbalance(host: &Host) -> Probed {
     let mut running = false;
@@ -58,12 +78,19 @@ fn irqbalance(host: &Host) -> Probed {
     }
     // An empty tree has no process at all, not even the first.
     host.read("/proc/1/comm")?;
-    let banned = host.read("/etc/default/irqbalance").is_ok_and(|text| {
-        text.lines().any(|line| {
-            line.trim_start().strip_prefix("IRQBALANCE_BANNED_CPULIST=").is_some_and(|list| !list.trim().is_empty())
-        })
-    });
-    Ok(match (running, banned) {
+    if !running && !host.sees_all_processes() {
+        return Err(Unread::Beside("the host's own processes are not seen from here, and it may be one of them"));
+    }
+    let mut kept_off = false;
+    for path in IRQBALANCE_FILES {
+        match host.read(path) {
+            Ok(text) => kept_off |= text.lines().any(is_kept_off),
+            Err(Unread::Absent(_)) => {}
+            Err(why) if running => return Err(why),
+            Err(_) => {}
+        }
+    }
+    Ok(match (running, kept_off) {
         (false, _) => Seen::ok("it does not run"),
         (true, true) => Seen::ok("it runs, and is kept from some CPUs"),
         (true, false) => Seen::warn("it runs, and may use every CPU"),
@@ -167,4 +194,31 @@ fn net_drops(host: &Host) -> Probed {
     let (dropped, squeezed) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     let value = format!("{dropped} packets dropped, {squeezed} times out of budget in {:.0} s", twice.seconds);
     Ok(if dropped > 0 { Seen::bad(value).weighing(1.0) } else { Seen::warn_if(squeezed > 0, value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_list_that_names_cpus_keeps_irqbalance_off_them() {
+        for line in [
+            "IRQBALANCE_BANNED_CPULIST=0",
+            " IRQBALANCE_BANNED_CPULIST=\"2-3\"",
+            "export IRQBALANCE_BANNED_CPUS=0000000c",
+            "IRQBALANCE_ARGS=\"--policyscript=/etc/irq.sh\"",
+        ] {
+            assert!(is_kept_off(line), "{line}");
+        }
+        for line in [
+            "IRQBALANCE_BANNED_CPULIST=",
+            "IRQBALANCE_BANNED_CPULIST=\"\"",
+            "#IRQBALANCE_BANNED_CPULIST=2-3",
+            "IRQBALANCE_BANNED_CPUS=00000000",
+            "IRQBALANCE_ONESHOT=1",
+            "",
+        ] {
+            assert!(!is_kept_off(line), "{line}");
+        }
+    }
 }

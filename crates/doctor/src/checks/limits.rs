@@ -6,10 +6,11 @@ use crate::host::{Host, Unread};
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "lim.nofile",
-        reads: "/proc/PID/limits (Max open files), /proc/PID/fd",
+        reads: "/proc/PID/limits (Max open files), /proc/PID/fd or /proc/PID/status (FDSize)",
         mechanism: "Every connection is an open file. When the limit is reached connections are refused, or wait \
                     unaccepted.",
         remedy: "LimitNOFILE= of the service, twice the connections that are expected",
+        expect: "no connection refused for want of a file; nothing for times",
         needs: Needs::Restart,
         undo: "take it out of the service",
         source: "man 5 systemd.exec",
@@ -17,10 +18,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "lim.memlock",
-        reads: "/proc/PID/limits (Max locked memory), /proc/PID/status (VmRSS)",
+        reads: "/proc/PID/limits (Max locked memory), /proc/PID/status (VmRSS, CapEff), /proc/swaps",
         mechanism: "Memory that is not locked may be swapped out or dropped, and read back from disk in a request. \
                     Locking more than the limit fails.",
         remedy: "LimitMEMLOCK=infinity of the service, where there is swap",
+        expect: "locking succeeds, and what is locked never waits for a disk",
         needs: Needs::Restart,
         undo: "take it out of the service",
         source: "man 2 mlock",
@@ -28,10 +30,11 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "lim.nproc",
-        reads: "/proc/PID/limits (Max processes), /proc/PID/task",
-        mechanism: "Threads count as processes of their user. At the limit no further one can be made, and what it \
-                    was for fails.",
-        remedy: "LimitNPROC= of the service",
+        reads: "/proc/PID/limits (Max processes), /proc/PID/status (CapEff), /proc/PID/task, pids.max of its group",
+        mechanism: "Threads count as processes of their user and of their control group. At either limit no further \
+                    one can be made, and what it was for fails.",
+        remedy: "LimitNPROC= and TasksMax= of the service; pids.max of a container",
+        expect: "no thread is refused; nothing for times",
         needs: Needs::Restart,
         undo: "take it out of the service",
         source: "man 2 getrlimit",
@@ -50,28 +53,78 @@ fn limit(host: &Host, name: &'static str) -> Result<Option<u64>, Unread> {
     }
 }
 
+/// A process's capability lifts a limit.
+const CAP_IPC_LOCK: u32 = 14;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SYS_RESOURCE: u32 = 24;
+
+/// Whether a process has one of them, by its `status`.
+fn is_capable(status: &str, of: &[u32]) -> bool {
+    let word = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = word.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
+    of.iter().any(|capability| bits >> capability & 1 == 1)
+}
+
 /// Fewer open files than this are too few for any server.
 const NOFILE_MIN: u64 = 4096;
 
 fn nofile(host: &Host) -> Probed {
     let Some(most) = limit(host, "Max open files")? else { return Ok(Seen::ok("no limit")) };
-    let open = host.count(&host.process("fd")?)?;
+    let open = match host.count(&host.process("fd")?) {
+        Ok(open) => open,
+        Err(_) if most < NOFILE_MIN => return Ok(Seen::warn(format!("{most} allowed; how many are open is not told"))),
+        // Who may not count them is told all the same how many there is room for by now: never fewer.
+        Err(why) => match slots(host) {
+            Some(slots) if slots * 10 <= most * 8 => {
+                return Ok(Seen::ok(format!("at most {slots} open, {most} allowed")));
+            }
+            _ => return Err(why),
+        },
+    };
     let value = format!("{open} open, {most} allowed");
     Ok(if open * 10 > most * 8 { Seen::bad(value) } else { Seen::warn_if(most < NOFILE_MIN, value) })
+}
+
+/// Places for open files that the process's table has.
+fn slots(host: &Host) -> Option<u64> {
+    u64::try_from(crate::host::field(&host.read(&host.process("status").ok()?).ok()?, "FDSize")?).ok()
 }
 
 fn memlock(host: &Host) -> Probed {
     let limit = limit(host, "Max locked memory")?;
     let path = host.process("status")?;
-    let rss_kb = crate::host::field(&host.read(&path)?, "VmRSS").ok_or(Unread::Garbage(path, "VmRSS"))?;
+    let status = host.read(&path)?;
+    let rss_kb = crate::host::field(&status, "VmRSS").ok_or(Unread::Garbage(path, "VmRSS"))?;
     let Some(most) = limit else { return Ok(Seen::ok("no limit")) };
+    if is_capable(&status, &[CAP_IPC_LOCK]) {
+        return Ok(Seen::ok(format!("{} MiB, which its capability (CAP_IPC_LOCK) lifts", most >> 20)));
+    }
     let swaps = host.read("/proc/swaps")?.lines().count() > 1;
     let value = format!("{} MiB may be locked, {} MiB are in use", most >> 20, rss_kb >> 10);
     Ok(Seen::warn_if(swaps && most < rss_kb as u64 * 1024, value))
 }
 
 fn nproc(host: &Host) -> Probed {
-    let Some(most) = limit(host, "Max processes")? else { return Ok(Seen::ok("no limit")) };
+    let limit = limit(host, "Max processes")?;
     let threads = host.count(&host.process("task")?)?;
-    Ok(Seen::bad_if(threads * 10 > most * 8, format!("{threads} threads, {most} processes allowed to its user")))
+    let status = host.process("status").and_then(|path| host.read(&path)).unwrap_or_default();
+    let mut value = format!("{threads} threads");
+    let mut is_near = false;
+    match limit {
+        Some(most) if !is_capable(&status, &[CAP_SYS_ADMIN, CAP_SYS_RESOURCE]) => {
+            is_near = threads * 10 > most * 8;
+            value += &format!(", {most} processes allowed to its user");
+        }
+        Some(_) => value += ", and its capabilities lift its user's limit",
+        None => value += ", no limit of its user's",
+    }
+    for folder in host.groups("pids").unwrap_or_default() {
+        let number = |name: &str| host.number(&format!("{folder}/{name}"));
+        // "max" is no number, and no limit.
+        if let (Ok(most), Ok(now)) = (number("pids.max"), number("pids.current")) {
+            is_near |= now.saturating_mul(10) > most.saturating_mul(8);
+            value += &format!(", {now} of {most} in the control group");
+        }
+    }
+    Ok(Seen::bad_if(is_near, value))
 }

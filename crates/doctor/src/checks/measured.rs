@@ -21,6 +21,7 @@ pub(super) const CHECKS: &[Check] = &[
                     often as gaps take time.",
         remedy: "put hot threads on the CPUs that are quiet; see cpu.isolated, irq.affinity and cloud.steal for what \
                  the gaps are",
+        expect: "fewer gaps for what runs on the quiet CPUs",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "kernel: trace/osnoise-tracer",
@@ -33,6 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
                     one in a hundred is the slowest write of one client in a hundred.",
         remedy: "a disk of its own for the log, or fewer and larger commits; see disk.scheduler and \
                  disk.write-throttle",
+        expect: "commits wait less, by as much as the disk is faster or shared among more",
         needs: Needs::Nothing,
         undo: "the probe's file is removed",
         source: "man 2 fdatasync",
@@ -48,19 +50,15 @@ const ALL_CPUS: Duration = Duration::from_secs(2);
 const ONE_CPU_MAX: Duration = Duration::from_millis(100);
 const ONE_CPU_MIN: Duration = Duration::from_millis(10);
 
-fn not_asked(id: &'static str, with: &'static str) -> Unread {
-    Unread::Refused(
-        format!("what {id} measures"),
-        format!("it takes from what runs here, so it is done only with {with}"),
-    )
-}
+const NOT_ASKED: Unread =
+    Unread::Beside("not measured: it takes from what runs here, so it is done only with --measure");
 
 fn measured_cpus(host: &Host) -> Result<Vec<(String, f64)>, Unread> {
     if !host.is_live() {
         return host.measured("cpu.noise");
     }
     if !host.asked().measure {
-        return Err(not_asked("cpu.noise", "--measure"));
+        return Err(NOT_ASKED);
     }
     let refused = |error: std::io::Error| Unread::Refused("a CPU".to_owned(), error.to_string());
     let cpus = io::affinity::usable_cpus().map_err(refused)?;
@@ -123,7 +121,7 @@ fn sync_times_us(folder: &Path) -> std::io::Result<[f64; 2]> {
 fn fsync(host: &Host) -> Probed {
     let [middle, slow] = if host.is_live() {
         if !host.asked().measure {
-            return Err(not_asked("disk.fsync-probe", "--measure"));
+            return Err(NOT_ASKED);
         }
         let folder = host.asked().data.as_ref().ok_or(Unread::Beside("name the log's folder with --data"))?;
         let refused = |error: std::io::Error| Unread::Refused(folder.display().to_string(), error.to_string());

@@ -7,9 +7,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.thp",
         reads: "/sys/kernel/mm/transparent_hugepage/enabled",
-        mechanism: "With always, every process gets huge pages, asked for or not: small writes copy or clear 2 \
-                    MiB, and khugepaged takes locks to make more. With madvise only who asks for them gets them.",
+        mechanism: "With always, every process gets huge pages, asked for or not: a first touch clears 2 MiB instead \
+                    of 4 KiB, and khugepaged takes locks to make more. With madvise only who asks for them gets them.",
         remedy: "write madvise into transparent_hugepage/enabled",
+        expect: "fewer stalls in memory that asked for no huge pages, and less memory; more misses of the TLB there",
         needs: Needs::Root,
         undo: "write the old word back",
         source: "kernel: admin-guide/mm/transhuge",
@@ -21,6 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "With always, a fault that finds no huge page free moves others' pages until there is one. The \
                     thread that faulted waits for it, milliseconds at a time.",
         remedy: "write defer+madvise into transparent_hugepage/defrag",
+        expect: "no fault of milliseconds for this cause",
         needs: Needs::Root,
         undo: "write the old word back",
         source: "kernel: admin-guide/mm/transhuge",
@@ -32,6 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Below this reserve threads free memory themselves before they get any. A reserve that a burst \
                     of packets uses up makes the burst's threads wait; one that is too large wastes memory.",
         remedy: "sysctl vm.min_free_kbytes: 1 % of the memory, at least 100 MB (64 MB on small hosts), at most 5 %",
+        expect: "fewer threads that free memory themselves in a burst; that much memory is not used",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm; Aerospike's checks at start",
@@ -43,6 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The kernel's freeing thread wakes when this part of memory is left, in ten-thousandths. If it \
                     wakes too late, threads that need memory free it themselves.",
         remedy: "sysctl vm.watermark_scale_factor=50 to 200",
+        expect: "less direct reclaim (mem.reclaim) while memory is taken fast; a little memory is not used",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm",
@@ -54,6 +58,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A page that was swapped out is read back from disk in the middle of a request. That is \
                     milliseconds in which a worker serves nobody.",
         remedy: "sysctl vm.swappiness=1, or no swap; lock the server's memory",
+        expect: "no request waits for a page to come back; memory that runs out ends a process sooner",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm",
@@ -65,6 +70,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "With 2 the kernel promises only memory that it has. A server that reserves address space ahead \
                     of its use, or forks to save, is refused.",
         remedy: "sysctl vm.overcommit_memory=1 for servers that fork to save, 0 for others",
+        expect: "no reservation is refused; memory that runs out ends a process instead",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: mm/overcommit-accounting",
@@ -76,6 +82,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A process may have so many mappings. Who maps files or arenas one by one meets the limit as if \
                     memory had run out.",
         remedy: "sysctl vm.max_map_count=262144 or more",
+        expect: "no mapping is refused before memory is used up; nothing for times",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/vm; Elasticsearch's checks at start",
@@ -87,6 +94,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Writers go on in memory until so much of it is unwritten, and are then held back until disks \
                     have caught up. A fifth of a big memory takes a disk many seconds, in which every fsync waits.",
         remedy: "sysctl vm.dirty_bytes=268435456 vm.dirty_background_bytes=67108864 where a log is written",
+        expect: "shorter waits of fsync and of writers; more often",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: admin-guide/sysctl/vm",
@@ -98,6 +106,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A major fault reads a page from disk while the thread waits. In a server's workers that is a \
                     request that takes as long as the disk.",
         remedy: "populate and lock the memory; no read-ahead (MADV_RANDOM) on mapped files",
+        expect: "no request waits for a disk; the memory is taken at the start",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "man 5 proc; LinkedIn's GraphDB",
@@ -109,6 +118,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Direct reclaim is a thread freeing memory before it gets some. Any request can be the one that \
                     does it, for milliseconds.",
         remedy: "more headroom: a smaller cache or limit, vm.watermark_scale_factor, vm.min_free_kbytes",
+        expect: "no request waits while its thread frees memory",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: mm/vmscan; LinkedIn's GraphDB",
@@ -121,6 +131,7 @@ pub(super) const CHECKS: &[Check] = &[
                     memory is needed they have to be thrown out first, and hot pages go with them.",
         remedy: "keep a pool of files instead of making and deleting them; POSIX_FADV_DONTNEED after what is read \
                  once",
+        expect: "less reclaim, and fewer hot pages lost to it",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "LinkedIn's GraphDB",
@@ -132,6 +143,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The multi-generational LRU decides by age which pages go. min_ttl_ms protects what was used \
                     within it, at the price of killing a process when that is all there is.",
         remedy: "write 1000 into lru_gen/min_ttl_ms on a host that is shared",
+        expect: "the working set stays under pressure; a process may be ended in its stead",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/mm/multigen_lru",
@@ -140,9 +152,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mem.ksm",
         reads: "/sys/kernel/mm/ksm/run",
-        mechanism: "Merging of equal pages reads memory all the time, and the first write to a merged page copies \
-                    it.",
+        mechanism: "Merging of equal pages reads memory all the time, on some CPU. The first write to a merged page \
+                    waits until it is copied.",
         remedy: "write 0 into ksm/run",
+        expect: "CPU time back, no copies at first writes; memory that was merged is taken again",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/mm/ksm",
@@ -218,7 +231,11 @@ fn watermark_scale(host: &Host) -> Probed {
 const SWAPPINESS_MAX: i64 = 10;
 
 fn swap(host: &Host) -> Probed {
-    let swaps = host.read("/proc/swaps")?;
+    let path = "/proc/swaps";
+    let swaps = host.read(path)?;
+    if !swaps.starts_with("Filename") {
+        return Err(Unread::Garbage(path.to_owned(), "head of a table"));
+    }
     if swaps.lines().count() < 2 {
         return Ok(Seen::ok("no swap"));
     }
@@ -248,9 +265,16 @@ fn map_count(host: &Host) -> Probed {
     let mut value = format!("{most} allowed");
     let mut is_near = false;
     if let Ok(path) = host.process("maps") {
-        let maps = host.read(&path)?.lines().count() as i64;
-        is_near = maps * 2 > most;
-        value += &format!(", {maps} in use");
+        match host.read(&path) {
+            Ok(maps) => {
+                let maps = maps.lines().count() as i64;
+                is_near = maps * 2 > most;
+                value += &format!(", {maps} in use");
+            }
+            Err(why) if most >= MAPS_MIN => return Err(why),
+            // Too few are too few, however many there are.
+            Err(_) => value += "; how many are in use is not told",
+        }
     }
     Ok(if is_near { Seen::bad(value) } else { Seen::warn_if(most < MAPS_MIN, value) })
 }

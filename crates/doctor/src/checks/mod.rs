@@ -1,10 +1,10 @@
 //! The checks, a file for each group.
 
 pub(crate) mod cgroup;
-mod clock;
+pub(crate) mod clock;
 mod cloud;
 mod cpu;
-mod irq;
+pub(crate) mod irq;
 mod limits;
 mod measured;
 pub(crate) mod memory;

@@ -10,6 +10,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Each queue of a network interface is served by one CPU. With one queue on many CPUs that one \
                     is the limit of the whole host.",
         remedy: "ethtool -L IFACE combined N, with N a quarter of the CPUs, as far as the interface has them",
+        expect: "the most packets a second rises, until another CPU is full",
         needs: Needs::Root,
         undo: "set the old number (the link is interrupted for a moment)",
         source: "kernel: networking/scaling; Pelikan on T2A",
@@ -22,6 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
                     of those queues do all of the protocol's work.",
         remedy: "write a mask of the CPUs that are left to the network into rps_cpus, where queues are fewer than \
                  a quarter of the CPUs",
+        expect: "the most packets a second rises; at low load each packet takes a hand-over more",
         needs: Needs::Root,
         undo: "write the old mask back",
         source: "kernel: networking/scaling; Aerospike on EC2: 800 k transactions/s with four CPUs",
@@ -34,6 +36,7 @@ pub(super) const CHECKS: &[Check] = &[
                     queues are fewer than CPUs, most wake a thread on another CPU.",
         remedy: "sysctl net.core.rps_sock_flow_entries=32768, shared out over the queues' rps_flow_cnt; not where \
                  workers are kept off the network's CPUs",
+        expect: "fewer wake-ups across CPUs; nothing where workers and queues have CPUs apart",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: networking/scaling",
@@ -45,6 +48,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Transmit packet steering gives each CPU a queue of its own to send by. Without it CPUs wait \
                     for each other's lock on one.",
         remedy: "write each CPU's mask into one queue's xps_cpus",
+        expect: "less waiting for locks among CPUs that send",
         needs: Needs::Root,
         undo: "write the old masks back",
         source: "kernel: networking/scaling",
@@ -56,6 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Connections that nobody has accepted yet wait in a queue of this length. When it is full the \
                     client's packet is dropped, and it tries again after a second.",
         remedy: "sysctl net.core.somaxconn=4096, and as long a backlog in the server",
+        expect: "no connection waits a second or more to be opened in a rush; nothing for open ones",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/ip-sysctl",
@@ -63,10 +68,12 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "net.syn-backlog",
-        reads: "/proc/sys/net/ipv4/tcp_max_syn_backlog",
-        mechanism: "Connections that are being opened wait in a list of this length. Beyond it they are dropped, \
-                    or go on with cookies and without their options.",
-        remedy: "sysctl net.ipv4.tcp_max_syn_backlog=4096",
+        reads: "/proc/sys/net/ipv4/{tcp_max_syn_backlog,tcp_syncookies}",
+        mechanism: "Without SYN cookies a connection that is being opened is dropped when the last quarter of a list \
+                    of this length is reached, and tried again after a second. With cookies (1, the default) the list \
+                    is as long as the server's own backlog, and this setting counts for nothing.",
+        remedy: "sysctl net.ipv4.tcp_max_syn_backlog=4096, or net.ipv4.tcp_syncookies=1; and net.somaxconn",
+        expect: "no connection waits a second or more to be opened in a rush; nothing for open ones",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/ip-sysctl",
@@ -78,6 +85,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A connection that was idle begins again with a small window. Its next large answer takes more \
                     round trips than the one before.",
         remedy: "sysctl net.ipv4.tcp_slow_start_after_idle=0",
+        expect: "answers beyond some ten packets take fewer round trips after a pause; small ones none fewer",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/ip-sysctl",
@@ -89,6 +97,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "With busy polling a thread asks the interface instead of waiting for its interrupt, which \
                     saves 5 to 20 us. It costs a CPU that is to spare.",
         remedy: "a socket option of the server; the host's setting only where all programs on it may burn CPU",
+        expect: "5 to 20 us less a request, for a CPU that is always busy",
         needs: Needs::Nothing,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/net",
@@ -100,6 +109,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "All connections share so many pages of buffers. Near the limit the kernel shrinks windows and \
                     drops what arrives.",
         remedy: "sysctl net.ipv4.tcp_mem, the high one three times what is in use",
+        expect: "no shrunken windows while many connections hold data",
         needs: Needs::Root,
         undo: "write the old values back",
         source: "kernel: networking/ip-sysctl",
@@ -111,6 +121,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A lost packet is sent again after 200 ms at the least, unless others behind it tell sooner. \
                     One in ten thousand is one request in ten thousand at 200 ms.",
         remedy: "find where they are lost: irq.net-drops, the interface's own counters (ethtool -S), the switch",
+        expect: "no pauses of 200 ms for each loss that is mended",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "RFC 6298; kernel: networking/snmp_counter",
@@ -122,6 +133,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "BBR paces what it sends, and needs a queue that can: fq. With another the kernel's own timers \
                     do it for each connection, later and dearer.",
         remedy: "sysctl net.core.default_qdisc=fq, or net.ipv4.tcp_congestion_control=cubic within a data centre",
+        expect: "less CPU time for pacing; evener sending",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "man 8 tc-fq",
@@ -130,9 +142,10 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "net.conntrack",
         reads: "/proc/sys/net/netfilter/{nf_conntrack_count,nf_conntrack_max}",
-        mechanism: "Where connections are tracked every packet is looked up, and new ones are dropped when the \
-                    table is full.",
+        mechanism: "Where connections are tracked every packet is looked up in a table. When that is full the packets \
+                    of new connections are dropped.",
         remedy: "sysctl net.netfilter.nf_conntrack_max, or no tracking (NOTRACK) for the server's port",
+        expect: "no new connection dropped for want of room; without tracking less work a packet too",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: networking/nf_conntrack-sysctl",
@@ -143,7 +156,8 @@ pub(super) const CHECKS: &[Check] = &[
         reads: "/proc/sys/net/ipv4/ip_local_port_range",
         mechanism: "Each connection from here to one server's port takes a port of this range, and for a minute \
                     after it has ended. A load generator or proxy runs out.",
-        remedy: "sysctl net.ipv4.ip_local_port_range='10000 65000'",
+        remedy: "sysctl net.ipv4.ip_local_port_range='32768 60999', or from lower where no server listens there",
+        expect: "a load generator or proxy can open more connections to one port",
         needs: Needs::Root,
         undo: "write the old range back",
         source: "kernel: networking/ip-sysctl",
@@ -243,7 +257,13 @@ fn somaxconn(host: &Host) -> Probed {
 
 fn syn_backlog(host: &Host) -> Probed {
     let most = host.sysctl("net.ipv4.tcp_max_syn_backlog")?;
-    Ok(Seen::warn_if(most < BACKLOG_MIN, format!("net.ipv4.tcp_max_syn_backlog = {most}")))
+    let cookies = match host.sysctl("net.ipv4.tcp_syncookies") {
+        // A kernel that is built without them.
+        Err(Unread::Absent(_)) => 0,
+        read => read?,
+    };
+    let value = format!("net.ipv4.tcp_max_syn_backlog = {most}, tcp_syncookies = {cookies}");
+    Ok(Seen::warn_if(most < BACKLOG_MIN && cookies == 0, value))
 }
 
 fn slow_start_idle(host: &Host) -> Probed {

@@ -11,6 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The interface waits this long for more packets before it interrupts. Every request waits as long; \
                     an adaptive interface waits as it likes, and differently from one second to the next.",
         remedy: "ethtool -C IFACE adaptive-rx off rx-usecs 8, or what `prove` finds: 0 gives an interrupt a packet",
+        expect: "each request waits less, by up to the time that is told; more interrupts",
         needs: Needs::Root,
         undo: "set the old values",
         source: "man 8 ethtool",
@@ -22,6 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Packets of a burst wait in the interface's ring until a CPU takes them in. What finds it full is \
                      dropped, and sent again after 200 ms at the least.",
         remedy: "ethtool -G IFACE rx N, up to what it has; then more CPUs for the network",
+        expect: "no pauses of 200 ms for this cause; packets of a burst may wait longer instead",
         needs: Needs::Root,
         undo: "set the old size (the link is interrupted for a moment)",
         source: "man 8 ethtool; kernel: networking/statistics",
@@ -33,6 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A cloud gives each type of machine so much bandwidth and so many packets and connections. What is \
                     beyond is held back or dropped below this machine, where nothing else shows it.",
         remedy: "a larger type of machine, or fewer packets: larger batches, pipelines",
+        expect: "nothing held back or dropped below this machine",
         needs: Needs::Restart,
         undo: "nothing was changed",
         source: "Linux driver ena: ethtool counters",

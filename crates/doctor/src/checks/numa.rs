@@ -1,7 +1,9 @@
 //! Memory that is nearer to some CPUs than to others.
 
+use super::placed::busy;
 use crate::check::{Check, Needs, Probed, Seen};
 use crate::host::{Host, Unread};
+use crate::topology::{cpu_list, nodes};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -11,6 +13,7 @@ pub(super) const CHECKS: &[Check] = &[
                     thread that asks. Reads of mapped files then wait for it, while the next node has memory to \
                     spare.",
         remedy: "sysctl vm.zone_reclaim_mode=0",
+        expect: "no request waits while its thread frees memory that another node has to spare",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "LinkedIn's GraphDB; kernel: admin-guide/sysctl/vm",
@@ -22,6 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Automatic balancing unmaps pages to see who touches them. Each touch after that is a fault, \
                     and pages are copied between the nodes.",
         remedy: "sysctl kernel.numa_balancing=0, and place the server's threads and memory",
+        expect: "no faults to find out who touches what; memory stays where it is",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: admin-guide/sysctl/kernel",
@@ -29,22 +33,25 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "numa.placement",
-        reads: "/proc/PID/numa_maps",
-        mechanism: "Memory of another node is slower by 60 to 100 ns an access. A server whose pages lie mostly on \
-                    one node of several fills that node, and what is on the others is far.",
+        reads: "/proc/PID/numa_maps, /proc/PID/status (Cpus_allowed_list), /sys/devices/system/node/node*/cpulist",
+        mechanism: "Memory of another node is slower by 60 to 100 ns an access. A server whose threads run on one \
+                    node has all of it near or pays for what is not; one that runs on several and lies on one fills \
+                    that node.",
         remedy: "a process for each node (numactl --cpunodebind --membind), or --interleave=all where one must \
                  have all",
+        expect: "accesses 60 to 100 ns shorter for what was far",
         needs: Needs::Restart,
         undo: "start it as before",
-        source: "man 5 numa",
+        source: "man 7 numa",
         probe: placement,
     },
     Check {
         id: "numa.nic-node",
-        reads: "/sys/class/net/*/device/numa_node",
+        reads: "/sys/class/net/*/device/numa_node, /proc/PID/task/*/{stat,status}, twice",
         mechanism: "Packets are written into the memory of the node that the network interface hangs on. Workers \
                     of another node fetch each of them across.",
         remedy: "run the workers on the interface's node",
+        expect: "a shorter way for each packet; nothing where a CPU has time to spare",
         needs: Needs::Nothing,
         undo: "give the old affinity back",
         source: "kernel: networking/scaling",
@@ -68,21 +75,39 @@ fn balancing(host: &Host) -> Probed {
 
 /// A node with more than this part of all pages, of several nodes, is lopsided.
 const SHARE_MAX: f64 = 0.75;
+/// So much of the memory may be on other nodes than the CPUs.
+const FAR_MAX: f64 = 0.1;
 /// A small process lies anywhere.
 const PAGES_MIN: u64 = 4096;
+/// The page that others are counted by.
+const PAGE_KB: u64 = 4;
 
-/// Pages of a process on each node.
+/// Pages of 4 KiB of a process on each node. The kernel counts huge pages of hugetlbfs one by one.
 fn pages(text: &str) -> Vec<u64> {
-    let mut nodes = Vec::new();
-    for word in text.split_whitespace() {
-        let Some((node, count)) = word.strip_prefix('N').and_then(|rest| rest.split_once('=')) else { continue };
-        let (Ok(node), Ok(count)) = (node.parse::<usize>(), count.parse::<u64>()) else { continue };
-        if node < 1024 {
-            nodes.resize(nodes.len().max(node + 1), 0);
-            nodes[node] += count;
+    let mut pages = Vec::new();
+    for line in text.lines() {
+        let size = line.split_whitespace().find_map(|word| word.strip_prefix("kernelpagesize_kB=")?.parse().ok());
+        let times = size.unwrap_or(PAGE_KB) / PAGE_KB;
+        for word in line.split_whitespace() {
+            let Some((node, count)) = word.strip_prefix('N').and_then(|rest| rest.split_once('=')) else { continue };
+            let (Ok(node), Ok(count)) = (node.parse::<usize>(), count.parse::<u64>()) else { continue };
+            if node < 1024 {
+                pages.resize(pages.len().max(node + 1), 0);
+                pages[node] += count.saturating_mul(times.max(1));
+            }
         }
     }
-    nodes
+    pages
+}
+
+/// The nodes whose CPUs the process may run on.
+fn own_nodes(host: &Host) -> Result<Vec<usize>, Unread> {
+    let path = host.process("status")?;
+    let text = host.read(&path)?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let allowed = cpu_list(&path, list.ok_or_else(|| Unread::Garbage(path.clone(), "Cpus_allowed_list"))?.trim())?;
+    let is_own = |(_, cpus): &(usize, Vec<usize>)| cpus.iter().any(|cpu| allowed.contains(cpu));
+    Ok(nodes(host)?.into_iter().filter(is_own).map(|(node, _)| node).collect())
 }
 
 fn placement(host: &Host) -> Probed {
@@ -96,22 +121,42 @@ fn placement(host: &Host) -> Probed {
     if sum == 0 {
         return Err(Unread::Garbage(path, "pages of a node (N0=...)"));
     }
-    let share = most as f64 / sum as f64;
-    let value = format!("{:.0} % of its pages on one of {nodes} nodes", share * 100.0);
-    Ok(Seen::warn_if(share > SHARE_MAX && sum >= PAGES_MIN, value).weighing(share))
+    let share = |pages: u64| pages as f64 / sum as f64;
+    let (part, is_bad, value) = match own_nodes(host)?[..] {
+        [own] => {
+            let far = share(sum - pages.get(own).copied().unwrap_or(0));
+            (far, far > FAR_MAX, format!("{:.0} % of its memory is away from node {own}, where it runs", far * 100.0))
+        }
+        _ => {
+            let value = format!("{:.0} % of its memory on one of {nodes} nodes", share(most) * 100.0);
+            (share(most), share(most) > SHARE_MAX, value)
+        }
+    };
+    Ok(Seen::warn_if(is_bad && sum >= PAGES_MIN, value).weighing(part))
 }
 
 fn nic_node(host: &Host) -> Probed {
-    let nodes = host.nodes()?;
-    let mut told = Vec::new();
+    let count = host.nodes()?;
+    let (mut told, mut near) = (Vec::new(), Vec::new());
     for nic in host.nics()? {
         let node = host.number(&format!("/sys/class/net/{nic}/device/numa_node"));
-        told.push(match node {
-            Ok(node) if node >= 0 => format!("{nic}: node {node}"),
-            _ => format!("{nic}: no node told"),
-        });
+        if let Some(node) = node.ok().and_then(|node| usize::try_from(node).ok()) {
+            told.push(format!("{nic}: node {node}"));
+            near.push(node);
+        }
     }
-    let value = told.join(", ");
-    // Only a server with a process for each node can follow: it is told, and weighs where workers are elsewhere.
-    if nodes == 1 { Ok(Seen::ok("one node")) } else { Ok(Seen::warn(value)) }
+    if count == 1 {
+        return Ok(Seen::ok("one node"));
+    }
+    if near.is_empty() {
+        return Err(Unread::Beside("no network interface here tells its node"));
+    }
+    let nodes = nodes(host)?;
+    let node_of = |cpu: usize| nodes.iter().find(|(_, cpus)| cpus.contains(&cpu)).map(|(node, _)| *node);
+    let busy = busy(host)?;
+    let far = busy.iter().find_map(|thread| {
+        let node = node_of(thread.cpu).filter(|node| !near.contains(node))?;
+        Some(format!("the busy thread {} is on node {node}; {}", thread.name, told.join(", ")))
+    });
+    Ok(far.map_or_else(|| Seen::ok(format!("{} busy threads; {}", busy.len(), told.join(", "))), Seen::warn))
 }

@@ -11,6 +11,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "Two busy threads on the two CPUs of one core share its units and its caches. Each runs at about \
                     half its speed, and at a speed that depends on what the other does.",
         remedy: "one busy thread a core: `gannet doctor plan`",
+        expect: "even times, and more from each thread; less from the host as a whole if CPUs stay free",
         needs: Needs::Nothing,
         undo: "give the old affinity back",
         source: "kernel: admin-guide/cputopology",
@@ -22,6 +23,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "What one thread wrote and another reads is fetched from the other's cache. Between CPUs of \
                     different last-level caches that takes several times as long as within one.",
         remedy: "the threads of one process on CPUs of one cache, as far as it has room: `gannet doctor plan`",
+        expect: "cheaper hand-overs between threads; nothing where they share no data",
         needs: Needs::Nothing,
         undo: "give the old affinity back",
         source: "kernel: admin-guide/cputopology",
@@ -33,6 +35,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The kernel's own work (writing back, timers of drivers) runs on the CPUs of this mask. On a \
                     pinned thread's CPU it takes the CPU away for as long as it lasts.",
         remedy: "write a mask without those CPUs into it",
+        expect: "no kernel work on the pinned CPUs; the others have it",
         needs: Needs::Root,
         undo: "write the old mask back",
         source: "kernel: core-api/workqueue",
@@ -45,6 +48,8 @@ pub(super) const CHECKS: &[Check] = &[
                     affinity. A busy thread there waits for each of them.",
         remedy: "write the network CPUs of `gannet doctor plan` into smp_affinity_list; interrupts that the driver \
                  manages refuse",
+        expect: "workers are not interrupted for packets, which pays under load; each wake-up from another CPU costs \
+                 a little",
         needs: Needs::Root,
         undo: "write the old list back",
         source: "kernel: core-api/irq/irq-affinity",
@@ -53,10 +58,10 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// A thread that works.
-struct Busy {
-    name: String,
+pub(super) struct Busy {
+    pub name: String,
     /// Where it is: its own CPU, or the one that it ran on last.
-    cpu: usize,
+    pub cpu: usize,
     is_pinned: bool,
 }
 
@@ -74,11 +79,19 @@ fn ticks(text: &str) -> Option<(u64, usize)> {
 }
 
 /// The threads of the process that work.
-fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
-    let mut threads = Vec::new();
+pub(super) fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
+    let (mut threads, mut unread, mut is_told) = (Vec::new(), None, false);
     for thread in host.threads()? {
         let path = format!("{thread}/stat");
-        let Ok(twice) = host.twice(&path) else { continue };
+        let twice = match host.twice(&path) {
+            Ok(twice) => twice,
+            // It began within the window, or has ended.
+            Err(why) => {
+                unread = Some(why);
+                continue;
+            }
+        };
+        is_told = true;
         let garbage = || Unread::Garbage(path.clone(), "ticks and CPU");
         let (before, _) = ticks(&twice.before).ok_or_else(garbage)?;
         let (after, last) = ticks(&twice.after).ok_or_else(garbage)?;
@@ -94,7 +107,8 @@ fn busy(host: &Host) -> Result<Vec<Busy>, Unread> {
         let is_pinned = allowed.len() == 1;
         threads.push(Busy { name, cpu: if is_pinned { allowed[0] } else { last }, is_pinned });
     }
-    Ok(threads)
+    // Of whom nothing was read it is not known that they rest.
+    unread.filter(|_| !is_told).map_or(Ok(threads), Err)
 }
 
 /// The topology, where the kernel tells of siblings.

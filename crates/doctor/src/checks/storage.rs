@@ -10,6 +10,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A scheduler sorts and holds requests back for others that may come. A fast device gains \
                     nothing from it, and each request waits.",
         remedy: "write none into queue/scheduler of disks without moving parts",
+        expect: "requests to the disk wait less, on devices that are fast by themselves",
         needs: Needs::Root,
         undo: "write the old scheduler back",
         source: "kernel: block/switching-sched",
@@ -21,6 +22,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A fault on a mapped file reads as much as this around it. With megabytes of it, random reads \
                     fill memory and the disk's queue with what nobody asked for.",
         remedy: "write 128 or less into queue/read_ahead_kb where mapped files are read at random",
+        expect: "random reads of mapped files move less and wait less; reading a file through may become slower",
         needs: Needs::Root,
         undo: "write the old value back",
         source: "kernel: ABI/stable/sysfs-block",
@@ -32,6 +34,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "The kernel holds writing back when reads take longer than this. It is told so that hosts can \
                     be compared.",
         remedy: "none by itself: measure the log's fdatasync before and after",
+        expect: "none",
         needs: Needs::Nothing,
         undo: "nothing was changed",
         source: "kernel: ABI/stable/sysfs-block",
@@ -43,6 +46,7 @@ pub(super) const CHECKS: &[Check] = &[
         mechanism: "A file system that notes the time of each read writes for every one of them. One over a network, \
                     or one that stacks others, adds its own waiting to each fdatasync.",
         remedy: "mount with relatime or noatime; the log and data in a folder on a disk of this machine",
+        expect: "no write for a read; an fdatasync waits for this machine's disk alone",
         needs: Needs::Restart,
         undo: "mount it as before",
         source: "man 8 mount; kernel: filesystems/overlayfs",
@@ -109,7 +113,8 @@ const READAHEAD_KB_BAD: i64 = 4096;
 
 fn readahead(host: &Host) -> Probed {
     let (mut most, mut of) = (-1, String::new());
-    for disk in host.disks()? {
+    // Each has its own: that of the volume counts, and not that of the disks that it is made of.
+    for disk in host.volumes()? {
         let kb = host.number(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
         if kb > most {
             (most, of) = (kb, disk);

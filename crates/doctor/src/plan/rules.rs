@@ -144,6 +144,11 @@ impl Planner<'_> {
              measured to help."
                 .to_owned(),
         );
+        if let Some(queues) = self.wanted.queues {
+            self.notes.push(format!(
+                "{queues} queues are wished for: on so few CPUs none is set apart for them, so the plan has none."
+            ));
+        }
     }
 
     fn other_role(&self) -> Role {

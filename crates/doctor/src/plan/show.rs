@@ -79,13 +79,13 @@ fn summary(plan: &Plan) -> String {
         let _ = write!(text, " in {} processes", plan.processes());
     }
     text.push_str(if plan.pinned { ", pinned" } else { ", not pinned" });
-    match (&plan.nic, plan.queues) {
-        (Some(nic), Some(queues)) => {
-            let _ = write!(text, "; {queues} queues of {nic} on CPUs {}", show_cpus(&plan.cpus_of(Role::Network)));
-        }
-        (_, None) => text.push_str("; the network has no CPU of its own"),
-        (None, Some(_)) => {}
-    }
+    let cpus = show_cpus(&plan.cpus_of(Role::Network));
+    let is_apart = |row: &Row| row.roles.contains(&Role::Network) && !row.roles.iter().any(|role| role.is_hot());
+    let _ = match (&plan.nic, plan.queues) {
+        (Some(nic), Some(queues)) => write!(text, "; {queues} queues of {nic} on CPUs {cpus}"),
+        _ if plan.cpus.iter().any(is_apart) => write!(text, "; the network on CPUs {cpus}"),
+        _ => write!(text, "; the network has no CPU of its own"),
+    };
     text + "."
 }
 

@@ -140,7 +140,8 @@ impl Draft {
 /// A shell script that does what [`apply`] would, but for the journal.
 pub fn script(draft: &Draft, root: &Path) -> String {
     let mut text =
-        "#!/bin/sh\n# What `gannet doctor apply` would write. It keeps no journal: `apply` does.\nset -eu\n".to_owned();
+        "#!/bin/sh\n# What `gannet doctor apply` would write. It keeps no journal: `apply` does.\nset -u\nstatus=0\n"
+            .to_owned();
     let line = |text: &str| text.replace(|c: char| c.is_control(), " ");
     let mut last = "";
     for step in &draft.steps {
@@ -153,7 +154,8 @@ pub fn script(draft: &Draft, root: &Path) -> String {
     for (check, why) in &draft.beside {
         text += &format!("\n# {}: {}\n", line(check), line(why));
     }
-    text
+    // As with `apply`, what the kernel refuses keeps nothing else from being written.
+    text + "\nexit $status\n"
 }
 
 /// What has a shell write a setting.
@@ -161,10 +163,12 @@ fn command(root: &Path, setting: &Setting) -> String {
     let Setting { path, value } = setting;
     let shown = |path: &str| quoted(&place(root, path).display().to_string());
     match Tunable::of(path) {
-        None => format!("printf '%s\\n' {} > {}", quoted(value), shown(path)),
+        None => format!("printf '%s\\n' {} > {} || status=1", quoted(value), shown(path)),
         Some(tunable) if !tunable.takes(value) => format!("# {}: no value of it", path.escape_debug()),
-        Some(tunable) if root == Path::new("/") => format!("ethtool {}", tunable.command(value)),
-        Some(tunable) => format!("sed -i -e {} {}", quoted(&tunable.script(value)), shown(&tunable.text_path())),
+        Some(tunable) if root == Path::new("/") => format!("ethtool {} || status=1", tunable.command(value)),
+        Some(tunable) => {
+            format!("sed -i -e {} {} || status=1", quoted(&tunable.script(value)), shown(&tunable.text_path()))
+        }
     }
 }
 

@@ -253,7 +253,7 @@ fn scheduler(host: &Host) -> Wishes {
 fn readahead(host: &Host) -> Wishes {
     let path = |disk: String| format!("/sys/block/{disk}/queue/read_ahead_kb");
     let large = |path: &String| host.number(path).is_ok_and(|kb| kb > crate::checks::storage::READAHEAD_KB_MAX);
-    Ok(host.disks()?.into_iter().map(path).filter(large).map(|path| one(&path, 128)).collect())
+    Ok(host.volumes()?.into_iter().map(path).filter(large).map(|path| one(&path, 128)).collect())
 }
 
 fn clock(host: &Host) -> Wishes {

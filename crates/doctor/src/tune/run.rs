@@ -31,7 +31,7 @@ pub enum Outcome {
     Untouched,
     /// Somebody else changed it since, to what is told, and it was left so.
     Foreign(String),
-    /// The host was started anew since, which set it back.
+    /// The host was started anew since, and its start set it.
     Restarted,
 }
 

@@ -82,7 +82,11 @@ pub const CASES: &[Case] = &[
     },
     Case {
         id: "cpu.workqueue-mask",
-        common: &[("/sys/devices/system/cpu/isolated", "2-3"), ("/proc/7/task/7/comm", "one")],
+        common: &[
+            ("/sys/devices/system/cpu/isolated", "2-3"),
+            ("/proc/7/task/7/stat", ran!("100", "0")),
+            ("/later/proc/7/task/7/stat", ran!("100", "0")),
+        ],
         good: &[("/sys/devices/virtual/workqueue/cpumask", "3")],
         bad: &[("/sys/devices/virtual/workqueue/cpumask", "f")],
         verdict: Warn,
@@ -103,6 +107,17 @@ pub const CASES: &[Case] = &[
         ),
         good: &[("/proc/irq/31/smp_affinity_list", "0-3"), ("/proc/irq/31/effective_affinity_list", "3")],
         bad: &[("/proc/irq/31/smp_affinity_list", "1")],
+        verdict: Warn,
+    },
+    Case {
+        id: "numa.nic-node",
+        common: threads!(
+            "1",
+            ("/sys/devices/system/node/node0/cpulist", "0-1"),
+            ("/sys/devices/system/node/node1/cpulist", "2-3"),
+        ),
+        good: &[("/sys/class/net/eth0/device/numa_node", "0")],
+        bad: &[("/sys/class/net/eth0/device/numa_node", "1")],
         verdict: Warn,
     },
     case(
@@ -173,7 +188,7 @@ pub const CASES: &[Case] = &[
     ),
     Case {
         id: "clock.slew",
-        common: &[("/measured/clock.slew", "ppm -14")],
+        common: &[("/measured/clock.slew", "ppm -14"), ("/proc/2/comm", "kthreadd")],
         good: &[("/proc/33/comm", "chronyd")],
         bad: &[("/proc/33/comm", "nginx")],
         verdict: Warn,

@@ -74,8 +74,8 @@ pub const CASES: &[Case] = &[
     Case {
         id: "irq.irqbalance",
         common: &[("/proc/1/comm", "systemd"), ("/proc/33/comm", "irqbalance")],
-        good: &[("/etc/default/irqbalance", "# a list\nIRQBALANCE_BANNED_CPULIST=2-3\n")],
-        bad: &[("/etc/default/irqbalance", "#IRQBALANCE_BANNED_CPULIST=2-3\n")],
+        good: &[("/etc/sysconfig/irqbalance", "# a list\nIRQBALANCE_BANNED_CPULIST=2-3\n")],
+        bad: &[("/etc/default/irqbalance", "#IRQBALANCE_BANNED_CPULIST=2-3\nIRQBALANCE_BANNED_CPULIST=\"\"\n")],
         verdict: Warn,
     },
     Case {
@@ -153,12 +153,13 @@ pub const CASES: &[Case] = &[
         bad: &[("/ethtool/eth0/l", "Pre-set maximums:\nCombined: 8\nCurrent hardware settings:\nCombined: 8")],
         verdict: Warn,
     },
-    case(
-        "net.syn-backlog",
-        &[("/proc/sys/net/ipv4/tcp_max_syn_backlog", "8192")],
-        &[("/proc/sys/net/ipv4/tcp_max_syn_backlog", "512")],
-        Warn,
-    ),
+    Case {
+        id: "net.syn-backlog",
+        common: &[("/proc/sys/net/ipv4/tcp_max_syn_backlog", "512")],
+        good: &[("/proc/sys/net/ipv4/tcp_syncookies", "1")],
+        bad: &[("/proc/sys/net/ipv4/tcp_syncookies", "0")],
+        verdict: Warn,
+    },
     case(
         "net.slow-start-idle",
         &[("/proc/sys/net/ipv4/tcp_slow_start_after_idle", "0")],
@@ -269,13 +270,6 @@ pub const CASES: &[Case] = &[
         common: &[("/sys/devices/system/node/node0/cpulist", "0"), ("/sys/devices/system/node/node1/cpulist", "1")],
         good: &[("/proc/sys/kernel/numa_balancing", "0")],
         bad: &[("/proc/sys/kernel/numa_balancing", "1")],
-        verdict: Warn,
-    },
-    Case {
-        id: "numa.nic-node",
-        common: &[("/sys/class/net/eth0/device/numa_node", "1"), ("/sys/devices/system/node/node0/cpulist", "0")],
-        good: &[("/sys/class/net/eth0/device/uevent", "DRIVER=ice")],
-        bad: &[("/sys/devices/system/node/node1/cpulist", "1")],
         verdict: Warn,
     },
     case(

@@ -40,7 +40,11 @@ pub const CASES: &[Case] = &[
     },
     Case {
         id: "numa.placement",
-        common: &[("/sys/devices/system/node/node0/cpulist", "0"), ("/sys/devices/system/node/node1/cpulist", "1")],
+        common: &[
+            ("/sys/devices/system/node/node0/cpulist", "0"),
+            ("/sys/devices/system/node/node1/cpulist", "1"),
+            ("/proc/7/status", "Cpus_allowed_list:\t0-1"),
+        ],
         good: &[("/proc/7/numa_maps", "7f00 default anon=9000 dirty=9000 N0=4500 N1=4500 kernelpagesize_kB=4")],
         bad: &[("/proc/7/numa_maps", "7f00 default anon=9000 dirty=9000 N0=8900 N1=100 kernelpagesize_kB=4")],
         verdict: Warn,

@@ -1,0 +1,78 @@
+//! The control groups that a process is in: its own, and those above it, whose limits hold for it too.
+//!
+//! ```text
+//!   /proc/PID/cgroup   4:cpu,cpuacct:/kubepods/pod1/9f01         version 1, a line each hierarchy
+//!                      0::/kubepods/pod1/9f01                    version 2
+//!                                       │
+//!   groups("cpu")      /sys/fs/cgroup/cpu/kubepods/pod1/9f01     its own
+//!                      /sys/fs/cgroup/cpu/kubepods/pod1          a limit here stops it as well
+//!                      /sys/fs/cgroup/cpu/kubepods
+//!                      /sys/fs/cgroup/cpu
+//! ```
+//! Within a container the group's folder is the root of what is seen: then that one is all there is.
+
+use crate::host::{Host, Unread};
+
+/// Where control groups are mounted.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+impl Host {
+    /// The folders of the group that the process is in, or this one if none was named, and of those above it, as far
+    /// as they are seen here: its own first.
+    ///
+    /// # Errors
+    /// [`Unread`]: it is not told which group it is, or there is no such controller.
+    pub fn groups(&self, controller: &str) -> Result<Vec<String>, Unread> {
+        let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
+        let text = self.read(&own)?;
+        let mut folders = Vec::new();
+        for line in text.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+            let is_first = controllers.split(',').any(|name| name == controller);
+            if !is_first && !controllers.is_empty() {
+                continue;
+            }
+            let base = if is_first { format!("{GROUPS}/{controller}") } else { GROUPS.to_owned() };
+            // Inside a container the path may be one that is seen from outside alone.
+            let group = group.trim_end_matches('/');
+            let is_seen = !group.split('/').any(|part| part == "..") && self.has_folder(&format!("{base}{group}"));
+            let group = if is_seen { group } else { "" };
+            let ends = group.match_indices('/').map(|(at, _)| at).chain([group.len()]);
+            let above: Vec<String> = ends.map(|end| format!("{base}{}", &group[..end])).collect();
+            folders.extend(above.into_iter().rev().filter(|folder| self.has_folder(folder)));
+        }
+        folders.dedup();
+        if folders.is_empty() { Err(Unread::Absent(format!("{GROUPS}/{controller}"))) } else { Ok(folders) }
+    }
+
+    /// The path of a file of the nearest of [`Host::groups`] that has it.
+    ///
+    /// # Errors
+    /// [`Unread`].
+    pub fn cgroup(&self, controller: &str, file: &str) -> Result<String, Unread> {
+        let mut paths = self.groups(controller)?.into_iter().map(|folder| format!("{folder}/{file}"));
+        paths.find(|path| self.is_there(path)).ok_or_else(|| Unread::Absent(format!("{GROUPS}/.../{file}")))
+    }
+
+    /// The version of control groups that the process's limits are of, if it is told.
+    pub fn groups_version(&self) -> Option<u8> {
+        let own = self.process("cgroup").unwrap_or_else(|_| "/proc/self/cgroup".to_owned());
+        let text = self.read(&own).ok()?;
+        let is_second = |line: &str| line.starts_with("0::");
+        let is_named = |line: &str| line.split(':').nth(1).is_none_or(|name| name.starts_with("name="));
+        let mut lines = text.lines().filter(|line| !is_named(line)).peekable();
+        lines.peek()?;
+        Some(if lines.all(is_second) { 2 } else { 1 })
+    }
+
+    /// All groups up to the one that holds every process are seen here, under version 2: what none of them has does
+    /// not hold. The uppermost has no type.
+    pub fn sees_all_groups(&self, folders: &[String]) -> bool {
+        folders.last().is_some_and(|folder| {
+            folder == GROUPS
+                && self.is_there(&format!("{folder}/cgroup.controllers"))
+                && !self.is_there(&format!("{folder}/cgroup.type"))
+        })
+    }
+}

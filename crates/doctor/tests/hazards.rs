@@ -1,0 +1,255 @@
+//! Hosts on which a check could be wrong: limits above the own group, caches that can be given back, processes and
+//! networks that are not seen from here, privileges that are there or lack.
+
+mod tree;
+
+use gannet_doctor::check::select;
+use gannet_doctor::{Topology, Verdict, run};
+use tree::Tree;
+
+use Verdict::{Bad, Ok, Unknown, Warn};
+
+const PID: u32 = 7;
+
+fn tree(name: &str, files: &[(&str, &str)]) -> Tree {
+    let tree = Tree::new(name);
+    files.iter().for_each(|(path, text)| tree.write(path, text));
+    tree
+}
+
+fn found(tree: &Tree, id: &str) -> (Verdict, String) {
+    let finding = run(&tree.host(Some(PID)), &select(&[id.to_owned()]).unwrap()).remove(0);
+    (finding.verdict, finding.value)
+}
+
+/// The check's verdict with these files, and a part of what it tells.
+fn is_told(files: &[(&str, &str)], id: &str, verdict: Verdict, part: &str) {
+    let (is, value) = found(&tree(id, files), id);
+    assert!(is == verdict && value.contains(part), "{id}: {is:?}, not {verdict:?} with {part:?}: {value}");
+}
+
+const STOPPED: &str = "nr_periods 20\nnr_throttled 9\nthrottled_usec 5";
+const STILL: &str = "nr_periods 10\nnr_throttled 2\nthrottled_usec 5";
+
+#[test]
+fn a_quota_of_a_group_above_the_own_one_stops_the_process_too() {
+    const V2: &str = "/sys/fs/cgroup/kubepods/pod1";
+    const V1: &str = "/sys/fs/cgroup/cpu/kubepods/pod1";
+    let second = [
+        ("/proc/7/cgroup", "0::/kubepods/pod1/box"),
+        (&format!("{V2}/box/cpu.max"), "max 100000"),
+        (&format!("{V2}/box/cpu.stat"), STILL),
+        (&format!("{V2}/cpu.max"), "50000 100000"),
+        (&format!("{V2}/cpu.stat"), STILL),
+        (&format!("/later{V2}/cpu.stat"), STOPPED),
+    ];
+    is_told(&second, "cg.cpu-quota", Bad, "0.50 CPUs (set above its own group, on /kubepods/pod1); stopped in 7 of 10");
+    let first = [
+        ("/proc/7/cgroup", "4:cpu,cpuacct:/kubepods/pod1/box\n1:name=systemd:/x\n0::/"),
+        (&format!("{V1}/box/cpu.cfs_quota_us"), "200000"),
+        (&format!("{V1}/box/cpu.cfs_period_us"), "100000"),
+        (&format!("{V1}/box/cpu.stat"), STILL),
+        (&format!("/later{V1}/box/cpu.stat"), STILL),
+        (&format!("{V1}/cpu.cfs_quota_us"), "150000"),
+        (&format!("{V1}/cpu.cfs_period_us"), "100000"),
+        (&format!("{V1}/cpu.stat"), STILL),
+        (&format!("/later{V1}/cpu.stat"), STILL),
+        ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1"),
+        ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
+        ("/sys/devices/system/cpu/cpu0/online", "1"),
+    ];
+    is_told(&first, "cg.cpu-quota", Warn, "1.50 CPUs (set above its own group, on /cpu/kubepods/pod1)");
+    let tree = tree("quota-plan", &first);
+    assert_eq!(Topology::read(&tree.host(Some(PID)), None).unwrap().quota_cpus, Some(1.5), "the smaller one counts");
+}
+
+#[test]
+fn a_group_without_the_controller_has_no_quota_where_all_groups_are_seen() {
+    let seen = [
+        ("/proc/7/cgroup", "0::/system.slice/redis.service"),
+        ("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids"),
+        ("/sys/fs/cgroup/system.slice/cgroup.type", "domain"),
+        ("/sys/fs/cgroup/system.slice/redis.service/cgroup.type", "domain"),
+    ];
+    is_told(&seen, "cg.cpu-quota", Ok, "no quota");
+    is_told(&seen, "cg.memory", Ok, "no limit");
+    // What is uppermost in a container is somebody's group, and others are above it.
+    let hidden = [seen[0], seen[1], ("/sys/fs/cgroup/cgroup.type", "domain")];
+    is_told(&hidden, "cg.cpu-quota", Unknown, "is not there");
+    is_told(&hidden, "cg.memory", Unknown, "is not there");
+}
+
+#[test]
+fn file_cache_at_a_groups_limit_is_no_memory_that_is_used_up() {
+    const BOX: &str = "/sys/fs/cgroup/box";
+    let group = |used: &'static str, stat: &'static str, events: &'static str| {
+        let tree = tree(
+            "memory",
+            &[
+                ("/proc/7/cgroup", "0::/box"),
+                (&format!("{BOX}/memory.max"), "1000000000"),
+                (&format!("{BOX}/memory.high"), "max"),
+                (&format!("{BOX}/memory.current"), used),
+                (&format!("{BOX}/memory.stat"), stat),
+                (&format!("{BOX}/memory.events"), "low 0\nhigh 0\nmax 10\noom 0\noom_kill 0"),
+                (&format!("/later{BOX}/memory.events"), events),
+            ],
+        );
+        found(&tree, "cg.memory")
+    };
+    const STILL: &str = "high 0\nmax 10";
+    let cache = "anon 200000000\nfile 600000000\ninactive_file 500000000\nactive_file 100000000";
+    assert_eq!(group("930000000", cache, STILL).0, Ok);
+    let (verdict, value) = group("930000000", cache, "high 3\nmax 12");
+    assert!(verdict == Warn && value.contains("572 MiB of it file cache; at the limit 5 times"), "{value}");
+    assert_eq!(group("990000000", cache, STILL).0, Warn, "what is needed next is taken from the cache");
+    assert_eq!(group("930000000", "anon 920000000\ninactive_file 1000000", STILL).0, Bad);
+}
+
+#[test]
+fn a_process_that_is_kept_on_one_node_with_its_memory_is_fine() {
+    let maps = |maps: &'static str, cpus: &'static str| {
+        tree(
+            "placement",
+            &[
+                ("/sys/devices/system/node/node0/cpulist", "0-3"),
+                ("/sys/devices/system/node/node1/cpulist", "4-7"),
+                ("/proc/7/status", &format!("Cpus_allowed_list:\t{cpus}")),
+                ("/proc/7/numa_maps", maps),
+            ],
+        )
+    };
+    const ON_ONE: &str = "7f00 bind:1 anon=9000 N1=9000 kernelpagesize_kB=4";
+    assert_eq!(found(&maps(ON_ONE, "4-7"), "numa.placement").0, Ok);
+    let (verdict, value) = found(&maps(ON_ONE, "0-3"), "numa.placement");
+    assert!(verdict == Warn && value.contains("100 % of its memory is away from node 0"), "{value}");
+    assert_eq!(found(&maps(ON_ONE, "0-7"), "numa.placement").0, Warn, "one node is filled");
+    // Of hugetlbfs 20 pages of 2 MiB are more than 9000 of 4 KiB.
+    const HUGE: &str =
+        "7f00 default anon=9000 N1=9000 kernelpagesize_kB=4\n7f01 default huge N0=20 kernelpagesize_kB=2048";
+    let (_, value) = found(&maps(HUGE, "4-7"), "numa.placement");
+    assert!(value.contains("53 % of its memory is away from node 1"), "{value}");
+}
+
+#[test]
+fn processes_that_are_not_seen_from_a_container_are_not_said_to_be_absent() {
+    let own = [("/proc/1/comm", "server"), ("/proc/2/comm", "sh"), ("/measured/clock.slew", "ppm 3")];
+    is_told(&own, "irq.irqbalance", Unknown, "not seen from here");
+    is_told(&own, "clock.slew", Unknown, "not seen from here");
+    let host = [own[0], ("/proc/2/comm", "kthreadd"), own[2]];
+    is_told(&host, "irq.irqbalance", Ok, "does not run");
+    is_told(&host, "clock.slew", Warn, "nobody");
+}
+
+#[test]
+fn who_may_not_count_is_told_what_the_limits_alone_say() {
+    let limits = "Max open files            20000                20000                files";
+    // No folder, and no file: what may not be read fails in the same way.
+    fn files(limits: &str) -> [(&str, &str); 3] {
+        [("/proc/7/limits", limits), ("/proc/7/fd", ""), ("/proc/7/status", "FDSize:\t256")]
+    }
+    is_told(&files(limits), "lim.nofile", Ok, "at most 256 open, 20000 allowed");
+    let few = limits.replace("20000", "300  ");
+    is_told(&files(&few), "lim.nofile", Warn, "300 allowed");
+    is_told(&files(limits)[..2], "lim.nofile", Unknown, "/proc/7/fd");
+    let maps = |most| [("/proc/sys/vm/max_map_count", most), ("/proc/7/maps/none", "")];
+    is_told(&maps("65530"), "mem.map-count", Warn, "65530 allowed; how many are in use is not told");
+    is_told(&maps("1048576"), "mem.map-count", Unknown, "/proc/7/maps");
+}
+
+#[test]
+fn a_limit_that_a_capability_lifts_is_none_and_one_of_the_group_counts() {
+    let limits = "Max processes             9                    9                    processes\n\
+                  Max locked memory         8388608              8388608              bytes";
+    let files = |bits| {
+        [
+            ("/proc/7/limits", limits),
+            ("/proc/7/status", bits),
+            ("/proc/swaps", "Filename Type\n/swap file 1 0 -2"),
+            ("/proc/7/task/7/comm", "a"),
+        ]
+    };
+    const ROOT: &str = "VmRSS:\t500000 kB\nCapEff:\t000001ffffffffff";
+    const USER: &str = "VmRSS:\t500000 kB\nCapEff:\t0000000000000000";
+    is_told(&files(ROOT), "lim.memlock", Ok, "CAP_IPC_LOCK");
+    is_told(&files(USER), "lim.memlock", Warn, "8 MiB may be locked");
+    is_told(&files(ROOT), "lim.nproc", Ok, "lift");
+    let group = [
+        ("/proc/7/cgroup", "0::/box"),
+        ("/sys/fs/cgroup/box/pids.max", "100"),
+        ("/sys/fs/cgroup/box/pids.current", "90"),
+    ];
+    is_told(&[&files(ROOT)[..], &group].concat(), "lim.nproc", Bad, "90 of 100 in the control group");
+}
+
+#[test]
+fn a_sleep_that_a_program_forbids_is_not_told() {
+    let states = [
+        ("/sys/devices/system/cpu/cpu0/cpuidle/state1/latency", "2"),
+        ("/sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0"),
+        ("/sys/devices/system/cpu/cpu0/cpuidle/state2/latency", "133"),
+        ("/sys/devices/system/cpu/cpu0/cpuidle/state2/disable", "0"),
+        ("/dev/cpu_dma_latency", "10"),
+    ];
+    is_told(&states, "cpu.cstates", Ok, "up to 2 us to wake; a program holds it to 10 us");
+    is_told(&[&states[..4], &[("/dev/cpu_dma_latency", "2000000000")]].concat(), "cpu.cstates", Warn, "133 us");
+}
+
+#[test]
+fn a_group_of_cpu_time_overrides_the_sessions() {
+    let on = ("/proc/sys/kernel/sched_autogroup_enabled", "1");
+    is_told(&[on, ("/proc/7/cgroup", "4:cpu,cpuacct:/")], "cpu.autogroup", Warn, "= 1");
+    is_told(&[on, ("/proc/7/cgroup", "4:cpu,cpuacct:/box")], "cpu.autogroup", Ok, "overrides");
+    let second = [on, ("/proc/7/cgroup", "0::/box"), ("/sys/fs/cgroup/box/pids.max", "max")];
+    is_told(&second, "cpu.autogroup", Warn, "= 1");
+    is_told(&[&second[..], &[("/sys/fs/cgroup/box/cpu.weight", "100")]].concat(), "cpu.autogroup", Ok, "overrides");
+}
+
+#[test]
+fn a_process_in_another_network_is_not_judged_by_this_one() {
+    let files = [
+        ("/proc/sys/net/core/somaxconn", "128"),
+        ("/proc/net/snmp", "Tcp: OutSegs RetransSegs\nTcp: 100 0"),
+        ("/later/proc/net/snmp", "Tcp: OutSegs RetransSegs\nTcp: 200 90"),
+        ("/proc/7/net/snmp", "Tcp: OutSegs RetransSegs\nTcp: 100 0"),
+        ("/later/proc/7/net/snmp", "Tcp: OutSegs RetransSegs\nTcp: 200 0"),
+    ];
+    for (its, somaxconn, retrans) in [("net:[1]", "/proc/net/netstat", Bad), ("net:[2]", "nsenter -t PID", Ok)] {
+        let tree = tree("network", &files);
+        for (process, network) in [("self", "net:[1]"), ("7", its)] {
+            let folder = tree.0.join(format!("proc/{process}/ns"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::os::unix::fs::symlink(network, folder.join("net")).unwrap();
+        }
+        let (verdict, value) = found(&tree, "net.somaxconn");
+        assert!(verdict == Unknown && value.contains(somaxconn), "{value}");
+        assert_eq!(found(&tree, "net.retrans").0, retrans, "{its}");
+    }
+}
+
+#[test]
+fn of_threads_of_which_nothing_was_read_it_is_not_known_that_they_rest() {
+    let files = [
+        ("/sys/devices/system/node/node0/cpulist", "0"),
+        ("/sys/devices/system/node/node1/cpulist", "1"),
+        ("/sys/class/net/eth0/device/numa_node", "0"),
+        ("/proc/7/task/7/stat", "7 (a) S 1 7"),
+    ];
+    is_told(&files, "numa.nic-node", Unknown, "was read once");
+}
+
+#[test]
+fn the_read_ahead_of_a_volume_counts_and_not_only_that_of_its_disks() {
+    let disk = ("/sys/block/nvme0n1/queue/read_ahead_kb", "128");
+    for volume in ["dm-0", "md127"] {
+        let path = format!("/sys/block/{volume}/queue/read_ahead_kb");
+        let files = [disk, (&path, "8192"), ("/sys/block/loop0/queue/read_ahead_kb", "9999")];
+        is_told(&files, "disk.readahead", Bad, &format!("{volume}: 8192 KB"));
+    }
+}
+
+#[test]
+fn a_groups_name_that_leads_out_of_where_groups_are_is_not_followed() {
+    let files = [("/proc/7/cgroup", "0::/../../secret"), ("/sys/secret/cpu.max", "50000 100000")];
+    is_told(&files, "cg.cpu-quota", Unknown, "is not there");
+}
