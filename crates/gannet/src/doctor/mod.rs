@@ -175,10 +175,15 @@ fn explain(id: &str) -> Result<(), Failure> {
     print(&report::explain(check))
 }
 
+/// What a file that a person names holds.
+fn read_named(path: &str) -> Result<String, Failure> {
+    doctor::host::read_named(path.as_ref()).map_err(|why| failed(vec![format!("{path}: {why}")]))
+}
+
 fn compare(matches: &ArgMatches) -> Result<(), Failure> {
     let read = |name: &str| {
         let path = matches.get_one::<String>(name).expect("it is required");
-        let text = std::fs::read_to_string(path).map_err(|error| failed(vec![format!("{path}: {error}")]))?;
+        let text = read_named(path)?;
         Report::from_json(&text).map_err(|wrong| failed(vec![format!("{path}: {wrong}")]))
     };
     let (a, b) = (read("a")?, read("b")?);

@@ -93,7 +93,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         None => plan(&topology, &wanted(matches)).map_err(failed)?,
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| failed(vec![format!("{path}: {error}")]))?;
+            let text = super::read_named(path)?;
             let checked = check(&text, &topology)
                 .map_err(|faults| failed(faults.iter().map(|fault| format!("{path}: {fault}")).collect()))?;
             for doubt in checked.doubts {

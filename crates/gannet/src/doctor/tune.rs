@@ -309,7 +309,7 @@ fn line(settled: &Settled, is_back: bool) -> String {
         Outcome::Refused(why) => format!("REFUSED: {why}"),
         Outcome::Untouched => "it is as before already".to_owned(),
         Outcome::Foreign(now) => format!("LEFT: somebody changed it to {now}; --force undoes that too"),
-        Outcome::Restarted => "the host was started anew since, which set it back".to_owned(),
+        Outcome::Restarted => "the host was started anew since, and is left as its start set it".to_owned(),
     };
     let text = format!("{}: {} ({from} -> {to}): {what}", step.check, step.new.path);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>() + "\n"

@@ -78,13 +78,16 @@ fn what_is_asked_wrongly_is_said_with_a_remedy() {
         (&["--pid", "4194399"], "there is no process 4194399"),
         (&["--root", "/no/such/folder"], "is no folder"),
         (&["explain", "net.somaxcon"], "the nearest is net.somaxconn"),
+        (&["diff", "/dev/zero", "/dev/zero"], "/dev/zero: it is longer than 64 MiB"),
+        (&["plan", "--check", "/dev/zero"], "/dev/zero: it is longer than 64 MiB"),
     ] {
         let (code, _, err) = run(&[&["doctor"], args].concat());
         assert!(code == 3 && err.contains(part) && err.lines().count() == 1, "{args:?}: {code} {err}");
     }
     let (code, out, _) = run(&["doctor", "explain", "mem.thp-defrag"]);
     assert!(
-        code == 0 && ["reads:", "remedy:", "undo:", "source:", "needs:"].iter().all(|part| out.contains(part)),
+        code == 0
+            && ["reads:", "remedy:", "expect:", "undo:", "source:", "needs:"].iter().all(|part| out.contains(part)),
         "{out}"
     );
     let (_, list, _) = run(&["doctor", "list"]);
@@ -243,13 +246,25 @@ fn a_process_is_watched_by_thread_and_cpu_and_one_that_is_gone_is_told() {
 
 #[test]
 fn a_bundle_is_written_once_and_never_over_what_is_there() {
+    const SECRET: &str = "hunter2";
     let root = tree("bundle", &PLANTED);
+    let mounts = format!("/dev/vda / ext4 rw,relatime 0 0\n/dev/vdb /srv/x/{SECRET} xfs rw,user={SECRET} 0 0");
+    std::fs::write(root.join("proc/mounts"), mounts).unwrap();
+    std::fs::write(root.join("proc/sys/kernel/hostname"), SECRET).unwrap();
     let (at, file) = (root.to_str().unwrap(), root.join("out.tar.gz"));
     let bundle = || run(&["doctor", "bundle", "--root", at, "--out", file.to_str().unwrap()]);
     let (code, out, err) = bundle();
     assert!(code == 0 && out.contains("look through it before you send it"), "{out} {err}");
     let bytes = std::fs::read(&file).unwrap();
     assert!(bytes.starts_with(&[0x1f, 0x8b]) && bytes.len() > 500);
+    let tar = std::process::Command::new("tar").arg("xzf").arg(&file).current_dir(&root).status().unwrap();
+    let report = std::fs::read_to_string(root.join("bundle/report.txt")).unwrap();
+    assert!(
+        tar.success() && report.contains("disk.mount") && report.contains("1 note the time of each read"),
+        "{report}"
+    );
+    let told = std::process::Command::new("grep").args(["-r", SECRET]).arg(root.join("bundle")).output().unwrap();
+    assert!(told.stdout.is_empty(), "{}", String::from_utf8_lossy(&told.stdout));
     let (code, _, err) = bundle();
     assert!(code == 3 && err.contains("name another --out") && std::fs::read(&file).unwrap() == bytes, "{err}");
     let _ = std::fs::remove_dir_all(root);
