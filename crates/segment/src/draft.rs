@@ -230,6 +230,9 @@ impl Store {
                     self.dies_on_flash(room.holds);
                     self.release(counters, room.holds, key.namespace, false);
                 }
+                if room.holds.is_item() {
+                    self.slot_dies_first(room.holds);
+                }
                 self.undead(&draft);
                 locked.replace(room.word, room.holds, slot.with_freq(freq.unwrap_or(first)), false);
                 locked.note_birth();
@@ -314,6 +317,14 @@ impl Store {
                 Some(Orphan::Parts { namespace, address: layout.value_address(address), bytes: value.len() })
             }
             Kind::Plain | Kind::Piece | Kind::Head | Kind::Typed => None,
+        }
+    }
+
+    /// An item is to lose its slot to another key.
+    #[cold]
+    fn slot_dies_first(&self, slot: Slot) {
+        if let Some((_, address, _)) = self.item_of(slot) {
+            self.dies_first(address);
         }
     }
 
