@@ -26,7 +26,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap};
 
 /// The size of a huge page on the machines that are served (x86-64, and AArch64 with 4 KiB pages), in bytes.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -180,6 +180,20 @@ impl Map {
             }
             done => done,
         }
+    }
+
+    /// Has this range of the file written to the disk it lies on, if it does, as [`MapFile::sync_data`] does all of it;
+    /// also what was written to it through other maps.
+    ///
+    /// # Errors
+    /// What `msync` answers: also of an error that was met elsewhere in the file and told to nobody yet.
+    pub fn sync(&self) -> io::Result<()> {
+        let on_disk = |file: &MapFile| file.medium() == Medium::Disk && !file.is_view();
+        if self.file().is_some_and(|file| on_disk(file)) {
+            // SAFETY: 1. the range is this map's; 2. a sync changes no contents.
+            unsafe { msync(self.start.as_ptr().cast(), self.bytes, MsyncFlags::SYNC)? };
+        }
+        Ok(())
     }
 
     fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> io::Result<()> {

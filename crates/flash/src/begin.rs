@@ -30,12 +30,14 @@ pub(crate) enum Begun {
     Unread(String),
     /// It has no number, and cannot be given one.
     Unwritten(String),
+    /// It is looked at alone, and what is there is not what the table is about.
+    Strange,
 }
 
 impl Begun {
     /// What the table has of it is not there.
     pub(crate) fn forgets(&self) -> bool {
-        matches!(self, Self::Exchanged | Self::New | Self::Unwritten(_))
+        !matches!(self, Self::Known | Self::Unread(_))
     }
 
     /// Why it cannot be used.
@@ -43,7 +45,7 @@ impl Begun {
         match self {
             Self::Unread(error) => Some(format!("the first read failed: {error}")),
             Self::Unwritten(error) => Some(format!("the first write failed: {error}")),
-            Self::Known | Self::Exchanged | Self::New => None,
+            Self::Known | Self::Exchanged | Self::New | Self::Strange => None,
         }
     }
 }
@@ -63,12 +65,13 @@ struct Candidate {
     number: io::Result<Option<u64>>,
 }
 
-/// The devices in the order in which the table has them.
+/// The devices in the order in which the table has them; of a view none is written.
 pub(crate) fn devices(
     devices: Vec<Box<dyn Device>>,
     sizes: Sizes,
     table: &Table,
     random: &mut Prng,
+    is_view: bool,
 ) -> Vec<FoundDevice> {
     assert!(devices.len() <= DEVICES_MAX, "{} devices", devices.len());
     let before = if table.is_found() { table.devices() } else { Vec::new() };
@@ -90,6 +93,7 @@ pub(crate) fn devices(
         let (number, begun) = match (number, was) {
             (Ok(Some(number)), Some(was)) if number == was => (number, Begun::Known),
             (Err(error), was) => (was.unwrap_or(0), Begun::Unread(error.to_string())),
+            (Ok(_), _) if is_view => (0, Begun::Strange),
             (Ok(_), _) => {
                 let number = random.next_u64() | 1;
                 match front::write(&*device, number, regions, sizes) {

@@ -32,6 +32,12 @@ pub trait Device: std::fmt::Debug + Send + Sync {
     /// Whatever the device says.
     fn write(&self, from: &[u8], at: u64) -> io::Result<()>;
 
+    /// Has stay what was written so far, whatever becomes of the machine.
+    ///
+    /// # Errors
+    /// Whatever the device says.
+    fn sync(&self) -> io::Result<()>;
+
     /// Tells the device that a range is of no use to anybody, which makes its own work less. Where it cannot be told,
     /// nothing is lost.
     fn discard(&self, at: u64, bytes: u64);

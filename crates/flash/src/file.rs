@@ -227,6 +227,10 @@ impl Device for FileDevice {
         self.file.write_all_at(from, at)
     }
 
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
     fn discard(&self, at: u64, bytes: u64) {
         if self.is_view {
             return;

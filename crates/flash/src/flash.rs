@@ -151,7 +151,7 @@ impl Flash {
         let table = Table { room, marks };
         let left = table.is_found().then(|| table.budget_left());
         let budget = Budget::new(writes_a_day_bytes, left);
-        let (regions, begun) = Regions::new(devices, sizes, table, &mut random);
+        let (regions, begun) = Regions::new(devices, sizes, table, &mut random, is_view);
         let reads = lanes * READS_A_LANE;
         let log = Log::new(&regions, chunks, random, budget);
         let finder = Finder::new(&regions, &log);
@@ -531,6 +531,12 @@ impl Tier for Flash {
 
     fn find(&self, show: &mut TierShow<'_>) -> TierFind {
         self.find_some(show)
+    }
+
+    fn sync(&self) {
+        for part in self.regions.parts.iter().filter(|part| !self.is_view && !part.is_lost()) {
+            self.device_did(part, "a sync", part.device.sync());
+        }
     }
 
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {

@@ -273,12 +273,13 @@ impl Regions {
         sizes: Sizes,
         table: Table,
         random: &mut Prng,
+        is_view: bool,
     ) -> (Self, Vec<Begun>) {
         assert!(sizes.region_bytes.is_power_of_two() && sizes.region_bytes <= REGION_BYTES, "{sizes:?}");
         assert!(sizes.chunk_bytes.is_power_of_two() && sizes.chunk_bytes < sizes.region_bytes, "{sizes:?}");
         assert!(sizes.chunk_bytes.is_multiple_of(crate::aligned::ALIGN), "{sizes:?}");
         let (mut parts, mut begun, mut numbers) = (Vec::<Part>::new(), Vec::new(), Vec::new());
-        for found in crate::begin::devices(devices, sizes, &table, random) {
+        for found in crate::begin::devices(devices, sizes, &table, random, is_view) {
             let first = parts.last().map_or(0, |part| part.regions().end);
             let room = FlashAddress::REGIONS_MAX as u64 - u64::from(first);
             let count = found.regions.min(room) as u32;

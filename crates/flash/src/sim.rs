@@ -190,6 +190,15 @@ impl Device for SimDisk {
         Ok(())
     }
 
+    fn sync(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.vanished {
+            return Err(input_output_error());
+        }
+        state.unsynced.clear();
+        Ok(())
+    }
+
     fn discard(&self, at: u64, bytes: u64) {
         let mut state = lock(&self.state);
         if let Ok(range) = state.range(at, bytes as usize) {

@@ -150,6 +150,10 @@ impl Device for Stuck {
         self.disk.write(from, at)
     }
 
+    fn sync(&self) -> std::io::Result<()> {
+        self.disk.sync()
+    }
+
     fn discard(&self, at: u64, bytes: u64) {
         self.disk.discard(at, bytes);
     }

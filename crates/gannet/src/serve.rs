@@ -240,6 +240,9 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
             reopened.segments_emptied
         );
     }
+    if reopened.flash_emptied {
+        tracing::warn!("what was on flash is gone with the power: no checkpoint has it, and flash is used anew");
+    }
     if reopened.unsynced {
         tracing::warn!(
             "the machine was started again since {path} was in use, and no checkpoints were made: nobody knows what of \

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use base::clock::UnixMillis;
 
 use crate::tier::{
-    FlashAddress, Found, Kept, Parts, ReadBy, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan,
-    TierRead, TierShow, Visit,
+    FlashAddress, Found, Parts, ReadBy, Reclaimed, Shown, Tier, TierFind, TierFound, TierItem, TierPlan, TierRead,
+    TierShow, Visit,
 };
 use crate::tier_room::TierRoom;
 
@@ -50,6 +50,8 @@ struct State {
     paused: bool,
     /// Blocks that are to be free.
     reclaimed: Vec<u16>,
+    /// Blocks before that were of no use to anybody any more when the store was opened.
+    from: u16,
 }
 
 impl MapTier {
@@ -61,6 +63,12 @@ impl MapTier {
     #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
     pub(crate) fn go_on(&self, room: TierRoom) {
         let mut state = self.state();
+        if !room.is_found() {
+            state.from = state.next;
+        }
+        if !room.finds() {
+            return;
+        }
         let named = |block: &u16| room.load(BLOCKS_AT + usize::from(*block)) & NAMED != 0;
         state.left = if room.is_found() { (0..state.next).filter(named).collect() } else { Vec::new() };
         state.found = state.left.is_empty();
@@ -71,6 +79,14 @@ impl MapTier {
             room.store(0, 1);
         }
         *self.room.lock().expect("nobody panics") = Some(Arc::new(room));
+    }
+
+    /// The same items, for the store of an image.
+    #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
+    pub(crate) fn copy(&self) -> Self {
+        let State { items, next, from, .. } = &*self.state();
+        let state = State { items: items.clone(), next: *next, from: *from, ..State::default() };
+        Self { state: Mutex::new(state), ..Self::default() }
     }
 
     /// Shows nothing that could be found, or goes on with it.
@@ -110,7 +126,6 @@ impl Tier for MapTier {
             token: item.token,
             sequence: item.sequence,
         };
-        assert_eq!(item.kept, Kept::Bytes);
         let block = state.next;
         state.next += 1;
         assert!(usize::from(block) < BLOCKS, "so many are not offered");
@@ -122,6 +137,7 @@ impl Tier for MapTier {
 
     fn ask(&self, mut read: TierRead) -> Result<(), TierRead> {
         let mut state = self.state();
+        assert!(read.at.block() >= state.from, "a slot names what was there before a loss of power");
         let (hash, bytes, parts) = &state.items[&read.at.block()];
         read.buffer.clear();
         read.buffer.extend_from_slice(bytes);
@@ -191,6 +207,8 @@ impl Tier for MapTier {
             self.state().left.pop();
         }
     }
+
+    fn sync(&self) {}
 
     fn reclaim(&self, _: UnixMillis, visit: &mut Visit<'_>) -> bool {
         loop {

@@ -383,6 +383,8 @@ mod tests {
             TierFind::Whole
         }
 
+        fn sync(&self) {}
+
         fn reclaim(&self, _: UnixMillis, _: &mut Visit<'_>) -> bool {
             false
         }

@@ -249,6 +249,7 @@ impl Store {
                 self.reopen(now).map_err(fault)?
             };
             (reopened.clean, reopened.unsynced) = (left.clean, left.unsynced);
+            reopened.flash_emptied = self.tier.is_some() && held.lost.is_some();
         } else if index_anew {
             rebuild = Some(Rebuild::new(self, Vec::new(), u64::MAX, HashMap::new()));
         }
@@ -303,6 +304,9 @@ impl Store {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
         {
+            if let Some(tier) = self.tier.as_ref().filter(|_| held.has_checkpoints()) {
+                tier.sync();
+            }
             let has_lost_changes = self.kept.unsynced_before.load(Relaxed) != 0;
             held.close(UnixMillis(self.kept.clock_ms.load(Relaxed)), has_lost_changes);
         }

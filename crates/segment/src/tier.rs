@@ -13,7 +13,7 @@
 //!
 //! - An address is given out once a life of its region; the tier calls none free before each of its items went through
 //!   [`Tier::reclaim`].
-//! - No method waits for a device. What cannot be taken now is refused, and the store does without.
+//! - No method but [`Tier::sync`] waits for a device. What cannot be taken now is refused, and the store does without.
 //! - Where the index does not outlive the process the tier is told what slots would say: [`Tier::name`], [`Tier::kill`]
 //!   and [`Tier::change`] count from the instant they return, also for the next process. Of what is one item to the
 //!   store the old copy is killed before the new one lives, wherever the two are: so no key has two at any instant, and
@@ -306,6 +306,10 @@ pub trait Tier: std::fmt::Debug + Send + Sync {
     /// does not put one off; true if more are at hand. Of the items, hash and class are left out. `visit` may call
     /// [`Tier::offer`] and [`Tier::release`].
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool;
+
+    /// Has stay what was written so far, whatever becomes of the machine: for who leaves a store in order and waits.
+    /// What a device does not take is of no use to the next process, which finds that out.
+    fn sync(&self);
 }
 
 /// What looks at the items of a region: the item, where it is, and whether it may go on at another address.

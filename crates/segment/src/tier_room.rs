@@ -7,7 +7,8 @@
 //! The words and the chunks lie in the store's file, if it has one, between the segments' headers and the index: so
 //! they outlive the process together with the slots that name items there, cut at the same instant.
 //!
-//! A tier that has a room made by an earlier process is asked what it found there ([`Tier::found`]).
+//! A tier that has a room made by an earlier process is asked what it found there ([`Tier::found`]). After a loss of
+//! power the room is one that nobody has used: so no checkpoint has it synced ([`crate::checkpoint`]).
 
 use std::io;
 use std::sync::Arc;
@@ -39,6 +40,11 @@ fn words_bytes(words: usize) -> usize {
 }
 
 impl TierPlan {
+    /// Groups of the index of a store that is made for it.
+    pub(crate) fn groups(&self) -> usize {
+        (self.index_slots as usize).div_ceil(GROUP_SLOTS).max(1)
+    }
+
     /// Bytes of its room.
     pub(crate) fn room_bytes(&self) -> u64 {
         assert!(self.chunk_bytes.is_multiple_of(arena::PAGE_BYTES), "chunks are whole pages: {self:?}");
@@ -69,9 +75,20 @@ impl TierRoom {
         Self::of(plan, false, |_, bytes| Map::reserve(bytes, false))
     }
 
-    /// Room in a file, from `at` on.
+    /// Room in a file, from `at` on. Where the machine has lost its power, nothing is left of what was there: each of
+    /// its pages is of another instant. Nor where the slots are gone that said what was named, and nothing else does.
     pub(crate) fn in_file(plan: &TierPlan, held: &Held, at: u64) -> io::Result<Self> {
-        Self::of(plan, held.left.is_some(), |from, bytes| Map::of_file(&held.file, at + from, bytes, false))
+        let is_of_use = held.lost.is_none() && (plan.finds || !held.index_anew);
+        if !is_of_use && held.file.is_view() {
+            return Self::private(plan);
+        }
+        let map = |from, bytes| Map::of_file(&held.file, at + from, bytes, false);
+        if held.left.is_some() && !is_of_use {
+            let words = map(0, words_bytes(plan.words))?;
+            words.release(0, words.bytes())?;
+            words.allocate(0, words.bytes())?;
+        }
+        Self::of(plan, held.left.is_some() && is_of_use, map)
     }
 
     /// The chunks, which are given out once.
@@ -79,7 +96,7 @@ impl TierRoom {
         std::mem::take(&mut self.chunks)
     }
 
-    /// An earlier process has left it: else it is zero.
+    /// An earlier process has left it: else its words are zero.
     pub fn is_found(&self) -> bool {
         self.found
     }
@@ -137,9 +154,8 @@ impl TierGround {
         now: UnixMillis,
     ) -> Result<Self, StartError> {
         let Some(file) = file else {
-            let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
-            let geometry = Geometry::with_index(config, groups, 0)?;
-            let count = geometry.segments_for(config.memory_bytes, groups);
+            let geometry = Geometry::with_index(config, plan.groups(), 0)?;
+            let count = geometry.segments_for(config.memory_bytes, plan.groups());
             let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
             let room = TierRoom::private(plan).map_err(StartError::Map)?;
             return Ok(Self { config: config.clone(), geometry, ground, held: None, room: Some(room) });
@@ -155,6 +171,11 @@ impl TierGround {
     /// What the tier is to be made on, which is given out once.
     pub fn take_room(&mut self) -> TierRoom {
         self.room.take().expect("the room is given out once")
+    }
+
+    /// The machine lost its power: what the tier had is gone.
+    pub fn is_lost(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.lost.is_some())
     }
 
     /// The store, and the handle that does its background work.

@@ -102,6 +102,10 @@ impl Tier for Cutting {
         Tier::find(&*self.flash, show)
     }
 
+    fn sync(&self) {
+        self.flash.sync();
+    }
+
     fn reclaim(&self, now: UnixMillis, visit: &mut Visit<'_>) -> bool {
         self.flash.reclaim(now, visit)
     }

@@ -7,6 +7,7 @@
 mod cutting;
 mod found;
 mod hashes;
+mod power;
 mod walking;
 mod world;
 

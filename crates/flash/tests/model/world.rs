@@ -10,10 +10,12 @@ use base::prng::Prng;
 use gannet_flash::{Flash, FlashConfig, Scratch, SimDisk, SimHand, Sizes};
 use segment::{
     Ahead, Arith, ArithOutcome, Background, Delete, DeleteOutcome, Expire, FromFlash, IndexPlace, Item, Lane,
-    Namespace, OpError, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, TierGround, Turn, Value,
+    Namespace, OpError, Power, Put, PutMode, PutOutcome, Store, StoreConfig, StoreFile, Stride, TierGround, Turn,
+    Value,
 };
 
 use crate::cutting::Cutting;
+use crate::power::Synced;
 
 const KEYS: u64 = 9000;
 const DISK_BYTES: u64 = 2 << 20;
@@ -32,12 +34,12 @@ pub struct Seen {
 }
 
 #[derive(Clone, Debug)]
-struct Live {
-    value: Vec<u8>,
-    expire: Expire,
-    flags: u32,
+pub struct Live {
+    pub value: Vec<u8>,
+    pub expire: Expire,
+    pub flags: u32,
     /// The token that a client was told, if that is still the item's.
-    token: Option<u64>,
+    pub token: Option<u64>,
 }
 
 pub struct World {
@@ -50,14 +52,16 @@ pub struct World {
     slots: u64,
     pub tier: Arc<Cutting>,
     background: Background,
-    lane: Lane,
+    pub lane: Lane,
     scratch: Scratch,
-    random: Prng,
-    now: UnixMillis,
-    model: HashMap<Vec<u8>, Live>,
+    pub random: Prng,
+    pub now: UnixMillis,
+    pub model: HashMap<Vec<u8>, Live>,
     /// Everything is flushed now and then.
     pub flushes: bool,
     lost: Arc<AtomicU64>,
+    pub power: Power,
+    pub synced: Synced,
 }
 
 fn text(value: &Value<'_>) -> Vec<u8> {
@@ -72,7 +76,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let block_bytes = if seed.is_multiple_of(2) { 4096 } else { 512 };
         let disk = SimDisk::new(DISK_BYTES, block_bytes, seed);
-        Self::on(seed, disk, None, SLOTS, UnixMillis(1_700_000_000_000))
+        Self::on(seed, disk, None, SLOTS, UnixMillis(1_700_000_000_000), Power::default())
     }
 
     /// The same with its memory in a file.
@@ -82,8 +86,18 @@ impl World {
 
     /// The same with an index of so many slots.
     pub fn of_slots(seed: u64, index: IndexPlace, slots: u64) -> Self {
+        Self::of_power(seed, index, slots, Power::default())
+    }
+
+    /// The same, coming so through a loss of power.
+    pub fn of_power(seed: u64, index: IndexPlace, slots: u64, power: Power) -> Self {
         let file = Some((Arc::new(MapFile::in_memory().expect("a file")), index));
-        Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, slots, UnixMillis(1_700_000_000_000))
+        Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, slots, UnixMillis(1_700_000_000_000), power)
+    }
+
+    /// With checkpoints, in the first run of its machine.
+    pub fn with_checkpoints(seed: u64, index: IndexPlace) -> Self {
+        Self::of_power(seed, index, SLOTS, Power { boot: 1, checkpoints: true })
     }
 
     fn on(
@@ -92,6 +106,7 @@ impl World {
         file: Option<(Arc<MapFile>, IndexPlace)>,
         slots: u64,
         now: UnixMillis,
+        power: Power,
     ) -> Self {
         let mut random = Prng::new(seed);
         let lost = Arc::new(AtomicU64::new(0));
@@ -108,7 +123,6 @@ impl World {
         let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
         let index = file.as_ref().map_or(IndexPlace::File, |(_, index)| *index);
         let plan = sizes.plan(&[DISK_BYTES], slots, index);
-        let power = segment::Power::default();
         let store_file = file.clone().map(|(file, index)| StoreFile { file, reset: false, index, power });
         let mut ground = TierGround::lay(&config, store_file.as_ref(), &plan, now).expect("memory");
         let flash = Flash::new(FlashConfig {
@@ -128,6 +142,7 @@ impl World {
         let (lane, scratch) = (store.lane().expect("a lane"), flash.scratch());
         let seen = Seen::default();
         let (model, flushes) = (HashMap::new(), true);
+        let synced = Synced::default();
         Self {
             store,
             flash,
@@ -144,7 +159,14 @@ impl World {
             model,
             flushes,
             lost,
+            power,
+            synced,
         }
+    }
+
+    pub fn image(&self) -> Arc<MapFile> {
+        let (file, _) = self.file.as_ref().expect("it is in a file");
+        Arc::new(file.image().expect("an image"))
     }
 
     /// The process is killed: another one begins with the memory file and the disk as they are now.
@@ -172,7 +194,7 @@ impl World {
         let key = self.step();
         let (index, slots) = (self.file.as_ref().expect("it is in a file").1, self.slots);
         let worlds = self.tier.end().into_iter().map(|(file, disk)| {
-            let next = Self::on(self.random.next_u64(), disk, Some((file, index)), slots, self.now);
+            let next = Self::on(self.random.next_u64(), disk, Some((file, index)), slots, self.now, self.power);
             Self { model: before.clone(), ..next }
         });
         (worlds.collect(), key)
@@ -191,11 +213,16 @@ impl World {
     }
 
     fn begin_with(&mut self, disk: (SimDisk, SimHand), seed: u64) {
-        let (file, index) = self.file.as_ref().expect("it is in a file");
-        let image = Arc::new(file.image().expect("an image"));
-        let next = Self::on(seed, disk, Some((image, *index)), self.slots, self.now);
-        let (model, seen, flushes) = (std::mem::take(&mut self.model), self.seen, self.flushes);
-        *self = Self { model, seen, flushes, ..next };
+        self.begin_in(self.image(), disk, seed);
+    }
+
+    /// Begins another process with that file and disk.
+    pub fn begin_in(&mut self, file: Arc<MapFile>, disk: (SimDisk, SimHand), seed: u64) {
+        let index = self.file.as_ref().expect("it is in a file").1;
+        let next = Self::on(seed, disk, Some((file, index)), self.slots, self.now, self.power);
+        let (model, synced) = (std::mem::take(&mut self.model), std::mem::take(&mut self.synced));
+        let (seen, flushes) = (self.seen, self.flushes);
+        *self = Self { model, seen, flushes, synced, ..next };
     }
 
     /// Goes on until all is found that is there.
@@ -479,7 +506,11 @@ impl World {
     }
 
     fn note(&mut self, key: &[u8], value: &[u8], expire: Expire, flags: u32) {
-        self.model.insert(key.to_vec(), Live { value: value.to_vec(), expire, flags, token: None });
+        let live = Live { value: value.to_vec(), expire, flags, token: None };
+        if self.synced.file.is_some() {
+            self.synced.told.entry(key.to_vec()).or_default().push(live.clone());
+        }
+        self.model.insert(key.to_vec(), live);
     }
 
     pub fn set(&mut self, key: &[u8]) {

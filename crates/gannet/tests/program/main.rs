@@ -24,6 +24,7 @@ mod redis_rs;
 mod restart;
 mod restart_flash;
 mod restart_power;
+mod restart_power_flash;
 mod restart_together;
 mod signals;
 mod top;

@@ -35,6 +35,11 @@ impl MemoryFile {
         Self(path)
     }
 
+    /// It holds this from here on.
+    pub fn write(&self, bytes: &[u8]) {
+        std::fs::write(&self.0, bytes).expect("written");
+    }
+
     pub fn path(&self) -> &str {
         self.0.to_str().expect("a path of text")
     }

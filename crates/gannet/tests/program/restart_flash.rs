@@ -59,6 +59,7 @@ struct Known {
 }
 
 /// One connection's keys.
+#[derive(Clone)]
 pub struct Ledger {
     writer: u64,
     keys: Vec<Known>,

@@ -15,13 +15,13 @@ use crate::common::{Serving, TempFile, ask, connect, run_in};
 use crate::restart::{get, kills, wait_until_whole};
 
 /// Which run of the machine a process is told that it is.
-const BOOT: &str = "GANNET_TEST_BOOT_ID";
+pub const BOOT: &str = "GANNET_TEST_BOOT_ID";
 /// Keys of before the checkpoint, and those of them that nobody changes behind it.
 const KEYS: u64 = 900;
 const UNTOUCHED: u64 = 750;
 const PAGE: usize = 4096;
 
-fn boot(run: u64) -> String {
+pub fn boot(run: u64) -> String {
     format!("{run:032x}")
 }
 
@@ -137,6 +137,23 @@ fn check(image: &TempFile, config: &TempFile, told: &str) {
     assert_eq!(get(&mut stream, "k0"), Some(value(0, 2).into_bytes()), "{told}");
 }
 
+/// Pages of either copy, by chance, of ten that changed so many as they became; and how many there are of each.
+pub fn mix(early: &[u8], late: &[u8], late_of_ten: u64, prng: &mut Prng) -> (Vec<u8>, usize, usize) {
+    let (mut bytes, mut as_early, mut as_late) = (early.to_vec(), 0, 0);
+    for (at, page) in late.chunks(PAGE).enumerate() {
+        let there = &mut bytes[at * PAGE..][..page.len()];
+        if there == page {
+            continue;
+        }
+        let is_late = prng.chance(late_of_ten, 10);
+        if is_late {
+            there.copy_from_slice(page);
+        }
+        (as_early, as_late) = (as_early + usize::from(!is_late), as_late + usize::from(is_late));
+    }
+    (bytes, as_early, as_late)
+}
+
 fn power_goes(index: &'static str, seed: u64, images: usize) {
     let config = TempFile::new(&format!("power-{index}.toml"), &format!("[store]\nfile_index = \"{index}\"\n"));
     let Lost { early, late } = lose(index, &config);
@@ -147,16 +164,8 @@ fn power_goes(index: &'static str, seed: u64, images: usize) {
         // From all that was written being lost to nothing being lost.
         let of_ten = [0, 10, 5, 1, 9][number % 5];
         let told = format!("index in {index}, seed {seed}, image {number}");
-        let mut bytes = early.clone();
-        for (at, page) in late.chunks(PAGE).enumerate() {
-            let there = &mut bytes[at * PAGE..][..page.len()];
-            let changed = there != page;
-            let is_late = changed && prng.chance(of_ten, 10);
-            if is_late {
-                there.copy_from_slice(page);
-            }
-            (old, new) = (old + usize::from(changed && !is_late), new + usize::from(is_late));
-        }
+        let (bytes, as_early, as_late) = mix(&early, &late, of_ten, &mut prng);
+        (old, new) = (old + as_early, new + as_late);
         let image = TempFile::new(&format!("power-{index}-{number}"), "");
         std::fs::write(&image.0, &bytes).expect("written");
         check(&image, &config, &told);

@@ -43,6 +43,8 @@
 //!   ([`crate::lane::Turn::gets`]). So none fits a number that is back as it was.
 //! - After a sync that failed the kernel may have let go of what it could not write. Segments from before are in no
 //!   later checkpoint, and the file is not left in order.
+//! - Nothing that a second tier keeps in the file is believed ([`crate::tier_room`]), nor synced but when a store is
+//!   left in order: then its devices are too. What was there is a miss, and its slots are gone with the index.
 //! - Without checkpoints nothing of this costs anything but a field that is not 0.
 //!
 //! Not here: when to make one, and on which thread ([`Checkpointer`] does not sleep).

@@ -1,9 +1,10 @@
 //! A file that is a store's, from its opening to its close.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use arena::MapFile;
+use arena::{Map, MapFile};
 use base::clock::UnixMillis;
 
 use super::superblock::{Superblock, Superblocks};
@@ -24,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) lost: Option<Box<Record>>,
     /// It has lost its power before the first checkpoint: the file was made anew.
     pub(crate) lost_all: bool,
+    /// What a checkpoint has synced, where that is not all of the file.
+    pub(super) believed: Option<[Map; 2]>,
 }
 
 /// How a file was left by the process before.
@@ -38,7 +41,23 @@ pub(crate) struct Left {
 
 impl Held {
     pub(super) fn new(file: &Arc<MapFile>, superblocks: Superblocks, block: Superblock, left: Option<Left>) -> Self {
-        Self { file: Arc::clone(file), superblocks, block, left, index_anew: false, lost: None, lost_all: false }
+        Self {
+            file: Arc::clone(file),
+            superblocks,
+            block,
+            left,
+            index_anew: false,
+            lost: None,
+            lost_all: false,
+            believed: None,
+        }
+    }
+
+    /// A range of the file, in whole pages, is of no use after a loss of power: no checkpoint has it synced.
+    pub(super) fn believe_none_of(&mut self, others: Range<u64>) -> io::Result<()> {
+        let map = |range: Range<u64>| Map::of_file(&self.file, range.start, (range.end - range.start) as usize, false);
+        self.believed = Some([map(0..others.start)?, map(others.end..self.block.file_bytes)?]);
+        Ok(())
     }
 
     /// Where the index is.
@@ -51,11 +70,20 @@ impl Held {
         self.block.checkpoints == 1
     }
 
-    /// Has all of it written to the disk.
+    /// Has all of it written to the disk that a loss of power leaves something of.
     pub(crate) fn sync(&self) -> io::Result<()> {
+        let Some(maps) = &self.believed else { return self.sync_all() };
+        maps.iter().try_for_each(Map::sync)?;
+        #[cfg(all(test, not(shuttle)))]
+        crate::tests::disk::synced(&self.file, false)?;
+        Ok(())
+    }
+
+    /// Has all of it written to the disk.
+    fn sync_all(&self) -> io::Result<()> {
         self.file.sync_data()?;
         #[cfg(all(test, not(shuttle)))]
-        crate::tests::disk::synced(&self.file)?;
+        crate::tests::disk::synced(&self.file, true)?;
         Ok(())
     }
 
@@ -79,9 +107,9 @@ impl Held {
         let mut clean = u64::from(!std::thread::panicking());
         if self.has_checkpoints() {
             // What says that all of it is there comes after it.
-            clean &= u64::from(!has_lost_changes && self.sync().is_ok());
+            clean &= u64::from(!has_lost_changes && self.sync_all().is_ok());
         }
         self.superblocks.write(&Superblock { clean, closed_ms: now.0, ..self.block });
-        let _ = self.sync();
+        let _ = self.sync_all();
     }
 }

@@ -34,7 +34,7 @@ use base::clock::UnixMillis;
 use crate::checkpoint::record::{Record, Records};
 use crate::config::{Geometry, StartError, StoreConfig};
 use crate::header::SegmentHeader;
-use crate::index::{GROUP_BYTES, GROUP_SLOTS, Index};
+use crate::index::{GROUP_BYTES, Index};
 use crate::raw::Array;
 use crate::tier::TierPlan;
 use crate::tier_room::TierRoom;
@@ -149,10 +149,7 @@ pub(crate) fn lay(
     }
     let geometry = match (&there, tier) {
         (There::Store(block), Some(_)) => geometry_of(&sized, block)?,
-        (There::Nothing, Some(plan)) => {
-            let groups = (plan.index_slots as usize).div_ceil(GROUP_SLOTS).max(1);
-            Geometry::with_index(&sized, groups, plan.room_bytes())?
-        }
+        (There::Nothing, Some(plan)) => Geometry::with_index(&sized, plan.groups(), plan.room_bytes())?,
         (_, None) => Geometry::of(&sized)?,
     };
     let held = match there {
@@ -167,6 +164,10 @@ pub(crate) fn lay(
             let (geometry, ground, held) = lay(config, &StoreFile { reset: true, ..store_file.clone() }, tier, now)?;
             return Ok((geometry, ground, Held { lost_all: true, ..held }));
         }
+    }
+    if tier.is_some() && held.has_checkpoints() {
+        let from = Places::of(&geometry).tier;
+        held.believe_none_of(from..from + geometry.tier_bytes).map_err(|error| fault(FileFault::Io(error)))?;
     }
     let ground = match held.left {
         Some(_) => ground_of(&geometry, config, &held.file, &held.block),

@@ -2,14 +2,14 @@
 
 use super::notes;
 use super::superblock::VERSION;
-#[cfg(all(test, not(shuttle)))]
-use crate::StoreConfig;
 use crate::checkpoint::record::Records;
 use crate::config::Geometry;
 use crate::header::SegmentHeader;
 use crate::index::{GROUP_BYTES, STRIPES, Stripe};
 use crate::kept::Kept;
 use crate::undo::LOG_BYTES;
+#[cfg(all(test, not(shuttle)))]
+use crate::{StoreConfig, TierPlan};
 
 pub(super) const PAGE: u64 = arena::PAGE_BYTES as u64;
 /// Heap and index begin at a multiple of this, for huge pages to stand behind them.
@@ -34,11 +34,12 @@ pub(super) struct Places {
     pub(super) end: u64,
 }
 
-/// Where each part begins and ends, by name, for tests that damage one.
+/// Where each part begins and ends, by name, for tests that damage one; with a plan, that of a second tier too.
 #[cfg(all(test, not(shuttle)))]
-pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<u64>)> {
-    let geometry = Geometry::of(config).expect("sizes that fit");
-    let Places { stripes, undo, headers, records, index, heap, .. } = Places::of(&geometry);
+pub(crate) fn parts(config: &StoreConfig, plan: Option<&TierPlan>) -> Vec<(&'static str, std::ops::Range<u64>)> {
+    let with_tier = |plan: &TierPlan| Geometry::with_index(config, plan.groups(), plan.room_bytes());
+    let geometry = plan.map_or_else(|| Geometry::of(config), with_tier).expect("sizes that fit");
+    let Places { stripes, undo, headers, records, tier, index, heap, .. } = Places::of(&geometry);
     let index_end = index + (geometry.groups_start * GROUP_BYTES) as u64;
     let headers_end = headers + (geometry.segments_max * size_of::<SegmentHeader>()) as u64;
     vec![
@@ -49,6 +50,7 @@ pub(crate) fn parts(config: &StoreConfig) -> Vec<(&'static str, std::ops::Range<
         ("undo log", undo..undo + PAGE),
         ("headers", headers..headers_end),
         ("checkpoint", records..records + PAGE),
+        ("tier", tier..tier + geometry.tier_bytes),
         ("index", index..index_end),
         ("heap", heap..heap + (geometry.segments_max * geometry.segment_bytes) as u64),
     ]

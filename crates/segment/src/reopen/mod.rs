@@ -68,6 +68,8 @@ pub struct Reopened {
     pub flash_items: u64,
     /// Items on flash that are gone with their device.
     pub flash_lost: u64,
+    /// There is flash, and nothing of what was there is believed, for the machine lost its power.
+    pub flash_emptied: bool,
     /// A change of the index's size was under way, and goes on.
     pub index_changing: bool,
     /// By how much the clock is behind what the process before saw last, in ms.

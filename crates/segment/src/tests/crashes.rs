@@ -103,7 +103,7 @@ pub(super) fn at<T>(place: IndexPlace, run: impl FnOnce() -> T) -> T {
 
 /// Where the segments lie in a file.
 pub(super) fn heap_of(file: &Arc<MapFile>) -> std::ops::Range<u64> {
-    let heap = crate::file::parts(&config()).last().expect("there are parts").1.clone();
+    let heap = crate::file::parts(&config(), None).last().expect("there are parts").1.clone();
     assert!(file.bytes().expect("its length") >= heap.end);
     heap
 }

@@ -18,6 +18,7 @@ use arena::{MapFile, PAGE_BYTES};
 use base::prng::Prng;
 
 use super::crashes::config;
+use crate::TierPlan;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 /// What is looked at of the disk between two syncs, at most.
@@ -38,6 +39,8 @@ pub(super) struct Disk {
     /// What was synced, then what was seen since: the pages of [`tracked`].
     pub(super) looks: Vec<Vec<u8>>,
     prng: Prng,
+    /// Of a file with a second tier: its part of the file is synced where all is.
+    plan: Option<TierPlan>,
     /// The step that is under way.
     pub(super) step: u64,
     /// Images of losses during a sync, with the step.
@@ -52,16 +55,20 @@ pub(super) struct Disk {
     pub(super) dropped: BTreeMap<usize, Vec<u8>>,
 }
 
+/// Which of [`tracked`] is the second tier's.
+const TIER: usize = 4;
+
 /// Where pages are taken to be lost: all that a small store uses of its file.
-fn tracked() -> Vec<Range<u64>> {
-    let parts: BTreeMap<_, _> = crate::file::parts(&config()).into_iter().collect();
+fn tracked(plan: Option<&TierPlan>) -> Vec<Range<u64>> {
+    let parts: BTreeMap<_, _> = crate::file::parts(&config(), plan).into_iter().collect();
     let (notes, undo, records) = (&parts["notes"], &parts["undo log"], &parts["checkpoint"]);
-    let copy = (parts["index"].start - records.start) / 2;
+    let copy = (parts["tier"].start - records.start) / 2;
     vec![
         0..notes.start + PAGE,
         undo.start..undo.start + 8 * PAGE,
         parts["headers"].start..records.start + PAGE,
         records.start + copy..records.start + copy + PAGE,
+        parts["tier"].clone(),
         parts["index"].start..parts["heap"].end,
     ]
 }
@@ -70,9 +77,9 @@ fn os_file(file: &MapFile) -> std::fs::File {
     file.as_fd().try_clone_to_owned().expect("a descriptor").into()
 }
 
-pub(super) fn look(file: &MapFile) -> Vec<u8> {
+fn look(file: &MapFile, plan: Option<&TierPlan>) -> Vec<u8> {
     let (from, mut bytes) = (os_file(file), Vec::new());
-    for range in tracked() {
+    for range in tracked(plan) {
         let len = bytes.len();
         bytes.resize(len + (range.end - range.start) as usize, 0);
         from.read_exact_at(&mut bytes[len..], range.start).expect("it is there");
@@ -83,18 +90,37 @@ pub(super) fn look(file: &MapFile) -> Vec<u8> {
 impl Disk {
     pub(super) fn new(file: Arc<MapFile>, prng: Prng) -> Self {
         let (looks, taken, synced, dropped) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
-        Self { file, looks, prng, step: 0, taken, synced, keeps: false, refuses: false, dropped }
+        Self { file, looks, prng, plan: None, step: 0, taken, synced, keeps: false, refuses: false, dropped }
+    }
+
+    /// The same for the file of a store that is made for a second tier.
+    pub(super) fn beside(self, plan: Option<TierPlan>) -> Self {
+        Self { plan, ..self }
+    }
+
+    /// Goes on with a file that was written to it.
+    pub(super) fn go_on(&mut self, file: Arc<MapFile>) {
+        self.looks = vec![look(&file, self.plan.as_ref())];
+        self.file = file;
+        self.dropped.clear();
     }
 
     pub(super) fn see(&mut self) {
         if self.looks.len() < LOOKS_MAX {
-            self.looks.push(look(&self.file));
+            self.looks.push(look(&self.file, self.plan.as_ref()));
         }
     }
 
-    fn sync(&mut self) -> std::io::Result<()> {
-        let (mut synced, refuses) = (look(&self.file), std::mem::take(&mut self.refuses));
+    fn sync(&mut self, all: bool) -> std::io::Result<()> {
+        let plan = self.plan.as_ref();
+        let (mut synced, refuses) = (look(&self.file, plan), std::mem::take(&mut self.refuses));
         let before = self.looks.first().cloned().unwrap_or_else(|| vec![0; synced.len()]);
+        if !all {
+            let lens: Vec<usize> = tracked(plan).iter().map(|range| (range.end - range.start) as usize).collect();
+            let from = lens[..TIER].iter().sum();
+            let left_out = from..from + lens[TIER];
+            synced[left_out.clone()].copy_from_slice(&before[left_out]);
+        }
         self.dropped.retain(|at, page| synced[*at..].starts_with(page));
         for at in (0..synced.len()).step_by(PAGE_BYTES) {
             let page = at..synced.len().min(at + PAGE_BYTES);
@@ -112,13 +138,13 @@ impl Disk {
 
     /// What is left after a loss of power now.
     pub(super) fn lose(&mut self) -> Arc<MapFile> {
-        let now = look(&self.file);
+        let now = look(&self.file, self.plan.as_ref());
         let image = self.file.image().expect("an image");
         let to = os_file(&image);
         // From all that was written being lost to nothing being lost.
         let kept_of_ten = [0, 1, 5, 9, 10][self.prng.below(5) as usize];
         let mut at = 0;
-        for range in tracked() {
+        for range in tracked(self.plan.as_ref()) {
             for page in (range.start..range.end).step_by(PAGE_BYTES) {
                 let end = at + PAGE.min(range.end - page) as usize;
                 let of = |look: usize| &self.looks.get(look).unwrap_or(&now)[at..end];
@@ -137,8 +163,8 @@ impl Disk {
     }
 }
 
-/// Called when a store has its file synced.
-pub(crate) fn synced(file: &Arc<MapFile>) -> std::io::Result<()> {
+/// Called when a store has its file synced: all of it, or all but what a second tier has there.
+pub(crate) fn synced(file: &Arc<MapFile>, all: bool) -> std::io::Result<()> {
     DISK.with(|disk| {
         let mut disk = disk.borrow_mut();
         let Some(disk) = disk.as_mut().filter(|disk| Arc::ptr_eq(&disk.file, file)) else { return Ok(()) };
@@ -149,7 +175,7 @@ pub(crate) fn synced(file: &Arc<MapFile>) -> std::io::Result<()> {
             let image = disk.lose();
             disk.taken.push((disk.step, image));
         }
-        disk.sync()
+        disk.sync(all)
     })
 }
 

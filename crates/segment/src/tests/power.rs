@@ -9,10 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arena::MapFile;
+use base::clock::UnixMillis;
 use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, at, key, place, set_power};
-use super::disk::{Disk, look, set_disk, with_disk};
+use super::disk::{Disk, set_disk, with_disk};
+use super::tiered::{demote, open_beside, plan_at, told};
+use crate::map_tier::MapTier;
 use crate::op::OpError;
 use crate::{Checkpointer, Claim, Expire, Finished, IndexPlace, Key, Namespace, Power, Put, Reopened, Turn};
 
@@ -48,8 +51,19 @@ struct Reached {
     refused: u64,
 }
 
+/// What was reached beside a second tier.
+#[derive(Debug, Default)]
+struct ReachedOnFlash {
+    /// Losses, and what there was on flash then.
+    lost: u64,
+    gone: u64,
+    /// What was told from there after a kill, or an end in order.
+    hits: u64,
+}
+
 struct World {
     rig: Option<Rig>,
+    tier: Option<Arc<MapTier>>,
     checkpointer: Option<Checkpointer>,
     claim: Option<Together>,
     prng: Prng,
@@ -59,6 +73,7 @@ struct World {
     /// By the instant at which they began.
     checkpoints: BTreeMap<u64, Known>,
     reached: Reached,
+    on_flash: ReachedOnFlash,
 }
 
 const KEYS: usize = 40;
@@ -84,12 +99,13 @@ struct Together {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, tier: Option<Arc<MapTier>>) -> Self {
         let file = Arc::new(MapFile::in_memory().expect("a file"));
         let prng = Prng::new(seed ^ 0x5151);
-        set_disk(Some(Disk::new(file, prng)));
+        set_disk(Some(Disk::new(file, prng).beside(tier.as_ref().map(|_| plan_at(place())))));
         let mut world = Self {
             rig: None,
+            tier,
             checkpointer: None,
             claim: None,
             prng: Prng::new(seed),
@@ -98,6 +114,7 @@ impl World {
             histories: BTreeMap::new(),
             checkpoints: BTreeMap::new(),
             reached: Reached::default(),
+            on_flash: ReachedOnFlash::default(),
         };
         world.open();
         // A loss before a file was made to its end leaves what is refused, and said so.
@@ -108,7 +125,7 @@ impl World {
     fn open(&mut self) {
         set_power(Power { boot: self.boot, checkpoints: true });
         let file = with_disk(|disk| Arc::clone(&disk.file));
-        self.rig = Some(Rig::open(file, NOW.plus_ms(self.step)));
+        self.rig = Some(open_on(file, self.tier.as_ref(), NOW.plus_ms(self.step)));
         self.checkpointer = self.rig().store.checkpointer();
         assert!(self.checkpointer.is_some());
     }
@@ -136,6 +153,9 @@ impl World {
         self.step += 1;
         with_disk(|disk| disk.step = self.step);
         let name = key(self.prng.below(KEYS as u64) as usize);
+        if self.tier.is_some() && self.claim.is_none() && self.prng.chance(1, 12) {
+            return demote(self.rig());
+        }
         match self.prng.below(100) {
             0..50 => {
                 let value = self.value(&name);
@@ -183,7 +203,7 @@ impl World {
         let (names, says) = (trio(together.number), together.says);
         let (name, text) = (&names[together.done], format!("both:{says}"));
         let is_number = together.done == 1;
-        let there = self.rig().read(name).and_then(|text| String::from_utf8(text).ok()?.parse().ok());
+        let there = read(self.rig(), name).and_then(|text| String::from_utf8(text).ok()?.parse().ok());
         act_for(self.rig(), &mut together.claim, name, &|turn, key| match is_number {
             true => turn.add(key, says as i64 - there.unwrap_or(0)).map(drop),
             false => turn.put(key, &Put { expire: Expire::Never, ..Put::set(text.as_bytes()) }).map(drop),
@@ -263,13 +283,14 @@ impl World {
             self.rig = None;
         }
         self.open();
+        self.on_flash.hits += self.rig().store.flash_slots();
         self.meet_anew();
     }
 
     /// What is there now is what was told.
     fn meet_anew(&mut self) {
         for name in all_keys() {
-            let found = self.rig().read(&name);
+            let found = read(self.rig(), &name);
             let last =
                 self.histories.get(&name).and_then(|history| history.last()).and_then(|(_, value)| value.clone());
             if found != last {
@@ -280,29 +301,33 @@ impl World {
 
     /// Opens images of losses of power that were taken, and one of now; the store goes on in that, perhaps.
     fn lose(&mut self, goes_on: bool) {
+        if let Some(rig) = &self.rig
+            && self.tier.is_some()
+        {
+            self.on_flash.lost += 1;
+            self.on_flash.gone += rig.store.flash_slots();
+        }
         let mut images = with_disk(|disk| std::mem::take(&mut disk.taken));
         let last = with_disk(Disk::lose);
         images.push((self.step, Arc::new(last.image().expect("an image"))));
         self.boot += 1;
         for (step, image) in images {
             set_power(Power { boot: self.boot, checkpoints: true });
-            let mut rig = Rig::open(image, NOW.plus_ms(self.step));
+            let tier = self.tier.as_ref().map(|tier| Arc::new(tier.copy()));
+            let mut rig = open_on(image, tier.as_ref(), NOW.plus_ms(self.step));
             self.check(&mut rig, step);
             for name in all_keys() {
                 // A long value that has lost a piece is a miss, and goes.
                 rig.delete(&name);
-                assert!(rig.read(&name).is_none(), "{:?} came back", String::from_utf8_lossy(&name));
+                assert!(read(&mut rig, &name).is_none(), "{:?} came back", String::from_utf8_lossy(&name));
             }
             rig.flush_out();
         }
         if goes_on {
             (self.checkpointer, self.claim) = (None, None);
-            let looks = vec![look(&last)];
-            with_disk(|disk| {
-                (disk.file, disk.looks) = (last, looks);
-                disk.dropped.clear();
-            });
+            with_disk(|disk| disk.go_on(last));
             self.rig = None;
+            self.tier = self.tier.take().map(|tier| Arc::new(tier.copy()));
             self.step += 1;
             with_disk(|disk| disk.step = self.step);
             self.open();
@@ -322,13 +347,18 @@ impl World {
             (reached.clean + u64::from(reopened.clean), reached.lost_all + u64::from(reopened.lost_all));
         let progress = rig.store.rebuild_progress().unwrap_or_default();
         reached.torn += progress.torn;
+        if reopened.lost {
+            assert!(reopened.flash_emptied == self.tier.is_some() && rig.store.flash_slots() == 0, "{reopened:?}");
+        } else {
+            self.on_flash.hits += rig.store.flash_slots();
+        }
         // Where memory is short, the oldest segments go before they are looked at.
         let has_room = progress.segments_dropped == 0;
         let none = Known::default();
         let known = self.checkpoints.get(&reopened.checkpoint_ms).unwrap_or(&none);
         assert!(reopened.checkpoint_ms == 0 || known.step > 0, "a checkpoint that nobody made");
         for name in all_keys() {
-            let found = rig.read(&name);
+            let found = read(rig, &name);
             if reopened.lost_all {
                 assert!(found.is_none(), "no checkpoint has it");
             }
@@ -368,7 +398,7 @@ impl World {
     fn check_trio(&mut self, rig: &mut Rig, reopened: &Reopened, known: &Known, number: usize) {
         let mut says = Vec::new();
         for name in trio(number) {
-            let Some(found) = rig.read(&name) else { continue };
+            let Some(found) = read(rig, &name) else { continue };
             let first = self.histories[&name].iter().find(|(_, value)| value.as_ref() == Some(&found));
             let ended = first.map_or(0, |(step, _)| *step);
             let (text, noted) = (String::from_utf8_lossy(&found).into_owned(), known.noted);
@@ -382,6 +412,16 @@ impl World {
             self.reached.split += 1;
         }
     }
+}
+
+/// A store on the file, beside the tier if there is one.
+fn open_on(file: Arc<MapFile>, tier: Option<&Arc<MapTier>>, now: UnixMillis) -> Rig {
+    tier.map_or_else(|| Rig::open(Arc::clone(&file), now), |tier| open_beside(Arc::clone(&file), tier, now))
+}
+
+/// What a key holds, in memory or on flash.
+fn read(rig: &mut Rig, name: &[u8]) -> Option<Vec<u8>> {
+    if rig.store.tier.is_some() { told(rig, name) } else { rig.read(name) }
 }
 
 fn act_for(rig: &mut Rig, claim: &mut Claim, name: &[u8], op: &dyn Fn(&mut Turn<'_>, &Key<'_>) -> Result<(), OpError>) {
@@ -407,9 +447,9 @@ impl Drop for Seed {
     }
 }
 
-fn run(seed: u64, all: &mut Reached) {
+fn run(seed: u64, tier: Option<Arc<MapTier>>, all: &mut Reached) -> ReachedOnFlash {
     let _seed = Seed(seed);
-    let mut world = World::new(seed);
+    let mut world = World::new(seed, tier);
     for act in 0..160 {
         world.act();
         if world.prng.chance(1, 40) {
@@ -432,11 +472,21 @@ fn run(seed: u64, all: &mut Reached) {
     all.trios += trios;
     all.split += split;
     all.refused += refused;
+    world.on_flash
 }
 
-fn runs(seeds: Range<u64>) {
+fn runs(seeds: Range<u64>, has_flash: bool) {
     let mut all = Reached::default();
-    seeds.for_each(|seed| run(seed, &mut all));
+    let mut on_flash = ReachedOnFlash::default();
+    for seed in seeds {
+        let tier = has_flash.then(Arc::default);
+        let ReachedOnFlash { lost, gone, hits } = run(seed, tier, &mut all);
+        (on_flash.lost, on_flash.gone, on_flash.hits) =
+            (on_flash.lost + lost, on_flash.gone + gone, on_flash.hits + hits);
+    }
+    let ReachedOnFlash { lost: lost_on_flash, gone, hits } = on_flash;
+    let met = gone > lost_on_flash && hits > 100;
+    assert!(met == has_flash, "{on_flash:?}");
     let Reached { lost, lost_all, clean, hits, held_to, reverted, emptied, torn, trios, split, refused } = all;
     let least =
         [lost, lost_all, clean, hits, held_to, reverted, emptied, torn, trios, split, refused].into_iter().min();
@@ -445,10 +495,20 @@ fn runs(seeds: Range<u64>) {
 
 #[test]
 fn a_loss_of_power_leaves_nothing_older_than_the_checkpoint_with_the_index_in_dram() {
-    at(IndexPlace::Dram, || runs(0..100));
+    at(IndexPlace::Dram, || runs(0..100, false));
 }
 
 #[test]
 fn a_loss_of_power_leaves_nothing_older_than_the_checkpoint_with_the_index_in_the_file() {
-    at(IndexPlace::File, || runs(1000..1100));
+    at(IndexPlace::File, || runs(1000..1100, false));
+}
+
+#[test]
+fn a_loss_of_power_leaves_nothing_on_flash_and_nothing_older_with_the_index_in_dram() {
+    at(IndexPlace::Dram, || runs(2000..2060, true));
+}
+
+#[test]
+fn a_loss_of_power_leaves_nothing_on_flash_and_nothing_older_with_the_index_in_the_file() {
+    at(IndexPlace::File, || runs(3000..3060, true));
 }

@@ -10,7 +10,9 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, at, images_of, in_both_modes, key, set_power};
 use super::disk::{Disk, set_disk, with_disk};
+use super::tiered::{demote, open_beside, told};
 use crate::item::META_WON;
+use crate::map_tier::MapTier;
 use crate::op::{Arith, Delete, Expire, Fetch, OpError, Put, PutOutcome};
 use crate::undo::{ChangingKey, RECORDS_MAX};
 use crate::{Finished, IndexPlace, Key, Namespace, Power, Turn};
@@ -344,4 +346,82 @@ fn keys_of_more_changes_than_a_record_holds_have_the_checkpoint_begun_again() {
     // The next one has none of them.
     assert_eq!(checkpoint(&mut rig).expect("made"), Finished::Made);
     assert_eq!(lost(&rig).read(b"k"), Some(b"v".to_vec()));
+}
+
+/// An index beside a second tier keeps its size: where it is full, an item loses its slot to another key's.
+#[test]
+fn an_item_that_lost_its_slot_to_another_before_a_kill_does_not_come_back_with_a_loss_of_power() {
+    at(IndexPlace::File, || {
+        set_power(Power { boot: 1, checkpoints: true });
+        let tier = Arc::new(MapTier::default());
+        let mut rig = open_beside(Arc::new(MapFile::in_memory().expect("a file")), &tier, NOW);
+        let names: Vec<Vec<u8>> = (0..600).map(key).collect();
+        let crowd = names.iter().position(|name| {
+            rig.put(name, b"old");
+            rig.store.stats().evicted_by_index > 0
+        });
+        // The next ones lose their slots too; what is asked for counts, so these are the ones that stay.
+        let rest = &names[crowd.expect("the index is full") + 1..];
+        let (mut met, mut images) = (0, Vec::new());
+        for name in &rest[..6] {
+            rig.lane.own_seal(&rig.store);
+            images.extend(images_of(&mut rig, 1, |rig| rig.put(name, b"old")));
+        }
+        let displaced = rig.store.stats().evicted_by_index;
+        for image in images {
+            set_power(Power { boot: 1, checkpoints: true });
+            let mut rig = open_beside(image, &Arc::new(tier.copy()), NOW);
+            let gone: Vec<_> = names.iter().filter(|name| rig.read(name).is_none()).collect();
+            // Whoever has no slot now is told to be gone: and is not there later either.
+            let before = gone.len();
+            checkpoint(&mut rig).expect("made");
+            let mut lost = lost_beside(&rig, &tier);
+            met += before;
+            for name in gone {
+                assert_eq!(lost.read(name), None, "{} came back", name.escape_ascii());
+            }
+        }
+        assert!(displaced > 3 && met > 100, "{displaced} lost their slots, {met} were looked for");
+    });
+}
+
+fn lost_beside(rig: &Rig, tier: &Arc<MapTier>) -> Rig {
+    set_power(Power { boot: 2, checkpoints: true });
+    let lost = open_beside(image(rig), &Arc::new(tier.copy()), NOW);
+    assert!(lost.reopened().lost && lost.reopened().flash_emptied);
+    lost
+}
+
+#[test]
+fn what_came_back_from_flash_or_went_there_since_the_checkpoint_is_as_it_was_then_or_a_miss() {
+    in_both_modes(|| {
+        set_power(Power { boot: 1, checkpoints: true });
+        let tier = Arc::new(MapTier::default());
+        let mut rig = open_beside(Arc::new(MapFile::in_memory().expect("a file")), &tier, NOW);
+        [&b"stays"[..], b"back", b"over", b"gone"].iter().for_each(|name| rig.put(name, b"old"));
+        demote(&mut rig);
+        [&b"goes"[..], b"goes over", b"goes gone"].iter().for_each(|name| rig.put(name, b"old"));
+        // On flash before the checkpoint, and in memory when it is made.
+        rig.put(b"over", b"new");
+        assert!(rig.delete(b"gone"));
+        checkpoint(&mut rig).expect("made");
+        demote(&mut rig);
+        rig.put(b"goes over", b"new");
+        assert!(rig.delete(b"goes gone"));
+        rig.until_done(|turn| turn.touch(&turn.key(Namespace::DEFAULT, b"back"), Expire::Never).map(drop));
+        let is = |rig: &mut Rig| {
+            [&b"stays"[..], b"back", b"over", b"gone", b"goes", b"goes over", b"goes gone"]
+                .map(|name| told(rig, name).map(|value| value == b"new"))
+        };
+        let (old, new) = (Some(false), Some(true));
+        assert_eq!(is(&mut rig), [old, old, new, None, old, new, None]);
+        // All that was written is on the disk: what had gone to flash is dead in memory.
+        assert_eq!(is(&mut lost_beside(&rig, &tier)), [None; 7]);
+        // A kill leaves all of it.
+        set_power(Power { boot: 1, checkpoints: true });
+        assert_eq!(
+            is(&mut open_beside(image(&rig), &Arc::new(tier.copy()), NOW)),
+            [old, old, new, None, old, new, None]
+        );
+    });
 }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use arena::MapFile;
+use base::clock::UnixMillis;
 
-use super::crashes::{NOW, Rig, config, images_of};
+use super::crashes::{NOW, Rig, config, images_of, place, power};
 use crate::header::State;
-use crate::map_tier::{MapTier, PLAN};
-use crate::op::{OpError, Value};
-use crate::read::Ahead;
+use crate::map_tier::{MapTier, PLAN, PLAN_FOUND};
+use crate::op::Value;
 use crate::segments::SegmentId;
 use crate::tier_room::TierGround;
 use crate::tiered::FromFlash;
@@ -24,27 +24,48 @@ fn open(file: Arc<MapFile>, tier: &Arc<MapTier>) -> Rig {
     Rig { store, background, lane, file, now: NOW }
 }
 
+/// The same where the thread's stores have their index, as they come through a loss of power.
+pub(super) fn open_beside(file: Arc<MapFile>, tier: &Arc<MapTier>, now: UnixMillis) -> Rig {
+    let store_file = StoreFile { file: Arc::clone(&file), reset: false, index: place(), power: power() };
+    let mut ground = TierGround::lay(&config(), Some(&store_file), &plan_at(place()), now).expect("the file is taken");
+    tier.go_on(ground.take_room());
+    let (store, background) = ground.store(Arc::clone(tier) as _, now).expect("a store");
+    let lane = store.lane().expect("a lane");
+    let mut rig = Rig { store, background, lane, file, now };
+    while rig.store.is_finding() {
+        rig.background.slice(now, &mut || false);
+    }
+    rig
+}
+
+/// What a store with its index there is made for.
+pub(super) fn plan_at(index: IndexPlace) -> TierPlan {
+    if index == IndexPlace::Dram { PLAN_FOUND } else { PLAN }
+}
+
 /// What is read of a key, wherever it is; that changes nothing.
 pub(super) fn told(rig: &mut Rig, key: &[u8]) -> Option<Vec<u8>> {
-    let text = |value: &Value<'_>| match value {
-        Value::Bytes(bytes) => bytes.to_vec(),
-        other => panic!("{other:?}"),
-    };
-    rig.until_done(|turn| {
-        let key = turn.key(Namespace::DEFAULT, key);
-        if let Some(hit) = turn.read(&key, Ahead::default()) {
-            return Ok(Some(text(&hit.value)));
+    // A long value that has lost a piece is there, and is never told.
+    for _ in 0..10 {
+        if let Some(there) = rig.read(key) {
+            return Some(there);
         }
-        match turn.from_flash(&key) {
-            FromFlash::Nowhere => Ok(None),
-            FromFlash::Coming => Err(OpError::Parked),
+        let turn = rig.lane.turn(rig.now);
+        match turn.from_flash(&turn.key(Namespace::DEFAULT, key)) {
+            FromFlash::Nowhere => return None,
+            FromFlash::Coming => {}
             FromFlash::Here(hit) => {
-                let value = text(&hit.value());
+                let value = match hit.value() {
+                    Value::Bytes(bytes) => bytes.to_vec(),
+                    Value::Integer(number) => number.to_string().into_bytes(),
+                    other => panic!("{other:?}"),
+                };
                 turn.flash_kept(hit, false);
-                Ok(Some(value))
+                return Some(value);
             }
         }
-    })
+    }
+    None
 }
 
 /// Has all that is sealed go to the tier.

@@ -268,10 +268,6 @@ impl Planner<'_> {
             let what = "no file is named that could be written to a disk".to_owned();
             self.fault("store.checkpoint", what, "name one: store.file".to_owned());
         }
-        if !settings.flash.0.is_empty() {
-            let what = "items on flash are in no checkpoint".to_owned();
-            self.fault("store.checkpoint", what, "leave store.checkpoint or store.flash away".to_owned());
-        }
     }
 
     fn flash(&mut self, settings: &Settings) {
@@ -430,13 +426,13 @@ mod tests {
     }
 
     #[test]
-    fn checkpoints_need_a_file_and_no_flash() {
+    fn checkpoints_need_a_file() {
         let (every, file) = (("store.checkpoint", "60s"), ("store.file", "/tmp/y"));
         let plan = with(&[every, file], &host()).unwrap();
         assert_eq!(plan.server.checkpoint, Some(std::time::Duration::from_secs(60)));
         assert!(with(&[file], &host()).unwrap().server.checkpoint.is_none());
         assert!(fault(&[every]).contains("store.file"));
-        assert!(fault(&[every, file, ("store.flash", "/tmp/x:1GiB")]).contains("items on flash"));
+        assert!(with(&[every, file, ("store.flash", "/tmp/x:1GiB")], &host()).is_ok());
         assert!(fault(&[file, ("store.checkpoint", "10ms")]).contains("write 1s"));
     }
 

@@ -279,8 +279,8 @@ pub static SETTINGS: [Setting; 44] = [
         range: Some((0, DAY)),
         reload: Reload::Restart,
         help: "For a file on a disk: so often all of it is written there, and after a loss of power the server goes on \
-               from the last time that this was done. What was stored or changed since may be gone. 0s: it is not, and \
-               a file that was there when the power went is not to be relied on.",
+               from the last time that this was done. What was stored or changed since may be gone, and what was on \
+               flash is. 0s: it is not, and a file that was there when the power went is not to be relied on.",
         value: |s| &mut s.checkpoint,
     },
     Setting {

@@ -1,0 +1,156 @@
+//! Losses of power, with checkpoints of the memory file: nothing on flash is there after one, and all of it after a
+//! kill or an end in order.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use arena::{MapFile, PAGE_BYTES};
+use base::prng::Prng;
+use segment::{Delete, Finished, IndexPlace, Namespace};
+
+use crate::seeds;
+use crate::world::{Live, World};
+
+/// What is known to be on the disk of the memory file, where checkpoints are made.
+#[derive(Default)]
+pub struct Synced {
+    /// The file at the last one.
+    pub file: Option<Arc<MapFile>>,
+    /// What each key held then, and since.
+    pub told: HashMap<Vec<u8>, Vec<Live>>,
+}
+
+/// Makes pages of `late` what they are in `early`, by chance: of ten so many stay.
+fn mix(early: &MapFile, late: &MapFile, late_of_ten: u64, random: &mut Prng) {
+    let open = |file: &MapFile| File::from(file.as_fd().try_clone_to_owned().expect("a descriptor"));
+    let (early_file, late_file) = (open(early), open(late));
+    let mut pages = [[0; PAGE_BYTES]; 2];
+    for at in (0..late.bytes().expect("its length")).step_by(PAGE_BYTES) {
+        for (file, page) in [&early_file, &late_file].into_iter().zip(&mut pages) {
+            file.read_exact_at(page, at).expect("it is there");
+        }
+        if pages[0] != pages[1] && !random.chance(late_of_ten, 10) {
+            late_file.write_all_at(&pages[0], at).expect("written");
+        }
+    }
+}
+
+impl World {
+    /// Makes a checkpoint.
+    pub fn checkpoint(&mut self) {
+        let mut checkpointer = self.store.checkpointer().expect("it makes them");
+        assert!(checkpointer.begin(self.now));
+        while !checkpointer.is_sealed() {
+            self.lane.tidy(self.now);
+            self.meanwhile();
+        }
+        assert_eq!(checkpointer.finish().expect("the disk takes it"), Finished::Made);
+        self.synced.file = Some(self.image());
+        self.synced.told = self.model.iter().map(|(key, live)| (key.clone(), vec![live.clone()])).collect();
+    }
+
+    /// The machine loses its power: each page of the memory file is what it was at the last checkpoint or is now, of
+    /// ten so many as now; and the disk loses what it has not made safe. What is there is what was, at the checkpoint
+    /// or since. How many keys have a value.
+    pub fn lose_power(&mut self, late_of_ten: u64) -> usize {
+        let (early, late) = (self.synced.file.take().expect("there is a checkpoint"), self.image());
+        mix(&early, &late, late_of_ten, &mut self.random);
+        let told = std::mem::take(&mut self.synced.told);
+        self.power.boot += 1;
+        let seed = self.random.next_u64();
+        self.begin_in(late, self.hand.copy_cut_off(seed), seed);
+        self.find_all();
+        self.model.clear();
+        for (key, value) in self.all() {
+            let was = told.get(&key).and_then(|was| was.iter().rev().find(|live| live.value == value));
+            let live = was.unwrap_or_else(|| panic!("{}: older, or never there", key.escape_ascii())).clone();
+            // With two states of one value nobody knows which of them it is.
+            if told[&key].iter().any(|other| other.value == value && other.flags != live.flags) {
+                self.done(|turn| turn.delete(&turn.key(Namespace::DEFAULT, &key), &Delete::default()));
+            } else {
+                self.model.insert(key, Live { token: None, ..live });
+            }
+        }
+        self.model.len()
+    }
+
+    /// The process ends in order, and the machine is started again; its disk keeps what was made safe.
+    pub fn stop_and_start(&mut self) {
+        let _ = self.store.leave();
+        self.power.boot += 1;
+        self.cut_off();
+    }
+}
+
+const BOTH: [IndexPlace; 2] = [IndexPlace::File, IndexPlace::Dram];
+
+/// A store with checkpoints and much on flash.
+fn filled(seed: u64, index: IndexPlace) -> World {
+    println!("SEED={seed} cargo test -p gannet-flash --test model");
+    let mut world = World::with_checkpoints(seed, index);
+    (0..15_000).for_each(|_| drop(world.step()));
+    world
+}
+
+#[test]
+fn after_a_loss_of_power_nothing_of_an_earlier_life_of_flash_is_told_and_it_is_filled_anew() {
+    for (seed, index) in seeds().into_iter().flat_map(|seed| BOTH.map(|index| (seed, index))) {
+        let mut world = filled(seed + 200, index);
+        let (mut gone, mut there, mut again) = (0, 0, 0);
+        // From all that was written being lost to nothing being lost.
+        for late_of_ten in [0, 10, 5, 1, 9, 5] {
+            world.checkpoint();
+            // As long as regions need to be given other lives.
+            (0..4000).for_each(|_| drop(world.step()));
+            gone += world.items_on_flash();
+            there += world.lose_power(late_of_ten);
+            let reopened = *world.store.reopened().expect("it is in a file");
+            assert!(reopened.lost && reopened.flash_emptied, "{reopened:?}");
+            assert_eq!((world.items_on_flash(), world.store.stats().flash_items), (0, 0), "seed {seed}, {index:?}");
+            let (free, all) = world.flash.regions();
+            assert_eq!(free, all, "regions that are free");
+            // Each miss is found out by the slots alone: nothing names what was there.
+            (0..12_000).for_each(|_| drop(world.step()));
+            again += world.items_on_flash();
+            assert_eq!((world.store.stats().flash_failed, world.flash.counts().reclaim_failed), (0, 0));
+            world.check();
+        }
+        assert!(gone.min(again) > 6 * 300 && there > 6 * 50, "{gone} were on flash, {there} are there, {again} again");
+    }
+}
+
+#[test]
+fn a_kill_and_an_end_in_order_leave_all_on_flash_as_it_was() {
+    for (seed, index) in seeds().into_iter().flat_map(|seed| BOTH.map(|index| (seed, index))) {
+        let mut world = filled(seed + 300, index);
+        world.flushes = false;
+        let mut all = 0;
+        for life in 0..6 {
+            world.checkpoint();
+            (0..1000).for_each(|_| drop(world.step()));
+            let (before, on_flash) = (world.all(), world.items_on_flash());
+            // A disk keeps what was made safe at the end, and nothing of what was written since then is missing.
+            if life % 2 == 0 {
+                world.kill()
+            } else {
+                world.stop_and_start()
+            }
+            world.find_all();
+            let reopened = *world.store.reopened().expect("it is in a file");
+            assert!(!reopened.lost && !reopened.flash_emptied && reopened.clean == (life % 2 == 1), "{reopened:?}");
+            let (after, found) = (world.all(), world.items_on_flash());
+            all += on_flash;
+            match index {
+                IndexPlace::File => assert!(before == after && found == on_flash, "life {life}: {found} of {on_flash}"),
+                // Who shares a block and a bit with what is dead is lost.
+                IndexPlace::Dram => assert!(found * 10 >= on_flash * 9, "life {life}: {found} of {on_flash}"),
+            }
+            assert_eq!((world.flash.counts().footers_failed, world.store.stats().flash_failed), (0, 0));
+            world.check();
+        }
+        assert!(all > 6 * 500, "{all} were on flash");
+    }
+}
