@@ -131,6 +131,10 @@ fn queues_default(host: &Host) -> Probed {
 fn burstable(host: &Host) -> Probed {
     let vendor = host.read("/sys/class/dmi/id/sys_vendor")?;
     let product = host.read("/sys/class/dmi/id/product_name")?;
+    // Those name every type of machine alike.
+    if ["Google", "Microsoft", "Xen"].iter().any(|name| vendor.starts_with(name)) {
+        return Err(Unread::Beside("whose machine it is does not tell it its type here"));
+    }
     let is_amazon = vendor.starts_with("Amazon");
     let burstable = is_amazon && ["t2.", "t3.", "t3a.", "t4g."].iter().any(|kind| product.starts_with(kind));
     Ok(Seen::warn_if(burstable, format!("{vendor} {product}")))

@@ -115,7 +115,11 @@ fn governor(host: &Host) -> Probed {
         all += 1;
         slow += u32::from(last != "performance");
     }
-    Ok(Seen::warn_if(slow > 0, format!("{slow} of {all} CPUs are not at performance (the last: {last})")))
+    let value = match slow {
+        0 => format!("performance on all {all} CPUs that have one"),
+        _ => format!("{slow} of {all} CPUs are not at performance (the last: {last})"),
+    };
+    Ok(Seen::warn_if(slow > 0, value))
 }
 
 /// Longest time to wake that is let pass, in microseconds.

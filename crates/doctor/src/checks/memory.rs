@@ -177,13 +177,14 @@ fn chosen_of(host: &Host, path: &str) -> Result<String, Unread> {
 
 fn thp(host: &Host) -> Probed {
     let word = chosen_of(host, "/sys/kernel/mm/transparent_hugepage/enabled")?;
-    Ok(Seen::warn_if(word == "always", word))
+    Ok(Seen::warn_if(word == "always", format!("transparent_hugepage/enabled = {word}")))
 }
 
 fn thp_defrag(host: &Host) -> Probed {
     let enabled = chosen_of(host, "/sys/kernel/mm/transparent_hugepage/enabled")?;
     let word = chosen_of(host, "/sys/kernel/mm/transparent_hugepage/defrag")?;
-    Ok(Seen::bad_if(word == "always" && enabled != "never", word))
+    let value = format!("transparent_hugepage/defrag = {word}, enabled = {enabled}");
+    Ok(Seen::bad_if(word == "always" && enabled != "never", value))
 }
 
 /// Hosts with less have the smaller floor.
@@ -200,7 +201,7 @@ fn min_free(host: &Host) -> Probed {
     let kb = host.sysctl("vm.min_free_kbytes")?;
     let total = meminfo(host, "MemTotal")?;
     let floor = min_free_floor_kb(host)?;
-    let value = format!("{} MiB of {} MiB", kb >> 10, total >> 10);
+    let value = format!("vm.min_free_kbytes = {kb}: {} MiB of {} MiB", kb >> 10, total >> 10);
     Ok(Seen::warn_if(kb < floor || kb > total / 20, value))
 }
 

@@ -198,9 +198,9 @@ fn rps(host: &Host) -> Probed {
             steered += u32::from(has_cpu(&host.read(&format!("/sys/class/net/{nic}/queues/{queue}/rps_cpus"))?));
         }
         missing |= queues.len() * 4 < cpus && steered == 0;
-        told.push(format!("{nic}: {steered} of {} queues", queues.len()));
+        told.push(format!("{nic}: {steered} of {} receive queues are steered", queues.len()));
     }
-    Ok(Seen::warn_if(missing, format!("steered on {cpus} CPUs: {}", told.join(", "))))
+    Ok(Seen::warn_if(missing, format!("{}, on {cpus} CPUs", told.join(", "))))
 }
 
 fn rfs(host: &Host) -> Probed {
@@ -224,7 +224,7 @@ fn xps(host: &Host) -> Probed {
             mapped += u32::from(mask.is_ok_and(|mask| has_cpu(&mask)));
         }
         missing |= queues.len() > 1 && mapped == 0;
-        told.push(format!("{nic}: {mapped} of {} queues", queues.len()));
+        told.push(format!("{nic}: {mapped} of {} send queues have CPUs", queues.len()));
     }
     Ok(Seen::warn_if(missing, told.join(", ")))
 }

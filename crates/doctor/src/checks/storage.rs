@@ -102,7 +102,8 @@ fn scheduler(host: &Host) -> Probed {
         // Where there is no choice the file is the name itself.
         let name = chosen(&text).unwrap_or(&text);
         others += u32::from(name != "none" && !moves);
-        told.push(format!("{disk}: {name}"));
+        let why = if moves && name != "none" { " (it says that it has moving parts)" } else { "" };
+        told.push(format!("{disk}: {name}{why}"));
     }
     Ok(Seen::warn_if(others > 0, told.join(", ")))
 }
