@@ -123,7 +123,15 @@ mod tests {
     fn marks_and_graves_are_of_their_items_and_go_with_their_region() {
         let sizes = Sizes { region_bytes: 64 << 10, chunk_bytes: 16 << 10 };
         let marks = Marks::of(3, sizes);
-        let plan = TierPlan { index_slots: 0, bytes: 0, words: marks.end(3), chunks: 0, chunk_bytes: 0, finds: true };
+        let plan = TierPlan {
+            index_slots: 0,
+            bytes: 0,
+            regions: 3,
+            words: marks.end(3),
+            chunks: 0,
+            chunk_bytes: 0,
+            finds: true,
+        };
         let table = Table { room: TierRoom::private(&plan).expect("memory"), marks: Some(marks) };
         let at = |region, block| FlashAddress::new(1, region, block, 1);
         let places: Vec<(FlashAddress, u16)> = (0..3)

@@ -82,7 +82,7 @@ impl Sizes {
         let (bytes, regions) = (devices.iter().sum(), self.regions(devices) as usize);
         let finds = index == IndexPlace::Dram;
         let words = if finds { Marks::of(regions, *self).end(regions) } else { words_for(regions) };
-        TierPlan { index_slots, bytes, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes, finds }
+        TierPlan { index_slots, bytes, regions, words, chunks: CHUNKS, chunk_bytes: self.chunk_bytes, finds }
     }
 
     /// Items of so many bytes, key and value, that devices of so many bytes have room for.
@@ -362,7 +362,15 @@ mod tests {
 
     #[test]
     fn what_is_released_of_an_earlier_life_is_not_counted_again() {
-        let plan = TierPlan { index_slots: 0, bytes: 0, words: words_for(4), chunks: 0, chunk_bytes: 0, finds: false };
+        let plan = TierPlan {
+            index_slots: 0,
+            bytes: 0,
+            regions: 4,
+            words: words_for(4),
+            chunks: 0,
+            chunk_bytes: 0,
+            finds: false,
+        };
         let table = Table { room: TierRoom::private(&plan).expect("memory"), marks: None };
         let region = Region { table: &table, number: 3 };
         region.open(1);

@@ -219,9 +219,9 @@ impl SpaceTotals {
         }
     }
 
-    /// Items that are on flash, as far as is known whose they are.
-    pub(crate) fn flash_items(&self) -> u64 {
-        self.flash_taken.saturating_sub(self.flash_removed)
+    /// Items that are on flash, as far as is known whose they are: where others' were counted as gone, fewer than none.
+    pub(crate) fn flash_counted(&self) -> i64 {
+        self.flash_taken.wrapping_sub(self.flash_removed) as i64
     }
 
     /// Items that are there.

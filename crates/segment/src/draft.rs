@@ -228,7 +228,7 @@ impl Store {
                 let first = if room.ghost { GHOST_FREQ } else { 0 };
                 if room.holds.is_flash() {
                     self.dies_on_flash(room.holds);
-                    self.release(counters, room.holds, key.namespace, false);
+                    self.release(counters, room.holds, key.namespace, None);
                 }
                 if room.holds.is_item() {
                     self.slot_dies_first(room.holds);

@@ -29,6 +29,7 @@ mod counters;
 mod draft;
 mod epoch;
 mod file;
+mod flash_keys;
 mod graves;
 mod header;
 mod index;

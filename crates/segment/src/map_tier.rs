@@ -13,7 +13,7 @@ use crate::tier_room::TierRoom;
 
 /// What a store with such a tier is made for.
 pub(crate) const PLAN: TierPlan =
-    TierPlan { index_slots: 512, bytes: 1, words: 1, chunks: 0, chunk_bytes: 0, finds: false };
+    TierPlan { index_slots: 512, bytes: 1, regions: 1, words: 1, chunks: 0, chunk_bytes: 0, finds: false };
 
 /// Items that are offered at most where they are found again.
 const BLOCKS: usize = 1 << 14;
@@ -25,8 +25,15 @@ const DEAD: u64 = 2;
 
 /// The same where the index is gone with the process.
 #[cfg_attr(shuttle, allow(dead_code, reason = "models lie in no file"))]
-pub(crate) const PLAN_FOUND: TierPlan =
-    TierPlan { index_slots: 512, bytes: 1, words: BLOCKS_AT + BLOCKS, chunks: 0, chunk_bytes: 0, finds: true };
+pub(crate) const PLAN_FOUND: TierPlan = TierPlan {
+    index_slots: 512,
+    bytes: 1,
+    regions: 1,
+    words: BLOCKS_AT + BLOCKS,
+    chunks: 0,
+    chunk_bytes: 0,
+    finds: true,
+};
 
 /// A tier that has all in a map, each item in a block of its own. What is asked for has come at once.
 ///

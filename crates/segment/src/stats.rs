@@ -256,7 +256,7 @@ impl Store {
         }
         let totals = self.space_totals(space);
         let in_memory = totals.items().saturating_sub(totals.hidden()).saturating_sub(ended);
-        in_memory + self.flash_keys(space)
+        in_memory + self.flash_keys.keys(space, totals.flash_counted())
     }
 
     /// The figures of one namespace now.
@@ -266,7 +266,7 @@ impl Store {
         let shared = self.segments.count().saturating_sub(limits);
         NamespaceStats {
             items: totals.items(),
-            flash_items: totals.flash_items(),
+            flash_items: self.flash_keys.items(namespace.0, totals.flash_counted()),
             item_bytes: totals.item_bytes(),
             heap_bytes: self.spaces.used(namespace.0) as u64 * segment_bytes,
             heap_bytes_max: self.spaces.limit(namespace.0).unwrap_or(shared) as u64 * segment_bytes,

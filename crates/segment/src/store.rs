@@ -17,6 +17,7 @@ use crate::counters::{Counters, SpaceTotals, Totals};
 use crate::epoch::Epochs;
 use crate::file::notes::{NoteFault, Notes};
 use crate::file::{FileFault, Ground, Held, IndexPlace, StoreFile};
+use crate::flash_keys::FlashKeys;
 use crate::graves::Graves;
 use crate::header::Queue;
 use crate::index::{Found, GROUP_SLOTS, Index};
@@ -81,8 +82,8 @@ pub struct Store {
     flushed: [Word64; Namespace::MAX],
     /// For each namespace, the flush sequence that no item was found below any more: see [`Store::keys`].
     pub(crate) settled: [Word64; Namespace::MAX],
-    /// For each namespace, items on flash that a flush has ended and that have slots still, as far as is known.
-    pub(crate) flash_flushed: [AtomicU64; Namespace::MAX],
+    /// Whose items on flash are.
+    pub(crate) flash_keys: FlashKeys,
     /// What waits to be removed.
     pub(crate) graves: Graves,
     /// What was there before changes that are to be made together, of a store in a file.
@@ -178,9 +179,10 @@ impl Store {
         geometry: Geometry,
         ground: Ground,
         held: Option<Held>,
-        tier: Option<Arc<dyn Tier>>,
+        tier: Option<(Arc<dyn Tier>, usize)>,
         now: UnixMillis,
     ) -> Result<(Arc<Self>, Background), StartError> {
+        let regions = tier.as_ref().map_or(0, |(_, regions)| *regions);
         let Ground { kept, stripes, headers, buckets, heap, notes, undo, records } = ground;
         let segments = Segments::on(&geometry, heap, headers, kept.clone());
         let index_anew = held.as_ref().is_some_and(|held| held.index_anew);
@@ -201,7 +203,7 @@ impl Store {
             background_called: AtomicBool::new(false),
             flushed: std::array::from_fn(|namespace| Word64::new(kept.flushed[namespace].load(Relaxed))),
             settled: [const { Word64::new(0) }; Namespace::MAX],
-            flash_flushed: Default::default(),
+            flash_keys: FlashKeys::new(regions).map_err(StartError::Map)?,
             graves: Graves::default(),
             undo,
             slice_gate: Mutex::new(()),
@@ -214,7 +216,7 @@ impl Store {
             started: held.as_ref().map_or(now, |held| UnixMillis(held.block.made_ms)),
             huge_pages_asked: config.huge_pages,
             finds: tier.is_some() && held.as_ref().is_some_and(|held| held.index() == IndexPlace::Dram),
-            tier,
+            tier: tier.map(|(tier, _)| tier),
             notes,
             reopened: None,
             rebuild: None,

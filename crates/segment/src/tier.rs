@@ -323,6 +323,8 @@ pub struct TierPlan {
     pub index_slots: u64,
     /// Bytes of all that the tier lies on: a file that was made beside another tier is refused.
     pub bytes: u64,
+    /// Regions that it is cut into.
+    pub regions: usize,
     /// Words that the tier keeps.
     pub words: usize,
     /// Chunks of bytes that it keeps.

@@ -139,6 +139,7 @@ pub struct TierGround {
     ground: Ground,
     held: Option<Held>,
     room: Option<TierRoom>,
+    regions: usize,
 }
 
 impl TierGround {
@@ -158,14 +159,21 @@ impl TierGround {
             let count = geometry.segments_for(config.memory_bytes, plan.groups());
             let ground = Ground::private(&geometry, count, config.huge_pages).map_err(StartError::Map)?;
             let room = TierRoom::private(plan).map_err(StartError::Map)?;
-            return Ok(Self { config: config.clone(), geometry, ground, held: None, room: Some(room) });
+            return Ok(Self {
+                config: config.clone(),
+                geometry,
+                ground,
+                held: None,
+                room: Some(room),
+                regions: plan.regions,
+            });
         };
         assert!(plan.finds == (file.index == IndexPlace::Dram), "{plan:?} beside an index in {:?}", file.index);
         let (geometry, ground, held) = crate::file::lay(config, file, Some(plan), now)?;
         let config = StoreConfig { hash_seed: held.block.hash_seed, memory_bytes_max: 0, ..config.clone() };
         let room = crate::file::tier_room(&geometry, &held, plan)
             .map_err(|error| StartError::File { path: held.file.path().to_owned(), fault: error.into() })?;
-        Ok(Self { config, geometry, ground, held: Some(held), room: Some(room) })
+        Ok(Self { config, geometry, ground, held: Some(held), room: Some(room), regions: plan.regions })
     }
 
     /// What the tier is to be made on, which is given out once.
@@ -183,6 +191,6 @@ impl TierGround {
     /// # Errors
     /// When what an earlier process left does not hold together.
     pub fn store(self, tier: Arc<dyn Tier>, now: UnixMillis) -> Result<(Arc<Store>, Background), StartError> {
-        Store::on(&self.config, self.geometry, self.ground, self.held, Some(tier), now)
+        Store::on(&self.config, self.geometry, self.ground, self.held, Some((tier, self.regions)), now)
     }
 }

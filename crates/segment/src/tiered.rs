@@ -15,7 +15,6 @@
 //! - Where the index does not outlive the process, the tier is told first what a slot is to say ([`Tier::kill`]).
 
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
@@ -131,28 +130,23 @@ impl Store {
     }
 
     /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is
-    /// not. `lived`: it was not flushed before.
-    pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: bool) {
+    /// not. `lived`: it was not flushed before, if that is known.
+    pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
         counters.note_flash_removed(namespace);
-        let flushed = &self.flash_flushed[usize::from(namespace)];
-        if !lived && flushed.load(Relaxed) > 0 {
-            let _ = flushed.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
-        }
+        self.flash_keys.gone(slot.flash_address(), namespace, lived);
         self.tier().release(slot.flash_address());
     }
 
-    /// Items on flash of a namespace that no flush has ended. It is what slots say where one namespace is used; where
-    /// several are, each may be off by what others have stored over its items.
-    pub(crate) fn flash_keys(&self, namespace: u8) -> u64 {
-        let flushed = self.flash_flushed[usize::from(namespace)].load(Relaxed);
-        self.space_totals(namespace).flash_items().saturating_sub(flushed)
+    /// Items of an earlier process are on flash, and count for that namespace: whose they are is not known.
+    pub(crate) fn flash_found(&self, counters: &Counters, namespace: u8, items: u64) {
+        counters.note_flash_taken(namespace, items);
+        self.flash_keys.found(namespace, items);
     }
 
-    /// What a namespace has on flash was flushed.
+    /// What a namespace has on flash was flushed. The caller holds the slice gate.
     pub(crate) fn note_flash_flushed(&self, namespace: u8) {
         if self.tier.is_some() {
-            let items = self.space_totals(namespace).flash_items();
-            self.flash_flushed[usize::from(namespace)].store(items, Relaxed);
+            self.flash_keys.flush(namespace, self.space_totals(namespace).flash_counted());
         }
     }
 
@@ -178,7 +172,7 @@ impl Store {
         let Some((word, slot)) = locked.find_flash(at) else { return false };
         self.dies_on_flash(slot);
         locked.replace(word, slot, Slot::EMPTY, false);
-        self.release(counters, slot, namespace, false);
+        self.release(counters, slot, namespace, None);
         true
     }
 
@@ -191,7 +185,7 @@ impl Store {
             } else {
                 locked.clear_behind(word);
             }
-            self.release(counters, old, namespace, false);
+            self.release(counters, old, namespace, None);
         }
     }
 
@@ -256,6 +250,7 @@ impl Store {
             Some(there) if locked.find_flash(at).is_none() => {
                 self.dies_first(there.address);
                 self.lives_on_flash(at);
+                self.flash_keys.taken(at, key.namespace);
                 locked.replace(there.word, there.slot, Slot::flash(key.hash.tag(), 0, at), false);
                 counters.note_flash_taken(key.namespace, 1);
                 // A head in parts is not taken, so nothing is left of it.
@@ -550,7 +545,7 @@ impl Store {
         self.dies_on_flash(slot);
         locked.replace(word, slot, to, true);
         self.undead(draft);
-        self.release(counters, slot, key.namespace, true);
+        self.release(counters, slot, key.namespace, Some(true));
     }
 }
 

@@ -4,6 +4,7 @@
 //! What the store does not have any more is a miss, and the model forgets it then. What it has is what was stored last;
 //! what ended, by whatever, never comes back.
 
+mod counting;
 mod cutting;
 mod found;
 mod hashes;

@@ -292,6 +292,11 @@ impl World {
         }
     }
 
+    /// One turn.
+    pub fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        act(&mut self.lane.turn(self.now))
+    }
+
     /// All that was asked of the disk is done.
     pub fn work_all(&mut self) {
         while self.flash.work(&mut self.scratch) {}

@@ -57,8 +57,10 @@ impl Store {
             (Some((word, slot)), Some(again)) if read(slot) && locked.find_flash(again).is_none() => {
                 self.dies_on_flash(slot);
                 self.lives_on_flash(again);
+                self.flash_keys.taken(again, item.namespace);
                 locked.replace(word, slot, Slot::flash(slot.tag(), 0, again), false);
                 counters.flash_again.add(1);
+                self.flash_keys.gone(at, item.namespace, Some(true));
                 tier.release(at);
                 Reclaimed::Again
             }
@@ -66,7 +68,7 @@ impl Store {
                 if let Some((word, slot)) = found {
                     self.dies_on_flash(slot);
                     locked.replace(word, slot, Slot::EMPTY, false);
-                    self.release(counters, slot, item.namespace, !flushed);
+                    self.release(counters, slot, item.namespace, Some(!flushed));
                     counters.flash_evicted.add(u64::from(!ended));
                 }
                 again.into_iter().for_each(|again| tier.release(again));

@@ -23,6 +23,8 @@ unsafe impl ZeroValid for crate::index::Stripe {}
 unsafe impl ZeroValid for crate::kept::Kept {}
 // SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment a page.
 unsafe impl ZeroValid for crate::file::superblock::Page {}
+// SAFETY: 1. all words are zero-valid; 2. all fields are shared words; 3. no Drop; 4. alignment 4.
+unsafe impl ZeroValid for crate::flash_keys::Region {}
 // SAFETY: 1. all words are zero-valid; 2. it is a shared word; 3. no Drop; 4. alignment 8.
 unsafe impl ZeroValid for super::Word64 {}
 

@@ -75,7 +75,7 @@ impl Store {
         }
         locked.replace(room.word, room.holds, slot, false);
         locked.note_birth();
-        counters.note_flash_taken(crate::Namespace::DEFAULT.0, 1);
+        self.flash_found(counters, crate::Namespace::DEFAULT.0, 1);
         Shown::Entered
     }
 

@@ -20,7 +20,7 @@ impl Store {
             for group in self.index.groups_of_stripe(stripe) {
                 report.slots_doubled += self.index.clear_doubles(group);
                 self.index.clear_stored_over(group, |slot| {
-                    self.release(counters, slot, Namespace::DEFAULT.0, true);
+                    self.release(counters, slot, Namespace::DEFAULT.0, Some(true));
                     report.slots_doubled += 1;
                 });
                 for (word, slot) in self.index.group_words(group).filter(|(_, slot)| slot.is_item()) {
@@ -61,10 +61,10 @@ impl Store {
         for namespace in 1..Namespace::MAX as u8 {
             let items = self.space_totals(namespace).items();
             let part = (u128::from(found.items) * u128::from(items) / u128::from(in_memory)) as u64;
-            counters.note_flash_taken(namespace, part.min(left));
+            self.flash_found(counters, namespace, part.min(left));
             left -= part.min(left);
         }
-        counters.note_flash_taken(Namespace::DEFAULT.0, left);
+        self.flash_found(counters, Namespace::DEFAULT.0, left);
         report.flash_items = found.items;
         if !found.lost {
             return;

@@ -1,0 +1,101 @@
+//! How many keys each namespace has, while items are stored over those of others, flushed, evicted and brought back.
+
+use std::collections::HashSet;
+
+use base::prng::Prng;
+use segment::{IndexPlace, Namespace, Put, Stride};
+
+use crate::world::World;
+
+const OTHER: Namespace = Namespace(3);
+
+fn put(world: &mut World, namespace: Namespace, number: u64) {
+    let (key, value) = (format!("key:{number}"), vec![b'v'; 150 + number as usize % 200]);
+    world.done(|turn| {
+        let key = turn.key(namespace, key.as_bytes());
+        turn.put(&key, &Put::set(&value)).map(drop)
+    });
+}
+
+/// Keys that a walk tells of, and those that are counted.
+fn told_and_counted(world: &mut World, namespace: Namespace) -> (u64, u64) {
+    let (mut told, mut cursor, mut stride) = (HashSet::new(), Some(0), Stride::default());
+    while let Some(from) = cursor {
+        let next = world.turn(|turn| {
+            turn.walk(namespace, from, &mut stride, &mut |item| {
+                told.insert(item.key.to_vec());
+            })
+        });
+        match next {
+            Ok(next) => cursor = next,
+            Err(_) => world.work_all(),
+        }
+    }
+    (told.len() as u64, world.store.keys(namespace))
+}
+
+/// Both namespaces store, the other one less often.
+fn go_on(world: &mut World, random: &mut Prng) {
+    for _ in 0..12_000 {
+        let (namespace, keys) = if random.chance(1, 6) { (OTHER, 2500) } else { (Namespace::DEFAULT, 3500) };
+        put(world, namespace, random.below(keys));
+    }
+}
+
+/// By how much the counts of both are off at most.
+fn off_by(world: &mut World) -> u64 {
+    let off = [OTHER, Namespace::DEFAULT].map(|namespace| {
+        let (told, counted) = told_and_counted(world, namespace);
+        println!("{namespace:?}: {told} told, {counted} counted, {} on flash", world.items_on_flash());
+        assert!(told > 1000, "{told} told");
+        told.abs_diff(counted)
+    });
+    off.into_iter().max().expect("two")
+}
+
+fn filled(mut world: World) -> World {
+    (0..2500).for_each(|number| put(&mut world, OTHER, number));
+    (0..3500).for_each(|number| put(&mut world, Namespace::DEFAULT, number));
+    world
+}
+
+#[test]
+fn what_one_namespace_stores_in_the_place_of_another_s_items_does_not_stay_miscounted() {
+    let (mut world, mut random) = (filled(World::new(21)), Prng::new(21));
+    for _ in 0..10 {
+        go_on(&mut world, &mut random);
+        assert!(off_by(&mut world) <= 3, "those of the regions that are there");
+    }
+    let counts = world.flash.counts();
+    assert!(counts.regions_reclaimed > 200, "{counts:?}");
+}
+
+#[test]
+fn what_is_estimated_after_a_start_is_exact_once_all_regions_are_written_anew() {
+    for index in [IndexPlace::File, IndexPlace::Dram] {
+        println!("{index:?}");
+        let (mut world, mut random) = (filled(World::in_file(23, index)), Prng::new(23));
+        go_on(&mut world, &mut random);
+        world.kill();
+        world.find_all();
+        let before = off_by(&mut world);
+        assert!(before > 20, "it is an estimate: {before}");
+        (0..4).for_each(|_| go_on(&mut world, &mut random));
+        assert!(off_by(&mut world) <= 3);
+    }
+}
+
+#[test]
+fn what_was_flushed_is_not_counted_and_what_is_stored_since_is_once() {
+    let (mut world, mut random) = (World::new(22), Prng::new(22));
+    for round in 0..5 {
+        for _ in 0..10_000 {
+            put(&mut world, Namespace::DEFAULT, random.below(5000));
+        }
+        let (told, counted) = told_and_counted(&mut world, Namespace::DEFAULT);
+        println!("{round}: {told} told, {counted} counted, {} on flash", world.items_on_flash());
+        assert!(told > 2000 && told.abs_diff(counted) <= 4, "{told} told, {counted} counted");
+        world.done(|turn| turn.flush(Namespace::DEFAULT));
+        assert_eq!(told_and_counted(&mut world, Namespace::DEFAULT), (0, 0));
+    }
+}
