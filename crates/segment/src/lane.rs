@@ -161,6 +161,12 @@ impl<'l> Turn<'l> {
         self.store.index.prefetch(key.hash);
     }
 
+    /// The same for a key that is to be changed: both of its index buckets, and what is written beside them.
+    #[inline]
+    pub fn prefetch_change(&self, key: &Key<'_>) {
+        self.store.index.prefetch_change(key.hash);
+    }
+
     #[inline(always)]
     pub(crate) fn counters(&self) -> &'l Counters {
         &self.store.counters[self.own.id]

@@ -53,6 +53,30 @@ fn a_retrieval_longer_than_every_buffer_comes_whole_and_in_order() {
 }
 
 #[test]
+fn a_set_that_was_looked_at_beforehand_stores_its_own_key_however_it_is_spaced() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    let long = "k".repeat(250);
+    // A tab and a delete are parts of their words, two spaces part words as one does.
+    let keys = ["a", "a\tb", "a", "a\x7f", &long, "b", "c"];
+    let mut request = b"set x 0 0 1\r\n.\r\n".to_vec();
+    for (number, key) in keys.iter().enumerate() {
+        let spaces = " ".repeat(1 + number / 3 % 2);
+        request.extend_from_slice(format!("set{spaces}{key}{spaces}0 0 1\r\n{number}\r\n").as_bytes());
+    }
+    request
+        .extend_from_slice(format!("set {long}k 0 0 1\r\n!\r\nadd b 0 0 1\r\n!\r\nset c 0 0 2\r\n66\r\n").as_bytes());
+    client.send(&request);
+    client.expect(&b"STORED\r\n".repeat(1 + keys.len()));
+    client.expect(b"CLIENT_ERROR bad command line format\r\nNOT_STORED\r\nSTORED\r\n");
+    for (key, value) in [("x", "."), ("a", "2"), ("a\tb", "1"), ("a\x7f", "3"), (&long, "4"), ("b", "5"), ("c", "66")] {
+        let expected = format!("VALUE {key} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        client.ask(format!("get {key}\r\n").as_bytes(), expected.as_bytes());
+    }
+    running.stop();
+}
+
+#[test]
 fn many_pipelined_requests_of_all_kinds_are_answered_in_order() {
     let running = start(config());
     let mut client = Client::connect(tcp(&running));

@@ -87,6 +87,15 @@ pub fn lone_get(buf: &[u8]) -> Option<(&[u8], usize)> {
     }
 }
 
+/// The key of a line that begins as a plain `set` does, whatever follows the key: enough to ask for what will be
+/// changed.
+#[inline(always)]
+pub fn set_key(buf: &[u8]) -> Option<&[u8]> {
+    let rest = buf.strip_prefix(b"set ")?;
+    let len = line::first_blank(rest)?;
+    (1..=KEY_BYTES_MAX).contains(&len).then(|| &rest[..len])
+}
+
 /// `set KEY FLAGS TIME LENGTH` in its plainest form: single spaces and short numbers without a sign. Anything else is
 /// left to [`parse_line`], which reads this form just the same.
 #[inline]

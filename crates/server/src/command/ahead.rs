@@ -2,17 +2,59 @@
 //! waits for memory overlap.
 //!
 //! ```text
-//!   for each session   of     find the key in the bytes, hash it, ask for its index bucket
+//!   for each session   of     find the key in the bytes, hash it, ask for its index bucket; of a `set`, for both
 //!   for each session   look   find its slot, ask for its item
-//!   for each session   serve  compare and copy
+//!   for each session   serve  compare and copy, or change
 //! ```
+//!
+//! A `set` asks for what the next one behind it in the same input is to change, in the same two stages
+//! ([`NextSet`]): its buckets a request before its turn, its item when its turn comes, while the value is copied.
 
 use super::{SessionState, memcache, resp};
-use segment::{Ahead, KeyHash, Turn};
+use segment::{Ahead, Key, KeyHash, Namespace, Turn};
 
-/// What was found out about the first request of a session: a plain one, of one key.
+/// What was found out about the first request of a session.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<'l> {
+pub(crate) enum Head<'l> {
+    /// A plain one that reads one key.
+    Read(ReadHead<'l>),
+    /// A `set`.
+    Set(NextSet),
+}
+
+/// A `set` whose index buckets were asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct NextSet {
+    /// Where it begins in the input.
+    at: usize,
+    key: KeyHash,
+    key_len: usize,
+}
+
+impl NextSet {
+    /// Of the `set` with this key that begins at `at`.
+    #[inline]
+    pub(super) fn ask(turn: &Turn<'_>, namespace: Namespace, at: usize, key: &[u8]) -> Self {
+        let hashed = turn.key(namespace, key);
+        turn.prefetch_change(&hashed);
+        Self { at, key: hashed.key_hash(), key_len: key.len() }
+    }
+
+    /// The key of the request that begins at `at`, if this is of it: its item is asked for. What was taken for the key
+    /// beforehand ends at the first blank; where a request is read otherwise, its key is another.
+    #[inline]
+    pub(super) fn key<'k>(self, turn: &Turn<'_>, at: usize, key: &'k [u8]) -> Option<Key<'k>> {
+        if self.at != at || self.key_len != key.len() {
+            return None;
+        }
+        let _ = turn.look_ahead(self.key);
+        Some(self.key.key(key))
+    }
+}
+
+/// What was found out about a plain request that reads one key.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadHead<'l> {
     /// The key, but for its bytes.
     pub(super) key: KeyHash,
     pub(super) key_len: usize,
@@ -26,17 +68,26 @@ impl<'l> Head<'l> {
     #[inline]
     pub(crate) fn of(turn: &Turn<'l>, buf: &[u8], state: &SessionState) -> Option<Self> {
         let ((bytes, consumed), namespace) = match state {
-            SessionState::Memcache(state) => (memcache::head_key(buf, state)?, state.namespace),
+            SessionState::Memcache(state) => match memcache::head_key(buf, state) {
+                Some(head) => (head, state.namespace),
+                None => {
+                    let key = memcache::head_set_key(buf, state)?;
+                    return Some(Self::Set(NextSet::ask(turn, state.namespace, 0, key)));
+                }
+            },
             SessionState::Resp(state) => (resp::head_key(buf, state)?, state.namespace),
         };
         let key = turn.key(namespace, bytes);
         turn.prefetch(&key);
-        Some(Self { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() })
+        Some(Self::Read(ReadHead { key: key.key_hash(), key_len: bytes.len(), consumed, ahead: Ahead::default() }))
     }
 
     /// Finds the key's slot and asks for its item.
     #[inline]
     pub(crate) fn look(&mut self, turn: &Turn<'l>) {
-        self.ahead = turn.look_ahead(self.key);
+        match self {
+            Self::Read(head) => head.ahead = turn.look_ahead(head.key),
+            Self::Set(set) => drop(turn.look_ahead(set.key)),
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::clock::Ticks;
 use crate::context::WorkerContext;
 use crate::handover::Carried;
 use crate::shared::Shared;
-pub(crate) use ahead::Head;
+pub(crate) use ahead::{Head, ReadHead};
 use large::LargeSet;
 use segment::{Namespace, Store, Turn};
 

@@ -39,10 +39,10 @@ use protocol::memcache::meta::Meta;
 use protocol::memcache::request::Dump;
 use protocol::memcache::{Error, KeyScratch, Parsed, Request, lone_get, parse, reply};
 use run::Retrieval;
-pub(super) use run::head_key;
+pub(super) use run::{head_key, head_set_key};
 use segment::{Namespace, Turn};
 
-use super::ahead::Head;
+use super::ahead::{Head, NextSet};
 use super::counters::CommandCounters;
 use super::large::LargeSet;
 
@@ -168,10 +168,26 @@ pub(crate) fn serve(
     let ops = OPS_A_BATCH - ctx.shared.config.requests_a_visit;
     ctx.namespace = session.namespace;
     let guarded = ctx.guards & session.guards != 0;
-    let mut call = Call { turn, buf, at: 0, line_at: 0, out, session, ctx, ops, guarded, run_max: run::PROBES_MAX };
+    let mut call = Call {
+        turn,
+        buf,
+        at: 0,
+        line_at: 0,
+        out,
+        session,
+        ctx,
+        ops,
+        guarded,
+        run_max: run::PROBES_MAX,
+        next_set: None,
+    };
     let mut step = match head {
         _ if call.is_stranger() => call.admit(),
-        Some(head) if !call.guarded => call.head_run(head),
+        Some(Head::Read(head)) if !call.guarded => call.head_run(head),
+        Some(Head::Set(set)) if !call.guarded => {
+            call.next_set = Some(set);
+            Ok(())
+        }
         _ => Ok(()),
     };
     let state = loop {
@@ -200,6 +216,8 @@ struct Call<'c, 'l> {
     guarded: bool,
     /// How many keys are looked up together.
     run_max: usize,
+    /// The `set` that comes next, if there is one.
+    next_set: Option<NextSet>,
 }
 
 /// `Err` says why the call ends here.

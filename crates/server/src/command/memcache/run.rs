@@ -15,7 +15,7 @@
 use super::get::{Found, write_value};
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, SessionState, Step};
-use crate::command::ahead::Head;
+use crate::command::ReadHead;
 use crate::command::flash;
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
@@ -23,13 +23,18 @@ use crate::out::{OPS_TOGETHER_MAX, PINNED_BYTES_MIN};
 use crate::prefixes::Count;
 use arrayvec::ArrayVec;
 use protocol::memcache::request::Get;
-use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply};
+use protocol::memcache::{Keys, Parsed, Request, lone_get, parse, reply, set_key};
 use segment::{Ahead, Hit, Key, OpError, Value};
 
 /// The key of the first request in what a session has received and the request's bytes, if it is a plain `get` of one.
 #[inline]
 pub(crate) fn head_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<(&'b [u8], usize)> {
     if session.is_between_requests() { lone_get(buf) } else { None }
+}
+
+/// The key of the `set` that `buf` begins with.
+pub(crate) fn head_set_key<'b>(buf: &'b [u8], session: &SessionState) -> Option<&'b [u8]> {
+    if session.is_between_requests() { set_key(buf) } else { None }
 }
 
 /// Keys that are looked up together. Sixteen hide most of the memory's latency; more would push each other out.
@@ -87,7 +92,7 @@ impl<'c> Call<'c, '_> {
 
     /// The request that a head was made of, and those that follow.
     #[inline]
-    pub(super) fn head_run(&mut self, head: Head<'_>) -> Step {
+    pub(super) fn head_run(&mut self, head: ReadHead<'_>) -> Step {
         let mut run = Run::new();
         let key = head.key.key(&self.rest()[LONE_VERB_BYTES..][..head.key_len]);
         self.add_lone(&mut run, self.at, key);

@@ -2,13 +2,14 @@
 
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, Step, exptime};
+use crate::command::ahead::NextSet;
 use crate::context::State;
 use crate::metrics::Command;
 use crate::prefixes::Count;
 use protocol::memcache::key::{KEY_BASE64_BYTES_MAX, encode};
 use protocol::memcache::meta::{Meta, MetaStoreMode, OPAQUE_BYTES_MAX};
 use protocol::memcache::request::{Store, StoreMode};
-use protocol::memcache::{Body, Error, KeyScratch, body, reply};
+use protocol::memcache::{Body, Error, KeyScratch, body, reply, set_key};
 use segment::{Delete, Expire, OpError, Put, PutMode, PutOutcome};
 
 /// What a storage command asks for apart from its value: kept beside a large value while that arrives.
@@ -224,7 +225,9 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
         };
-        let key = self.turn.key(self.session.namespace, key);
+        let known = self.next_set.take().and_then(|set| set.key(self.turn, self.at, key));
+        let key = known.unwrap_or_else(|| self.turn.key(self.session.namespace, key));
+        self.ask_ahead(self.at + whole);
         let before = self.seen(&key);
         match self.turn.put(&key, &plan.put(value)) {
             Ok(outcome) => self.stored(&plan, key.bytes(), before, outcome, value_len.into()),
@@ -233,6 +236,16 @@ impl<'c> Call<'c, '_> {
         self.at += whole;
         self.done(plan.command);
         Ok(())
+    }
+
+    /// Asks for what the `set` at a place of the input is to change, if there is one, while the one before it is done.
+    #[inline]
+    fn ask_ahead(&mut self, at: usize) {
+        // Whose key leads to another namespace is known only in its turn.
+        if !self.guarded {
+            let next = set_key(&self.buf[at..]);
+            self.next_set = next.map(|key| NextSet::ask(self.turn, self.session.namespace, at, key));
+        }
     }
 
     /// A value that does not fit, in a store that evicts nothing: it is not looked at, or waits for room.

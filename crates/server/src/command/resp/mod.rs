@@ -166,7 +166,7 @@ pub(crate) fn serve(
     ctx.turn_to(session.namespace);
     let mut call = Call { turn, buf, at: 0, out, session, ctx, ops, beside: false, copies: false, reads: (0, 0) };
     let mut step = match (call.go_on(), head) {
-        (Ok(()), Some(head)) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
+        (Ok(()), Some(Head::Read(head))) if call.runs_plain() && call.out.room() >= LINE_ROOM => call.head_run(head),
         (step, _) => step,
     };
     let state = loop {

@@ -12,7 +12,7 @@
 //! the first requests of all sessions of a batch before any of them is served ([`crate::command::ahead`]).
 
 use super::{Answers, Call, LINE_ROOM, SessionState, Step, Stop};
-use crate::command::ahead::Head;
+use crate::command::ReadHead;
 use crate::command::flash;
 use crate::command::large::ARRIVING_BYTES_MIN;
 use crate::context::{OPS_A_BATCH, State};
@@ -77,7 +77,7 @@ impl<'c> Call<'c, '_> {
 
     /// The request that a head was made of, and those that follow.
     #[inline]
-    pub(super) fn head_run(&mut self, head: Head<'_>) -> Step {
+    pub(super) fn head_run(&mut self, head: ReadHead<'_>) -> Step {
         let Some((first, consumed)) = lone(self.rest(), ARRIVING_BYTES_MIN) else { return Ok(()) };
         debug_assert!(consumed == head.consumed && first.key().len() == head.key_len, "the head of other bytes");
         self.run_from(first, head.key.key(first.key()), consumed, head.ahead)
