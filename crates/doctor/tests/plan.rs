@@ -254,3 +254,12 @@ fn no_more_workers_are_planned_than_the_group_pays_for_unless_they_are_wished_fo
     };
     assert_eq!((workers(None), workers(Some(7))), (3, 7));
 }
+
+#[test]
+fn queues_that_so_few_cpus_have_no_room_for_are_not_passed_over_in_silence() {
+    let topology = topology("2");
+    let wanted = Wanted { queues: Some(3), ..Wanted::default() };
+    let notes = plan(&topology, &wanted).unwrap().notes.join(" ");
+    assert!(notes.contains("3 queues are wished for"), "{notes}");
+    assert!(!plan(&topology, &Wanted::default()).unwrap().notes.join(" ").contains("wished for"));
+}

@@ -414,3 +414,15 @@ fn what_is_in_a_tree_is_never_run() {
     assert!(output.status.success(), "{text}\n{output:?}");
     assert!(!gone.exists() && tree.read(&format!("/sys/block/{name}/queue/scheduler")) == "none\n", "{text}");
 }
+
+#[test]
+fn a_script_goes_on_after_what_is_refused_and_says_so_by_its_status() {
+    let tree = four("refused");
+    let text = script(&drafted(&tree, &IDS), &tree.0);
+    // The first of them in the script, in the order of the checks.
+    std::fs::remove_file(tree.0.join(SETTINGS[3].0.trim_start_matches('/'))).unwrap();
+    std::fs::create_dir(tree.0.join(SETTINGS[3].0.trim_start_matches('/'))).unwrap();
+    let output = Command::new("sh").arg("-c").arg(&text).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!((tree.read(SETTINGS[0].0).trim(), tree.read(SETTINGS[1].0).trim()), ("0", "0"), "{text}");
+}
