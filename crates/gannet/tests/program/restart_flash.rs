@@ -41,9 +41,13 @@ impl Drop for FlashFile {
 }
 
 fn serve(file: &MemoryFile, flash: &FlashFile, index: &str) -> (Serving, SocketAddr) {
+    serve_by(file, flash, index, "auto")
+}
+
+fn serve_by(file: &MemoryFile, flash: &FlashFile, index: &str, io: &str) -> (Serving, SocketAddr) {
     let flash = flash.flag();
     let words = ["--memcached", "127.0.0.1:0", "--admin", "none", "--workers", "2", "--memory", "16MiB"];
-    let place = ["--file", file.path(), "--file-index", index, "--flash", &flash];
+    let place = ["--file", file.path(), "--file-index", index, "--flash", &flash, "--io", io];
     let mut serving = Serving::start(&[&words[..], &place].concat());
     let addr = serving.addr_behind("memcached clients connect to ");
     (serving, addr)
@@ -200,22 +204,28 @@ pub fn wait_until_found(addr: SocketAddr) {
 
 #[test]
 fn what_was_on_flash_when_the_server_was_killed_is_there_again_and_nothing_older() {
-    kill_and_go_on("killed", "file", 1);
+    kill_and_go_on("killed", "file", "auto", 1);
 }
 
 #[test]
 fn what_was_on_flash_is_found_again_without_an_index_and_nothing_older() {
-    kill_and_go_on("killed-dram", "dram", 2);
+    kill_and_go_on("killed-dram", "dram", "auto", 2);
 }
 
-fn kill_and_go_on(name: &str, index: &str, seed: u64) {
+/// Few connections are served by epoll else. Where the kernel refuses io_uring this is epoll once more.
+#[test]
+fn what_was_on_flash_is_there_again_when_sockets_and_flash_are_read_by_io_uring() {
+    kill_and_go_on("killed-uring", "file", "uring", 3);
+}
+
+fn kill_and_go_on(name: &str, index: &str, io: &str, seed: u64) {
     let (file, flash) = (MemoryFile::new(name), FlashFile::new(name));
     let mut prng = Prng::new(seed);
     let mut ledgers = [Ledger::new(0), Ledger::new(1)];
     let (mut checked, mut on_flash) = (0, 0);
     let lives = kills(4);
     for life in 0..=lives {
-        let (mut serving, addr) = serve(&file, &flash, index);
+        let (mut serving, addr) = serve_by(&file, &flash, index, io);
         if life % 2 == 1 {
             // What is there before all is found is right too; every other life is asked for no sooner.
             ledgers[0].ask(addr, seed);
