@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use arena::{MapFile, PAGE_BYTES};
 use base::prng::Prng;
-use segment::{Delete, Finished, IndexPlace, Namespace};
+use segment::{Delete, Finished, IndexPlace, Namespace, Power};
 
 use crate::seeds;
-use crate::world::{Live, World};
+use crate::world::{Live, SLOTS, World};
 
 /// What is known to be on the disk of the memory file, where checkpoints are made.
 #[derive(Default)]
@@ -39,6 +39,16 @@ fn mix(early: &MapFile, late: &MapFile, late_of_ten: u64, random: &mut Prng) {
 }
 
 impl World {
+    /// With checkpoints, in the first run of its machine.
+    pub fn with_checkpoints(seed: u64, index: IndexPlace) -> Self {
+        Self::of_power(seed, index, SLOTS, Power { boot: 1, checkpoints: true })
+    }
+
+    pub fn image(&self) -> Arc<MapFile> {
+        let (file, _) = self.file.as_ref().expect("it is in a file");
+        Arc::new(file.image().expect("an image"))
+    }
+
     /// Makes a checkpoint.
     pub fn checkpoint(&mut self) {
         let mut checkpointer = self.store.checkpointer().expect("it makes them");

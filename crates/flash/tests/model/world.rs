@@ -20,7 +20,7 @@ use crate::power::Synced;
 const KEYS: u64 = 9000;
 const DISK_BYTES: u64 = 2 << 20;
 /// Of the index: more than there are keys.
-const SLOTS: u64 = 16 << 10;
+pub const SLOTS: u64 = 16 << 10;
 
 /// What the run has met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +48,7 @@ pub struct World {
     pub hand: SimHand,
     pub seen: Seen,
     /// The store's memory, if it outlives the process, and whether its index does.
-    file: Option<(Arc<MapFile>, IndexPlace)>,
+    pub file: Option<(Arc<MapFile>, IndexPlace)>,
     slots: u64,
     pub tier: Arc<Cutting>,
     background: Background,
@@ -93,11 +93,6 @@ impl World {
     pub fn of_power(seed: u64, index: IndexPlace, slots: u64, power: Power) -> Self {
         let file = Some((Arc::new(MapFile::in_memory().expect("a file")), index));
         Self::on(seed, SimDisk::new(DISK_BYTES, 4096, seed), file, slots, UnixMillis(1_700_000_000_000), power)
-    }
-
-    /// With checkpoints, in the first run of its machine.
-    pub fn with_checkpoints(seed: u64, index: IndexPlace) -> Self {
-        Self::of_power(seed, index, SLOTS, Power { boot: 1, checkpoints: true })
     }
 
     fn on(
@@ -162,11 +157,6 @@ impl World {
             power,
             synced,
         }
-    }
-
-    pub fn image(&self) -> Arc<MapFile> {
-        let (file, _) = self.file.as_ref().expect("it is in a file");
-        Arc::new(file.image().expect("an image"))
     }
 
     /// The process is killed: another one begins with the memory file and the disk as they are now.
