@@ -34,21 +34,13 @@ pub fn command() -> Command {
             Command::new("dump")
                 .about("Write every live item to standard output, a line of JSON each: docs/format/dump.md")
                 .arg(path())
-                .arg(
-                    Arg::new(FLASH)
-                        .long(FLASH)
-                        .action(ArgAction::Append)
-                        .value_name("PATH:SIZE")
-                        .help("What else items are on, as --flash of the server named it; it is read alone")
-                        .value_parser(|text: &str| {
-                            text.parse::<FlashPlace>().map_err(|wrong| format!("{}; {}", wrong.what, wrong.remedy))
-                        }),
-                ),
+                .arg(flash()),
         )
         .subcommand(
             Command::new("migrate")
                 .about("Make a new memory file of it, with other sizes; the old one stays as it is")
                 .arg(path())
+                .arg(flash())
                 .arg(
                     Arg::new(TO).long(TO).required(true).value_name("NEW").help("The new file, which is not there yet"),
                 )
@@ -66,6 +58,23 @@ const SEGMENT: &str = "segment";
 
 fn size(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name("SIZE").help(help).value_parser(|text: &str| text.parse::<ByteSize>())
+}
+
+fn flash() -> Arg {
+    Arg::new(FLASH)
+        .long(FLASH)
+        .action(ArgAction::Append)
+        .value_name("PATH:SIZE")
+        .help("What else items are on, as --flash of the server named it; it is read alone")
+        .value_parser(|text: &str| {
+            text.parse::<FlashPlace>().map_err(|wrong| format!("{}; {}", wrong.what, wrong.remedy))
+        })
+}
+
+/// Opens a file to be read, with the flash that is named for it.
+fn open(path: &Path, matches: &ArgMatches) -> Result<Offline, Failure> {
+    let flash: Vec<FlashPlace> = matches.get_many(FLASH).into_iter().flatten().cloned().collect();
+    Offline::open(path, &flash).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))
 }
 
 /// Runs it.
@@ -147,8 +156,7 @@ fn lost(stats: &FileStats) -> Option<String> {
 
 /// Writes every live item to standard output.
 fn dump(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
-    let flash: Vec<FlashPlace> = matches.get_many(FLASH).into_iter().flatten().cloned().collect();
-    let mut file = Offline::open(path, &flash).map_err(|error| Failure::Failed(vec![remedy::start_error(&error)]))?;
+    let mut file = open(path, matches)?;
     let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
     let now = UnixMillis::now();
     let written = (file.names().iter())
@@ -177,33 +185,26 @@ fn migrate(path: &Path, matches: &ArgMatches) -> Result<(), Failure> {
     let to = Path::new(matches.get_one::<String>(TO).expect("it is required"));
     let failed = |path: &Path, what: String| Failure::Failed(vec![format!("{}: {what}", path.display())]);
     let now = UnixMillis::now();
-    let view = Arc::new(MapFile::view(path).map_err(|error| failed(path, error.to_string()))?);
-    let old = segment::file_config(&view).map_err(|fault| failed(path, fault.to_string()))?;
-    // One lane to look for the longest item by, and one to copy.
-    let old = StoreConfig { lanes_max: 2, ..old };
-    let index = segment::file_index(&view).map_err(|fault| failed(path, fault.to_string()))?;
-    let file = StoreFile { file: view, reset: false, index, power: power() };
-    let (from, mut mending) = Store::in_file(&old, &file, now).map_err(|error| failed(path, error.to_string()))?;
-    while from.is_rebuilding() {
-        mending.slice(now, &mut || false);
-    }
-    let longest = segment::longest_item(&from, now).map_err(|error| failed(path, error.to_string()))?;
+    let mut from = open(path, matches)?;
+    let longest = from.longest_item().map_err(|error| failed(path, error.to_string()))?;
     let size = |name: &str| matches.get_one::<ByteSize>(name).map(|size| size.0);
     let new = StoreConfig {
-        memory_bytes: size(MEMORY).unwrap_or(old.memory_bytes),
+        memory_bytes: size(MEMORY).unwrap_or(from.config.memory_bytes),
         segment_bytes: size(SEGMENT).map(|size| size.min(u64::from(u32::MAX)) as u32),
         item_bytes_max: longest.max(ITEM_BYTES_MIN),
         huge_pages: true,
-        ..old
+        // One for each of what is in memory and on flash.
+        lanes_max: 2,
+        ..from.config.clone()
     };
     if to.exists() {
         return Err(failed(to, "it is there already; name a file that is not".to_owned()));
     }
     let made = MapFile::open(to).map_err(|error| failed(to, error.to_string()))?;
-    let file = StoreFile { file: Arc::new(made), reset: false, index, power: power() };
+    let file = StoreFile { file: Arc::new(made), reset: false, index: from.index, power: power() };
     let copied =
         Store::in_file(&new, &file, now).map_err(|error| error.to_string()).and_then(|(store, mut background)| {
-            segment::copy_store(&from, &store, &mut background, now).map_err(|error| error.to_string())
+            from.copy_to(&store, &mut background, now).map_err(|error| error.to_string())
         });
     let copied = copied.map_err(|what| {
         // What was not made to its end is of no use to anybody.

@@ -80,7 +80,7 @@ pub use background::{Background, Evicted, EvictionObserver, SliceKind, SliceRepo
 pub use checkpoint::{CheckpointStats, Checkpointer, Finished};
 pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
-pub use file::copy::{Copied, copy_store, longest_item};
+pub use file::copy::{Copied, copy_flash, copy_store, longest_item};
 pub use file::inspect::{
     FAULTS_MAX, FileCheck, FileStats, TierWords, file_check, file_config, file_index, file_stats, file_tier,
 };

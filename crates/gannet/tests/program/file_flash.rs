@@ -1,4 +1,5 @@
-//! Looking at a memory file whose items are on flash too: `gannet file dump`, `stats` and `check`.
+//! Looking at a memory file whose items are on flash too, and moving out of it: `gannet file dump`, `stats`, `check`
+//! and `migrate`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,7 +8,7 @@ use base::prng::Prng;
 
 use crate::common::{Serving, connect, run};
 use crate::file_out::answers;
-use crate::restart::MemoryFile;
+use crate::restart::{MemoryFile, wait_until_whole};
 use crate::restart_flash::{FlashFile, KEYS, Ledger, stat, wait_until_found};
 
 /// How often an item of each kind is stored, between the others.
@@ -112,4 +113,65 @@ fn kinds(part: u64) -> String {
 fn lines(out: &str) -> Vec<serde_json::Value> {
     let all = out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     all.filter(|line| line["key"].is_string()).collect()
+}
+
+#[test]
+fn a_new_file_has_what_was_in_memory_and_what_there_is_room_for_of_what_was_on_flash() {
+    std::thread::scope(|scope| {
+        for index in ["file", "dram"] {
+            scope.spawn(move || migrate_of(index));
+        }
+    });
+}
+
+fn migrate_of(index: &str) {
+    let named = |what: &str| format!("migrate-flash-{index}-{what}");
+    let (file, flash) = (MemoryFile::new(&named("from")), FlashFile::new(&named("flash")));
+    let mut ledger = Ledger::new(0);
+    let (mut serving, addr, resp) = serve(&file, &flash, index);
+    answers(&mut connect(resp), &kinds(0));
+    assert!(ledger.write(addr, &mut Prng::new(6), 2 * KEYS));
+    assert!(stat(addr, "flash_items") > KEYS / 4, "much is on flash");
+    serving.signal("KILL");
+    serving.ended();
+    let read =
+        || [file.path().into(), flash.0.clone()].map(|path: std::path::PathBuf| std::fs::read(path).expect("there"));
+    let (before, flag) = (read(), flash.flag());
+    let (code, out, err) = run(&["file", "dump", file.path(), "--flash", &flag]);
+    assert_eq!(code, 0, "{err}");
+    let all = lines(&out).len() as u64;
+
+    let without = MemoryFile::new(&named("without"));
+    let (code, _, err) = run(&["file", "migrate", file.path(), "--to", without.path()]);
+    assert!(code == 1 && err.contains("the --flash that it was made with"), "{err}");
+    assert!(!std::path::Path::new(without.path()).exists(), "nothing is made of it");
+
+    for (memory, has_room) in [("96MiB", true), ("20MiB", false)] {
+        let to = MemoryFile::new(&named(memory));
+        let words = ["file", "migrate", file.path(), "--to", to.path(), "--memory", memory, "--flash", &flag];
+        let (code, out, err) = run(&words);
+        let items: u64 = out.split(' ').next().and_then(|count| count.parse().ok()).expect("a number");
+        match has_room {
+            true => assert!(code == 0 && items == all, "{items} of {all}: {err}"),
+            false => {
+                let refused = format!("{} items have no room there", all - items);
+                assert!(code == 1 && items > KEYS / 4 && items < all && err.contains(&refused), "{items}: {err}");
+            }
+        }
+        let (code, checked, err) = run(&["file", "check", to.path()]);
+        assert!(code == 0 && checked.contains("no fault"), "{checked}{err}");
+        let words = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", memory];
+        let place = ["--file", to.path(), "--file-index", index];
+        let mut serving = Serving::start(&[&words[..], &place].concat());
+        let addr = serving.addr_behind("memcached clients connect to ");
+        if index == "dram" {
+            wait_until_whole(&mut serving);
+        }
+        let there = stat(addr, "curr_items");
+        assert!(there <= items && there + KEYS / 50 > items, "{there} of {items}: what is there was copied");
+        // Every value is what was stored last.
+        let held = ledger.clone().check(addr, 6);
+        assert!(held <= items && held + KEYS / 50 > items, "{held} of {items} are told");
+    }
+    assert!(before == read(), "migrating changed something");
 }

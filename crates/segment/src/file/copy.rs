@@ -5,6 +5,7 @@
 //! - Object and part numbers, and sequences, go on behind those of the store that is copied: no CAS token that a client
 //!   may still have names another value.
 //! - What does not fit is evicted there by the order in which it comes, or told as refused where nothing is evicted.
+//! - Items on flash come behind all of memory, and push out none of that: what has no room is told as refused.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::lane::{Lane, LaneError, Turn};
 use crate::op::{Item, OpError, Put, Value};
 use crate::parts::{Head, KIND_IN_PARTS, Parts};
 use crate::store::Store;
+use crate::walk::Stride;
 use crate::write::change::Change;
 
 /// What became of the items.
@@ -73,6 +75,50 @@ pub fn copy_store(
                     },
                 }
             }
+        }
+    }
+    Ok(copied)
+}
+
+/// Copies all live items that the store of `source` has on flash, as far as there is room: from then on `to` evicts
+/// nothing. `work` has the reads done that the walk has asked for; else as [`copy_store`].
+///
+/// # Errors
+/// When `to` has no lane left.
+pub fn copy_flash(
+    source: &mut Lane,
+    to: &Arc<Store>,
+    background: &mut Background,
+    now: UnixMillis,
+    work: &mut dyn FnMut(),
+) -> Result<Copied, LaneError> {
+    let (mut target, mut copied) = (to.lane()?, Copied::default());
+    to.keep_all();
+    let (mut cursor, mut stride) = (Some(0), Stride::default());
+    while let Some(at) = cursor {
+        let turn = source.turn(now);
+        let stepped = turn.walk_all(at, &mut stride, &mut |namespace, item, on_flash| {
+            let key = turn.key(namespace, item.key);
+            // A walk may tell of an item twice.
+            if on_flash.is_none() || target.turn(now).peek(&key).is_some() {
+                return;
+            }
+            let Some(whole) = whole(&turn, &key, item) else {
+                copied.lost += 1;
+                return;
+            };
+            let has_room = || to.has_room(namespace, item.value_len());
+            while !has_room() && background.slice(now, &mut || false).more {}
+            match has_room().then(|| store(&mut target, background, namespace, item, &whole, now)) {
+                Some(Ok(())) => copied.items += 1,
+                Some(Err(_)) | None => copied.refused += 1,
+            }
+        });
+        drop(turn);
+        match stepped {
+            Ok(next) => cursor = next,
+            // What is on flash was asked for.
+            Err(_) => work(),
         }
     }
     Ok(copied)

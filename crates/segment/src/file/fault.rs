@@ -97,7 +97,7 @@ impl fmt::Display for FileFault {
             Self::Flash { found, asked: 0 } => write!(
                 f,
                 "a part of its items is on flash of {found} bytes; give a server the --flash that it was made with, or \
-                 `gannet file dump` (`migrate` reads none); {ANEW}"
+                 `gannet file dump` or `migrate`; {ANEW}"
             ),
             Self::Flash { found, asked } => write!(
                 f,

@@ -20,7 +20,10 @@ use arena::MapFile;
 use base::clock::UnixMillis;
 use flash::{Flash, Scratch};
 use record::{Digits, Kind, Record, Source};
-use segment::{Expire, FileFault, Item, Key, Lane, Namespace, Stride, Turn, Value, file_config, file_index, file_tier};
+use segment::{
+    Background, Copied, Expire, FileFault, IndexPlace, Item, Key, Lane, LaneError, Namespace, Store, StoreConfig,
+    Stride, Turn, Value, file_config, file_index, file_tier,
+};
 
 use crate::config::kinds::FlashPlace;
 use crate::shared::Shared;
@@ -31,9 +34,13 @@ pub use json::line;
 
 /// A memory file that is read.
 pub struct Offline {
+    /// What its store is made with.
+    pub config: StoreConfig,
+    /// Where its index is.
+    pub index: IndexPlace,
     shared: Arc<Shared>,
     lane: Lane,
-    _background: segment::Background,
+    _background: Background,
     reads: Reads,
 }
 
@@ -109,7 +116,36 @@ impl Offline {
             reads.work();
         }
         let lane = shared.store.lane().expect("the first lane");
-        Ok(Self { shared, lane, _background: background, reads })
+        Ok(Self { config: store, index, shared, lane, _background: background, reads })
+    }
+
+    /// Key and value of its longest item in memory, in bytes; those on flash are no longer than an eighth of a segment.
+    ///
+    /// # Errors
+    /// When the store has no lane left.
+    pub fn longest_item(&self) -> Result<u64, LaneError> {
+        segment::longest_item(&self.shared.store, UnixMillis::now())
+    }
+
+    /// Copies every live item to an empty store: those in memory first, then of those on flash what there is room for.
+    ///
+    /// # Errors
+    /// When a store has no lane left.
+    pub fn copy_to(
+        &mut self,
+        to: &Arc<Store>,
+        background: &mut Background,
+        now: UnixMillis,
+    ) -> Result<Copied, LaneError> {
+        let mut copied = segment::copy_store(&self.shared.store, to, background, now)?;
+        if self.shared.flash.is_some() {
+            let (failed, reads) = (self.flash_failed(), &mut self.reads);
+            let on_flash = segment::copy_flash(&mut self.lane, to, background, now, &mut || reads.work())?;
+            copied.items += on_flash.items;
+            copied.refused += on_flash.refused;
+            copied.lost += on_flash.lost + self.flash_failed() - failed;
+        }
+        Ok(copied)
     }
 
     /// Tells every live item. What `each` answers ends it.
