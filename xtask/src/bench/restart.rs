@@ -141,8 +141,8 @@ struct Restart {
     found: u64,
 }
 
-/// Measures with memories of so many MiB each, as far as the machine has them: those rows whose names, `16384 MiB memcached -e`,
-/// begin as one of these does, or all.
+/// Measures with memories of so many MiB each, as far as the machine has them: those rows whose names,
+/// `16384 MiB memcached -e`, begin as one of these does, or all.
 ///
 /// # Errors
 /// When a server does not start, does not end, or does not answer.
