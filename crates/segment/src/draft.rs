@@ -322,7 +322,7 @@ impl Store {
 
     /// An item is to lose its slot to another key.
     #[cold]
-    fn slot_dies_first(&self, slot: Slot) {
+    pub(crate) fn slot_dies_first(&self, slot: Slot) {
         if let Some((_, address, _)) = self.item_of(slot) {
             self.dies_first(address);
         }

@@ -97,4 +97,8 @@ impl Keys for Store {
         self.segments.prefetch_header(slot.address());
         self.segments.heap.prefetch(slot.address());
     }
+
+    fn loses_slot(&self, slot: Slot) {
+        self.slot_dies_first(slot);
+    }
 }

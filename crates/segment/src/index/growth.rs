@@ -88,6 +88,8 @@ pub(crate) trait Keys {
     fn group_hash(&self, slot: Slot) -> Option<u32>;
     /// Asks for the bytes that [`Keys::group_hash`] will read.
     fn prefetch(&self, slot: Slot);
+    /// The item that a slot names is about to lose it to another, for want of room.
+    fn loses_slot(&self, slot: Slot);
 }
 
 /// For tests: whoever knows the hashes by heart.
@@ -98,6 +100,8 @@ impl<F: Fn(Slot) -> u32> Keys for F {
     }
 
     fn prefetch(&self, _: Slot) {}
+
+    fn loses_slot(&self, _: Slot) {}
 }
 
 /// Slots between asking for an item and hashing its key: as many misses as a processor has under way at once, about.
@@ -233,7 +237,7 @@ impl Index {
             if group != old {
                 let (stripe, bucket, tag) = (self.stripe(group), i / BUCKET_SLOTS, slot.tag());
                 let spot = Spot { index: self, stripe, group, bucket, tag, group_hash };
-                scratch.dropped.extend(self.move_slot(word, slot, spot));
+                scratch.dropped.extend(self.move_slot(word, slot, spot, keys));
             }
         }
         let done = old == 0;
@@ -244,9 +248,12 @@ impl Index {
 
     /// Copies the slot to one of its index buckets of the new group, then clears it here. An item that had to make room
     /// is given back.
-    pub(super) fn move_slot(&self, word: &Word64, slot: Slot, spot: Spot<'_>) -> Option<Slot> {
+    pub(super) fn move_slot(&self, word: &Word64, slot: Slot, spot: Spot<'_>, keys: &impl Keys) -> Option<Slot> {
         let room = spot.room();
         let keep = slot.is_item() || room.holds == Slot::EMPTY;
+        if keep && room.holds.is_item() {
+            keys.loses_slot(room.holds);
+        }
         let mut seen = slot;
         loop {
             if keep {

@@ -70,7 +70,7 @@ impl Index {
                 if group == new {
                     let (stripe, bucket, tag) = (self.stripe(new), i / BUCKET_SLOTS, slot.tag());
                     let spot = Spot { index: self, stripe, group, bucket, tag, group_hash };
-                    scratch.dropped.extend(self.move_slot(word, slot, spot));
+                    scratch.dropped.extend(self.move_slot(word, slot, spot, keys));
                 }
             }
         }
@@ -83,6 +83,8 @@ impl Index {
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
     use crate::index::Hash;
     use crate::index::growth::group_of;
@@ -133,8 +135,29 @@ mod tests {
         assert_eq!((count(0..6), count(6..18)), (hashes.len(), 0));
     }
 
+    /// What is told of items that lose their slots, and the index that they are still in then.
+    struct Told<'i> {
+        hashes: &'i [Hash],
+        index: &'i Index,
+        told: RefCell<Vec<Slot>>,
+    }
+
+    impl Keys for Told<'_> {
+        fn group_hash(&self, slot: Slot) -> Option<u32> {
+            Some(self.hashes[slot.address() / 4].group_hash())
+        }
+
+        fn prefetch(&self, _: Slot) {}
+
+        fn loses_slot(&self, slot: Slot) {
+            let mut all = (0..4).flat_map(|group| self.index.group_words(group));
+            assert!(all.any(|(_, there)| there == slot), "it is told before its slot is another's");
+            self.told.borrow_mut().push(slot);
+        }
+    }
+
     #[test]
-    fn a_shrink_that_is_too_much_gives_back_what_it_dropped() {
+    fn a_shrink_that_is_too_much_gives_back_what_it_dropped_and_tells_it_beforehand() {
         let index = Index::reserve(4, 4, false).expect("reserve");
         let hashes: Vec<Hash> = (0..1700u64).map(|i| Hash(base::prng::split_mix(i))).collect();
         for (i, hash) in hashes.iter().enumerate() {
@@ -145,11 +168,13 @@ mod tests {
         let before = count();
         let (mut scratch, mut dropped) = (SplitScratch::new(), 0);
         index.begin_shrink(2);
-        while !index.merge_next(&mut scratch, &|slot: Slot| hashes[slot.address() / 4].group_hash()).expect("no locks")
-        {
+        let keys = Told { hashes: &hashes, index: &index, told: RefCell::default() };
+        let mut done = false;
+        while !done {
+            done = index.merge_next(&mut scratch, &keys).expect("no locks");
+            assert_eq!(keys.told.take(), scratch.dropped);
             dropped += scratch.dropped.len();
         }
-        dropped += scratch.dropped.len();
         assert!(dropped > 600 && count() == before - dropped, "{before} before, {dropped} dropped, {} left", count());
     }
 }
