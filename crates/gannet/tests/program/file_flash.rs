@@ -146,7 +146,7 @@ fn migrate_of(index: &str) {
     assert!(code == 1 && err.contains("the --flash that it was made with"), "{err}");
     assert!(!std::path::Path::new(without.path()).exists(), "nothing is made of it");
 
-    for (memory, has_room) in [("96MiB", true), ("20MiB", false)] {
+    for (memory, has_room) in [("96MiB", true), ("16MiB", false)] {
         let to = MemoryFile::new(&named(memory));
         let words = ["file", "migrate", file.path(), "--to", to.path(), "--memory", memory, "--flash", &flag];
         let (code, out, err) = run(&words);

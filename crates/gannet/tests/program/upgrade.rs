@@ -81,10 +81,12 @@ fn count_up(addr: SocketAddr, over: &AtomicBool) -> u64 {
     count
 }
 
-/// Writes unique values one after another on one connection, and each into a list of its own by `append`.
-fn append(addr: SocketAddr, over: &AtomicBool) -> Vec<u8> {
+/// Appends unique values to one key, one after another on one connection. Once the value is long, an append may be in
+/// its midst when the time for that is over: its connection is closed then, at most once in an upgrade, and it is done
+/// or not.
+fn append(addr: SocketAddr, over: &AtomicBool, upgrades: usize) -> Vec<u8> {
     let mut stream = BufReader::new(connect(addr));
-    let mut all = Vec::new();
+    let (mut all, mut cut) = (Vec::new(), 0);
     ask(stream.get_mut(), b"set order 0 0 0\r\n\r\n", b"STORED\r\n");
     for number in 0.. {
         if over.load(Relaxed) || all.len() > 400_000 {
@@ -92,13 +94,38 @@ fn append(addr: SocketAddr, over: &AtomicBool) -> Vec<u8> {
         }
         let part = format!("{number};");
         let request = format!("append order 0 0 {}\r\n{part}\r\n", part.len());
-        stream.get_mut().write_all(request.as_bytes()).expect("sends");
         let mut line = String::new();
-        stream.read_line(&mut line).expect("an answer");
-        assert_eq!(line, "STORED\r\n", "after {number} writes");
-        all.extend(part.bytes());
+        let sent = stream.get_mut().write_all(request.as_bytes());
+        if sent.and_then(|()| stream.read_line(&mut line)).is_ok_and(|bytes| bytes > 0) {
+            assert_eq!(line, "STORED\r\n", "after {number} writes");
+            all.extend(part.bytes());
+            continue;
+        }
+        cut += 1;
+        assert!(
+            cut <= upgrades && all.len() > 4 << 10,
+            "cut off {cut} times in {upgrades} upgrades, at {} bytes",
+            all.len()
+        );
+        stream = BufReader::new(connect(addr));
+        let there = order(&mut stream);
+        let is_done = there.len() > all.len();
+        all.extend(part.bytes().filter(|_| is_done));
+        assert!(there == all, "what was acknowledged is there, and at most what was not");
     }
     all
+}
+
+/// What was appended.
+fn order(stream: &mut BufReader<TcpStream>) -> Vec<u8> {
+    stream.get_mut().write_all(b"get order\r\n").expect("sends");
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("an answer");
+    let bytes = line.trim_end().rsplit(' ').next().and_then(|bytes| bytes.parse::<usize>().ok());
+    let mut value = vec![0; bytes.unwrap_or_else(|| panic!("{line}")) + b"\r\nEND\r\n".len()];
+    stream.read_exact(&mut value).expect("the value");
+    value.truncate(value.len() - b"\r\nEND\r\n".len());
+    value
 }
 
 /// Writers of all kinds through several take-overs in a row.
@@ -113,7 +140,7 @@ fn through_upgrades(name: &str, in_file: bool, times: usize) {
     let (counted, appended) = std::thread::scope(|scope| {
         let over = &over;
         let counting = scope.spawn(move || count_up(resp, over));
-        let appending = scope.spawn(move || append(memcached, over));
+        let appending = scope.spawn(move || append(memcached, over, times));
         let writers: Vec<_> = (ledgers.iter_mut().enumerate())
             .map(|(writer, ledger)| {
                 let (mut prng, mut number) = (Prng::new(writer as u64 + 7), 0);
