@@ -114,6 +114,24 @@ impl<'e> Edit<'e> {
         to: &'e mut Vec<u8>,
     ) -> Result<Self, Damaged> {
         let revision = old.map_or(1, |old| old.revision().wrapping_add(1).max(1));
+        Self::with(revision, old, set, now_ms, to)
+    }
+
+    /// The same for a later part of a change that is made in several: the revision stays.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn going_on(old: &Record<'e>, now_ms: u64, to: &'e mut Vec<u8>) -> Result<Self, Damaged> {
+        Self::with(old.revision(), Some(old), old.set(), now_ms, to)
+    }
+
+    fn with(
+        revision: u32,
+        old: Option<&Record<'e>>,
+        set: Option<InSet<'e>>,
+        now_ms: u64,
+        to: &'e mut Vec<u8>,
+    ) -> Result<Self, Damaged> {
         let mut edit = Self::begin(revision, set, now_ms, to);
         match old {
             Some(old) if old.tree.is_some() => edit.tree = old.tree.map(TreeEdit::of),

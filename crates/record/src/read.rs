@@ -256,6 +256,21 @@ impl<'r> Record<'r> {
         self.tree.is_none().then_some(self.body.len() * ANSWER_BYTES_A_BYTE)
     }
 
+    /// The end of the hashes whose names are kept beside those of `from`: a walk by [`Record::bins_in`] from there on
+    /// looks at no part twice.
+    ///
+    /// # Errors
+    /// [`Damaged`].
+    pub fn step_end(&self, from: u32) -> Result<u64, Damaged> {
+        self.tree.map_or(Ok(crate::HASHES), |tree| tree.leaf_end(from))
+    }
+
+    /// Identifies a state of a large record: its parts, its revision, and its bins, of which some go without a revision
+    /// once they have ended. Two visits that see one identity see the same leaves.
+    pub fn identity(&self) -> (u64, u32, u64) {
+        self.tree.map_or((0, self.revision, 0), |tree| (tree.object(), self.revision, tree.count))
+    }
+
     /// It is kept as a tree of leaves.
     pub fn is_large(&self) -> bool {
         self.tree.is_some()

@@ -241,6 +241,22 @@ impl<'r> Tree<'r> {
         self.part(page.at(page.find(hash)).part)
     }
 
+    /// The end of the hashes whose names are in the leaf of this one.
+    pub(crate) fn leaf_end(&self, hash: u32) -> Result<u64, Damaged> {
+        let number = self.page_of(hash);
+        let page = self.page(number)?;
+        let next = page.find(hash) + 1;
+        if next < page.len() {
+            return Ok(page.at(next).from.into());
+        }
+        Ok(if number + 1 < self.pages() { self.root.at(number + 1).from.into() } else { crate::HASHES })
+    }
+
+    /// The number of its parts, which no other tree has.
+    pub(crate) fn object(&self) -> u64 {
+        self.object
+    }
+
     /// The leaves from that of `from` on, up to those whose hashes are not below `to`.
     pub(crate) fn leaves(self, from: u32, to: u64) -> Leaves<'r> {
         Leaves { tree: self, page: self.page_of(from), entries: None, at: 0, from, to }

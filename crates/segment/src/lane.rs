@@ -11,6 +11,7 @@ use crate::open::{OpenTable, Whose};
 use crate::store::{Store, TOKEN_OFFSET_BITS};
 use crate::tiered::Reads;
 use crate::undo::Group;
+use crate::unfinished::Unfinished;
 
 /// One data thread's epoch word, open segments and counters. `Send`, for a thread to take it along; used by one
 /// thread at a time.
@@ -34,6 +35,8 @@ pub(crate) struct Own {
     pub(crate) group: RefCell<Group>,
     /// What a second tier was asked for.
     pub(crate) reads: Reads,
+    /// Large values that are put together over several turns.
+    pub(crate) unfinished: Unfinished,
 }
 
 /// No lane is left.
@@ -76,7 +79,8 @@ impl Lane {
         let scratch = vec![0; store.geometry.piece_bytes];
         let change = Vec::with_capacity(store.geometry.piece_bytes);
         let (group, reads) = (RefCell::default(), Reads::new(&store));
-        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group, reads } }
+        let unfinished = Unfinished::new();
+        Self { store, own: Own { id, open, tokens: Tokens::default(), scratch, change, group, reads, unfinished } }
     }
 
     /// Its number: lanes are numbered from 0 in the order in which they are opened.
@@ -116,6 +120,13 @@ impl Lane {
     /// without writing; call it about once a second.
     pub fn tidy(&mut self, now: UnixMillis) {
         self.own.open.seal_ended(&self.store, now);
+        if !self.own.unfinished.is_empty() {
+            self.own.unfinished.grow_older();
+            let mut turn = self.turn(now);
+            while let Some(writer) = turn.own.unfinished.take_idle() {
+                turn.large_abort(writer);
+            }
+        }
     }
 }
 
@@ -146,6 +157,18 @@ impl<'l> Turn<'l> {
     /// The turn's time.
     pub fn now(&self) -> UnixMillis {
         self.now
+    }
+
+    /// Begins a visit of a requester, who repeats a request until it is answered: what it copies at most in this turn is
+    /// `bytes`, and what takes more is parked and goes on where it was ([`Turn::is_paused`]).
+    #[inline(always)]
+    pub fn serve(&mut self, requester: u64, bytes: u64) {
+        self.own.unfinished.begin(requester, bytes);
+    }
+
+    /// Whether the last operation was parked only because its share of the turn is used up.
+    pub fn is_paused(&self) -> bool {
+        self.own.unfinished.is_paused()
     }
 
     /// Makes a key ready to be looked up.

@@ -27,6 +27,7 @@ use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::pin::Pinned;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref, large_value};
+use crate::unfinished::{JoinOf, SOURCES_MAX};
 use crate::write::put::{Body, Expect};
 
 /// A large value that is being written, piece by piece, over as many turns as it takes.
@@ -92,6 +93,8 @@ pub(crate) enum Source<'v> {
     },
     /// What was written by [`Turn::large_piece`], and is named by no item.
     Part(LargeRef),
+    /// The large value of another key's item.
+    Copied(LargeRef),
 }
 
 /// How it went to put a joined value together.
@@ -101,6 +104,10 @@ enum Fed {
     ItemBroken(LargeRef),
     /// What was to be joined to it has.
     PartLost,
+    /// The other key's item has.
+    CopiedLost,
+    /// The turn's share is used up.
+    Paused,
 }
 
 impl Source<'_> {
@@ -109,7 +116,15 @@ impl Source<'_> {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::Zeros(bytes) => *bytes,
             Self::Item { from, to, .. } => to - from,
-            Self::Part(large) => large.bytes,
+            Self::Part(large) | Self::Copied(large) => large.bytes,
+        }
+    }
+
+    /// Its length, and of a large value which it is.
+    fn identity(&self) -> (u64, u64) {
+        match self {
+            Self::Bytes(_) | Self::Zeros(_) => (self.len(), 0),
+            Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.object),
         }
     }
 
@@ -118,9 +133,21 @@ impl Source<'_> {
         match self {
             Self::Bytes(bytes) => Self::Bytes(&bytes[from as usize..to as usize]),
             Self::Item { large, from: begin, .. } => Self::Item { large, from: begin + from, to: begin + to },
-            Self::Zeros(_) | Self::Part(_) => unreachable!("an item's value is bytes or large"),
+            Self::Zeros(_) | Self::Part(_) | Self::Copied(_) => unreachable!("an item's value is bytes or large"),
         }
     }
+}
+
+/// What tells the join of these sources from others. A large value never changes under its object's number; of a short
+/// one the item has to be the same.
+fn join_of(key: &Key<'_>, expire: Expire, expect: Option<Expect>, sources: &[Source<'_>]) -> JoinOf {
+    let mut of = [(0, 0); SOURCES_MAX];
+    for (of, source) in of.iter_mut().zip(sources) {
+        *of = source.identity();
+    }
+    let has_item = sources.iter().any(|source| matches!(source, Source::Item { .. }));
+    let there = expect.filter(|_| !has_item).and_then(|expect| expect.item());
+    JoinOf { namespace: key.namespace, hash: key.hash.0, expire, there, sources: of }
 }
 
 /// What zeros are copied from.
@@ -264,8 +291,18 @@ impl<'l> Turn<'l> {
         sources: &[Source<'_>],
     ) -> Result<Option<u64>, OpError> {
         let bytes = sources.iter().map(Source::len).sum();
-        self.check_room(key, bytes)?;
-        let mut writer = self.large_begin(key, bytes, plan.expire)?;
+        let of = join_of(key, plan.expire, expect, sources);
+        let (begun, other) = self.own.unfinished.take(&of);
+        if let Some(other) = other {
+            self.large_abort(other);
+        }
+        let mut writer = match begun {
+            Some(writer) => writer,
+            None => {
+                self.check_room(key, bytes)?;
+                self.large_begin(key, bytes, plan.expire)?
+            }
+        };
         let mut scratch = std::mem::take(&mut self.own.scratch);
         let fed = self.feed(&mut writer, &mut scratch, key.namespace, sources);
         self.own.scratch = scratch;
@@ -277,6 +314,14 @@ impl<'l> Turn<'l> {
             }
             Ok(Fed::ItemBroken(large)) => self.delete_broken(key, large).map(|()| None),
             Ok(Fed::PartLost) => Err(OpError::OutOfMemory),
+            Ok(Fed::CopiedLost) => Ok(None),
+            Ok(Fed::Paused) => {
+                // What is written stays for the next turn. Where memory is short it does not: see above.
+                if let Some(oldest) = self.own.unfinished.keep(of, writer) {
+                    self.large_abort(oldest);
+                }
+                return Err(self.parked());
+            }
             Err(error) => Err(error),
         };
         if !matches!(stored, Ok(Some(_))) {
@@ -304,12 +349,14 @@ impl<'l> Turn<'l> {
         namespace: u8,
         sources: &[Source<'_>],
     ) -> Result<Fed, OpError> {
-        let mut filled = 0;
+        // Of what an earlier turn has written nothing is read again: it ended with a whole piece.
+        let (mut filled, mut skip) = (0, writer.written);
         for source in sources {
-            let mut at = 0;
+            let mut at = skip.min(source.len());
+            skip -= at;
             while at < source.len() {
                 let from = match *source {
-                    Source::Bytes(bytes) => bytes,
+                    Source::Bytes(bytes) => &bytes[at as usize..],
                     Source::Zeros(bytes) => &ZEROS[..ZEROS.len().min((bytes - at) as usize)],
                     Source::Item { large, from, to } => match self.piece_from(namespace, large, from + at..to) {
                         Some(bytes) => bytes,
@@ -319,9 +366,22 @@ impl<'l> Turn<'l> {
                         Some(bytes) => bytes,
                         None => return Ok(Fed::PartLost),
                     },
+                    Source::Copied(large) => match self.piece_from(namespace, large, at..large.bytes) {
+                        Some(bytes) => bytes,
+                        None => return Ok(Fed::CopiedLost),
+                    },
                 };
-                at += from.len() as u64;
-                filled = self.feed_bytes(writer, scratch, filled, from)?;
+                let take = from.len().min(scratch.len() - filled);
+                scratch[filled..filled + take].copy_from_slice(&from[..take]);
+                (at, filled) = (at + take as u64, filled + take);
+                if filled == scratch.len() {
+                    self.large_piece(writer, &scratch[..filled])?;
+                    let goes_on = self.own.unfinished.spend(filled as u64);
+                    filled = 0;
+                    if !goes_on && writer.written < writer.bytes {
+                        return Ok(Fed::Paused);
+                    }
+                }
             }
         }
         if filled > 0 {
@@ -330,25 +390,37 @@ impl<'l> Turn<'l> {
         Ok(Fed::All)
     }
 
-    /// Puts bytes behind the `filled` that are in the scratch, and stores it whenever it is full; says how many are in
-    /// it then.
-    fn feed_bytes(
-        &mut self,
-        writer: &mut LargeWriter,
-        scratch: &mut [u8],
-        mut filled: usize,
-        mut from: &[u8],
-    ) -> Result<usize, OpError> {
-        while !from.is_empty() {
-            let take = from.len().min(scratch.len() - filled);
-            scratch[filled..filled + take].copy_from_slice(&from[..take]);
-            (filled, from) = (filled + take, &from[take..]);
-            if filled == scratch.len() {
-                self.large_piece(writer, &scratch[..filled])?;
-                filled = 0;
-            }
+    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many turns as it takes.
+    /// `None`: it has none, or has lost a piece.
+    ///
+    /// # Errors
+    /// [`OpError::Parked`] (again in a later turn), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
+    pub fn copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<()>, OpError> {
+        self.retry(|turn| turn.try_copy_large(from, to))
+    }
+
+    fn try_copy_large(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<Option<Option<()>>, OpError> {
+        let (there, source) = (self.snap(to)?, self.find_live(from));
+        let store = self.store;
+        let Some(seen) = source.filter(|seen| seen.layout.kind() == Kind::Head) else { return Ok(Some(None)) };
+        let large = large_ref(seen.layout.value(&store.segments.heap, seen.address));
+        let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
+        self.check_size(to, large.bytes)?;
+        let put = Put { client_flags, expire: store.expire(&seen), ..Put::set(&[]) };
+        let plan = Plan::of(&put, Kind::Plain, Content::Bytes(&[], &[]));
+        let expect = Some(Expect::there(there.map(|(_, snap)| snap)));
+        match self.commit_joined(to, &plan, expect, &[Source::Copied(large)])? {
+            Some(_) => Ok(Some(Some(()))),
+            // It is another one by now, or has lost a piece and goes.
+            None => self.delete_broken_if_lost(from, large).map(|()| None),
         }
-        Ok(filled)
+    }
+
+    /// Deletes the item that names a large value, if that has lost a piece.
+    fn delete_broken_if_lost(&mut self, key: &Key<'_>, large: LargeRef) -> Result<(), OpError> {
+        let pieces = self.store.piece_count(large.bytes);
+        let is_lost = (0..pieces).any(|number| self.piece(key.namespace, large.object, number).is_none());
+        if is_lost { self.delete_broken(key, large) } else { Ok(()) }
     }
 
     /// Gives the bytes of a part of the value that `key`'s item has in this turn, from place to place, in order. False
@@ -481,7 +553,17 @@ impl<'l> Turn<'l> {
         for number in 0..self.store.piece_count(large.bytes) {
             let name = piece_name(large.object, number);
             let key = self.store.hasher.piece(namespace, &name);
+            // One that lasts as long already was given that in an earlier turn, or needs nothing.
+            let lasts = |seen: Seen<'_>| self.store.can_touch_in_place(&seen, expire, self.now);
+            if self.find_live(&key).is_none_or(lasts) {
+                continue;
+            }
+            if self.own.unfinished.is_spent() {
+                self.own.unfinished.pause();
+                return Err(self.parked());
+            }
             self.retry(|turn| turn.try_touch(&key, expire))?;
+            self.own.unfinished.spend(self.store.geometry.piece_bytes as u64);
         }
         Ok(())
     }

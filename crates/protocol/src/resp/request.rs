@@ -308,7 +308,39 @@ pub struct Args<'b> {
     left: u32,
 }
 
-impl Args<'_> {
+impl<'b> Args<'b> {
+    /// The last `left` arguments of a request that was read before: `rest` holds them and nothing else.
+    ///
+    /// Iterating panics if it does not, so `rest` is never what a client sent without having been read as a request.
+    pub fn resumed(rest: &'b [u8], left: u32) -> Self {
+        Self { rest, left }
+    }
+
+    /// Those behind the first `args`, which take `bytes` with their lengths and ends.
+    #[must_use]
+    pub fn behind(self, args: u32, bytes: usize) -> Self {
+        Self { rest: &self.rest[bytes..], left: self.left - args }
+    }
+
+    /// Those that are left as they came, with their lengths and ends.
+    pub fn wire(&self) -> &'b [u8] {
+        self.rest
+    }
+
+    /// Those behind the first one.
+    #[must_use]
+    pub fn behind_first(mut self) -> Self {
+        self.next();
+        self
+    }
+
+    /// The first `args` of them, or all if there are fewer, and those behind.
+    pub fn split(self, args: u32) -> (Self, Self) {
+        let mut behind = self;
+        let count = (0..args).take_while(|_| behind.next().is_some()).count() as u32;
+        (Self { rest: &self.rest[..self.rest.len() - behind.rest.len()], left: count }, behind)
+    }
+
     /// Bytes of those that are left, with their lengths and ends.
     pub fn wire_bytes(&self) -> usize {
         self.rest.len()

@@ -254,6 +254,11 @@ impl Expect {
         Self { there, flushed_before: None, kept: None }
     }
 
+    /// The item that is expected.
+    pub(crate) fn item(&self) -> Option<Snap> {
+        self.there
+    }
+
     pub(crate) fn keeping(self, kept: Option<u64>) -> Self {
         Self { kept, ..self }
     }
