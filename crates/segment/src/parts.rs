@@ -337,20 +337,25 @@ impl Turn<'_> {
         self.lost.replace(false)
     }
 
-    /// All bytes of an item's parts in the store, header and padding included.
-    pub fn parts_bytes(&self, key: &Key<'_>, item: &Item<'_>) -> u64 {
-        let crate::Value::Typed { kind, bytes } = item.value else { return 0 };
+    /// Bytes of an item's parts in the store, header and padding included: of those from number `from` on, and at most
+    /// `parts_max`. Gives the number to go on at too; `None`: that was all.
+    pub fn parts_bytes(&self, key: &Key<'_>, item: &Item<'_>, from: u64, parts_max: u64) -> (u64, Option<u64>) {
+        let crate::Value::Typed { kind, bytes } = item.value else { return (0, None) };
         let value = [&[kind][..], bytes].concat();
-        let Some(head) = Head::of(&value) else { return 0 };
+        let Some(head) = Head::of(&value) else { return (0, None) };
         let bytes_of = |part: u64| {
             self.store.find_part(key.namespace, head.object, part).map_or(0, |seen| seen.layout.size as u64)
         };
-        let mut sum = bytes_of(ANCHOR);
+        let mut sum = if from == 0 { bytes_of(ANCHOR) } else { 0 };
+        let (mut number, to) = (0, from.saturating_add(parts_max));
         self.store.each_part(key.namespace, head, &mut |part| {
-            sum += bytes_of(part);
-            true
+            if (from..to).contains(&number) {
+                sum += bytes_of(part);
+            }
+            number += 1;
+            number <= to
         });
-        sum
+        (sum, (number > to).then_some(to))
     }
 
     /// As [`Turn::change`], for values that are in parts or may be: of a type with [`KIND_IN_PARTS`], in the way that

@@ -26,6 +26,7 @@ use crate::raw::Word64;
 use crate::samples::Asked;
 use crate::slot::Slot;
 use crate::store::{Ended, Seen, Store};
+use crate::walk::{WALK_END, WALK_TAG_SHIFT};
 use crate::write::rewrite::{Rewrite, TokenRule};
 
 /// Where a key's item most likely is: what [`Turn::look_ahead`] found. The default is nowhere.
@@ -235,8 +236,8 @@ impl<'l> Turn<'l> {
 
     /// Visits a few live items in memory of a namespace, those that come next from `cursor` on (0 begins), and gives
     /// the next cursor; `None` at the end. An item that stays from the first call to the last is visited at least
-    /// once, whatever the index does meanwhile; it may be visited twice.
-    pub fn scan(&self, namespace: Namespace, cursor: u32, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u32> {
+    /// once, whatever the index does meanwhile; it may be visited twice in one call, never in two.
+    pub fn scan(&self, namespace: Namespace, cursor: u64, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
         self.scan_some(|of| of == namespace.0, cursor, &mut |_, item| visit(item))
     }
 
@@ -245,19 +246,29 @@ impl<'l> Turn<'l> {
     pub(crate) fn scan_some(
         &self,
         takes: impl Fn(u8) -> bool + Copy,
-        cursor: u32,
+        cursor: u64,
         visit: &mut impl FnMut(Namespace, &Item<'_>),
-    ) -> Option<u32> {
+    ) -> Option<u64> {
         let store = self.store;
+        let (tags, from) = ((cursor >> 32) as u16, cursor as u32);
         let mut slots = [Slot::EMPTY; RANGE_SLOTS_MAX];
-        let range = store.index.range(cursor, &mut slots);
-        let within = |hash: Hash| (cursor..=range.last).contains(&hash.group_hash());
-        for (at, slot) in slots[..range.count].iter().copied().enumerate() {
-            if slot.is_item() {
-                self.visit_slot(takes, store.index.range_word(&range, at), slot, within, &mut *visit);
+        let range = store.index.range(from, &mut slots);
+        let mut items = [0u16; RANGE_SLOTS_MAX];
+        let mut count = 0;
+        for (at, slot) in slots[..range.count].iter().enumerate() {
+            if slot.is_item() && slot.tag() >> WALK_TAG_SHIFT == tags {
+                store.segments.prefetch_header(slot.address());
+                store.segments.heap.prefetch(slot.address());
+                items[count] = at as u16;
+                count += 1;
             }
         }
-        range.last.checked_add(1)
+        let within = |hash: Hash| (from..=range.last).contains(&hash.group_hash());
+        for at in items[..count].iter().map(|at| usize::from(*at)) {
+            self.visit_slot(takes, store.index.range_word(&range, at), slots[at], within, &mut *visit);
+        }
+        let next = (u64::from(tags) << 32 | u64::from(range.last)) + 1;
+        (next < WALK_END).then_some(next)
     }
 
     /// Visits the item in memory that a slot names, if it lives, its namespace is taken and its key's hash `within`.
@@ -279,35 +290,5 @@ impl<'l> Turn<'l> {
         if seen.layout.kind() != crate::item::Kind::Piece && store.ended(&seen, self.now).is_none() {
             visit(Namespace(of), &store.item(&seen));
         }
-    }
-
-    /// Visits the live items of a namespace in at most about `n` index slots from `cursor` (0 begins), and gives the
-    /// next cursor; `None` at the end. An item that stays is visited at least once unless the index grows meanwhile,
-    /// and one that is relocated may be visited twice.
-    pub fn crawl(&self, namespace: Namespace, cursor: u64, n: usize, visit: &mut dyn FnMut(&Item<'_>)) -> Option<u64> {
-        let store = self.store;
-        let groups = store.index.groups().max(store.index.groups_next()) as u64;
-        let each = crate::index::GROUP_SLOTS;
-        let mut group = cursor;
-        let mut visited = 0;
-        while group < groups && visited < n.max(1) {
-            for (word, slot) in store.index.group_words(group as usize) {
-                if !slot.is_item() {
-                    continue;
-                }
-                let Some((of, address, layout)) = store.item_of(slot) else { continue };
-                if of != namespace.0 {
-                    continue;
-                }
-                let seen = Seen { word, slot, address, layout };
-                let piece = seen.layout.kind() == crate::item::Kind::Piece;
-                if !piece && store.ended(&seen, self.now).is_none() {
-                    visit(&store.item(&seen));
-                }
-            }
-            visited += each;
-            group += 1;
-        }
-        (group < groups).then_some(group)
     }
 }

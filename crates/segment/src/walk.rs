@@ -20,11 +20,13 @@
 //! - **A step is bounded**: it is a part of the index ([`crate::index::Order`]) of some 27 slots, or several of one
 //!   group that have no more than [`STEP_ITEMS`] together; and each turn of it tells what has come. No more than half
 //!   of a lane's reads are for walks.
-//! - Without a second tier it is [`Turn::scan`].
+//! - Without a second tier it is [`Turn::scan`], whose cursor is the upper four bits of the tags and then the group
+//!   hash: neither changes while the index grows or shrinks. A step takes the items of one group with those bits, some
+//!   27, which their slots tell without a look at any other item of the group.
 //!
 //! What a damaged or lost device has is a miss, and loses its slot, as with a read of its key.
 
-use crate::index::{Hash, Part, RANGE_SLOTS_MAX};
+use crate::index::{Hash, Part, RANGE_PARTS, RANGE_SLOTS_MAX};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
@@ -36,11 +38,16 @@ use crate::tiered::value_of;
 /// Items of a step, where its first part has no more: as many reads as a walk has under way.
 const STEP_ITEMS: usize = 32;
 
+/// The bits of a tag below those that order a walk in memory.
+pub(crate) const WALK_TAG_SHIFT: u32 = 12 - RANGE_PARTS.trailing_zeros();
+/// The end of the cursors of a walk in memory.
+pub(crate) const WALK_END: u64 = (RANGE_PARTS as u64) << 32;
+
 /// A walk's step that is under way, of one caller: what it has still to wait for. The default is none.
 #[derive(Debug, Default)]
 pub struct Stride {
     /// Where the step began.
-    from: Option<(Option<Namespace>, u32)>,
+    from: Option<(Option<Namespace>, u64)>,
     part: Option<Part>,
     left: Vec<OnFlash>,
     /// What was told, or found to be nothing.
@@ -77,10 +84,10 @@ impl<'l> Turn<'l> {
     pub fn walk(
         &self,
         namespace: Namespace,
-        cursor: u32,
+        cursor: u64,
         stride: &mut Stride,
         visit: &mut dyn FnMut(&Item<'_>),
-    ) -> Result<Option<u32>, OpError> {
+    ) -> Result<Option<u64>, OpError> {
         if !self.tiered {
             return Ok(self.scan(namespace, cursor, visit));
         }
@@ -94,10 +101,10 @@ impl<'l> Turn<'l> {
     pub fn walk_tiers(
         &self,
         namespace: Namespace,
-        cursor: u32,
+        cursor: u64,
         stride: &mut Stride,
         visit: &mut dyn FnMut(&Item<'_>, Option<OnFlash>),
-    ) -> Result<Option<u32>, OpError> {
+    ) -> Result<Option<u64>, OpError> {
         self.walk_some(Some(namespace), cursor, stride, &mut |_, item, place| visit(item, place))
     }
 
@@ -107,10 +114,10 @@ impl<'l> Turn<'l> {
     /// As [`Turn::walk`].
     pub fn walk_all(
         &self,
-        cursor: u32,
+        cursor: u64,
         stride: &mut Stride,
         visit: &mut WalkVisit<'_>,
-    ) -> Result<Option<u32>, OpError> {
+    ) -> Result<Option<u64>, OpError> {
         self.walk_some(None, cursor, stride, visit)
     }
 
@@ -118,10 +125,10 @@ impl<'l> Turn<'l> {
     fn walk_some(
         &self,
         wanted: Option<Namespace>,
-        cursor: u32,
+        cursor: u64,
         stride: &mut Stride,
         visit: &mut WalkVisit<'_>,
-    ) -> Result<Option<u32>, OpError> {
+    ) -> Result<Option<u64>, OpError> {
         if !self.tiered {
             let takes = |of: u8| wanted.is_none_or(|wanted| wanted.0 == of);
             return Ok(self.scan_some(takes, cursor, &mut |of, item| visit(of, item, None)));
@@ -130,7 +137,7 @@ impl<'l> Turn<'l> {
         let (order, tier) = (store.index.order(), store.tier());
         let by = ReadBy::Slot(SlotMatch { hasher: store.hasher, order });
         let begun = stride.part.filter(|_| stride.from == Some((wanted, cursor)));
-        let part = begun.unwrap_or_else(|| store.index.parts_from(cursor, STEP_ITEMS));
+        let part = begun.unwrap_or_else(|| store.index.parts_from(cursor as u32, STEP_ITEMS));
         if begun.is_none() {
             (stride.from, stride.part) = (Some((wanted, cursor)), Some(part));
             stride.left.clear();
@@ -164,7 +171,7 @@ impl<'l> Turn<'l> {
             return Err(self.parked());
         }
         stride.part = None;
-        Ok(part.last.checked_add(1))
+        Ok(part.last.checked_add(1).map(u64::from))
     }
 
     /// Visits what a part has in memory, and notes what it has on flash.
@@ -254,8 +261,11 @@ impl<'l> Turn<'l> {
     }
 
     /// Where a walk meets the key: among its cursors.
-    pub fn walk_place(&self, key: &Key<'_>) -> u32 {
-        if self.tiered { self.store.index.order().place(key.hash) } else { key.hash.group_hash() }
+    pub fn walk_place(&self, key: &Key<'_>) -> u64 {
+        if self.tiered {
+            return self.store.index.order().place(key.hash).into();
+        }
+        u64::from(key.hash.tag() >> WALK_TAG_SHIFT) << 32 | u64::from(key.hash.group_hash())
     }
 
     /// The item that a walk tells of is where it says, for who keeps all others from changing it.

@@ -151,7 +151,7 @@ fn all_parts_go_with_their_head_whatever_ends_it() {
                 let turn = lane.turn(NOW);
                 let key = key(&turn, b"key");
                 let item = turn.get(&key).unwrap();
-                item.stored_bytes + turn.parts_bytes(&key, &item)
+                item.stored_bytes + turn.parts_bytes(&key, &item, 0, u64::MAX).0
             };
             assert_eq!(store.stats().item_bytes, bytes);
             until_done(&mut lane, &mut background, |turn| {

@@ -20,6 +20,7 @@ use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::namespaces::{AWAY, PAUSED, ROUTED};
 use crate::notify::{self, Event};
 use crate::out::{OpTimes, OutBuffer};
+use crate::pace::Pace;
 use crate::roster::Roster;
 use crate::routes::Routes;
 use crate::shared::{Pause, Shared};
@@ -56,7 +57,7 @@ pub enum State {
         /// Length of the unconsumed rest, in bytes, at which the next step can be made.
         want: usize,
     },
-    /// [`OPS_A_BATCH`] operations are done and more input may be complete.
+    /// [`OPS_A_BATCH`] operations are done, or a slice of time is used up, and more may be to do.
     Yield,
     /// The next reply needs `want` bytes of room, or a pin. Asked again when the output was sent, with an empty buffer
     /// of at least that capacity.
@@ -82,6 +83,8 @@ pub struct WorkerContext {
     pub clock: Clock,
     /// The longest request that has to lie whole in a receive buffer, in bytes.
     pub(crate) request_bytes_max: usize,
+    /// What bounds the iteration and the visit at hand.
+    pub(crate) pace: Pace,
     /// When the operation in progress began.
     pub(crate) op_begun: Ticks,
     /// When the bytes of the session that is served were known to be there.
@@ -238,6 +241,12 @@ impl WorkerContext {
     pub(crate) fn turn_to(&mut self, namespace: Namespace) {
         self.namespace = namespace;
         self.rationed_here = self.guards & 1 << namespace.0 != 0;
+    }
+
+    /// Whether the visit at hand has used its slice of time, as of the end of the last operation.
+    #[inline(always)]
+    pub(crate) fn is_slice_over(&self) -> bool {
+        self.pace.is_slice_over(self.op_begun)
     }
 
     /// There is room for `bytes` more, or will be by eviction.

@@ -36,6 +36,7 @@ pub mod namespaces;
 pub mod notify;
 pub mod offline;
 pub mod out;
+pub mod pace;
 pub mod place;
 pub mod prefixes;
 mod reactor;

@@ -8,6 +8,13 @@
 //!   sent    how much of that whole stream the peer's socket has taken
 //! ```
 //!
+//! An output that is never sent itself, but collects answers over several visits, keeps them in blocks that are filled
+//! one after another ([`OutBuffer::beside`]): nothing is copied when there are more, whatever their length.
+//!
+//! ```text
+//!   full    [ head, written last ] [ answers ... ] [ answers ... ]      block [ answers . room ]
+//! ```
+//!
 //! Invariants: `pins` is ordered by `at`; `sent` never passes the whole; a buffer goes back to its pool empty, so with
 //! every pin released and every operation's time recorded.
 
@@ -16,6 +23,7 @@ use crate::clock::Ticks;
 use crate::context::OPS_A_BATCH;
 use crate::metrics::Command;
 use segment::{Pinned, Store};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 
 /// Pinned values that one buffer takes before it counts as full.
@@ -30,6 +38,8 @@ pub const OPS_MAX: usize = 256;
 /// Operations at most that are done together and accounted for at once: while a buffer has room, it has room for the
 /// times of so many.
 pub const OPS_TOGETHER_MAX: usize = 16;
+/// Bytes of a block of an output that collects answers, unless one answer needs more.
+const BESIDE_BYTES: usize = 64 << 10;
 /// Parts of one send: the pieces of large values and the bytes around them.
 pub const PARTS_MAX: usize = 64;
 
@@ -62,7 +72,14 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
+    /// Blocks that are filled, of an output that collects answers, and their bytes together.
+    full: VecDeque<Vec<u8>>,
+    full_bytes: usize,
 }
+
+/// The place of a head that is written when what follows it is known: see [`OutBuffer::reserve_head`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadPlace(usize);
 
 impl OutBuffer {
     pub(crate) fn new(block: Box<[u8]>) -> Self {
@@ -75,10 +92,13 @@ impl OutBuffer {
             pins_len: 0,
             pinned_bytes: 0,
             ops: Vec::with_capacity(OPS_MAX),
+            full: VecDeque::new(),
+            full_bytes: 0,
         }
     }
 
-    /// One that is never sent and belongs to no pool: without room until it is given some ([`OutBuffer::grow`]).
+    /// One that collects answers, is never sent and belongs to no pool: without room until it is given some
+    /// ([`OutBuffer::make_room`]).
     pub(crate) fn beside() -> Self {
         Self { ops: Vec::new(), ..Self::new(Box::default()) }
     }
@@ -128,6 +148,12 @@ impl OutBuffer {
         self.len
     }
 
+    /// Forgets all that was collected.
+    pub(crate) fn forget(&mut self) {
+        self.full.clear();
+        (self.full_bytes, self.len) = (0, 0);
+    }
+
     /// Forgets the bytes appended since `mark`. Nothing may have been pinned or sent since.
     pub fn truncate(&mut self, mark: usize) {
         assert!(
@@ -137,24 +163,92 @@ impl OutBuffer {
         self.len = mark;
     }
 
+    /// Forgets the bytes appended since `mark`, unless those before it have gone to a block of their own since.
+    pub(crate) fn take_back(&mut self, mark: usize) {
+        if mark < self.len {
+            self.truncate(mark);
+        }
+    }
+
     /// The bytes appended since `mark`. Nothing may have been pinned since.
     pub(crate) fn since(&self, mark: usize) -> &[u8] {
         &self.block[mark..self.len]
     }
 
-    /// Puts bytes before those that were appended since `mark`. There must be room, and nothing may have been pinned.
-    pub(crate) fn insert(&mut self, mark: usize, bytes: &[u8]) {
-        self.block.copy_within(mark..self.len, mark + bytes.len());
-        self.block[mark..mark + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
+    /// Has room for `bytes` from now on, in a block of its own if there is none. Marks from before mean nothing then.
+    /// Only for an output that collects answers.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        if self.block.len() - self.len < bytes {
+            self.retire();
+            self.block = vec![0; bytes.max(BESIDE_BYTES)].into_boxed_slice();
+        }
     }
 
-    /// Has room for so many bytes in all from now on. Only for a buffer of no pool.
-    pub(crate) fn grow(&mut self, bytes: usize) {
-        assert!(self.own.is_none() && bytes >= self.len, "a block of its own, that holds what is there");
-        let mut block = vec![0; bytes].into_boxed_slice();
-        block[..self.len].copy_from_slice(&self.block[..self.len]);
-        self.block = block;
+    /// Appends a whole block. Marks from before mean nothing then. Only for an output that collects answers.
+    pub(crate) fn push_block(&mut self, block: Vec<u8>) {
+        self.retire();
+        self.full_bytes += block.len();
+        self.full.push_back(block);
+    }
+
+    /// Keeps a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects answers.
+    pub(crate) fn reserve_head(&mut self) -> HeadPlace {
+        self.push_block(Vec::new());
+        HeadPlace(self.full.len() - 1)
+    }
+
+    /// Writes what belongs to a place.
+    pub(crate) fn fill_head(&mut self, place: HeadPlace, bytes: &[u8]) {
+        self.full_bytes += bytes.len();
+        self.full[place.0].extend_from_slice(bytes);
+    }
+
+    /// Forgets what was appended behind a place; what was written to it stays.
+    pub(crate) fn cut_behind_head(&mut self, place: HeadPlace) {
+        self.full.truncate(place.0 + 1);
+        self.full_bytes = self.full.iter().map(Vec::len).sum();
+        self.len = 0;
+    }
+
+    /// Forgets what was appended behind a place, and the place.
+    pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
+        self.full.truncate(place.0);
+        self.full_bytes = self.full.iter().map(Vec::len).sum();
+        self.len = 0;
+    }
+
+    /// Bytes that are collected.
+    pub(crate) fn collected(&self) -> usize {
+        self.full_bytes + self.len
+    }
+
+    /// The block at hand is full.
+    pub(crate) fn retire(&mut self) {
+        if self.len == 0 {
+            return;
+        }
+        self.full_bytes += self.len;
+        let block = if self.len < self.block.len() / 2 {
+            self.block[..self.len].to_vec()
+        } else {
+            let mut block = std::mem::take(&mut self.block).into_vec();
+            block.truncate(self.len);
+            block
+        };
+        self.full.push_back(block);
+        self.len = 0;
+    }
+
+    /// The bytes that were collected first, those of one block. All blocks are full.
+    pub(crate) fn first(&self) -> &[u8] {
+        self.full.front().map_or(&[], |block| &block[..])
+    }
+
+    /// Forgets the first block.
+    pub(crate) fn drop_first(&mut self) {
+        if let Some(block) = self.full.pop_front() {
+            self.full_bytes -= block.len();
+        }
     }
 
     /// Whether another value can be pinned here.
@@ -203,9 +297,14 @@ impl OutBuffer {
         self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
     }
 
-    /// Fills `parts` with what is to be sent next and returns how many there are.
-    pub(crate) fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX]) -> usize {
-        let mut gather = Gather { skip: self.sent, parts, filled: 0 };
+    /// Fills `parts` with what is to be sent next, at most `bytes_max` of it, and returns how many there are.
+    pub(crate) fn parts<'s>(
+        &'s self,
+        store: &'s Store,
+        parts: &mut [IoSlice<'s>; PARTS_MAX],
+        bytes_max: usize,
+    ) -> usize {
+        let mut gather = Gather { skip: self.sent, left: bytes_max, parts, filled: 0 };
         let mut from = 0;
         for pin in self.pins[..self.pins_len].iter().flatten() {
             gather.add(&self.block[from..pin.at]);
@@ -235,7 +334,7 @@ impl OutBuffer {
         let mut copied = 0;
         while self.unsent() > 0 {
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
-            let count = self.parts(store, &mut parts);
+            let count = self.parts(store, &mut parts, usize::MAX);
             let before = copied;
             for part in &parts[..count] {
                 block[copied..copied + part.len()].copy_from_slice(part);
@@ -315,6 +414,8 @@ impl protocol::sink::Sink for OutBuffer {
 /// Collects slices behind the bytes that were sent already.
 struct Gather<'p, 's> {
     skip: u64,
+    /// Bytes that are wanted yet.
+    left: usize,
     parts: &'p mut [IoSlice<'s>; PARTS_MAX],
     filled: usize,
 }
@@ -324,6 +425,8 @@ impl<'s> Gather<'_, 's> {
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;
         let rest = &bytes[skipped as usize..];
+        let rest = &rest[..rest.len().min(self.left)];
+        self.left -= rest.len();
         if !rest.is_empty() && self.filled < PARTS_MAX {
             self.parts[self.filled] = IoSlice::new(rest);
             self.filled += 1;

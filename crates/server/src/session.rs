@@ -75,8 +75,14 @@ pub(crate) struct Session<S> {
     pub(crate) hangup: bool,
     /// The end of the stream was received.
     pub(crate) ended: bool,
-    /// The peer does not take its output.
+    /// Its output is not all sent; nothing more is served before it is.
     pub(crate) blocked: bool,
+    /// Its back end reports when its socket takes more.
+    pub(crate) armed: bool,
+    /// It has output that its socket may take now.
+    pub(crate) sending: bool,
+    /// It has used its share of the last visit, and goes on behind those that have new requests.
+    pub(crate) paused: bool,
     /// It has mail, and was blocked or in the middle of a reply when that was found out.
     pub(crate) mail: bool,
     /// What is received may hold a whole request.
@@ -112,6 +118,9 @@ impl<S> Session<S> {
             hangup: false,
             ended: false,
             blocked: false,
+            armed: false,
+            sending: false,
+            paused: false,
             mail: false,
             servable: false,
             pause: Pause::None,
@@ -127,10 +136,16 @@ impl<S> Session<S> {
     /// Whether there is anything to do for it now.
     pub(crate) fn has_work(&self) -> bool {
         match self.phase {
-            Phase::Open => !self.blocked && (self.readable || self.servable),
-            Phase::Finishing | Phase::Dead => false,
+            Phase::Open => self.sending || !self.blocked && (self.readable || self.servable),
+            Phase::Finishing => self.sending,
+            Phase::Dead => false,
             Phase::Lingering => self.readable,
         }
+    }
+
+    /// Whether it comes behind new requests: its request takes many visits, or its output many sends.
+    pub(crate) fn is_long(&self) -> bool {
+        self.sending || self.paused || self.state.is_long()
     }
 
     /// Nothing received is left, nothing is unsent and no request is half done.

@@ -110,7 +110,7 @@ fn a_walk_goes_on_and_ends_when_its_disk_fails() {
 fn a_walk_that_begins_at_the_place_of_a_key_tells_it_first_and_others_of_its_part_once() {
     let mut world = filled(World::new(8));
     let all = world.all();
-    let mut places: Vec<(u32, Vec<u8>)> = Vec::new();
+    let mut places: Vec<(u64, Vec<u8>)> = Vec::new();
     for key in all.keys() {
         places.push((world.place(key), key.clone()));
     }
@@ -124,7 +124,7 @@ fn a_walk_that_begins_at_the_place_of_a_key_tells_it_first_and_others_of_its_par
             world.meanwhile();
         }
         assert_eq!(told.get(key), Some(&1), "{}", key.escape_ascii());
-        let end = cursor.unwrap_or(u32::MAX);
+        let end = cursor.unwrap_or(u64::from(u32::MAX));
         for (key, times) in told {
             let place_of = world.place(&key);
             assert!(times == 1 && (*place..=end).contains(&place_of), "{place} {place_of} {end}");

@@ -233,7 +233,7 @@ impl World {
     pub fn walk_on(
         &mut self,
         namespace: Namespace,
-        cursor: &mut Option<u32>,
+        cursor: &mut Option<u64>,
         stride: &mut Stride,
         told: &mut dyn FnMut(&[u8], &[u8]),
     ) -> bool {
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// The first place of a walk that tells of the key.
-    pub fn place(&mut self, key: &[u8]) -> u32 {
+    pub fn place(&mut self, key: &[u8]) -> u64 {
         let turn = self.lane.turn(self.now);
         turn.walk_place(&turn.key(Namespace::DEFAULT, key))
     }

@@ -120,13 +120,13 @@ pub(crate) struct Index {
 /// Slots of a range at most: those of two groups, while one is split or merged.
 pub(crate) const RANGE_SLOTS_MAX: usize = 2 * GROUP_SLOTS;
 
-/// A walk takes so many steps through the keys of a group, so that one step has few of them.
+/// A walk takes so many steps for the keys of a group, so that one step has few of them: by the upper bits of their tags.
 pub(crate) const RANGE_PARTS: u128 = 16;
 
-/// A part of all keys: see [`Index::range`].
+/// The keys of a group, or of a part of one while it is split or merged: see [`Index::range`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
-    /// The last group hash of the part.
+    /// The last group hash of the range.
     pub(crate) last: u32,
     group: usize,
     then: Option<usize>,
@@ -134,12 +134,12 @@ pub(crate) struct Range {
     pub(crate) count: usize,
 }
 
-/// The last group hash of the part that `from` is in, of the parts of the groups of an index that has so many.
-fn part_end(from: u32, groups: usize) -> u32 {
-    let parts = groups as u128 * RANGE_PARTS;
-    // Part `i` begins at the first hash of which `hash * parts >> 32` is `i`.
-    let next = ((u128::from(from) * parts) >> 32) + 1;
-    let begins = (next << 32).div_ceil(parts);
+/// The last group hash of the group that `from` is in, of an index that has so many.
+fn group_end(from: u32, groups: usize) -> u32 {
+    let groups = groups as u128;
+    // Group `i` begins at the first hash of which `hash * groups >> 32` is `i`.
+    let next = ((u128::from(from) * groups) >> 32) + 1;
+    let begins = (next << 32).div_ceil(groups);
     u32::try_from(begins - 1).unwrap_or(u32::MAX)
 }
 
@@ -387,8 +387,8 @@ impl Index {
         })
     }
 
-    /// The slots of all keys whose group hash is from `from` up to [`Range::last`], and others among them. What the
-    /// range is does not depend on how many groups there are, so it is the same walk while the index grows or shrinks.
+    /// The slots of all keys whose group hash is from `from` up to [`Range::last`], and others among them. A walk that
+    /// goes on behind `last` meets every hash once, also while the index grows or shrinks.
     pub(crate) fn range(&self, from: u32, slots: &mut [Slot; RANGE_SLOTS_MAX]) -> Range {
         loop {
             let word = self.growth.load(Acquire);
@@ -396,7 +396,7 @@ impl Index {
             let place = self.place(growth, Hash::with_group_hash(from));
             let moves = self.moves(place);
             let groups = [growth.groups(), self.groups_next()];
-            let last = groups.into_iter().map(|groups| part_end(from, groups)).min().unwrap_or(u32::MAX);
+            let last = groups.into_iter().map(|groups| group_end(from, groups)).min().unwrap_or(u32::MAX);
             // Where a key is moved from comes first: it is not cleared before the key stands where it is moved to.
             let mut count = 0;
             for group in [Some(place.group), place.then].into_iter().flatten() {

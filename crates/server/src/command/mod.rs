@@ -158,6 +158,14 @@ impl SessionState {
         matches!(self, Self::Resp(state) if state.is_under_way())
     }
 
+    /// The request at hand takes many visits.
+    pub(crate) fn is_long(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.is_long(),
+            Self::Resp(state) => state.is_long(),
+        }
+    }
+
     /// A value is being received into its place in the store.
     #[inline]
     pub(crate) fn is_arriving(&self) -> bool {

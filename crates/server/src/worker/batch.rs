@@ -1,6 +1,6 @@
 //! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one store turn.
 
-use super::{BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core};
+use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core, Queue};
 use crate::buffers::{Buffers, Class, Input};
 use crate::command::{Head, SessionState, memcache, resp};
 use crate::context::{Progress, State};
@@ -9,6 +9,14 @@ use crate::session::{Pause, Phase, Place, Session};
 use arrayvec::ArrayVec;
 use io::{Backend, Received};
 use segment::Turn;
+
+/// Bytes received, or sent for sessions that were blocked, after which a batch takes no further session.
+const GATHER_BYTES_MAX: u64 = 256 << 10;
+/// Bytes of replies after which a batch serves no further session: so much is sent for one batch.
+const REPLY_BYTES_MAX: u64 = 256 << 10;
+
+/// Bytes of a long value that one visit copies within the store: some 50 us.
+pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
 
 /// For each session of a batch what was found out ahead.
 type Heads<'l> = ArrayVec<Option<Head<'l>>, BATCH_SESSIONS_MAX>;
@@ -38,20 +46,36 @@ fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
 
 impl<B: Backend> Core<B> {
     /// Fills the batch from the head of the queue.
-    pub(super) fn gather(&mut self) {
-        while self.batch.len() < BATCH_SESSIONS_MAX {
-            let Some(index) = self.ready.pop_front() else {
-                break;
+    pub(super) fn gather(&mut self, queue: Queue) {
+        self.served = 0;
+        let (sessions_max, from) = match queue {
+            Queue::Ready => (BATCH_SESSIONS_MAX, self.bytes_moved()),
+            Queue::Long => (BATCH_LONG_MAX, self.bytes_moved()),
+        };
+        while self.batch.len() < sessions_max && self.bytes_moved() - from < GATHER_BYTES_MAX {
+            let popped = match queue {
+                Queue::Ready => self.ready.pop_front(),
+                Queue::Long => self.long.pop_front(),
             };
+            let Some(index) = popped else { break };
             let session = self.sessions.at(index);
             session.place = Place::Idle;
             match session.phase {
                 Phase::Dead => self.graves.push(index),
+                Phase::Open | Phase::Finishing if std::mem::take(&mut session.sending) => {
+                    self.send_again(index);
+                }
                 Phase::Finishing => {}
                 Phase::Lingering => self.linger(index),
                 Phase::Open => self.prepare(index),
             }
         }
+    }
+
+    /// Bytes that this worker has received and sent.
+    fn bytes_moved(&self) -> u64 {
+        let counters = self.ctx.counters();
+        counters.bytes_read.value() + counters.bytes_written.value()
     }
 
     /// Receives for one session, lends it an output if it may have a whole request, and takes it into the batch.
@@ -134,7 +158,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Serves the batch; returns the bytes consumed.
-    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> usize {
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>, queue: Queue) -> usize {
         self.ctx.batch_ops = 0;
         self.ctx.watch.watched = self.ctx.shared.watch.watched();
         self.ctx.restrain();
@@ -142,11 +166,16 @@ impl<B: Backend> Core<B> {
         self.ctx.op_begun = self.ctx.clock.ticks();
         let mut heads = Heads::new();
         self.look_ahead(turn, &mut heads);
-        let mut bytes = 0;
+        let (mut bytes, mut replies) = (0, 0);
         for number in 0..self.batch.len() {
-            if self.ctx.batch_ops >= BATCH_OPS_MAX {
+            if self.ctx.batch_ops >= BATCH_OPS_MAX || replies >= REPLY_BYTES_MAX {
                 break;
             }
+            // The first is visited in any case: no iteration goes by in which nothing is done.
+            if number > 0 && self.ctx.pace.is_over(self.ctx.op_begun) {
+                break;
+            }
+            self.served = number + 1;
             let index = self.batch[number];
             let session = self.sessions.at(index);
             let Some(out) = &mut session.out else { continue };
@@ -158,6 +187,8 @@ impl<B: Backend> Core<B> {
             // Without input it may still have to say how much it waits for: its output was full when it last asked.
             let input = session.input.as_ref().map_or(&[][..], Input::bytes);
             turn.begin_request();
+            turn.serve(session.token.0, COPIED_BYTES_MAX);
+            self.ctx.pace.begin_visit(self.ctx.op_begun, queue == Queue::Long);
             let progress = match &mut session.state {
                 SessionState::Memcache(state) => memcache::serve(turn, input, heads[number], out, state, &mut self.ctx),
                 SessionState::Resp(state) => resp::serve(turn, input, heads[number], out, state, &mut self.ctx),
@@ -174,9 +205,17 @@ impl<B: Backend> Core<B> {
                     self.buffers.put_input(input.into_block());
                 }
             }
+            replies += out.unsent();
             let parked = progress.state == State::Parked;
+            if !matches!(progress.state, State::NeedInput { .. }) {
+                // What was done may not have ended an operation.
+                self.ctx.op_begun = self.ctx.clock.ticks();
+            }
             apply(session, progress);
-            if parked {
+            session.paused = progress.state == State::Yield || parked && turn.is_paused();
+            if parked && session.paused {
+                session.pause = Pause::None;
+            } else if parked {
                 self.ctx.counters().parked.add(1);
                 session.pause = turn.awaited().map_or(Pause::Store, Pause::Flash);
             }
@@ -263,7 +302,7 @@ fn lend_output<S>(session: &mut Session<S>, buffers: &mut Buffers) -> Result<(),
         session.out = buffers.take_out();
     }
     let Some(out) = &mut session.out else { return Err(Class::Out) };
-    if session.out_want > out.capacity() && out.is_empty() {
+    if session.out_want > out.capacity() && out.is_empty() && !out.is_lent() {
         out.lend(buffers.take_big_out().ok_or(Class::BigOut)?);
     }
     Ok(())

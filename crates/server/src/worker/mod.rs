@@ -2,17 +2,19 @@
 //!
 //! ```text
 //!   turn:   wait ──> admit new connections, note who is ready, call back who was parked or waited for a buffer
-//!           batch (again until 256 KiB are parsed or no one is ready):
+//!           batch (again until the iteration's share of work is done, or no session is ready):        pace.rs
 //!               gather   up to 64 ready sessions: lend buffers, one receive each           batch.rs
 //!               serve    inside one store turn: at most 64 operations a session            batch.rs
 //!               settle   one send each; who has more to do goes to the end of the queue    output.rs
+//!           long: one visit each to sessions that used their share of the last one, at least one an iteration
 //!           mail: what sessions are told unasked, also after each batch that told any       mail.rs
 //!           upkeep: timeouts, slow readers, a stop in progress                             upkeep.rs
 //!           a hand-over: connections leave as they are                                     leave.rs
 //! ```
 //!
 //! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
-//! `Backend::wait` waits (`poll.rs`); the store turn holds no system call.
+//! `Backend::wait` waits (`poll.rs`); the store turn holds no system call. Between two waits at most 500 us of work are
+//! done ([`crate::pace`]): a session whose request takes many visits waits in a list of its own, behind every new request.
 
 mod arrive;
 mod batch;
@@ -32,6 +34,7 @@ use crate::context::WorkerContext;
 use crate::handover::{Arrival, Moved};
 use crate::heat::Sampler;
 use crate::metrics::SlowLines;
+use crate::pace::Pace;
 use crate::session::{Phase, Place, Table};
 use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
@@ -47,6 +50,8 @@ use std::time::Duration;
 
 /// Sessions in one batch.
 pub const BATCH_SESSIONS_MAX: usize = 64;
+/// Sessions of one batch whose request takes many visits.
+const BATCH_LONG_MAX: usize = 16;
 /// Operations after which a batch takes no further session.
 pub const BATCH_OPS_MAX: usize = 256;
 /// Bytes parsed after which a turn ends.
@@ -65,6 +70,15 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
 /// How often a worker hands old open segments to the background.
 const TIDY_NS: u64 = 1_000_000_000;
+
+/// Which sessions a batch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queue {
+    /// Those that have something to do.
+    Ready,
+    /// Those whose request takes many visits, or that have more requests than one visit does.
+    Long,
+}
 
 /// What a worker is made of.
 pub struct WorkerParts<B: Backend> {
@@ -99,10 +113,14 @@ struct Core<B: Backend> {
     intake: Receiver<Arrival<B::Stream>>,
     events: Vec<Event>,
     ready: VecDeque<u32>,
+    /// Sessions whose request takes many visits, or whose output many sends, or that used their share of the last visit.
+    long: VecDeque<u32>,
     parked: Vec<u32>,
     coming: Coming,
     waiting: [VecDeque<u32>; CLASSES.len()],
     batch: Vec<u32>,
+    /// Sessions of the batch that were visited; the others are the first of the next one.
+    served: usize,
     /// Dead sessions whose state is to be given back in the next store turn.
     graves: Vec<u32>,
     born: Ticks,
@@ -142,6 +160,7 @@ impl<B: Backend> Worker<B> {
             now: UnixMillis::default(),
             shared: parts.shared,
             worker: parts.number,
+            pace: Pace::new(&parts.clock),
             clock: parts.clock,
             request_bytes_max: sizes.big_bytes,
             op_begun: born,
@@ -173,10 +192,12 @@ impl<B: Backend> Worker<B> {
             intake: parts.intake,
             events: Vec::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(sessions_max),
+            long: VecDeque::with_capacity(sessions_max),
             parked: Vec::with_capacity(sessions_max),
             coming: Coming::default(),
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
+            served: 0,
             graves: Vec::with_capacity(sessions_max),
             born,
             turn_ticks: born,
@@ -226,8 +247,15 @@ impl<B: Backend> Worker<B> {
         core.begin_turn();
         core.call_back_landed(&mut self.lane);
         let mut bytes = 0;
-        while bytes < TURN_BYTES_MAX && !core.ready.is_empty() {
-            bytes += Self::batch(&mut self.lane, core);
+        while bytes < TURN_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
+            bytes += Self::batch(&mut self.lane, core, Queue::Ready);
+        }
+        for batch in 0..core.long.len().div_ceil(BATCH_LONG_MAX) {
+            // New requests come first, but can never keep a long one from its end.
+            if batch > 0 && core.is_over() {
+                break;
+            }
+            Self::batch(&mut self.lane, core, Queue::Long);
         }
         core.serve_mail();
         core.upkeep();
@@ -250,19 +278,20 @@ impl<B: Backend> Worker<B> {
     }
 
     /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
-    fn batch(lane: &mut Lane, core: &mut Core<B>) -> usize {
-        core.gather();
+    fn batch(lane: &mut Lane, core: &mut Core<B>, queue: Queue) -> usize {
+        core.gather(queue);
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
         let served = if core.flush_if_due(&mut turn) {
-            core.serve(&mut turn)
+            core.serve(&mut turn, queue)
         } else {
             core.hold();
+            core.served = core.batch.len();
             0
         };
         let bytes = served + core.arrivals.take_bytes();
         drop(turn);
-        core.settle();
+        core.settle(queue);
         if core.has_mail() {
             core.serve_mail();
         }
@@ -277,7 +306,7 @@ impl<B: Backend> Drop for Worker<B> {
     fn drop(&mut self) {
         let core = &mut self.core;
         core.kill_all();
-        while let Some(index) = core.ready.pop_front().or_else(|| core.parked.pop()) {
+        while let Some(index) = core.ready.pop_front().or_else(|| core.long.pop_front()).or_else(|| core.parked.pop()) {
             core.graves.push(index);
         }
         for waiting in &mut core.waiting {
@@ -292,7 +321,8 @@ impl<B: Backend> Core<B> {
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
-        if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
+        let ready = !self.ready.is_empty() || !self.long.is_empty();
+        if ready || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
         } else if !self.parked.is_empty()
             || self.coming.wants_room()
@@ -309,9 +339,15 @@ impl<B: Backend> Core<B> {
         }
     }
 
+    /// Whether the iteration is to poll before it visits another session.
+    fn is_over(&self) -> bool {
+        self.ctx.pace.is_over(self.ctx.op_begun)
+    }
+
     /// Reads the clocks and finds out who has something to do.
     fn begin_turn(&mut self) {
         self.read_clocks();
+        self.ctx.pace.begin_iteration(self.turn_ticks);
         self.hurried = if self.ctx.hurries { self.hurried + 1 } else { 0 };
         self.ctx.hurries = false;
         self.ctx.counters().turns.add(1);
@@ -390,12 +426,8 @@ impl<B: Backend> Core<B> {
         };
         session.readable |= event.readable;
         session.hangup |= event.hangup;
-        let index = event.token.index();
-        if event.writable && session.blocked {
-            self.send_again(index);
-        } else {
-            self.make_ready(index);
-        }
+        session.sending |= event.writable && session.blocked;
+        self.make_ready(event.token.index());
     }
 
     /// Has a session go on that was taken out of the list that noted it.
@@ -415,7 +447,7 @@ impl<B: Backend> Core<B> {
         } else if session.has_work() {
             session.place = Place::Ready;
             session.ready_at = self.turn_ticks;
-            self.ready.push_back(index);
+            if session.is_long() { self.long.push_back(index) } else { self.ready.push_back(index) }
         }
     }
 

@@ -1,18 +1,23 @@
 //! The last third of a batch: sending, and what becomes of a session after that.
 
-use super::Core;
+use super::{Core, Queue};
 use crate::out::{OutBuffer, PARTS_MAX};
 use crate::session::{Pause, Phase, Place};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
+/// Bytes of one session that are sent before others have their turn.
+const SEND_BYTES_MAX: usize = 256 << 10;
 /// Receives that throw away what a finished session still gets, for each visit.
 const LINGER_RECEIVES: usize = 16;
 
 impl<B: Backend> Core<B> {
-    /// Sends for the batch, and notes who has more to do.
-    pub(super) fn settle(&mut self) {
-        for number in 0..self.batch.len() {
+    /// Sends for the sessions of the batch that were visited, and notes who has more to do. The others stay first.
+    pub(super) fn settle(&mut self, queue: Queue) {
+        for number in (self.served..self.batch.len()).rev() {
+            self.stay_first(self.batch[number], queue);
+        }
+        for number in 0..self.served {
             let index = self.batch[number];
             let session = self.sessions.at(index);
             session.place = Place::Idle;
@@ -26,14 +31,30 @@ impl<B: Backend> Core<B> {
         self.batch.clear();
     }
 
+    /// Puts a session of the batch that was not visited back where it was taken from.
+    fn stay_first(&mut self, index: u32, queue: Queue) {
+        let session = self.sessions.at(index);
+        session.place = Place::Idle;
+        if !session.has_work() {
+            self.send(index);
+            return self.move_on(index);
+        }
+        session.place = Place::Ready;
+        match queue {
+            Queue::Ready => self.ready.push_front(index),
+            Queue::Long => self.long.push_front(index),
+        }
+    }
+
     /// A blocked session can be written to again.
     pub(super) fn send_again(&mut self, index: u32) {
         self.send(index);
         self.move_on(index);
     }
 
-    /// Sends as much as the peer's socket takes.
+    /// Sends as much as the peer's socket takes, and at most [`SEND_BYTES_MAX`]: the rest goes on behind new requests.
     pub(super) fn send(&mut self, index: u32) {
+        let mut left = SEND_BYTES_MAX;
         loop {
             let session = self.sessions.at(index);
             let (Some(out), Some(stream)) = (&mut session.out, &session.stream) else {
@@ -42,7 +63,7 @@ impl<B: Backend> Core<B> {
             if out.is_empty() {
                 break;
             }
-            let (sent, offered) = offer(&mut self.io, stream, out, &self.ctx.shared.store);
+            let (sent, offered) = offer(&mut self.io, stream, out, &self.ctx.shared.store, left);
             match sent {
                 Sent::Bytes(bytes) => {
                     self.ctx.counters().bytes_written.add(bytes as u64);
@@ -50,27 +71,32 @@ impl<B: Backend> Core<B> {
                     if out.advance_sent(bytes) {
                         break;
                     }
-                    if bytes == offered {
+                    left -= bytes;
+                    if bytes == offered && left > 0 {
                         continue;
                     }
+                    // Its socket may take more, so nothing will report that it does.
+                    session.sending = bytes == offered;
                 }
                 Sent::Blocked => {}
                 Sent::Reset => return self.kill(index),
             }
-            if session.blocked {
-                return;
+            let pins = out.pinned_bytes() > 0;
+            if !session.sending && !std::mem::replace(&mut session.armed, true) {
+                self.ctx.counters().sends_short.add(1);
+                self.io.want_writable(stream, session.token, true);
             }
-            session.blocked = true;
-            session.moved_ns = self.now_ns;
-            self.ctx.counters().sends_short.add(1);
-            self.io.want_writable(stream, session.token, true);
-            if out.pinned_bytes() > 0 {
-                self.note_pinner(index);
+            if !std::mem::replace(&mut session.blocked, true) {
+                session.moved_ns = self.now_ns;
+                if pins {
+                    self.note_pinner(index);
+                }
             }
             return;
         }
         let session = self.sessions.at(index);
-        if std::mem::take(&mut session.blocked)
+        session.blocked = false;
+        if std::mem::take(&mut session.armed)
             && let Some(stream) = &session.stream
         {
             self.io.want_writable(stream, session.token, false);
@@ -108,8 +134,11 @@ impl<B: Backend> Core<B> {
         let stopping = self.stop_deadline_ns.is_some();
         let session = self.sessions.at(index);
         debug_assert_eq!(session.place, Place::Idle);
-        if session.phase == Phase::Dead || session.blocked {
+        if session.phase == Phase::Dead {
             return;
+        }
+        if session.blocked {
+            return self.make_ready(index);
         }
         if std::mem::take(&mut session.mail) {
             self.mail.push(index);
@@ -193,13 +222,20 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// One send of what is next; says how much was offered too.
-fn offer<B: Backend>(io: &mut B, stream: &B::Stream, out: &OutBuffer, store: &segment::Store) -> (Sent, usize) {
+/// One send of what is next, at most `bytes_max` of it; says how much was offered too.
+fn offer<B: Backend>(
+    io: &mut B,
+    stream: &B::Stream,
+    out: &OutBuffer,
+    store: &segment::Store,
+    bytes_max: usize,
+) -> (Sent, usize) {
     if let Some(bytes) = out.plain() {
+        let bytes = &bytes[..bytes.len().min(bytes_max)];
         return (io.send(stream, &[IoSlice::new(bytes)]), bytes.len());
     }
     let mut parts = [IoSlice::new(&[]); PARTS_MAX];
-    let count = out.parts(store, &mut parts);
+    let count = out.parts(store, &mut parts, bytes_max);
     let offered = parts[..count].iter().map(|part| part.len()).sum();
     (io.send(stream, &parts[..count]), offered)
 }

@@ -1,6 +1,7 @@
 //! What is not a request: timeouts, slow readers that keep the store's memory, a stop in progress, giving back.
 
 use super::Core;
+use super::batch::COPIED_BYTES_MAX;
 use crate::session::{Phase, Place, Table};
 use io::Backend;
 use segment::Turn;
@@ -173,7 +174,13 @@ impl<B: Backend> Core<B> {
     pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
         let mut at = 0;
         while let Some(index) = self.graves.get(at).copied() {
-            if !self.sessions.at(index).state.release(turn, &mut self.ctx) {
+            if self.is_over() {
+                // What their transactions have begun is done in slices, as those of connections that live.
+                return;
+            }
+            let session = self.sessions.at(index);
+            turn.serve(session.token.0, COPIED_BYTES_MAX);
+            if !session.state.release(turn, &mut self.ctx) {
                 // It is asked again in the next turn.
                 at += 1;
                 continue;

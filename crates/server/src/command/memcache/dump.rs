@@ -1,7 +1,8 @@
 //! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
 use super::{Call, LINE_ROOM, Step, exptime};
-use crate::context::{OPS_A_BATCH, State};
+use crate::command::resp::walk_step_ops;
+use crate::context::State;
 use crate::metrics::Command;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
@@ -37,21 +38,10 @@ impl From<Dump> for Format {
 }
 
 /// Where a dump is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Dumping {
-    /// Items told in all.
-    told_all: u64,
-    /// Where the store's walk goes on.
-    cursor: u64,
-    /// Items of the part at `cursor` that are told already.
-    told: usize,
-}
-
-/// The same where items are on flash too.
 #[derive(Debug, Default)]
-pub(super) struct DumpingTiers {
+pub(super) struct Dumping {
     told_all: u64,
-    cursor: u32,
+    cursor: u64,
     stride: Stride,
     /// Lines that are not told yet.
     lines: Vec<u8>,
@@ -59,21 +49,24 @@ pub(super) struct DumpingTiers {
 }
 
 impl Call<'_, '_> {
-    /// Tells the next items where some are on flash: what a step finds is told once it has come to its end.
-    fn dump_tiers(&mut self, format: Format, consumed: usize) -> Step {
-        let mut dumping = self.session.dump_tiers.take().unwrap_or_default();
+    /// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed with
+    /// the last one, so that the session is asked again until then.
+    pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
+        let mut dumping = self.session.dump.take().unwrap_or_default();
         let told = self.dump_step(format, &mut dumping);
         if told.is_err() || !dumping.is_ended {
-            self.session.dump_tiers = Some(dumping);
-            return told;
+            self.session.dump = Some(dumping);
+            told?;
+            return if self.ops >= self.ctx.pace.share() { Err(State::Yield) } else { Ok(()) };
         }
         self.dump_done(format, consumed);
         Ok(())
     }
 
-    fn dump_step(&mut self, format: Format, dumping: &mut DumpingTiers) -> Step {
+    fn dump_step(&mut self, format: Format, dumping: &mut Dumping) -> Step {
         if dumping.lines.is_empty() && !dumping.is_ended {
-            let DumpingTiers { told_all, cursor, stride, lines, .. } = dumping;
+            let Dumping { told_all, cursor, stride, lines, .. } = dumping;
+            let before = *told_all as usize;
             let next = self.turn.walk(self.session.namespace, *cursor, stride, &mut |item| {
                 if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
                     *told_all += 1;
@@ -84,8 +77,7 @@ impl Call<'_, '_> {
             let is_enough = matches!(format, Format::Cachedump(most) if *told_all >= most);
             dumping.is_ended = next.is_none() || is_enough;
             dumping.cursor = next.unwrap_or(0);
-            // A part of the walk is as much work as many lookups.
-            self.ops += OPS_A_BATCH / 8;
+            self.ops += walk_step_ops(*told_all as usize - before);
         }
         let part = dumping.lines.len().min(self.out.room());
         self.out.push(&dumping.lines[..part]);
@@ -97,48 +89,6 @@ impl Call<'_, '_> {
         self.out.push(format.end());
         self.at += consumed;
         self.done(if matches!(format, Format::Cachedump(_)) { Command::Stats } else { Command::Other });
-    }
-
-    /// Tells the next items. The line is consumed with the last one, so that the session is asked again until then.
-    pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
-        if self.turn.is_tiered() {
-            return self.dump_tiers(format, consumed);
-        }
-        let mut dumping = self.session.dump.unwrap_or_default();
-        let mut seen = 0;
-        let mut full = false;
-        let out = &mut *self.out;
-        let next = self.turn.crawl(self.session.namespace, dumping.cursor, 1, &mut |item| {
-            seen += 1;
-            if full || seen <= dumping.told || matches!(format, Format::Cachedump(most) if dumping.told_all >= most) {
-                return;
-            }
-            // Room for the end of the dump is kept too.
-            full = out.room() < LINE_ROOM;
-            if !full {
-                dumping.told += 1;
-                dumping.told_all += 1;
-                tell(out, format, item);
-            }
-        });
-        if full {
-            self.session.dump = Some(dumping);
-            return Err(State::OutputFull { want: LINE_ROOM });
-        }
-        let enough = matches!(format, Format::Cachedump(most) if dumping.told_all >= most);
-        match next.filter(|_| !enough) {
-            Some(cursor) => {
-                self.session.dump = Some(Dumping { cursor, told: 0, ..dumping });
-                // A part of the walk is as much work as many lookups: let others go first after eight of them.
-                self.ops += OPS_A_BATCH / 8;
-            }
-            None => {
-                self.room(LINE_ROOM)?;
-                self.session.dump = None;
-                self.dump_done(format, consumed);
-            }
-        }
-        Ok(())
     }
 }
 

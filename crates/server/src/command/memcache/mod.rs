@@ -32,7 +32,7 @@ use crate::handover::Carried;
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use crate::watch::Watching;
-use dump::{Dumping, DumpingTiers};
+use dump::Dumping;
 use large::Storing;
 use meta::FirstFetch;
 use protocol::memcache::meta::Meta;
@@ -79,9 +79,7 @@ pub struct SessionState {
     /// A large value that is arriving.
     large: Option<Storing>,
     /// A dump that is being answered.
-    dump: Option<Dumping>,
-    /// The same where items are on flash.
-    dump_tiers: Option<Box<DumpingTiers>>,
+    dump: Option<Box<Dumping>>,
     /// A fetch was done and its answer did not fit: what its first run found.
     fetched: Option<FirstFetch>,
     /// Its client has said who it is.
@@ -122,7 +120,6 @@ impl SessionState {
             && self.lines_done == 0
             && self.large.is_none()
             && self.dump.is_none()
-            && self.dump_tiers.is_none()
             && self.fetched.is_none()
     }
 
@@ -146,6 +143,11 @@ impl SessionState {
     /// Moves what is next of them to the front of `into`; returns how many bytes that was.
     pub(crate) fn take_mail(&self, into: &mut [u8]) -> usize {
         self.watching.as_ref().map_or(0, |watching| watching.take(into))
+    }
+
+    /// The request at hand was answered in part.
+    pub(crate) fn is_long(&self) -> bool {
+        self.retrieval.is_some() || self.lines_done > 0 || self.dump.is_some()
     }
 
     /// The connection is a watcher.
@@ -196,6 +198,7 @@ pub(crate) fn serve(
             Err(state) => break state,
         }
     };
+    call.ctx.pace.charge(call.ops - ops);
     Progress { consumed: call.at, state }
 }
 
@@ -225,7 +228,7 @@ type Step = Result<(), State>;
 
 impl<'c> Call<'c, '_> {
     fn step(&mut self) -> Step {
-        if self.ops >= OPS_A_BATCH {
+        if self.ops >= OPS_A_BATCH || self.ctx.is_slice_over() {
             self.counters().yields.add(1);
             return Err(State::Yield);
         }

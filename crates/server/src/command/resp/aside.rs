@@ -114,8 +114,9 @@ impl Call<'_, '_> {
         if self.session.answers != super::Answers::All {
             return Ok(());
         }
-        if self.beside && self.out.room() < reply.len() {
-            self.out.grow(self.out.mark() + reply.len() + LINE_ROOM);
+        if self.beside {
+            self.out.push_block(reply);
+            return Ok(());
         }
         let part = reply.len().min(self.out.spare().len());
         self.out.push(&reply[..part]);

@@ -21,16 +21,16 @@
 //!   [`segment::CLAIMS_MAX`].
 
 use super::error::Fault;
-use super::transaction::{Stage, Transaction};
-use super::{Answers, Call, Identity, Run, SessionState, Step, Stop, Told, reply, table};
+use super::transaction::{Current, Stage, Transaction};
+use super::{Answers, Call, Run, SessionState, Step, Stop, reply, table};
 use crate::clock::Ticks;
 use crate::command::values::LINE_ROOM;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
 use arrayvec::ArrayVec;
-use protocol::resp::{Args, Limits, Parsed, Parser, Version};
-use segment::{Item, Key, KeyHash, Turn};
+use protocol::resp::{Args, Limits, Parsed, Parser};
+use segment::{KeyHash, Turn};
 
 /// Keys that one command outside a transaction reads or changes as one. With more it does so one after another.
 pub const KEYS_AS_ONE_MAX: usize = 4096;
@@ -52,9 +52,10 @@ const SPARE_MAX: usize = 4;
 pub(crate) struct Spares(Vec<Box<Transaction>>);
 
 impl<'c> Call<'c, '_> {
-    /// Whether the command names several keys, and not too many to be taken as one.
-    pub(super) fn spans_keys(&self, entry: &table::Entry, args: Args<'c>) -> bool {
-        (2..=KEYS_AS_ONE_MAX).contains(&entry.key_count(args)) && entry.name != "watch"
+    /// Whether a command over several keys does one after another: it has too many to be taken as one.
+    pub(super) fn takes_slices(&self, entry: &table::Entry, args: Args<'c>) -> bool {
+        let keys = entry.key_count(args);
+        keys > KEYS_AS_ONE_MAX && entry.name != "watch"
     }
 
     /// Another's claim keeps this call away from a key of the command.
@@ -96,7 +97,7 @@ impl<'c> Call<'c, '_> {
             return Some(ran);
         }
         self.out.truncate(mark);
-        (self.session.done, self.session.sum) = (0, 0);
+        self.session.end_request();
         match ran {
             // It begins anew in an empty output, or in a longer one: that is less than a transaction of its own.
             Err(Stop::State(State::OutputFull { .. })) if !self.out.is_empty() || !self.out.is_lent() => {
@@ -134,7 +135,7 @@ impl<'c> Call<'c, '_> {
         match ran {
             Err(Stop::State(_)) => {
                 // What is not done goes on from a copy, since the bytes go with the connection.
-                one.hold(entry.name, args, entry.kind);
+                one.hold(entry, args);
                 if self.session.done > 0 {
                     one.keep_answer(self.out.since(mark));
                 }
@@ -150,9 +151,9 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
-    pub(super) fn run_beside(&mut self, name: &'static str, args: Args<'c>) -> Run {
+    pub(super) fn run_beside(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let mut one = self.spare_transaction();
-        one.hold(name, args, KIND);
+        one.hold(entry, args);
         one.stage = Stage::Running;
         self.begin(one);
         Err(Stop::UnderWay)
@@ -178,8 +179,7 @@ impl<'c> Call<'c, '_> {
                 let ready = std::mem::replace(&mut self.ctx.ready, transaction.ready);
                 self.ctx.op_begun = transaction.begun;
                 transaction.put_away(self.ctx);
-                self.session.done = 0;
-                self.session.sum = 0;
+                self.session.end_request();
                 if !is_lone && self.ctx.watch.watched.tells_commands() {
                     self.tell_monitors(b"exec", std::iter::empty());
                 }
@@ -197,13 +197,11 @@ impl<'c> Call<'c, '_> {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
             }
-            if transaction.out.room() < LINE_ROOM {
-                transaction.out.grow(ANSWER_BYTES);
-            }
+            transaction.out.make_room(LINE_ROOM);
             self.turn.act_for(&mut transaction.claim);
-            let changed = transaction.is_watched_changed(self.turn);
+            let changed = transaction.is_watched_changed(self.turn, &mut self.ops);
             self.turn.act_for_none(&mut transaction.claim);
-            let Ok(changed) = changed else { return Err(State::Parked) };
+            let changed = changed?;
             transaction.stage = Stage::Running;
             transaction.begun = self.ctx.clock.ticks();
             if changed {
@@ -214,7 +212,14 @@ impl<'c> Call<'c, '_> {
             }
         }
         if transaction.stage == Stage::Running {
-            run(self.turn, transaction, self.session, self.ctx, &mut self.ops)?;
+            let ran = run(self.turn, transaction, self.session, self.ctx, &mut self.ops);
+            if std::mem::take(&mut self.session.wants_claim) {
+                // It begins anew with its keys claimed.
+                transaction.begin_anew();
+                self.session.end_request();
+                return Err(State::Yield);
+            }
+            ran?;
             self.ctx.shared.store.let_go(&mut transaction.claim);
             transaction.stage = Stage::Telling;
         }
@@ -230,41 +235,27 @@ impl<'c> Call<'c, '_> {
         if transaction.answers != Answers::All {
             return Ok(());
         }
-        let answers = transaction.out.since(transaction.told);
+        let Transaction { out: answers, told, .. } = transaction;
+        answers.retire();
+        let left = answers.collected() - *told;
         // An empty output may be exchanged for one that holds more.
-        let want = LINE_ROOM + answers.len().min(self.ctx.request_bytes_max);
-        if self.out.is_empty() && self.out.capacity() < want && !self.out.is_lent() && answers.len() > self.out.room() {
+        let want = LINE_ROOM + left.min(self.ctx.request_bytes_max);
+        if self.out.is_empty() && self.out.capacity() < want && !self.out.is_lent() && left > self.out.room() {
             return Err(State::OutputFull { want });
         }
-        let part = answers.len().min(self.out.room());
-        self.out.push(&answers[..part]);
-        transaction.told += part;
-        if part < answers.len() { Err(State::OutputFull { want: LINE_ROOM }) } else { Ok(()) }
+        while answers.collected() > 0 {
+            let rest = &answers.first()[*told..];
+            let part = rest.len().min(self.out.room());
+            self.out.push(&rest[..part]);
+            if part < rest.len() {
+                *told += part;
+                return Err(State::OutputFull { want: LINE_ROOM });
+            }
+            answers.drop_first();
+            *told = 0;
+        }
+        Ok(())
     }
-}
-
-/// Puts a value in pieces whole, or null if it has lost one.
-#[cold]
-pub(super) fn tell_copied(
-    turn: &Turn<'_>,
-    out: &mut OutBuffer,
-    version: Version,
-    key: &Key<'_>,
-    item: &Item<'_>,
-) -> Result<Option<Told>, Stop> {
-    let bytes = item.value_len();
-    let want = LINE_ROOM + bytes as usize;
-    if out.room() < want {
-        return Err(State::OutputFull { want }.into());
-    }
-    let mark = out.mark();
-    reply::bulk_head(out, bytes);
-    if turn.copy_range(key, item.value, 0..bytes, &mut |part| out.push(part)) {
-        return Ok(Some(Told { identity: Identity::of(item), pinned: None, tail: &b"\r\n"[..] }));
-    }
-    out.truncate(mark);
-    reply::null(out, version);
-    Ok(None)
 }
 
 /// Runs what is queued and not done. The claim is had.
@@ -276,45 +267,43 @@ pub(super) fn run(
     ops: &mut usize,
 ) -> Step {
     let answer_bytes_max = ANSWER_BYTES_MAX.max(ctx.shared.config.item_bytes_max as usize + 2 * LINE_ROOM);
-    let Transaction { queue, claim, out, at, is_cut, is_lone, ready, .. } = transaction;
+    let Transaction { queue, claim, out, at, current, is_cut, is_lone, ready, .. } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
     if claim.is_begun() {
         turn.act_for(claim);
     }
     let ran = loop {
-        let rest = &queue[*at..];
-        if rest.is_empty() {
+        if *at == queue.len() {
             break Ok(());
         }
-        if *ops >= OPS_A_BATCH {
+        if *ops >= OPS_A_BATCH || ctx.is_slice_over() {
             break Err(State::Yield);
         }
-        let Parsed::Request { args, consumed } =
-            Parser::new().parse(rest, &Limits { long_bytes_min: u32::MAX, ..Limits::REDIS })
-        else {
-            unreachable!("what was queued was a request");
-        };
-        match run_one(turn, (rest, from), args, out, session, ctx, ops) {
+        let Current { first, args, end } = *current.get_or_insert_with(|| read(queue, *at));
+        let args = Args::resumed(&queue[first..end], args);
+        match run_one(turn, (&queue[*at..end], from), args, out, session, ctx, ops) {
             Ok(()) => {
-                *at += consumed;
-                (session.done, session.sum) = (0, 0);
+                (*at, *current) = (end, None);
+                session.end_request();
                 *ops += 1;
             }
             Err(State::OutputFull { want }) => {
-                let bytes = out.mark() + want.max(ANSWER_BYTES);
+                let bytes = out.collected() + want;
                 if bytes > answer_bytes_max && !claim.is_begun() {
                     // It reads alone, and is not worth its connection.
-                    out.truncate(0);
+                    out.forget();
+                    out.make_room(LINE_ROOM);
                     Fault::KeysTooLong.say(out);
-                    (session.done, session.sum, session.walk) = (0, 0, None);
-                    *at = queue.len();
+                    session.end_request();
+                    (*at, *current) = (queue.len(), None);
                 } else if bytes > answer_bytes_max {
-                    assert!(out.mark() > 0, "an empty buffer is long enough for every answer");
                     *is_cut = true;
-                    out.truncate(0);
+                    out.forget();
+                    out.make_room(want + ANSWER_BYTES);
                 } else {
-                    out.grow(bytes.max(2 * out.capacity()).min(answer_bytes_max));
+                    // What comes before it in the same answer needs room too.
+                    out.make_room(want + ANSWER_BYTES);
                 }
             }
             Err(state) => break Err(state),
@@ -322,6 +311,16 @@ pub(super) fn run(
     };
     turn.act_for_none(claim);
     ran
+}
+
+/// The request that begins at `at` of a queue.
+fn read(queue: &[u8], at: usize) -> Current {
+    let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
+    let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
+        unreachable!("what was queued was a request");
+    };
+    let end = at + consumed;
+    Current { first: end - args.wire_bytes(), args: args.len() as u32, end }
 }
 
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
@@ -356,13 +355,14 @@ fn run_one<'c>(
         }
         Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
         Err(Stop::Fault(Fault::Damaged)) if call.turn.takes_lost() => {
-            if call.session.done == 0 {
-                call.out.truncate(mark);
+            if !call.session.is_answered_in_part() {
+                call.out.take_back(mark);
             }
             Err(call.look_again(entry.keys_of(args)))
         }
         Err(Stop::Fault(fault)) => {
-            call.out.truncate(mark);
+            call.out.take_back(mark);
+            call.out.make_room(LINE_ROOM);
             call.fault(fault);
             if !matches!(fault, Fault::NoLonger(_)) {
                 call.queued_done(entry, (name, args), queued);
@@ -370,8 +370,8 @@ fn run_one<'c>(
             Ok(())
         }
         Err(Stop::State(state)) => {
-            if call.session.done == 0 {
-                call.out.truncate(mark);
+            if !call.session.is_answered_in_part() {
+                call.out.take_back(mark);
             }
             Err(state)
         }
@@ -392,16 +392,20 @@ impl Call<'_, '_> {
 }
 
 impl Transaction {
+    /// Nothing of it is done, and its claim is to be obtained.
+    fn begin_anew(&mut self) {
+        (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
+        self.out.forget();
+    }
+
     /// Holds one request alone.
-    fn hold(&mut self, name: &str, args: Args<'_>, kind: Command) {
-        let words = [name.as_bytes()].into_iter().chain(args);
-        self.queue.extend_from_slice(format!("*{}\r\n", args.len() + 1).as_bytes());
-        for word in words {
-            self.queue.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            self.queue.extend_from_slice(word);
-            self.queue.extend_from_slice(b"\r\n");
-        }
-        (self.commands, self.is_lone, self.kind) = (1, true, kind);
+    pub(super) fn hold(&mut self, entry: &table::Entry, args: Args<'_>) {
+        let name = entry.name;
+        let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
+        self.queue.extend_from_slice(head.as_bytes());
+        self.queue.extend_from_slice(args.wire());
+        (self.commands, self.is_lone, self.kind) = (1, true, entry.kind);
+        self.only_reads = entry.has(table::Flag::ReadOnly);
     }
 
     /// It is done with: gives its claim back, and itself to who comes next.
@@ -414,19 +418,25 @@ impl Transaction {
         }
     }
 
-    /// The connection ends: runs what was begun, and gives the rest up. False if it has to be asked again, in a later
-    /// turn.
+    /// The connection ends: runs what was begun, a slice at a time, and gives the rest up. `Some` if it has to be asked
+    /// again, in a later turn.
     pub(super) fn end(
         mut self: Box<Self>,
         turn: &mut Turn<'_>,
         session: &mut SessionState,
         ctx: &mut WorkerContext,
     ) -> Option<Box<Self>> {
-        while self.stage == Stage::Running {
-            match run(turn, &mut self, session, ctx, &mut 0) {
-                Ok(()) => self.stage = Stage::Telling,
-                Err(State::Yield) => {}
-                Err(_) => return Some(self),
+        // Nobody wants what a read comes to.
+        if self.stage == Stage::Running && !self.only_reads {
+            ctx.op_begun = ctx.clock.ticks();
+            ctx.pace.begin_visit(ctx.op_begun, true);
+            let mut ops = 0;
+            let ran = run(turn, &mut self, session, ctx, &mut ops);
+            ctx.pace.charge(ops);
+            session.wants_claim = false;
+            if let Err(state) = ran {
+                ctx.hurries |= state == State::Yield;
+                return Some(self);
             }
         }
         self.put_away(ctx);

@@ -9,25 +9,28 @@ use segment::{Ahead, Key};
 
 /// Goes on behind the keys that were answered in an earlier call.
 pub(super) fn mget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    if call.session.done == 0 {
+    if !call.session.is_answered_in_part() {
         reply::array(call.out, args.len() as u64);
     }
-    let mut args = args.skip(call.session.done as usize);
+    let mut args = call.words_left(args);
     let (mut reads, mut hits) = (0, 0);
     let ran = loop {
-        let mut keys = ArrayVec::<Key<'c>, PROBES_MAX>::new();
-        for bytes in args.by_ref().take(PROBES_MAX) {
+        let mut keys = ArrayVec::<(Key<'c>, usize), PROBES_MAX>::new();
+        while keys.len() < PROBES_MAX {
+            let before = args.wire_bytes();
+            let Some(bytes) = args.next() else { break };
             let key = call.key(bytes);
             call.turn.prefetch(&key);
-            keys.push(key);
+            keys.push((key, before - args.wire_bytes()));
         }
         if keys.is_empty() {
             break Ok(());
         }
         let aheads: ArrayVec<Ahead<'_>, PROBES_MAX> =
-            keys.iter().map(|key| call.turn.look_ahead(key.key_hash())).collect();
-        let done = keys.iter().zip(aheads).try_for_each(|(key, ahead)| {
+            keys.iter().map(|(key, _)| call.turn.look_ahead(key.key_hash())).collect();
+        let done = keys.iter().zip(aheads).try_for_each(|((key, wire_bytes), ahead)| {
             hits += u64::from(call.one_of_many(key, ahead)?);
+            call.words_done(1, *wire_bytes);
             reads += 1;
             Ok(())
         });
@@ -59,7 +62,6 @@ impl Call<'_, '_> {
                 }
             }
         };
-        self.session.done += 1;
         self.ops += 1;
         Ok(hit)
     }

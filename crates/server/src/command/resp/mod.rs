@@ -41,6 +41,7 @@ mod pubsub;
 mod records;
 mod run;
 mod scan;
+mod slices;
 mod slowlog;
 mod string;
 pub mod support;
@@ -49,6 +50,7 @@ mod told;
 mod transaction;
 mod typed;
 mod walk;
+pub(super) use walk::walk_step_ops;
 
 use super::ahead::Head;
 use super::counters::CommandCounters;
@@ -67,7 +69,7 @@ use long::Long;
 use protocol::resp::{Args, Limits, Parsed, Parser, Version, reply};
 pub(super) use run::head_key;
 use segment::{Key, Namespace, OpError, Turn};
-use told::{Identity, Told};
+use told::Identity;
 
 /// The version of Redis whose commands these are. Clients and tools compare the three numbers.
 pub const REDIS_VERSION: &str = "7.2.4";
@@ -102,8 +104,16 @@ pub struct SessionState {
     known: bool,
     /// Keys or lines of the request at hand that are answered.
     done: u32,
+    /// Bytes of those words, from the first that counts.
+    done_bytes: usize,
     /// What the answered ones come to.
     sum: i64,
+    /// A value that is copied into the answer over several visits.
+    copying: Option<told::Copying>,
+    /// Those that are subscribed know of the change.
+    is_published: bool,
+    /// What is read changes so often that its key is to be claimed.
+    wants_claim: bool,
     /// Who its client is.
     who: acl::Who,
     /// How often users had been changed when that was looked at last.
@@ -144,6 +154,23 @@ impl SessionState {
         self.end_transaction(turn, ctx)
     }
 
+    /// The request at hand is answered.
+    #[inline(always)]
+    fn end_request(&mut self) {
+        (self.done, self.done_bytes, self.sum, self.is_published) = (0, 0, 0, false);
+        self.copying = None;
+    }
+
+    /// What is answered of the request at hand stands, whatever it waits for.
+    fn is_answered_in_part(&self) -> bool {
+        self.done > 0 || self.copying.is_some()
+    }
+
+    /// The request at hand takes many visits.
+    pub(super) fn is_long(&self) -> bool {
+        self.under_way.is_some() || self.walk.is_some() || self.done > 0
+    }
+
     /// Something that was begun is not all done or told.
     #[inline]
     pub(super) fn is_under_way(&self) -> bool {
@@ -175,6 +202,7 @@ pub(crate) fn serve(
             Err(state) => break state,
         }
     };
+    call.ctx.pace.charge(call.ops - ops);
     Progress { consumed: call.at, state }
 }
 
@@ -241,7 +269,7 @@ type Run = Result<(), Stop>;
 
 impl<'c> Call<'c, '_> {
     fn step(&mut self) -> Step {
-        if self.ops >= OPS_A_BATCH {
+        if self.ops >= OPS_A_BATCH || self.ctx.is_slice_over() {
             self.counters().yields.add(1);
             return Err(State::Yield);
         }
@@ -395,7 +423,9 @@ impl<'c> Call<'c, '_> {
                 self.session.last = entry.map_or("", |entry| entry.name);
                 self.session.is_paid = false;
                 self.at += consumed;
-                return Ok(());
+                // One that is long by itself goes on behind new requests.
+                let is_long = self.session.under_way.as_ref().is_some_and(|transaction| transaction.is_lone);
+                return if is_long { Err(State::Yield) } else { Ok(()) };
             }
             Err(Stop::State(state)) => {
                 if self.session.done == 0 || answers != Answers::All {
@@ -417,8 +447,7 @@ impl<'c> Call<'c, '_> {
                 self.fault(fault);
             }
         }
-        self.session.done = 0;
-        self.session.sum = 0;
+        self.session.end_request();
         self.session.is_paid = false;
         self.hush(mark, answers);
         if self.ctx.watch.watched.tells_commands() && entry.is_some() && !queued {
@@ -449,12 +478,17 @@ impl<'c> Call<'c, '_> {
         if self.turn.is_tiered() && self.awaits_flash(entry, args) {
             return Err(State::Parked.into());
         }
-        if entry.keys.0 != entry.keys.1 && self.session.done == 0 && self.spans_keys(entry, args) {
+        if entry.keys.0 != entry.keys.1 && self.session.done == 0 && entry.key_count(args) > 1 {
+            if self.takes_slices(entry, args) {
+                return self.run_beside(entry, args);
+            }
             if self.ops > 0 && self.ops + entry.key_count(args) > OPS_A_BATCH {
                 // Once begun it would have to be taken back, or go on from a copy.
                 return Err(State::Yield.into());
             }
-            return self.run_unchanged(entry, args).unwrap_or_else(|| self.run_as_one(entry, args));
+            if entry.name != "watch" {
+                return self.run_unchanged(entry, args).unwrap_or_else(|| self.run_as_one(entry, args));
+            }
         }
         if self.turn.is_contended() && self.is_kept_away(entry, args) {
             return Err(State::Parked.into());
@@ -571,16 +605,18 @@ impl<'c> Call<'c, '_> {
 
     /// Does `each` for every key of the request that was not done in an earlier call.
     fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
-        for key in args.skip(self.session.done as usize) {
+        let mut left = self.words_left(args);
+        loop {
+            let before = left.wire_bytes();
+            let Some(key) = left.next() else { return Ok(()) };
             self.room(0)?;
             if self.ops >= OPS_A_BATCH {
                 return Err(State::Yield.into());
             }
             each(self, key)?;
-            self.session.done += 1;
+            self.words_done(1, before - left.wire_bytes());
             self.ops += 1;
         }
-        Ok(())
     }
 }
 

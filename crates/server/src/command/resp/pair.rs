@@ -110,16 +110,17 @@ impl<'c> Call<'c, '_> {
             }
             self.ctx.check_room(bytes)?;
         }
-        let mut pairs = args.skip(self.session.done as usize);
-        while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
+        let mut pairs = self.words_left(args);
+        loop {
+            let before = pairs.wire_bytes();
+            let (Some(key), Some(value)) = (pairs.next(), pairs.next()) else { return Ok(()) };
             if self.ops >= OPS_A_BATCH {
                 return Err(State::Yield.into());
             }
             self.store_plain(key, value, PutMode::Set, Expire::Never)?;
-            self.session.done += 2;
-            self.ops += 1;
+            self.words_done(2, before - pairs.wire_bytes());
+            self.ops += 1 + value.len() / (4 << 10);
         }
-        Ok(())
     }
 
     /// Whether the item was renamed; false if a target is there that is kept.
@@ -242,6 +243,13 @@ impl<'c> Call<'c, '_> {
     /// Stores what is one item, or in pieces, under the other key too.
     fn copy_whole(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
+        let is_large = |item: Item<'_>| matches!(item.value, Value::Large(_));
+        if self.turn.peek(&from).is_some_and(is_large) {
+            if target == Target::Kept && live(self.turn.peek(&to), view).is_some() {
+                return Ok(Copied::TargetKept);
+            }
+            return Ok(self.turn.copy_large(&from, &to)?.map_or(Copied::NoSource, |()| Copied::Done));
+        }
         Ok(self.turn.change(&to, &mut |turn, there, bytes| {
             let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
             if target == Target::Kept && live(there.copied(), view).is_some() {

@@ -8,9 +8,9 @@ use super::glob::matches;
 use super::number::integer;
 use super::table::lower;
 use super::typed::{View, type_name};
-use super::walk::{KEYS_AN_OP, Walk};
-use super::{Call, LINE_ROOM, Run};
-use crate::context::{OPS_A_BATCH, State};
+use super::walk::{Walk, walk_step_ops};
+use super::{Call, Run};
+use crate::context::State;
 use arrayvec::ArrayVec;
 use protocol::number::parse_u64;
 use protocol::resp::Args;
@@ -20,8 +20,8 @@ use segment::Item;
 
 /// Keys that a call of `SCAN` tells if no count is given.
 const COUNT: i64 = 10;
-/// Steps of the walk in one call at most: each looks at a group of the index.
-const STEPS_MAX: usize = 64;
+/// Steps of the walk in one call at most.
+const STEPS_MAX: usize = 1024;
 /// Bytes of the two lines before the keys, and of the cursor.
 const HEAD_BYTES: usize = 2 * NUMBER_LINE_BYTES_MAX + 64;
 
@@ -34,7 +34,6 @@ struct Filter<'c> {
 
 pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
-    let mut cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
     let (mut filter, mut count) = (Filter { pattern: None, kind: None }, COUNT);
     while let Some(word) = args.next() {
         let value = args.next().ok_or(Fault::Syntax)?;
@@ -50,59 +49,15 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             _ => return Err(Fault::Syntax.into()),
         }
     }
-    if call.turn.is_tiered() {
-        return scan_tiers(call, &filter, count as u64, cursor);
-    }
-    let view = call.ctx.view();
-    let (mut told, mut looked, mut filled) = (0u64, 0i64, HEAD_BYTES);
-    let mut next = Some(cursor);
-    for step in 0..STEPS_MAX {
-        let before = (told, filled);
-        let mut want = filled;
-        let spare = call.out.spare();
-        next = call.turn.scan(call.session.namespace, cursor, &mut |item| {
-            looked += 1;
-            if !filter.takes(item, view) {
-                return;
-            }
-            want += bulk_bytes(item.key);
-            if want <= spare.len() {
-                put_bulk(&mut spare[filled..], item.key);
-                (told, filled) = (told + 1, want);
-            }
-        });
-        if want > spare.len() {
-            if step == 0 {
-                return Err(State::OutputFull { want: want + LINE_ROOM }.into());
-            }
-            // Those of this step are told by the next call.
-            (told, filled) = before;
-            next = Some(cursor);
-            break;
-        }
-        let Some(at) = next else { break };
-        cursor = at;
-        if looked >= count {
-            break;
-        }
-    }
-    let head = head(next.unwrap_or(0), told);
-    let head = head.as_slice();
-    let spare = call.out.spare();
-    spare[..head.len()].copy_from_slice(head);
-    spare.copy_within(HEAD_BYTES..filled, head.len());
-    call.out.advance(head.len() + filled - HEAD_BYTES);
-    // A step is as much work as some lookups.
-    call.ops += (looked as usize / KEYS_AN_OP).min(OPS_A_BATCH);
-    Ok(())
+    walk_on(call, &filter, count as u64, cursor)
 }
 
 /// The two lines before the keys, and the cursor.
-fn head(next: u32, told: u64) -> Fixed<HEAD_BYTES> {
+fn head(next: u64, told: u64) -> Fixed<HEAD_BYTES> {
     let mut head = Fixed::<HEAD_BYTES>::new();
     reply::array(&mut head, 2);
     let mut digits = Fixed::<20>::new();
-    protocol::number::put_u64(&mut digits, next.into());
+    protocol::number::put_u64(&mut digits, next);
     reply::bulk(&mut head, digits.as_slice());
     reply::array(&mut head, told);
     head
@@ -119,13 +74,15 @@ impl Filter<'_> {
     }
 }
 
-/// `SCAN` where items are on flash too: it parks while they are read, with what it has found.
-fn scan_tiers(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u32) -> Run {
+/// Goes on with the walk of a `SCAN`: over several visits if its count is more than a slice has room for, and while
+/// items on flash are read.
+fn walk_on(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: u64) -> Run {
     let walk = call.session.walk.take();
     let mut walk = walk.unwrap_or_else(|| Walk::from(cursor));
-    let (view, bytes_max, namespace) = (call.ctx.view(), call.ctx.request_bytes_max / 2, call.session.namespace);
+    let (bytes_max, namespace) = (call.ctx.request_bytes_max / 2, call.session.namespace);
     while walk.ended.is_none() {
         let Walk { cursor, stride, found, keys, looked, .. } = &mut *walk;
+        let (before, view) = (*looked, call.ctx.view());
         let stepped = call.turn.walk(namespace, *cursor, stride, &mut |item| {
             *looked += 1;
             if filter.takes(item, view) {
@@ -133,6 +90,7 @@ fn scan_tiers(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: 
                 *keys += 1;
             }
         });
+        call.ops += walk_step_ops(*looked - before);
         let next = match stepped {
             Ok(next) => next.unwrap_or(0),
             Err(error) => return call.put_off(walk, error.into()),
@@ -141,88 +99,31 @@ fn scan_tiers(call: &mut Call<'_, '_>, filter: &Filter<'_>, count: u64, cursor: 
         let is_enough = walk.looked as u64 >= count || walk.steps >= STEPS_MAX || walk.found.len() >= bytes_max;
         walk.cursor = next;
         walk.ended = (next == 0 || is_enough).then_some(next);
+        if walk.ended.is_none() && call.is_spent() {
+            return call.put_off(walk, State::Yield.into());
+        }
     }
     if let Err(stop) = call.answer_room(walk.found.len() + HEAD_BYTES) {
         return call.put_off(walk, stop);
     }
     call.out.push(head(walk.cursor, walk.keys).as_slice());
     call.out.push(&walk.found);
-    call.ops += (walk.looked / KEYS_AN_OP).min(OPS_A_BATCH);
     Ok(())
 }
 
-/// A key that is told, in bytes.
-fn bulk_bytes(key: &[u8]) -> usize {
-    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-    reply::bulk_head(&mut line, key.len() as u64);
-    line.as_slice().len() + key.len() + 2
-}
-
-fn put_bulk(to: &mut [u8], key: &[u8]) {
-    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-    reply::bulk_head(&mut line, key.len() as u64);
-    let (head, rest) = to.split_at_mut(line.as_slice().len());
-    head.copy_from_slice(line.as_slice());
-    rest[..key.len()].copy_from_slice(key);
-    rest[key.len()..][..2].copy_from_slice(b"\r\n");
-}
-
-/// `RANDOMKEY`. Where few keys are among many of others, the walk takes several visits: it goes round once.
+/// `RANDOMKEY`: one of the keys of the first step that has any, from a place on that is drawn. Where few keys are among
+/// many of others the walk takes several visits; it goes round once.
 pub(super) fn randomkey<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let namespace = call.session.namespace;
-    if call.session.done == 0 && call.ctx.shared.store.keys(namespace) == 0 {
+    if call.session.done == 0 && call.ctx.shared.store.keys(call.session.namespace) == 0 {
         call.null();
         return Ok(());
     }
-    if call.turn.is_tiered() {
-        return randomkey_tiers(call);
-    }
-    let (start, mut from) = match call.session.done {
-        0 => {
-            let start = draw(call) as u32;
-            (start, start)
-        }
-        _ => ((call.session.sum >> 32) as u32, call.session.sum as u32),
-    };
-    let mut round = call.session.done > 1;
-    let view = call.ctx.view();
-    for _ in 0..STEPS_MAX {
-        let mut found = false;
-        let out = &mut *call.out;
-        let next = call.turn.scan(namespace, from, &mut |item| {
-            if !found && type_name(item, view).is_some() && out.room() >= LINE_ROOM + item.key.len() {
-                reply::bulk(out, item.key);
-                found = true;
-            }
-        });
-        if found {
-            return Ok(());
-        }
-        round |= next.is_none();
-        from = next.unwrap_or(0);
-        if round && from >= start {
-            call.null();
-            return Ok(());
-        }
-    }
-    call.session.sum = i64::from(start) << 32 | i64::from(from);
-    call.session.done = 1 + u32::from(round);
-    call.ops = OPS_A_BATCH;
-    Err(State::Yield.into())
-}
-
-/// Where a walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
-fn draw(call: &Call<'_, '_>) -> u64 {
-    base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
-}
-
-/// `RANDOMKEY` where items are on flash too: one of all those of a step, so that the ones in memory are not told first.
-fn randomkey_tiers(call: &mut Call<'_, '_>) -> Run {
-    let (drawn, view, namespace) = (draw(call), call.ctx.view(), call.session.namespace);
-    let (begin, walk) = (drawn as u32, call.session.walk.take());
+    let (drawn, namespace) = (draw(call), call.session.namespace);
+    let (begin, walk) = (u64::from(drawn as u32), call.session.walk.take());
     let mut walk = walk.unwrap_or_else(|| Walk::from(begin));
-    for _ in 0..STEPS_MAX {
+    loop {
         let Walk { cursor, stride, found, looked, ended, .. } = &mut *walk;
+        let view = call.ctx.view();
         let stepped = match ended {
             Some(_) => Ok(None),
             None => call.turn.walk(namespace, *cursor, stride, &mut |item| {
@@ -255,7 +156,14 @@ fn randomkey_tiers(call: &mut Call<'_, '_>) -> Run {
             call.null();
             return Ok(());
         }
+        call.ops += walk_step_ops(0);
+        if call.is_spent() {
+            return call.put_off(walk, State::Yield.into());
+        }
     }
-    call.ops = OPS_A_BATCH;
-    call.put_off(walk, State::Yield.into())
+}
+
+/// Where a walk begins is drawn from the time; who comes behind a gap is told more often, which Redis has too.
+fn draw(call: &Call<'_, '_>) -> u64 {
+    base::prng::split_mix(call.ctx.clock.ticks().0 ^ call.ops as u64)
 }

@@ -7,6 +7,7 @@ use super::error::subcommand;
 use super::number::integer;
 use super::table::{find, lower};
 use super::{Call, Run};
+use crate::context::State;
 use crate::metrics::{Command, Part, SlowRequest, Totals};
 use crate::start::WORKERS_MAX;
 use protocol::resp::{Args, Version, reply};
@@ -261,12 +262,23 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 return Err(super::error::Fault::Syntax.into());
             }
             // With its slot in the index.
-            let item = call.turn.peek(&key);
-            match item.map(|item| item.stored_bytes + call.turn.parts_bytes(&key, &item) + SLOT_BYTES) {
-                Some(bytes) => call.int(bytes as i64),
-                None => call.null(),
+            loop {
+                let Some(item) = call.turn.peek(&key) else {
+                    call.null();
+                    return Ok(());
+                };
+                let (bytes, next) = call.turn.parts_bytes(&key, &item, call.session.done.into(), PARTS_A_STEP);
+                call.session.sum += bytes as i64;
+                let Some(next) = next else {
+                    call.int((item.stored_bytes + SLOT_BYTES) as i64 + call.session.sum);
+                    return Ok(());
+                };
+                call.session.done = next as u32;
+                call.ops += PARTS_A_STEP as usize / 4;
+                if call.is_spent() {
+                    return Err(State::Yield.into());
+                }
             }
-            Ok(())
         }
         (b"stats", 0) => call.memory_stats(),
         (b"doctor", 0) => call.memory_doctor(),
@@ -282,6 +294,8 @@ pub(super) fn memory<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
 }
 
+/// Parts of a value whose bytes are added up before the slice is looked at.
+const PARTS_A_STEP: u64 = 128;
 /// What an item takes in the index.
 const SLOT_BYTES: u64 = 8;
 

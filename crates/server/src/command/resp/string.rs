@@ -238,7 +238,15 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if let Value::Large(large) = value
         && bytes >= PINNED_BYTES_MIN as u64
     {
-        return call.range_of_large(&key, large, range);
+        if !call.beside {
+            return call.range_of_large(&key, large, range);
+        }
+        let is_whole = call.put_pieces(&key, large, range)?;
+        if !is_whole {
+            reply::bulk(call.out, b"");
+        }
+        call.note_read(is_whole);
+        return Ok(());
     }
     call.room(bytes as usize)?;
     let out = &mut *call.out;

@@ -159,6 +159,11 @@ static PACKED: [u128; COMMANDS.len()] = {
     all
 };
 
+/// The command of a name that is one.
+pub(super) fn entry(name: &'static str) -> &'static Entry {
+    find(name.as_bytes()).expect("a command of the table")
+}
+
 /// The command of this name, in letters of any size.
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {

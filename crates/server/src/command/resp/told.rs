@@ -3,11 +3,28 @@
 //!
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
-use super::{Answers, Call, Fault, State, Stop, atomic};
+use super::{Answers, Call, Fault, State, Stop};
 use crate::command::values::{LINE_ROOM, pin_or_room};
+use crate::out::HeadPlace;
 use protocol::number::Decimal;
-use protocol::resp::reply;
-use segment::{Change, Item, Key, Pinned, Turn, Value};
+use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::sink::Fixed;
+use segment::{Change, Item, Key, LargeRef, Pinned, Turn, Value};
+
+/// Bytes of a long value that are copied into an answer before the slice is looked at.
+const COPIED_AT_ONCE_BYTES: u64 = 64 << 10;
+/// What that counts for.
+const COPIED_AT_ONCE_OPS: usize = 16;
+
+/// A value that is copied into an answer over several visits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copying {
+    /// Which it is.
+    object: u64,
+    head: HeadPlace,
+    /// Where in the value the next byte is.
+    at: u64,
+}
 
 /// Which value it was, as long as nothing changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +84,7 @@ impl Call<'_, '_> {
             }
             _ if self.session.answers != Answers::All => told.tail = b"",
             Value::Bytes(bytes) => {
-                told.pinned = if self.copies || self.turn.acts() {
+                told.pinned = if self.copies || self.beside || self.turn.acts() {
                     self.room(bytes.len()).map(|()| None)?
                 } else {
                     pin_or_room(self.out, self.ctx, bytes)?
@@ -82,8 +99,17 @@ impl Call<'_, '_> {
                 reply::bulk_head(self.out, digits.as_slice().len() as u64);
                 self.out.push(digits.as_slice());
             }
-            Value::Large(_) if self.copies || self.turn.acts() => {
-                return atomic::tell_copied(self.turn, self.out, self.session.version, key, &item);
+            Value::Large(large) if self.beside => {
+                let identity = told.identity;
+                let is_whole = self.put_pieces(key, large, 0..large.bytes)?;
+                if !is_whole {
+                    reply::null(self.out, self.session.version);
+                }
+                return Ok(is_whole.then_some(Told { identity, pinned: None, tail: b"" }));
+            }
+            Value::Large(large) if self.copies || self.turn.acts() => {
+                // It is copied over several visits, by a transaction of its own.
+                return Err(State::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
             }
             Value::Large(large) => {
                 if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
@@ -107,6 +133,59 @@ impl Call<'_, '_> {
             }
         }
         Ok(Some(told))
+    }
+
+    /// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for. False if
+    /// a piece of it is lost: nothing of it is put then.
+    pub(super) fn put_pieces(
+        &mut self,
+        key: &Key<'_>,
+        large: LargeRef,
+        range: std::ops::Range<u64>,
+    ) -> Result<bool, Stop> {
+        let object = large.object;
+        let (head, mut at) = match self.session.copying {
+            Some(copying) if copying.object == object => (copying.head, copying.at),
+            begun => {
+                let head = match begun {
+                    // What was copied is another value by now.
+                    Some(copying) => {
+                        self.out.cut_behind_head(copying.head);
+                        copying.head
+                    }
+                    None => {
+                        let head = self.out.reserve_head();
+                        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+                        reply::bulk_head(&mut line, range.end - range.start);
+                        self.out.fill_head(head, line.as_slice());
+                        head
+                    }
+                };
+                (head, range.start)
+            }
+        };
+        while at < range.end {
+            self.session.copying = Some(Copying { object, head, at });
+            let to = range.end.min(at + COPIED_AT_ONCE_BYTES);
+            super::slices::collect_room(self.out, (to - at) as usize)?;
+            let out = &mut *self.out;
+            if !self.turn.copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
+                self.out.cut_to_head(head);
+                self.session.copying = None;
+                self.room(0)?;
+                return Ok(false);
+            }
+            at = to;
+            self.session.copying = Some(Copying { object, head, at });
+            self.ops += COPIED_AT_ONCE_OPS;
+            if at < range.end && self.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        self.room(0)?;
+        self.out.push(b"\r\n");
+        self.session.copying = None;
+        Ok(true)
     }
 
     /// Puts the rest of a value.

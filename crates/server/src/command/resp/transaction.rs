@@ -9,15 +9,16 @@
 //! when it came, though it may have gone again ([`segment::Version`]).
 
 use super::error::Fault;
-use super::table::Entry;
+use super::table::{Entry, entry};
 use super::{Answers, Call, Run, SessionState, Stop, atomic};
 use crate::clock::Ticks;
-use crate::context::WorkerContext;
+use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::namespaces::Namespaces;
 use crate::out::OutBuffer;
 use protocol::resp::{Args, reply};
-use segment::{Claim, Namespace, OpError, Turn, Version};
+use segment::{Claim, Namespace, Turn, Version};
+use std::collections::HashSet;
 
 /// Keys that one connection watches.
 pub const WATCHED_MAX: usize = 4096;
@@ -45,6 +46,16 @@ struct Watched {
     version: Version,
 }
 
+/// A request of a queue that was read: it need not be read again when it goes on in another visit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Current {
+    /// Where its arguments begin in the queue, and how many they are.
+    pub(super) first: usize,
+    pub(super) args: u32,
+    /// Where the next request begins.
+    pub(super) end: usize,
+}
+
 /// A connection's transaction.
 pub(super) struct Transaction {
     pub(super) stage: Stage,
@@ -52,6 +63,8 @@ pub(super) struct Transaction {
     is_spoilt: bool,
     /// A command that has become a transaction of its own: its answer is no array.
     pub(super) is_lone: bool,
+    /// Such a one that changes nothing.
+    pub(super) only_reads: bool,
     /// Its answers were too long to be kept.
     pub(super) is_cut: bool,
     pub(super) kind: Command,
@@ -63,13 +76,19 @@ pub(super) struct Transaction {
     pub(super) charged: u64,
     /// Of the bytes of the queue, those that are done.
     pub(super) at: usize,
+    /// The request at hand, if it was begun.
+    pub(super) current: Option<Current>,
     /// Namespaces that its requests may be in, a bit each: those of the keys that are queued.
     namespaces: u32,
     watched: Vec<Watched>,
     watched_bytes: Vec<u8>,
+    /// The hashes of the watched keys.
+    watched_hashes: HashSet<u64>,
+    /// Watched keys that were compared with what they were, and where the next one's bytes begin.
+    compared: (usize, usize),
     pub(super) claim: Claim,
     pub(super) out: OutBuffer,
-    /// Bytes of the answers that the client was told.
+    /// Bytes of the first block of the answers that the client was told.
     pub(super) told: usize,
     /// Whether it wants any.
     pub(super) answers: Answers,
@@ -85,15 +104,19 @@ impl Transaction {
             stage: Stage::Watching,
             is_spoilt: false,
             is_lone: false,
+            only_reads: false,
             is_cut: false,
             kind: atomic::KIND,
             queue: Vec::new(),
             commands: 0,
             charged: 0,
             at: 0,
+            current: None,
             namespaces: 0,
             watched: Vec::new(),
             watched_bytes: Vec::new(),
+            watched_hashes: HashSet::new(),
+            compared: (0, 0),
             claim,
             out: OutBuffer::beside(),
             told: 0,
@@ -106,7 +129,7 @@ impl Transaction {
     /// Is as new, and keeps no more than `bytes` in any buffer.
     pub(super) fn forget(&mut self, bytes: usize) {
         self.stage = Stage::Watching;
-        (self.is_spoilt, self.is_lone, self.is_cut) = (false, false, false);
+        (self.is_spoilt, self.is_lone, self.is_cut, self.only_reads) = (false, false, false, false);
         (self.commands, self.charged, self.at, self.told) = (0, 0, 0, 0);
         (self.kind, self.answers, self.namespaces) = (atomic::KIND, Answers::All, 0);
         self.queue.clear();
@@ -114,23 +137,25 @@ impl Transaction {
         self.unwatch();
         self.watched.shrink_to(bytes / size_of::<Watched>());
         self.watched_bytes.shrink_to(bytes);
+        self.watched_hashes.shrink_to(bytes / size_of::<Watched>());
+        self.out.forget();
         if self.out.capacity() > bytes {
             self.out = OutBuffer::beside();
         }
-        self.out.truncate(0);
+        self.current = None;
     }
 
     /// The answer so far of what goes on here.
     pub(super) fn keep_answer(&mut self, answer: &[u8]) {
-        if self.out.room() < answer.len() {
-            self.out.grow(answer.len());
-        }
+        self.out.make_room(answer.len());
         self.out.push(answer);
     }
 
     fn unwatch(&mut self) {
         self.watched.clear();
         self.watched_bytes.clear();
+        self.watched_hashes.clear();
+        self.compared = (0, 0);
     }
 
     /// Each watched key with what it was.
@@ -142,15 +167,21 @@ impl Transaction {
         })
     }
 
-    /// Whether a watched key is not what it was. The claim is had.
+    /// Whether a watched key is not what it was. The claim is obtained.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn.
-    pub(super) fn is_watched_changed(&self, turn: &mut Turn<'_>) -> Result<bool, OpError> {
-        for (bytes, watched) in self.watched() {
-            if turn.version(&turn.key(watched.namespace, bytes))? != watched.version {
+    /// [`State::Yield`] after so many keys as a visit has room for, [`State::Parked`]: again in a later one.
+    pub(super) fn is_watched_changed(&mut self, turn: &mut Turn<'_>, ops: &mut usize) -> Result<bool, State> {
+        while let Some(watched) = self.watched.get(self.compared.0) {
+            if *ops >= OPS_A_BATCH {
+                return Err(State::Yield);
+            }
+            *ops += 1;
+            let key = turn.key(watched.namespace, &self.watched_bytes[self.compared.1..watched.end]);
+            if turn.version(&key).map_err(|_| State::Parked)? != watched.version {
                 return Ok(true);
             }
+            self.compared = (self.compared.0 + 1, watched.end);
         }
         Ok(false)
     }
@@ -260,6 +291,9 @@ pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if call.session.is_queueing() {
         return Err(Fault::WatchInMulti.into());
     }
+    if !call.beside && args.len() > OPS_A_BATCH {
+        return call.run_beside(entry("watch"), args);
+    }
     let mut transaction = match call.session.transaction.take() {
         Some(watching) => watching,
         None => call.spare_transaction(),
@@ -271,22 +305,23 @@ pub(super) fn watch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     Ok(())
 }
 
-fn watch_each(call: &mut Call<'_, '_>, transaction: &mut Transaction, args: Args<'_>) -> Run {
-    for bytes in args {
-        let namespace = call.session.namespace;
-        if transaction.watched().any(|(watched, what)| watched == bytes && what.namespace == namespace) {
-            continue;
+fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: Args<'c>) -> Run {
+    call.each_key(args, |call, bytes| {
+        let (namespace, key) = (call.session.namespace, call.key(bytes));
+        let is_same = |(watched, what): (&[u8], &Watched)| watched == bytes && what.namespace == namespace;
+        if transaction.watched_hashes.contains(&key.hash()) && transaction.watched().any(is_same) {
+            return Ok(());
         }
         let room = atomic::QUEUE_BYTES_MAX / 64;
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
         }
-        let key = call.key(bytes);
         let version = call.turn.version(&key)?;
         transaction.watched_bytes.extend_from_slice(bytes);
+        transaction.watched_hashes.insert(key.hash());
         transaction.watched.push(Watched { end: transaction.watched_bytes.len(), namespace, version });
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 pub(super) fn unwatch<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {

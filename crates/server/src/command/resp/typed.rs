@@ -68,7 +68,7 @@ impl<'t> KeyParts<'t> {
     }
 
     /// Where a walk meets the key.
-    pub(super) fn place(&self) -> u32 {
+    pub(super) fn place(&self) -> u64 {
         self.turn.walk_place(&self.key)
     }
 }
@@ -123,7 +123,11 @@ pub(super) fn record<'i>(
 }
 
 /// The record that an item holds, whether a bin of it is there or all have ended.
-fn opened<'i>(item: Option<&Item<'i>>, view: View<'i>, parts: &'i KeyParts<'_>) -> Result<Option<Record<'i>>, Fault> {
+pub(super) fn opened<'i>(
+    item: Option<&Item<'i>>,
+    view: View<'i>,
+    parts: &'i KeyParts<'_>,
+) -> Result<Option<Record<'i>>, Fault> {
     let Some(item) = item else { return Ok(None) };
     let Value::Typed { kind, bytes } = item.value else { return Err(Fault::WrongType) };
     let kind = Kind::of(kind).ok_or(Fault::WrongType)?;
@@ -168,6 +172,7 @@ impl<'c> Call<'c, '_> {
     ) -> Result<T, Stop> {
         let (key, view) = (self.key(bytes), self.ctx.view());
         let set = set.and_then(|set| view.sets.of(set)).map(|set| InSet::new(view.sets, set));
+        let goes_on = self.session.is_published;
         let mut moves = None;
         let stripe = if view.indexes.any() {
             moves = Some(Moves::default());
@@ -178,7 +183,7 @@ impl<'c> Call<'c, '_> {
         let changed = self.turn.change_parts(&key, &mut |turn, item, scratch, parts| {
             let there = KeyParts::new(turn, key);
             let mut made = record::Parts::default();
-            let scene = Scene { view, there: &there, set };
+            let scene = Scene { view, there: &there, set, goes_on };
             let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
             (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
             change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
@@ -194,7 +199,8 @@ impl<'c> Call<'c, '_> {
         match changed {
             Ok(answer) => {
                 let (answer, became) = answer?;
-                if became.stored {
+                // One of a request that takes several visits.
+                if became.stored && !std::mem::replace(&mut self.session.is_published, true) {
                     self.changed(event, bytes);
                 }
                 if became.removed {
@@ -284,7 +290,7 @@ impl<'c> Call<'c, '_> {
         match run(self, args) {
             Err(Stop::Fault(Fault::AnswerTooLong)) if !self.beside => {
                 self.out.truncate(mark);
-                self.run_beside(name, args)
+                self.run_beside(super::table::entry(name), args)
             }
             ran => ran,
         }
@@ -357,6 +363,8 @@ struct Scene<'s> {
     there: &'s KeyParts<'s>,
     /// The set of a new one.
     set: Option<InSet<'s>>,
+    /// It is a later part of a change that is made in several.
+    goes_on: bool,
 }
 
 fn edit<T>(
@@ -367,7 +375,7 @@ fn edit<T>(
     mut moves: Option<&mut Moves>,
     decide: &mut EditRecord<'_, T>,
 ) -> Result<Change<Done<T>>, Fault> {
-    let Scene { view, there, set } = scene;
+    let Scene { view, there, set, goes_on } = scene;
     let old = record(item, view, there)?;
     // What has ended without being gone is not followed by what comes after it.
     let present = item.filter(|_| old.is_some()).map_or(Expire::Never, |item| item.expire);
@@ -377,7 +385,10 @@ fn edit<T>(
         let old = places_of(&moves.of, old.as_ref(), view.now_ms)?;
         moves.places = old.into_iter().map(|place| [place, place]).collect();
     }
-    let mut edit = Edit::in_set(old.as_ref(), set, view.now_ms, scratch)?;
+    let mut edit = match old.as_ref().filter(|_| goes_on) {
+        Some(old) => Edit::going_on(old, view.now_ms, scratch)?,
+        None => Edit::in_set(old.as_ref(), set, view.now_ms, scratch)?,
+    };
     let done = |answer: T, stored: bool, removed: bool| Ok((answer, Became { stored, removed }));
     let (expire, answer) = match decide(old.as_ref(), &mut edit, present)? {
         Edited::Keep(answer) => return Ok(Change::Keep(done(answer, false, false))),

@@ -1,9 +1,16 @@
-//! `KEYS`: a walk over all keys that is one answer, made in pieces, between which others are served.
+//! Walks over the keys that take several visits, and `KEYS`, whose walk is one answer.
+//!
+//! A step of a walk is a part of the index ([`segment::Turn::walk`]), some 27 keys; a visit makes as many steps as its
+//! slice has room for, and the next one goes on at the cursor. No key is met in two steps, so what a step has found is
+//! all that has to be known to report each key once.
 
 use super::error::Fault;
 use super::glob::matches;
-use super::{Call, Run, Stop};
-use crate::context::{OPS_A_BATCH, State};
+use super::slices::Reading;
+use super::table::entry;
+use super::{Call, LINE_ROOM, Run, Stop};
+use crate::context::State;
+use crate::out::HeadPlace;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
@@ -13,26 +20,31 @@ use std::collections::HashSet;
 /// A walk that is not at its end.
 #[derive(Default)]
 pub(super) struct Walk {
-    pub(super) cursor: u32,
+    pub(super) cursor: u64,
     /// What its step waits for, of items on flash.
     pub(super) stride: Stride,
-    /// Where the answer begins.
-    mark: usize,
-    /// The hashes of the keys told: a key that moves is met twice.
-    told: HashSet<u64>,
+    /// Where the answer begins, if it is collected.
+    pub(super) head: Option<HeadPlace>,
+    /// The value that is read, if the walk is over one.
+    pub(super) reading: Reading,
+    /// Parts of it that are still wanted, and that are left to be looked at.
+    pub(super) wanted: u64,
+    pub(super) left: u64,
+    /// Hashes of the keys that the step at hand has found: a key that moves meanwhile is met twice in one step.
+    pub(super) met: HashSet<u64>,
     /// What is found and not answered.
     pub(super) found: Vec<u8>,
-    /// Keys in that.
+    /// Keys in that, or in all that is answered.
     pub(super) keys: u64,
     /// Keys looked at.
     pub(super) looked: usize,
     /// Steps that were made, of those that are counted.
     pub(super) steps: usize,
     /// Where the walk began, if it goes round, and whether it has come to the end of all keys.
-    pub(super) start: u32,
+    pub(super) start: u64,
     pub(super) round: bool,
     /// It is at its end: the cursor that is told.
-    pub(super) ended: Option<u32>,
+    pub(super) ended: Option<u64>,
     /// Records that are found and not answered.
     pub(super) records: super::records::Found,
     /// How far a query of an index has come.
@@ -41,84 +53,61 @@ pub(super) struct Walk {
 
 impl Walk {
     /// One that begins there.
-    pub(super) fn from(cursor: u32) -> Box<Self> {
+    pub(super) fn from(cursor: u64) -> Box<Self> {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
 }
 
-/// Keys that are told at most, so that what is remembered of them is bounded.
-pub const KEYS_TOLD_MAX: usize = 1 << 20;
+/// Keys that `KEYS` reports at most.
+pub const KEYS_TOLD_MAX: u64 = 1 << 20;
 
-/// Keys looked at that count as one operation.
-pub(super) const KEYS_AN_OP: usize = 16;
+/// What a step of a walk that looked at so many items counts for, in operations: the slots of an index group are read,
+/// and each item is a wait for memory that overlaps with others'.
+pub(crate) fn walk_step_ops(items: usize) -> usize {
+    4 + items / 4
+}
 
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     if !call.beside {
-        return call.run_beside("keys", args);
+        return call.run_beside(entry("keys"), args);
     }
     let pattern = args.next().unwrap_or_default();
     let walk = call.session.walk.take();
-    let mut walk = walk.unwrap_or_else(|| Box::new(Walk { mark: call.out.mark(), ..Walk::default() }));
+    let mut walk = walk.unwrap_or_default();
+    let head = *walk.head.get_or_insert_with(|| call.out.reserve_head());
     loop {
-        let stepped = match call.turn.is_tiered() {
-            true => step_tiers(call, &mut walk, pattern),
-            false => step(call, &mut walk, pattern).map_err(|want| State::OutputFull { want }.into()),
-        };
-        match stepped {
-            Ok(true) if call.ops < OPS_A_BATCH => {}
+        match step(call, &mut walk, pattern) {
+            Ok(true) if !call.is_spent() => {}
             Ok(true) => return call.put_off(walk, State::Yield.into()),
             Ok(false) => break,
             Err(stop) => return call.put_off(walk, stop),
         }
-        if walk.told.len() > KEYS_TOLD_MAX {
-            call.out.truncate(walk.mark);
+        if walk.keys > KEYS_TOLD_MAX {
+            call.out.cut_to_head(head);
+            call.out.make_room(LINE_ROOM);
             call.fault(Fault::TooManyKeys);
             return Ok(());
         }
     }
-    let mut head = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-    reply::array(&mut head, walk.told.len() as u64);
-    call.out.insert(walk.mark, head.as_slice());
+    let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+    reply::array(&mut line, walk.keys);
+    call.out.fill_head(head, line.as_slice());
     Ok(())
 }
 
-/// One step; false at the end, `Err` with the room that it needs, in which case nothing of it is told.
-fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, usize> {
-    let (mut looked, mut want) = (0, 2 * NUMBER_LINE_BYTES_MAX);
-    let (turn, out, cursor, namespace) = (&*call.turn, &mut *call.out, walk.cursor, call.session.namespace);
-    let bulk_bytes = |key: &[u8]| NUMBER_LINE_BYTES_MAX + key.len() + 2;
-    turn.scan(namespace, cursor, &mut |item| {
-        want += if matches(pattern, item.key) { bulk_bytes(item.key) } else { 0 };
-    });
-    if out.room() < want {
-        return Err(want);
-    }
-    let room = out.room();
-    let mark = out.mark();
-    let next = turn.scan(namespace, cursor, &mut |item| {
-        looked += 1;
-        // Between two looks there may be more.
-        let fits = out.mark() - mark + bulk_bytes(item.key) + NUMBER_LINE_BYTES_MAX <= room;
-        if fits && matches(pattern, item.key) && walk.told.insert(turn.key(namespace, item.key).hash()) {
-            reply::bulk(out, item.key);
-        }
-    });
-    call.ops += looked / KEYS_AN_OP + 1;
-    walk.cursor = next.unwrap_or(0);
-    Ok(next.is_some())
-}
-
-/// The same where items are on flash too: what the step finds is kept until it has all.
-fn step_tiers(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Stop> {
+/// One step; false at the end. What it finds is kept until the step has all, and there is room to report it.
+fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool, Stop> {
     let (turn, namespace) = (&*call.turn, call.session.namespace);
-    let Walk { cursor, stride, told, found, looked, ended, .. } = walk;
+    let Walk { cursor, stride, met, found, keys, looked, ended, .. } = walk;
     if ended.is_none() {
         let next = turn.walk(namespace, *cursor, stride, &mut |item| {
             *looked += 1;
-            if matches(pattern, item.key) && told.insert(turn.key(namespace, item.key).hash()) {
+            if matches(pattern, item.key) && met.insert(turn.key(namespace, item.key).hash()) {
+                *keys += 1;
                 reply::bulk(found, item.key);
             }
         })?;
+        met.clear();
         *ended = Some(next.unwrap_or(0));
     }
     let want = found.len() + 2 * NUMBER_LINE_BYTES_MAX;
@@ -126,13 +115,18 @@ fn step_tiers(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Resul
         return Err(State::OutputFull { want }.into());
     }
     call.out.push(found);
-    call.ops += *looked / KEYS_AN_OP + 1;
+    call.ops += walk_step_ops(*looked);
     (*looked, *cursor) = (0, ended.take().unwrap_or(0));
     found.clear();
     Ok(*cursor > 0)
 }
 
 impl Call<'_, '_> {
+    /// Whether this visit has used its slice, by its operations or by the clock, which is read.
+    pub(super) fn is_spent(&mut self) -> bool {
+        self.ops >= self.ctx.pace.share() || self.ctx.pace.is_slice_over(self.ctx.clock.ticks())
+    }
+
     /// The request goes on in another visit, with the walk where it stands.
     pub(super) fn put_off(&mut self, walk: Box<Walk>, stop: Stop) -> Run {
         if matches!(stop, Stop::State(_)) {

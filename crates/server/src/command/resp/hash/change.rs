@@ -28,14 +28,25 @@ impl ExactSizeIterator for Pairs<'_> {}
 
 /// Stores fields; gives how many there were none of.
 fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> Result<usize, Stop> {
+    let all = args;
     let key = args.next().unwrap_or_default();
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name).into());
     }
-    call.room_to_store(0)?;
-    let added = call.edit_record(key, Event::HSET, &mut |_, edit, _| Ok(Edited::Store(edit.set_all(Pairs(args))?)))?;
+    call.in_slices(name, all, key, (args, 2), args.wire_bytes(), |call, pairs, is_first| {
+        let added = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+            if !is_first && old.is_none() {
+                // What was stored has gone meanwhile.
+                return Ok(Edited::Keep(None));
+            }
+            Ok(Edited::Store(Some(edit.set_all(Pairs(pairs))?)))
+        })?;
+        let Some(added) = added else { return Ok(false) };
+        call.session.sum += added as i64;
+        Ok(true)
+    })?;
     call.note_store();
-    Ok(added)
+    Ok(call.session.sum as usize)
 }
 
 pub(in super::super) fn hset<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
@@ -69,15 +80,19 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
 }
 
 pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    let all = args;
     let key = args.next().unwrap_or_default();
-    let removed = call.edit_record(key, Event::HDEL, &mut |_, edit, _| {
-        let mut removed = 0;
-        for name in args {
-            removed += i64::from(edit.remove(&Name::new(name))?);
-        }
-        Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
+    call.in_slices("hdel", all, key, (args, 1), 0, |call, names, _| {
+        call.session.sum += call.edit_record(key, Event::HDEL, &mut |_, edit, _| {
+            let mut removed = 0;
+            for name in names {
+                removed += i64::from(edit.remove(&Name::new(name))?);
+            }
+            Ok(if removed > 0 { Edited::Store(removed) } else { Edited::Keep(0) })
+        })?;
+        Ok(true)
     })?;
-    call.int(removed);
+    call.int(call.session.sum);
     Ok(())
 }
 

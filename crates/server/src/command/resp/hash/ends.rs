@@ -4,12 +4,13 @@ use super::change::Pairs;
 use crate::command::resp::error::Fault;
 use crate::command::resp::expire::{Deadline, Options, Unit};
 use crate::command::resp::number::integer;
+use crate::command::resp::slices::{self, FIELDS_A_SLICE};
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{Edited, KeyParts, put_text, record, told_bytes};
 use crate::command::resp::{Call, LINE_ROOM, Run};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
-use record::{Edit, Name, Value};
+use record::{Bin, Edit, Name, Value};
 use segment::Expire;
 
 /// What is told of a field that there is none of.
@@ -51,19 +52,41 @@ fn option_end(
 }
 
 impl<'c> Call<'c, '_> {
-    fn tell_numbers(&mut self, numbers: &[i64]) -> Run {
-        reply::array(self.out, numbers.len() as u64);
-        numbers.iter().for_each(|number| reply::int(self.out, *number));
-        Ok(())
+    /// Puts the head of an array of something of each of so many fields, before the first of them.
+    fn fields_head(&mut self, fields: usize) {
+        if self.session.done == 0 {
+            reply::array(self.out, fields as u64);
+        }
     }
 
-    /// Room for a number for each of so many fields.
-    fn numbers_room(&self, fields: usize) -> Run {
-        self.answer_room(fields * reply::NUMBER_LINE_BYTES_MAX)
+    /// Changes each field of a command and answers with a number for each. The command's words are `all`, and the fields'
+    /// names the last of them.
+    fn tell_and_change_each(
+        &mut self,
+        (name, event): (&'static str, Event),
+        all: Args<'c>,
+        names: Args<'c>,
+        each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
+    ) -> Run {
+        let key = all.into_iter().next().unwrap_or_default();
+        self.in_slices(name, all, key, (names, 1), 0, |call, slice, _| {
+            call.answer_room((slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
+            let told = call.edit_record(key, event, &mut |_, edit, _| {
+                let mut told = Vec::with_capacity(slice.len());
+                for name in slice {
+                    told.push(each(edit, &Name::new(name))?);
+                }
+                Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
+            })?;
+            call.fields_head(names.len());
+            told.iter().for_each(|number| reply::int(call.out, *number));
+            Ok(true)
+        })
     }
 
-    fn end_fields(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
-        let (key, time) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    fn end_fields(&mut self, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
+        let mut args = all.behind_first();
+        let time = args.next().unwrap_or_default();
         let now = self.ctx.now;
         let deadline = Deadline::read(time, unit, now, name)?;
         if integer(time)? < 0 {
@@ -75,35 +98,35 @@ impl<'c> Call<'c, '_> {
         }
         let names = fields(word, args, 1)?;
         let (end, past) = (end_ms(deadline, name)?, deadline.is_past(now));
-        self.numbers_room(names.len())?;
         let event = if past { Event::HDEL } else { Event::HEXPIRE };
-        let told = self.edit_record(key, event, &mut |_, edit, _| {
-            let mut told = Vec::with_capacity(names.len());
-            for name in names {
-                told.push(end_field(edit, &Name::new(name), options, end, past)?);
-            }
-            Ok(if told.iter().any(|told| *told > 0) { Edited::Store(told) } else { Edited::Keep(told) })
-        })?;
-        self.tell_numbers(&told)
+        self.tell_and_change_each((name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
     }
 
     /// Tells of each field what `show` makes of its end.
-    fn tell_ends(&mut self, mut args: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
+    fn tell_ends(&mut self, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
+        let mut args = all;
         let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
         let names = fields(args.next(), args, 1)?;
-        self.numbers_room(names.len())?;
+        let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {
+            None => NONE,
+            Some(None) => LASTING,
+            Some(Some(end)) => show(end, now_ms) as i64,
+        };
+        if names.len() as u32 > FIELDS_A_SLICE {
+            return self.tell_each(command, all, names, |out, bin, now_ms| {
+                slices::collect_room(out, 0)?;
+                reply::int(out, end_of(bin, now_ms));
+                Ok(())
+            });
+        }
+        self.answer_room((names.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
         let item = self.turn.get(&key);
         let parts = KeyParts::new(self.turn, key);
         let record = record(item.as_ref(), self.ctx.view(), &parts)?;
         reply::array(self.out, names.len() as u64);
         for name in names {
             let bin = record.as_ref().map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
-            let told = match bin.map(|bin| bin.end_ms) {
-                None => NONE,
-                Some(None) => LASTING,
-                Some(Some(end)) => show(end, now_ms) as i64,
-            };
-            reply::int(self.out, told);
+            reply::int(self.out, end_of(bin, now_ms));
         }
         Ok(())
     }
@@ -111,33 +134,36 @@ impl<'c> Call<'c, '_> {
     /// Answers with the values of fields, and changes each that is there by `each`.
     fn tell_fields_and_change(
         &mut self,
-        key: &[u8],
+        (name, event): (&'static str, Event),
+        all: Args<'c>,
         names: Args<'c>,
-        event: Event,
         each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
     ) -> Run {
-        let (room, version) = (self.out.room(), self.session.version);
-        let told = self.edit_record(key, event, &mut |_, edit, _| {
-            let (mut told, mut changed) = (Vec::new(), false);
-            for name in names {
-                let name = Name::new(name);
-                match edit.bin(&name)? {
-                    None => reply::null(&mut told, version),
-                    Some(bin) => {
-                        told.reserve(told_bytes(&bin.value));
-                        put_text(&mut told, &bin.value);
-                        changed |= each(edit, &name)?;
+        let key = all.into_iter().next().unwrap_or_default();
+        self.in_slices(name, all, key, (names, 1), 0, |call, slice, _| {
+            let (room, version) = (call.out.room(), call.session.version);
+            let told = call.edit_record(key, event, &mut |_, edit, _| {
+                let (mut told, mut changed) = (Vec::new(), false);
+                for name in slice {
+                    let name = Name::new(name);
+                    match edit.bin(&name)? {
+                        None => reply::null(&mut told, version),
+                        Some(bin) => {
+                            told.reserve(told_bytes(&bin.value));
+                            put_text(&mut told, &bin.value);
+                            changed |= each(edit, &name)?;
+                        }
                     }
                 }
-            }
-            // Nothing is changed before there is room to tell it.
-            let fits = told.len() + LINE_ROOM <= room;
-            Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
-        })?;
-        self.answer_room(told.len())?;
-        reply::array(self.out, names.len() as u64);
-        self.out.push(&told);
-        Ok(())
+                // Nothing is changed before there is room to tell it.
+                let fits = told.len() + LINE_ROOM <= room;
+                Ok(if fits && changed { Edited::Store(told) } else { Edited::Keep(told) })
+            })?;
+            call.answer_room(told.len())?;
+            call.fields_head(names.len());
+            call.out.push(&told);
+            Ok(true)
+        })
     }
 }
 
@@ -174,51 +200,44 @@ pub(in super::super) fn hpexpireat<'c>(call: &mut Call<'c, '_>, args: Args<'c>) 
 
 pub(in super::super) fn httl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     // As Redis does it, which rounds up here and to the nearest for a key.
-    call.tell_ends(args, |end, now| (end - now).div_ceil(1000))
+    call.tell_ends("httl", args, |end, now| (end - now).div_ceil(1000))
 }
 
 pub(in super::super) fn hpttl<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_ends(args, |end, now| end - now)
+    call.tell_ends("hpttl", args, |end, now| end - now)
 }
 
 pub(in super::super) fn hexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_ends(args, |end, _| end.div_ceil(1000))
+    call.tell_ends("hexpiretime", args, |end, _| end.div_ceil(1000))
 }
 
 pub(in super::super) fn hpexpiretime<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
-    call.tell_ends(args, |end, _| end)
+    call.tell_ends("hpexpiretime", args, |end, _| end)
 }
 
-pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let key = args.next().unwrap_or_default();
+pub(in super::super) fn hpersist<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all.behind_first();
     let names = fields(args.next(), args, 1)?;
-    call.numbers_room(names.len())?;
-    let told = call.edit_record(key, Event::HPERSIST, &mut |_, edit, _| {
-        let mut told = Vec::with_capacity(names.len());
-        for name in names {
-            let name = Name::new(name);
-            told.push(match edit.bin(&name)?.map(|bin| bin.end_ms) {
-                None => NONE,
-                Some(None) => LASTING,
-                Some(Some(_)) => {
-                    edit.set_end(&name, None)?;
-                    1
-                }
-            });
-        }
-        Ok(if told.contains(&1) { Edited::Store(told) } else { Edited::Keep(told) })
-    })?;
-    call.tell_numbers(&told)
+    call.tell_and_change_each(("hpersist", Event::HPERSIST), all, names, |edit, name| {
+        Ok(match edit.bin(name)?.map(|bin| bin.end_ms) {
+            None => NONE,
+            Some(None) => LASTING,
+            Some(Some(_)) => {
+                edit.set_end(name, None)?;
+                1
+            }
+        })
+    })
 }
 
-pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let key = args.next().unwrap_or_default();
+pub(in super::super) fn hgetdel<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all.behind_first();
     let names = fields(args.next(), args, 1)?;
-    call.tell_fields_and_change(key, names, Event::HDEL, |edit, name| Ok(edit.remove(name)?))
+    call.tell_fields_and_change(("hgetdel", Event::HDEL), all, names, |edit, name| Ok(edit.remove(name)?))
 }
 
-pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
-    let key = args.next().unwrap_or_default();
+pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all.behind_first();
     let mut word = args.next();
     let mut end = None;
     if let Some(option) = word.map(lower) {
@@ -230,11 +249,17 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
     }
     let names = fields(word, args, 1)?;
     let event = if end == Some(None) { Event::HPERSIST } else { Event::HEXPIRE };
-    call.tell_fields_and_change(key, names, event, |edit, name| match end {
+    call.tell_fields_and_change(("hgetex", event), all, names, |edit, name| match end {
         None => Ok(false),
         Some(end) => Ok(edit.set_end(name, end)?),
     })
 }
+
+/// What `HSETEX` is at, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them is not
+/// as it is to be.
+const LOOKING: i64 = 0;
+const STORING: i64 = 1;
+const REFUSED: i64 = 2;
 
 /// Options of `HSETEX`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -245,7 +270,8 @@ struct SetOptions {
     keep: bool,
 }
 
-pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
+    let mut args = all;
     let key = args.next().unwrap_or_default();
     let mut options = SetOptions::default();
     let pairs = loop {
@@ -262,29 +288,51 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
             }
         }
     };
-    call.room_to_store(0)?;
-    let stored = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
-        for (name, _) in pairs.clone() {
-            let there = edit.bin(&Name::new(name))?.is_some();
-            if options.wanted.is_some_and(|wanted| wanted != there) {
-                return Ok(Edited::Keep(false));
+    let Pairs(words) = pairs;
+    if call.session.sum == LOOKING && options.wanted.is_some() {
+        // The fields are looked at first: all are stored or none.
+        call.in_slices("hsetex", all, key, (words, 2), words.wire_bytes(), |call, slice, _| {
+            let is_refused = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
+                for (name, _) in Pairs(slice) {
+                    if options.wanted != Some(edit.bin(&Name::new(name))?.is_some()) {
+                        return Ok(Edited::Keep(true));
+                    }
+                }
+                Ok(Edited::Keep(false))
+            })?;
+            if is_refused {
+                call.session.sum = REFUSED;
             }
-        }
-        for (name, value) in pairs.clone() {
-            let name = Name::new(name);
-            edit.set(&name, &Value::of_text(value), options.keep)?;
-            if options.end.is_some() {
-                edit.set_end(&name, options.end)?;
-            }
-        }
-        Ok(Edited::Store(true))
-    })?;
-    if stored {
-        call.note_store();
-        if options.end.is_some() {
-            call.changed(Event::HEXPIRE, key);
+            Ok(true)
+        })?;
+        if call.session.sum == LOOKING {
+            call.session.end_request();
+            call.session.sum = STORING;
         }
     }
-    call.int(stored.into());
+    if call.session.sum == REFUSED {
+        call.int(0);
+        return Ok(());
+    }
+    call.in_slices("hsetex", all, key, (words, 2), words.wire_bytes(), |call, slice, is_first| {
+        call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+            if !is_first && old.is_none() {
+                return Ok(Edited::Keep(false));
+            }
+            for (name, value) in Pairs(slice) {
+                let name = Name::new(name);
+                edit.set(&name, &Value::of_text(value), options.keep)?;
+                if options.end.is_some() {
+                    edit.set_end(&name, options.end)?;
+                }
+            }
+            Ok(Edited::Store(true))
+        })
+    })?;
+    call.note_store();
+    if options.end.is_some() {
+        call.changed(Event::HEXPIRE, key);
+    }
+    call.int(1);
     Ok(())
 }

@@ -10,10 +10,16 @@ pub(super) use ends::{
 };
 pub(super) use scan::{hrandfield, hscan};
 
+use super::slices::{self, FIELDS_A_SLICE};
 use super::typed::{self, KeyParts, put_texts, record};
+use super::walk::Walk;
 use super::{Call, Run, Stop};
-use protocol::resp::{Args, reply};
-use record::{Name, Record};
+use crate::context::State;
+use crate::out::OutBuffer;
+use protocol::resp::Args;
+use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
+use protocol::sink::Fixed;
+use record::{Bin, Damaged, HASHES, Name, Record};
 
 /// What is told of each field of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +28,28 @@ enum Telling {
     Values,
     Both,
 }
+
+impl Telling {
+    /// How many fields there are, and the most bytes that they take in an answer.
+    fn measure<'r>(self, bins: impl Iterator<Item = Result<Bin<'r>, Damaged>>) -> Result<(usize, usize), Damaged> {
+        bins.into_iter().try_fold((0, 0), |(fields, bytes), bin| {
+            let bin = bin?;
+            Ok((fields + 1, bytes + typed::told_bytes(&bin.name) + typed::told_bytes(&bin.value)))
+        })
+    }
+
+    fn put(self, out: &mut OutBuffer, bin: &Bin<'_>) {
+        if self != Self::Values {
+            typed::put_text(out, &bin.name);
+        }
+        if self != Self::Names {
+            typed::put_text(out, &bin.value);
+        }
+    }
+}
+
+/// Bytes whose copy counts as an operation.
+const COPIED_BYTES_AN_OP: usize = 4 << 10;
 
 impl<'c> Call<'c, '_> {
     /// Gives `look` the record under a key, if there is one, counts the read, and answers with the number it makes.
@@ -36,7 +64,60 @@ impl<'c> Call<'c, '_> {
     }
 
     fn tell_all(&mut self, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
+        let key = args.into_iter().next().unwrap_or_default();
+        if self.beside && self.session.walk.is_some() || self.is_large(key)? {
+            if !self.beside {
+                return self.run_reading(name, args, key);
+            }
+            return self.tell_leaves(key, telling);
+        }
         self.at_any_length(name, args, |call, args| call.tell_all_here(args, telling))
+    }
+
+    /// Whether the record under a key is kept in leaves, so that all of it takes several visits.
+    pub(super) fn is_large(&self, bytes: &[u8]) -> Result<bool, Stop> {
+        let key = self.key(bytes);
+        let item = self.turn.peek(&key);
+        let parts = KeyParts::new(self.turn, key);
+        Ok(typed::opened(item.as_ref(), self.ctx.view(), &parts)?.is_some_and(|record| record.is_large()))
+    }
+
+    /// Answers with all fields of a record, leaf after leaf.
+    fn tell_leaves(&mut self, key: &[u8], telling: Telling) -> Run {
+        let mut walk = self.session.walk.take().unwrap_or_default();
+        let ran = self.tell_leaves_on(key, telling, &mut walk);
+        self.end_visit(walk, ran)
+    }
+
+    fn tell_leaves_on(&mut self, key: &[u8], telling: Telling, walk: &mut Walk) -> Run {
+        let head = *walk.head.get_or_insert_with(|| self.out.reserve_head());
+        while walk.cursor < HASHES {
+            let from = walk.cursor as u32;
+            let (to, fields, bytes) = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
+                let Some(record) = record else { return Ok((HASHES, 0, 0)) };
+                let to = record.step_end(from)?;
+                let bins = record.bins_in(now_ms, from, to);
+                let (fields, bytes) = telling.measure(bins.clone())?;
+                slices::collect_room(out, bytes)?;
+                for bin in bins {
+                    telling.put(out, &bin?);
+                }
+                Ok((to, fields, bytes))
+            })?;
+            (walk.cursor, walk.keys) = (to, walk.keys + fields as u64);
+            self.ops += 2 + fields / 4 + bytes / COPIED_BYTES_AN_OP;
+            if walk.cursor < HASHES && self.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+        match telling {
+            Telling::Both => reply::map(&mut line, self.session.version, walk.keys),
+            _ => reply::array(&mut line, walk.keys),
+        }
+        self.out.fill_head(head, line.as_slice());
+        self.note_read(walk.keys > 0);
+        Ok(())
     }
 
     fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Run {
@@ -53,12 +134,7 @@ impl<'c> Call<'c, '_> {
         if let Some(record) = record.as_ref().filter(|record| typed::has_room_for_all(self.out, record)) {
             for bin in record.bins(now_ms) {
                 let bin = bin?;
-                if telling != Telling::Values {
-                    typed::put_text(self.out, &bin.name);
-                }
-                if telling != Telling::Names {
-                    typed::put_text(self.out, &bin.value);
-                }
+                telling.put(self.out, &bin);
             }
         } else if let Some(record) = &record {
             let parts = record.bins(now_ms).flat_map(|bin| {
@@ -110,7 +186,83 @@ pub(super) fn hget<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     tell_some(call, key, args)
 }
 
+impl<'c> Call<'c, '_> {
+    /// Answers with something of each of many fields, an array of all, over several visits. `args` begins with the key,
+    /// and the names are its last `names` words.
+    fn tell_each(
+        &mut self,
+        name: &'static str,
+        args: Args<'c>,
+        names: Args<'c>,
+        each: impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
+    ) -> Run {
+        let key = args.into_iter().next().unwrap_or_default();
+        if !self.beside {
+            return self.run_reading(name, args, key);
+        }
+        let mut walk = self.session.walk.take().unwrap_or_default();
+        let ran = self.tell_each_on(key, names, &mut walk, &each);
+        self.end_visit(walk, ran)
+    }
+
+    fn tell_each_on(
+        &mut self,
+        key: &[u8],
+        names: Args<'c>,
+        walk: &mut Walk,
+        each: &impl Fn(&mut OutBuffer, Option<Bin<'_>>, u64) -> Run,
+    ) -> Run {
+        if walk.head.is_none() {
+            let head = self.out.reserve_head();
+            let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+            reply::array(&mut line, names.len() as u64);
+            self.out.fill_head(head, line.as_slice());
+            walk.head = Some(head);
+        }
+        // The first word that counts as done is one that `end_visit` may have to note.
+        let mut left = names.behind(walk.left as u32, walk.wanted as usize);
+        while left.len() > 0 {
+            let (slice, behind) = left.split(FIELDS_A_SLICE);
+            let (done, bytes) = self.read_on(key, &mut walk.reading, |out, record, now_ms| {
+                let (mut rest, mut done) = (slice, (0u64, 0usize));
+                loop {
+                    let before = rest.wire_bytes();
+                    let Some(name) = rest.next() else { return Ok(done) };
+                    let bin = record.map(|record| record.find(&Name::new(name), now_ms)).transpose()?.flatten();
+                    match each(out, bin, now_ms) {
+                        // What is put stays; the next visit goes on behind it.
+                        Err(Stop::State(_)) if done.0 > 0 => return Ok(done),
+                        put => put?,
+                    }
+                    done = (done.0 + 1, done.1 + before - rest.wire_bytes());
+                }
+            })?;
+            walk.left += done;
+            walk.wanted += bytes as u64;
+            self.ops += done as usize;
+            left = if done == slice.len() as u64 { behind } else { left.behind(done as u32, bytes) };
+            if left.len() > 0 && self.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        self.note_read(walk.reading.was_there());
+        Ok(())
+    }
+}
+
 pub(super) fn hmget<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
+    if args.len() > FIELDS_A_SLICE as usize {
+        let version = call.session.version;
+        return call.tell_each("hmget", args, args.behind_first(), |out, bin, _| {
+            let bytes = bin.as_ref().map_or(0, |bin| typed::told_bytes(&bin.value));
+            slices::collect_room(out, bytes)?;
+            match bin {
+                Some(bin) => typed::put_text(out, &bin.value),
+                None => reply::null(out, version),
+            }
+            Ok(())
+        });
+    }
     call.at_any_length("hmget", args, |call, mut args| {
         let key = args.next().unwrap_or_default();
         reply::array(call.out, args.len() as u64);

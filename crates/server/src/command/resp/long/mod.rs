@@ -230,8 +230,7 @@ impl<'c> Call<'c, '_> {
 
     /// The answer to a long request is in the output.
     fn long_answered(&mut self, entry: &Entry, mark: usize, answers: Answers) {
-        self.session.done = 0;
-        self.session.sum = 0;
+        self.session.end_request();
         self.hush(mark, answers);
         if self.ctx.watch.watched.tells_commands() {
             // What it was about has been read away.

@@ -4,11 +4,12 @@ use super::walk::record_of_set;
 use super::{Bad, bin_name, set_name};
 use crate::clock::Clock;
 use crate::command::resp::error::{self, Fault};
+use crate::command::resp::table::entry;
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{self, KeyParts, View};
-use crate::command::resp::walk::{KEYS_AN_OP, Walk};
+use crate::command::resp::walk::{Walk, walk_step_ops};
 use crate::command::resp::{Call, Run, Stop};
-use crate::context::{OPS_A_BATCH, State};
+use crate::context::State;
 use crate::indexes::{IndexFault, IndexState, Indexes, SetIndex};
 use crate::kept::{KeptIndex, Notes};
 use crate::shared::Shared;
@@ -33,7 +34,7 @@ pub(in super::super) fn index<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Ru
     let mut words = args;
     let topic = words.next().unwrap_or_default();
     match (&lower(topic)[..], words.len()) {
-        (b"create", 3 | 5) if !call.beside => call.run_beside("rec.index", args),
+        (b"create", 3 | 5) if !call.beside => call.run_beside(entry("rec.index"), args),
         (b"create", 3 | 5) => create(call, words),
         (b"drop", 2) => drop_index(call, words),
         (b"list", 0) => list(call),
@@ -120,20 +121,21 @@ fn build(call: &mut Call<'_, '_>, index: &Arc<SetIndex>, mut walk: Box<Walk>) ->
             }
         });
         for key in keys {
+            call.ops += 1;
             if let Err(stop) = call.enter(&key, index) {
                 // What is left of the step is met once more.
                 walk.stride = Stride::default();
                 return call.put_off(walk, stop);
             }
         }
-        call.ops += looked / KEYS_AN_OP + 1;
+        call.ops += walk_step_ops(looked);
         let next = match stepped {
             Ok(next) => next,
             Err(error) => return call.put_off(walk, error.into()),
         };
         let Some(at) = next else { return Ok(()) };
         walk.cursor = at;
-        if call.ops >= OPS_A_BATCH {
+        if call.is_spent() {
             return call.put_off(walk, State::Yield.into());
         }
     }

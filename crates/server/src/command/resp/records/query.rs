@@ -22,9 +22,8 @@ use crate::command::resp::error::Fault;
 use crate::command::resp::number::integer;
 use crate::command::resp::table::lower;
 use crate::command::resp::typed::{self, KeyParts};
-use crate::command::resp::walk::KEYS_AN_OP;
 use crate::command::resp::{Call, Run, Stop};
-use crate::context::OPS_A_BATCH;
+use crate::context::State;
 use crate::indexes::{IndexState, SetIndex};
 use protocol::resp::{Args, reply};
 use record::{Entry, IndexType, Name, Value};
@@ -99,9 +98,8 @@ pub(in super::super) struct Going {
     /// How many of them stood for nothing.
     swept: usize,
     fills: usize,
-    /// The last one that was looked at, and how many were.
+    /// The last one that was looked at.
     last: Option<Entry>,
-    looked: usize,
     /// The hashes of the keys of what is told, and its bytes.
     told: HashSet<u64>,
     bytes: Vec<u8>,
@@ -166,7 +164,11 @@ impl<'c> Query<'c> {
             }
             self.look(index, call, going)?;
             going.last = Some(going.entries[going.at]);
-            (going.at, going.looked) = (going.at + 1, going.looked + 1);
+            going.at += 1;
+            call.ops += 1;
+            if call.is_spent() {
+                return Err(State::Yield.into());
+            }
         }
         let (_, to) = self.bounds(index);
         let is_more = |last: &Entry| index.range(*last, to, 2).iter().any(|entry| entry != last);
@@ -285,6 +287,5 @@ pub(in super::super) fn query<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
     }
     reply::array(call.out, walk.query.told.len() as u64);
     call.out.push(&walk.query.bytes);
-    call.ops += (walk.query.looked / KEYS_AN_OP).min(OPS_A_BATCH);
     Ok(())
 }

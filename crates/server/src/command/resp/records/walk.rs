@@ -7,10 +7,11 @@ use super::read::Telling;
 use super::set_name;
 use crate::command::resp::error::Fault;
 use crate::command::resp::number::integer;
+use crate::command::resp::table::entry;
 use crate::command::resp::typed::{self, KeyParts, View};
-use crate::command::resp::walk::{KEYS_AN_OP, Walk};
+use crate::command::resp::walk::{Walk, walk_step_ops};
 use crate::command::resp::{Call, Run, Stop};
-use crate::context::{OPS_A_BATCH, State};
+use crate::context::State;
 use protocol::number::{Decimal, parse_u64};
 use protocol::resp::{Args, Version, reply};
 use record::{Kind, NoParts, Record};
@@ -20,8 +21,8 @@ use segment::{Change, Item, Stride, Value};
 const COUNT: i64 = 10;
 /// Records that a call tells at most.
 const COUNT_MAX: i64 = 4096;
-/// Steps of the walk in one call at most: each looks at a group of the index.
-const STEPS_MAX: usize = 64;
+/// Steps of the walk in one call at most.
+const STEPS_MAX: usize = 1024;
 
 /// One call of `REC.SCAN`.
 struct Scan<'c> {
@@ -35,7 +36,7 @@ struct Scan<'c> {
 pub(in super::super) struct Found {
     bytes: Vec<u8>,
     /// Place, and where it ends in the bytes.
-    records: Vec<(u32, std::ops::Range<usize>)>,
+    records: Vec<(u64, std::ops::Range<usize>)>,
     /// Keys looked at.
     looked: usize,
     /// Records of the set looked at.
@@ -84,7 +85,6 @@ impl Scan<'_> {
 pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let name = set_name(args.next())?;
     let cursor = parse_u64(args.next().unwrap_or_default()).ok_or(Fault::Cursor)?;
-    let cursor = u32::try_from(cursor).map_err(|_| Fault::Cursor)?;
     let (mut count, mut rate) = (COUNT, None);
     let telling = Telling::read(args, |word, args| {
         let number = integer(args.next().ok_or(Fault::Syntax)?)?;
@@ -125,7 +125,7 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         return call.put_off(going, stop);
     }
     reply::array(call.out, 2);
-    reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0).into()).as_slice());
+    reply::bulk(call.out, Decimal::new(going.ended.unwrap_or(0)).as_slice());
     reply::array(call.out, told.records.len() as u64);
     for (_, range) in &told.records {
         call.out.push(&told.bytes[range.clone()]);
@@ -134,21 +134,21 @@ pub(in super::super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
         // As many as were looked at take as long as the rate says.
         call.session.paced_until_ms = now_ms + (told.of_set as u64 * 1000).div_ceil(rate);
     }
-    call.ops += (told.looked / KEYS_AN_OP).min(OPS_A_BATCH);
     Ok(())
 }
 
 /// Steps until enough was found; gives the next cursor.
-fn walk(call: &Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version) -> Result<Option<u32>, Stop> {
-    let view = call.ctx.view();
+fn walk(call: &mut Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version) -> Result<Option<u64>, Stop> {
     let bytes_max = call.ctx.request_bytes_max / 2;
     let Walk { cursor, stride, steps, records: found, .. } = going;
     let mut next = None;
     while *steps < STEPS_MAX {
+        let (view, before) = (call.ctx.view(), found.looked);
         next = call.turn.walk(call.session.namespace, *cursor, stride, &mut |item| {
             let parts = KeyParts::new(call.turn, call.key(item.key));
             scan.look(item, &parts, view, version, found);
         })?;
+        call.ops += walk_step_ops(4 * (found.looked - before));
         let before = found.before;
         // In the order of the walk, so that the call can end between any two places.
         found.records[before..].sort_unstable_by_key(|(place, _)| *place);
@@ -178,6 +178,9 @@ fn walk(call: &Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version
         if kept >= scan.count || bytes >= bytes_max {
             break;
         }
+        if call.is_spent() {
+            return Err(State::Yield.into());
+        }
     }
     Ok(next)
 }
@@ -185,7 +188,7 @@ fn walk(call: &Call<'_, '_>, scan: &Scan<'_>, going: &mut Walk, version: Version
 /// `REC.TRUNCATE set`: its records are gone at once. The answer comes when their memory is free, with their number.
 pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     if !call.beside {
-        return call.run_beside("rec.truncate", args);
+        return call.run_beside(entry("rec.truncate"), args);
     }
     let name = set_name(args.into_iter().next())?;
     let walk = call.session.walk.take();
@@ -239,14 +242,14 @@ pub(in super::super) fn truncate<'c>(call: &mut Call<'c, '_>, args: Args<'c>) ->
                 }
             }
         }
-        call.ops += looked / KEYS_AN_OP + 1;
+        call.ops += walk_step_ops(looked);
         let next = match stepped {
             Ok(next) => next,
             Err(error) => return call.put_off(walk, error.into()),
         };
         let Some(at) = next else { break };
         walk.cursor = at;
-        if call.ops >= OPS_A_BATCH {
+        if call.is_spent() {
             return call.put_off(walk, State::Yield.into());
         }
     }

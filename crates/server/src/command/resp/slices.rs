@@ -1,0 +1,204 @@
+//! Requests that take several visits: how far they are, and what they read meanwhile.
+//!
+//! ```text
+//!   more than a slice ──> a transaction of its own (`atomic`), which holds the words ──visit, visit ...──> answered
+//!                           a change: its key is claimed, so others see all of it or nothing
+//!                           a read:   its value is the same at each visit, or it begins anew, at last with a claim
+//! ```
+//!
+//! Invariants: a visit costs what it does: the words that are done are never read again ([`Call::words_left`]), and a
+//! walk over a value goes on at a place in it. No visit does more than its slice, whatever a client asks for.
+
+use super::atomic::ANSWER_BYTES_MAX;
+use super::error::Fault;
+use super::table;
+use super::transaction::Stage;
+use super::typed::{KeyParts, record};
+use super::walk::Walk;
+use super::{Call, LINE_ROOM, Run, Stop};
+use crate::context::State;
+use crate::out::OutBuffer;
+use protocol::resp::Args;
+use record::Record;
+
+/// Fields that a request names at most if it is done in one visit.
+pub(super) const FIELDS_A_SLICE: u32 = 64;
+/// Fields that are changed together where it takes several: each may copy a part of the value.
+const FIELDS_AN_EDIT: u32 = 16;
+/// Operations that such a change of one field counts for.
+const OPS_AN_EDITED_FIELD: usize = 3;
+/// How often a read begins anew before its key is claimed.
+const RESTARTS_MAX: u32 = 4;
+
+/// A read of one value that takes several visits.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// The value's identity when it was first seen.
+    identity: Option<(u64, u32, u64)>,
+    restarts: u32,
+}
+
+impl Reading {
+    /// What is read may change between visits.
+    pub(super) fn goes_on_with_any(&mut self) {
+        self.identity = Some(NOTHING);
+    }
+
+    /// Nothing was read yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.identity.is_none()
+    }
+
+    /// Whether there was a value.
+    pub(super) fn was_there(&self) -> bool {
+        self.identity.is_some_and(|identity| identity != NOTHING)
+    }
+}
+
+/// Where there is no value.
+const NOTHING: (u64, u32, u64) = (0, 0, 0);
+
+impl<'c> Call<'c, '_> {
+    /// The words of the request that are not done.
+    pub(super) fn words_left(&self, args: Args<'c>) -> Args<'c> {
+        args.behind(self.session.done, self.session.done_bytes)
+    }
+
+    /// So many more words are done, which take so many bytes.
+    pub(super) fn words_done(&mut self, words: u32, bytes: usize) {
+        self.session.done += words;
+        self.session.done_bytes += bytes;
+    }
+
+    /// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
+    /// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its own,
+    /// with the key claimed. `stored_bytes` is what it may store at most. `each` gives false if the value that an earlier
+    /// visit changed is gone: all are done again then.
+    pub(super) fn in_slices(
+        &mut self,
+        name: &'static str,
+        all: Args<'c>,
+        key: &[u8],
+        (words, each_words): (Args<'c>, u32),
+        stored_bytes: usize,
+        mut each: impl FnMut(&mut Self, Args<'c>, bool) -> Result<bool, Stop>,
+    ) -> Run {
+        if !self.beside && words.len() as u32 > FIELDS_A_SLICE * each_words {
+            return self.run_claimed(name, all, key);
+        }
+        let is_first = self.session.done == 0;
+        if is_first && stored_bytes > 0 {
+            self.room_to_store(if self.beside { stored_bytes as u64 } else { 0 })?;
+        }
+        let together = if words.len() as u32 > FIELDS_A_SLICE * each_words { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
+        let mut left = self.words_left(words);
+        while left.len() > 0 {
+            let (slice, behind) = left.split(together * each_words);
+            let mark = self.out.mark();
+            let is_first = self.session.done == 0;
+            if !each(self, slice, is_first)? {
+                self.out.take_back(mark);
+                self.session.end_request();
+                return Err(State::Yield.into());
+            }
+            self.words_done(slice.len() as u32, slice.wire_bytes());
+            self.ops += OPS_AN_EDITED_FIELD * slice.len() / each_words as usize;
+            left = behind;
+            if left.len() > 0 && self.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a command that changes one value go on over several visits, as one.
+    pub(super) fn run_claimed(&mut self, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
+        self.run_over(name, args, key, Stage::Obtaining)
+    }
+
+    /// Has a command that reads one value go on over several visits.
+    pub(super) fn run_reading(&mut self, name: &'static str, args: Args<'c>, key: &[u8]) -> Run {
+        self.run_over(name, args, key, Stage::Running)
+    }
+
+    fn run_over(&mut self, name: &'static str, args: Args<'c>, key: &[u8], stage: Stage) -> Run {
+        let entry = table::entry(name);
+        let mut one = self.spare_transaction();
+        one.claim.add(&self.key(key));
+        one.hold(entry, args);
+        one.stage = stage;
+        self.begin(one);
+        Err(Stop::UnderWay)
+    }
+
+    /// Gives `look` the record under a key, `None` if there is none, and the same one at each visit of the request.
+    ///
+    /// # Errors
+    /// If it is another one than at the visit before, the request begins anew.
+    pub(super) fn read_on<T>(
+        &mut self,
+        bytes: &[u8],
+        reading: &mut Reading,
+        look: impl FnOnce(&mut OutBuffer, Option<&Record<'_>>, u64) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let (key, view) = (self.key(bytes), self.ctx.view());
+        if self.turn.is_claimed_by_other(&key) {
+            return Err(State::Parked.into());
+        }
+        let item = self.turn.get(&key);
+        let parts = KeyParts::new(self.turn, key);
+        let record = record(item.as_ref(), view, &parts)?;
+        let identity = record.as_ref().map_or(NOTHING, Record::identity);
+        if reading.identity.is_some_and(|before| before != identity) {
+            return Err(self.begin_anew(reading));
+        }
+        reading.identity = Some(identity);
+        look(self.out, record.as_ref(), view.now_ms)
+    }
+
+    /// What is read was changed: begins anew, and with a claim if that was so several times.
+    fn begin_anew(&mut self, reading: &mut Reading) -> Stop {
+        self.session.end_request();
+        reading.restarts += 1;
+        reading.identity = None;
+        self.session.wants_claim = reading.restarts > RESTARTS_MAX && !self.turn.acts();
+        State::Yield.into()
+    }
+
+    /// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in another
+    /// visit, and goes if it begins anew or is a fault.
+    pub(super) fn end_visit(&mut self, mut walk: Box<Walk>, ran: Run) -> Run {
+        match ran {
+            Err(stop @ Stop::State(_)) => {
+                if walk.reading.identity.is_none() {
+                    let reading = std::mem::take(&mut walk.reading);
+                    if let Some(head) = walk.head {
+                        self.out.cut_to_head(head);
+                    }
+                    walk = Box::new(Walk { reading, ..Walk::default() });
+                }
+                self.session.walk = Some(walk);
+                // Nothing of it is taken back by whoever runs it.
+                self.session.done = self.session.done.max(1);
+                Err(stop)
+            }
+            Err(stop) => {
+                if let Some(head) = walk.head {
+                    self.out.cut_to_head(head);
+                }
+                self.session.end_request();
+                Err(stop)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Goes on only if the answer that is collected has room for `bytes` more.
+pub(super) fn collect_room(out: &OutBuffer, bytes: usize) -> Run {
+    let want = bytes + LINE_ROOM;
+    if out.collected() + want > ANSWER_BYTES_MAX {
+        return Err(Fault::AnswerTooLong.into());
+    }
+    if out.room() < want { Err(State::OutputFull { want }.into()) } else { Ok(()) }
+}
