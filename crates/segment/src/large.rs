@@ -481,7 +481,7 @@ impl<'l> Turn<'l> {
         for number in 0..self.store.piece_count(large.bytes) {
             let name = piece_name(large.object, number);
             let key = self.store.hasher.piece(namespace, &name);
-            self.retry(|turn| turn.try_touch(&key, expire))?;
+            self.retry(|turn| Ok(turn.try_touch(&key, expire, false)?.map(drop)))?;
         }
         Ok(())
     }

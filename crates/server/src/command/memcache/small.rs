@@ -91,10 +91,9 @@ impl<'c> Call<'c, '_> {
         self.sample(key, false);
         let key = self.turn.key(self.session.namespace, key);
         let expire = exptime::expire(exptime, self.ctx.now);
-        // An item that the touch itself ends was there all the same.
-        let ends = exptime::is_past(expire, self.ctx.now) && self.turn.peek(&key).is_some();
         let seen = self.seen(&key);
-        match self.turn.touch(&key, expire).map(|item| item.is_some() || ends) {
+        // An item that the touch itself ends was there all the same.
+        match self.turn.touch(&key, expire).map(|item| item.is_some()) {
             Ok(touched) => {
                 self.tell_get(key.bytes(), seen, touched);
                 if touched {

@@ -203,13 +203,11 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
-    let key = call.key(bytes);
-    if call.turn.put(&key, &put)? == PutOutcome::WrongType {
+    let PutOutcome::Stored { bytes: len, .. } = call.turn.put(&call.key(bytes), &put)? else {
         return Err(Fault::WrongType.into());
-    }
+    };
     call.note_store();
     call.changed(Event::APPEND, bytes);
-    let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
     call.int(len as i64);
     Ok(())
 }

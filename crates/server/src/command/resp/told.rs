@@ -4,28 +4,11 @@
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
 use super::{Answers, Call, Fault, State, Stop, atomic};
+pub(super) use crate::command::values::Identity;
 use crate::command::values::{LINE_ROOM, pin_or_room};
 use protocol::number::Decimal;
 use protocol::resp::reply;
 use segment::{Change, Item, Key, Pinned, Turn, Value};
-
-/// Which value it was, as long as nothing changed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    token: u64,
-    /// A number is changed where it stands.
-    number: Option<u64>,
-}
-
-impl Identity {
-    pub(super) fn of(item: &Item<'_>) -> Self {
-        let number = match item.value {
-            Value::Integer(number) => Some(number),
-            _ => None,
-        };
-        Self { token: item.token, number }
-    }
-}
 
 /// A value that is in the answer, but for what is sent from the store and its line end.
 pub(super) struct Told {
