@@ -188,6 +188,14 @@ impl<'l> Turn<'l> {
         }))
     }
 
+    /// The key's item with a CAS token that is exact from now on, without counting an access.
+    ///
+    /// # Errors
+    /// Those of [`Turn::gets`].
+    pub fn peek_gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
+        Ok(self.take(key)?.map(|(seen, snap)| self.store.item_as(&seen, &snap)))
+    }
+
     /// The key as it is now, told apart from what it is later: see [`Version`].
     ///
     /// # Errors

@@ -344,7 +344,7 @@ fn value_and_token_that_were_read_at_once_belong_together() {
         let (token, value) = (counter.token.load(Acquire), counter.value.load(Acquire));
         assert!(token <= value, "a token is newer than the value that is given out with it");
         fence(Acquire);
-        if before % 2 == 0 && counter.lock.load(Acquire) == before {
+        if before.is_multiple_of(2) && counter.lock.load(Acquire) == before {
             assert_eq!(token, value, "value and token are of two instants");
             counted.fetch_add(1, Ordering::Relaxed);
         }

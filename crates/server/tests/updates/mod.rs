@@ -110,6 +110,20 @@ fn by_meta(memcached: SocketAddr, _: SocketAddr) -> Swap {
     })
 }
 
+/// The token is shown before the value is read, so that it is never newer.
+fn by_meta_debug(memcached: SocketAddr, _: SocketAddr) -> Swap {
+    let mut lines = Lines::connect(memcached);
+    Box::new(move || {
+        let facts = lines.ask("me n\r\n");
+        let token = facts.split(' ').find_map(|fact| fact.strip_prefix("cas=")).expect("a token").to_owned();
+        let head = lines.ask("get n\r\n");
+        let value = lines.value(head.rsplit(' ').next().expect("a length"));
+        assert_eq!(lines.line(), "END");
+        let next = (value + SWAP).to_string();
+        lines.ask(&format!("cas n 0 0 {} {token}\r\n{next}\r\n", next.len())) == "STORED"
+    })
+}
+
 /// The comparison is that of the arithmetic itself.
 fn by_meta_arithmetic(memcached: SocketAddr, _: SocketAddr) -> Swap {
     let mut lines = Lines::connect(memcached);
@@ -199,6 +213,11 @@ fn no_acknowledged_update_is_lost_to_gats_and_cas() {
 #[test]
 fn no_acknowledged_update_is_lost_to_a_meta_get_and_a_meta_set() {
     acknowledged_adds_up(by_meta, false);
+}
+
+#[test]
+fn no_acknowledged_update_is_lost_to_a_token_that_me_shows() {
+    acknowledged_adds_up(by_meta_debug, false);
 }
 
 #[test]

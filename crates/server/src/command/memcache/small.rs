@@ -152,9 +152,11 @@ impl<'c> Call<'c, '_> {
             return Err(State::Parked);
         }
         let seen = self.seen(&key);
-        match self.turn.peek(&key) {
-            None => self.out.push(reply::META_END),
-            Some(item) => {
+        // A client may store by the token that it is shown here.
+        match self.turn.peek_gets(&key) {
+            Err(error) => self.op_error(error, false)?,
+            Ok(None) => self.out.push(reply::META_END),
+            Ok(Some(item)) => {
                 let facts = ItemFacts {
                     key: key.bytes(),
                     exp: exptime::seconds_left(item.expire, self.ctx.now),

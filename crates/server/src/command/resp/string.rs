@@ -184,9 +184,15 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
         },
     };
-    if string(call.turn.peek(&call.key(bytes)).as_ref())?.is_none() {
-        // The time is not looked at.
-        return read_one(call, bytes);
+    let key = call.key(bytes);
+    if string(call.turn.peek(&key).as_ref())?.is_none() {
+        if call.turn.is_on_flash(&key) {
+            return Err(State::Parked.into());
+        }
+        // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
+        call.note_read(false);
+        call.null();
+        return Ok(());
     }
     let expire = match deadline {
         None => Expire::Never,
