@@ -67,7 +67,7 @@ policy: ## Misses beside LRU, SIEVE, S3-FIFO, W-TinyLFU and ARC (libCacheSim) at
 fuzz: ## each fuzz target for FUZZ_SECONDS seconds (60)
 	$(XTASK) fuzz --seconds $(or $(FUZZ_SECONDS),60)
 
-loom: ## the concurrency models; they are run by shuttle, which explores schedules at random from a seed
+loom: ## the concurrency models: the store under shuttle, which draws schedules from a seed; memory orders under loom
 	$(XTASK) loom
 
 asan: ## tests of the crates with unsafe code, model and stress among them, under AddressSanitizer (nightly)

@@ -43,15 +43,22 @@ fn nightly_runs(arguments: &[&str]) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// The concurrency models of the store, under shuttle's scheduler.
+/// The concurrency models: the store under shuttle's scheduler, then the protocols that rest on memory orders under
+/// loom.
 ///
 /// # Errors
 /// When cargo cannot be started.
 pub fn models(root: &Path, target: &Path) -> Result<bool, String> {
     println!("models: run by shuttle, which draws schedules from a seed");
+    let ran = models_under(root, target, "shuttle", &["--lib", "models"])?;
+    println!("models: run by loom, which tries all executions of the C++ memory model up to a bound");
+    Ok(models_under(root, target, "loom", &["--test", "loom"])? && ran)
+}
+
+fn models_under(root: &Path, target: &Path, tool: &str, which: &[&str]) -> Result<bool, String> {
     let mut command = cargo(root);
-    command.args(["test", "--release", "-p", "gannet-segment", "--lib", "models"]);
-    execute(command.env("RUSTFLAGS", "--cfg shuttle").env("CARGO_TARGET_DIR", target.join("shuttle")))
+    command.args(["test", "--release", "-p", "gannet-segment"]).args(which);
+    execute(command.env("RUSTFLAGS", format!("--cfg {tool}")).env("CARGO_TARGET_DIR", target.join(tool)))
 }
 
 /// The tests of the crates with unsafe code, model and stress among them, under AddressSanitizer.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,25 @@ const (
 	cas    verb = "cas"
 	rename verb = "rename"
 	watch  verb = "watch"
+	// Redis's CAS.SET, which does not say whether the token is another one or nothing is there.
+	casSet verb = "CAS.SET"
+	// Digits behind the number: Redis's, which reports the new length, and memcached's, which does not.
+	join verb = "APPEND"
+	tail verb = "append"
+	// Another digit in the place of the first one. The reply is the length.
+	splice verb = "SETRANGE"
+	// The same as add, by way of a floating-point number.
+	float verb = "INCRBYFLOAT"
+	swap  verb = "GETSET"
+	take  verb = "GETDEL"
+	// A read that sets the key's end: gats and GETEX.
+	touch verb = "touch"
+	// A read of value, token and end: mg with v, c and t.
+	look verb = "look"
+	// A read of value and token by Redis's clients.
+	casGet verb = "CAS.GET"
+	// When the key ends: EXPIRETIME.
+	ends verb = "EXPIRETIME"
 )
 
 // What memcached answers to cas.
@@ -47,6 +67,7 @@ type command struct {
 	key, to int
 	number  int64
 	token   uint64
+	end     int64
 }
 
 // A request is all commands of a transaction, or one command. What a transaction watched was so before it.
@@ -70,6 +91,7 @@ const (
 type reply struct {
 	number int64
 	token  uint64
+	end    int64
 }
 
 // An answer is a reply to each command, or that a watched key was changed.
@@ -78,11 +100,12 @@ type answer struct {
 	replies []reply
 }
 
-// A cell is what the model knows of a key. A token of 0 is one that nobody has seen yet. The bits are those of the
-// players: whether the key was changed since the player watched it, and whether it was not there then.
+// A cell is what the model knows of a key. A token of 0 is one that nobody has seen yet, an end of 0 is none. The bits
+// are those of the players: whether the key was changed since the player watched it, and whether it was not there then.
 type cell struct {
 	number          int64
 	token           uint64
+	end             int64
 	changed, absent uint8
 }
 
@@ -100,16 +123,61 @@ func (c *cell) write(number int64) {
 	*c = cell{number: number, changed: 0xff, absent: c.absent}
 }
 
+// A change of what is there: its end stays.
+func (c *cell) change(number int64) {
+	*c = cell{number: number, end: c.end, changed: 0xff, absent: c.absent}
+}
+
+// Whether a read of value and token is answered so.
+func (c *cell) shows(got reply) bool {
+	if got.token != 0 && c.token == 0 {
+		c.token = got.token
+	}
+	return got.number == c.number && (got.token == 0 || got.token == c.token)
+}
+
+func digits(number int64) string {
+	return strconv.FormatInt(number, 10)
+}
+
+// The number that the digits are, which is one.
+func joined(text string) int64 {
+	number, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return number
+}
+
 // Whether this store, as it is, answers so; it is then as after the command.
 func (all *cells) apply(player int, told command, got reply) bool {
 	place, bit := &all[told.key], uint8(1)<<player
 	there := place.number != nothing
 	switch told.verb {
-	case get:
-		if got.token != 0 && place.token == 0 {
-			place.token = got.token
+	case get, casGet:
+		return place.shows(got)
+	case look:
+		return place.shows(got) && got.end == place.end
+	case touch:
+		shown := place.shows(got)
+		if there && place.end != told.end {
+			place.end, place.changed = told.end, 0xff
 		}
-		return got.number == place.number && (got.token == 0 || got.token == place.token)
+		return shown
+	case ends:
+		return (got.number != nothing) == there && got.end == place.end
+	case join, tail, splice:
+		return place.edit(told, got)
+	case swap:
+		shown := place.shows(got)
+		place.write(told.number)
+		return shown
+	case take:
+		shown := place.shows(got)
+		if there {
+			place.write(nothing)
+		}
+		return shown
 	case set:
 		place.write(told.number)
 		return true
@@ -118,9 +186,9 @@ func (all *cells) apply(player int, told command, got reply) bool {
 			place.write(nothing)
 		}
 		return (got.number == 1) == there
-	case add:
+	case add, float:
 		if there {
-			place.write(place.number + told.number)
+			place.change(place.number + told.number)
 		} else {
 			place.write(told.number)
 		}
@@ -136,9 +204,17 @@ func (all *cells) apply(player int, told command, got reply) bool {
 		}
 		place.write(told.number)
 		return got.number == casStored
+	case casSet:
+		same := there && place.token == told.token
+		if same {
+			place.write(told.number)
+		}
+		return (got.number == casStored) == same
 	case rename:
 		if there {
+			end := place.end
 			all[told.to].write(place.number)
+			all[told.to].end = end
 			place.write(nothing)
 		}
 		return (got.number == 1) == there
@@ -160,13 +236,34 @@ func (all *cells) count(told command, got reply) bool {
 	}
 	switch {
 	case told.verb == incr:
-		place.write(place.number + told.number)
+		place.change(place.number + told.number)
 	case place.number < told.number:
-		place.write(0)
+		place.change(0)
 	default:
-		place.write(place.number - told.number)
+		place.change(place.number - told.number)
 	}
 	return got.number == place.number
+}
+
+// Whether a change of some digits is answered so.
+func (c *cell) edit(told command, got reply) bool {
+	text := ""
+	switch {
+	case c.number != nothing:
+		text = digits(c.number)
+	case told.verb == tail:
+		return got.number == 0
+	}
+	if told.verb == splice && text != "" {
+		text = digits(told.number) + text[1:]
+	} else {
+		text += digits(told.number)
+	}
+	c.change(joined(text))
+	if told.verb == tail {
+		return got.number == 1
+	}
+	return got.number == int64(len(text))
 }
 
 // Whether what was watched allows the answer. A key that was not there when it was watched may count as changed at
@@ -205,7 +302,7 @@ func step(state, input, output interface{}) (bool, interface{}) {
 func hashCells(state interface{}) uint64 {
 	hash := fnv.New64a()
 	for _, place := range state.(cells) {
-		_, _ = fmt.Fprint(hash, place.number, place.token, place.changed, place.absent)
+		_, _ = fmt.Fprint(hash, place.number, place.token, place.end, place.changed, place.absent)
 	}
 	return hash.Sum64()
 }
@@ -244,14 +341,21 @@ func describe(operation porcupine.Operation) string {
 			fmt.Fprintf(&text, " to %d", one.to)
 		case cas:
 			fmt.Fprintf(&text, " %d if %d", one.number, one.token)
-		case set, add, incr, decr:
+		case set, add, incr, decr, join, tail, splice, float, swap:
 			fmt.Fprintf(&text, " %d", one.number)
+		case casSet:
+			fmt.Fprintf(&text, " %d if %d", one.number, one.token)
+		case touch:
+			fmt.Fprintf(&text, " until %d", one.end)
 		}
 		if !got.refused {
 			fmt.Fprintf(&text, " -> %d", got.replies[i].number)
 		}
 		if !got.refused && got.replies[i].token != 0 {
 			fmt.Fprintf(&text, " token %d", got.replies[i].token)
+		}
+		if !got.refused && (one.verb == look || one.verb == ends) {
+			fmt.Fprintf(&text, " until %d", got.replies[i].end)
 		}
 		text.WriteByte(';')
 	}
@@ -293,6 +397,9 @@ func TestTheCheckerRefusesWhatABrokenStoreWouldAnswer(t *testing.T) {
 	count := command{verb: add, key: 0, number: 1}
 	both, reads := by(0, one, two), by(1, read, readOther)
 	swap := command{verb: cas, key: 0, number: 9, token: 7}
+	more, behind := command{verb: incr, key: 0, number: 1}, command{verb: join, key: 0, number: 5}
+	until, seen := command{verb: touch, key: 0, end: 4}, command{verb: look, key: 0}
+	half := command{verb: float, key: 0, number: 2}
 	move := by(0, command{verb: rename, key: 0, to: 1})
 	look, change := by(1, command{verb: watch, key: 0}), watching(by(1, command{verb: set, key: 0, number: 5}), 0)
 	was := wrote(0, 1, by(0, one), done)
@@ -321,12 +428,33 @@ func TestTheCheckerRefusesWhatABrokenStoreWouldAnswer(t *testing.T) {
 			[]porcupine.Operation{wrote(0, 2, by(0, count), numbers(2)...), wrote(1, 3, by(1, count), numbers(1)...)}},
 		{"a lost count", porcupine.Illegal,
 			[]porcupine.Operation{wrote(0, 2, by(0, count), numbers(1)...), wrote(1, 3, by(1, count), numbers(1)...)}},
-		{"one token stores once", porcupine.Ok, []porcupine.Operation{was, wrote(2, 3, by(1, read), reply{1, 7}),
-			wrote(4, 6, by(0, swap), reply{casStored, 0}), wrote(5, 7, by(1, swap), reply{casExists, 0})}},
-		{"one token stores twice", porcupine.Illegal, []porcupine.Operation{was, wrote(2, 3, by(1, read), reply{1, 7}),
-			wrote(4, 6, by(0, swap), reply{casStored, 0}), wrote(5, 7, by(1, swap), reply{casStored, 0})}},
+		{"one token stores once", porcupine.Ok, []porcupine.Operation{was,
+			wrote(2, 3, by(1, read), reply{number: 1, token: 7}),
+			wrote(4, 6, by(0, swap), numbers(casStored)...), wrote(5, 7, by(1, swap), numbers(casExists)...)}},
+		{"one token stores twice", porcupine.Illegal, []porcupine.Operation{was,
+			wrote(2, 3, by(1, read), reply{number: 1, token: 7}),
+			wrote(4, 6, by(0, swap), numbers(casStored)...), wrote(5, 7, by(1, swap), numbers(casStored)...)}},
 		{"a token changes with no write", porcupine.Illegal,
-			[]porcupine.Operation{was, wrote(2, 3, by(1, read), reply{1, 7}), wrote(4, 5, by(1, read), reply{1, 8})}},
+			[]porcupine.Operation{was, wrote(2, 3, by(1, read), reply{number: 1, token: 7}),
+				wrote(4, 5, by(1, read), reply{number: 1, token: 8})}},
+		{"a token stores over a count", porcupine.Illegal, []porcupine.Operation{was,
+			wrote(2, 6, by(1, read), reply{number: 1, token: 7}), wrote(3, 4, by(0, more), numbers(2)...),
+			wrote(5, 7, by(0, more), numbers(3)...), wrote(8, 9, by(1, swap), numbers(casStored)...)}},
+		{"a token does not store over a count", porcupine.Ok, []porcupine.Operation{was,
+			wrote(2, 6, by(1, read), reply{number: 1, token: 7}), wrote(3, 4, by(0, more), numbers(2)...),
+			wrote(8, 9, by(1, swap), numbers(casExists)...)}},
+		{"two lengths", porcupine.Ok, []porcupine.Operation{was, wrote(2, 4, by(0, behind), numbers(2)...),
+			wrote(3, 5, by(1, behind), numbers(3)...)}},
+		{"another client's length", porcupine.Illegal, []porcupine.Operation{was,
+			wrote(2, 4, by(0, behind), numbers(3)...), wrote(3, 5, by(1, behind), numbers(3)...)}},
+		{"a value whose end was set", porcupine.Ok, []porcupine.Operation{was, wrote(2, 5, by(0, until), numbers(1)...),
+			wrote(3, 4, by(1, more), numbers(2)...), wrote(6, 7, by(1, seen), reply{number: 2, end: 4})}},
+		{"a value whose end was not set", porcupine.Illegal, []porcupine.Operation{was,
+			wrote(2, 6, by(0, until), numbers(9)...), wrote(3, 5, by(1, command{verb: set, key: 0, number: 9}), done),
+			wrote(7, 8, by(1, seen), reply{number: 9})}},
+		{"a lost count of floating point", porcupine.Illegal, []porcupine.Operation{was,
+			wrote(2, 6, by(0, half), numbers(4)...), wrote(3, 5, by(1, more), numbers(2)...),
+			wrote(7, 8, by(1, seen), reply{number: 3})}},
 		{"what is watched stays", porcupine.Ok,
 			[]porcupine.Operation{was, wrote(2, 3, look, done), wrote(4, 5, change, done)}},
 		{"what is watched is changed unseen", porcupine.Illegal, []porcupine.Operation{was, wrote(2, 3, look, done),

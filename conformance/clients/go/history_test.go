@@ -44,6 +44,7 @@ func now() int64 {
 
 type link interface {
 	ask(prefix string, told request) (answer, error)
+	burst(prefix string, told command, counts int) ([]reply, error)
 	close()
 }
 
@@ -55,6 +56,8 @@ type player struct {
 	random   *rand.Rand
 	prefix   string
 	written  int64
+	ended    int64
+	joined   bool
 	recorded []porcupine.Operation
 	failed   error
 }
@@ -103,10 +106,12 @@ func (p *player) delta() int64 {
 
 type memcacheLink struct {
 	*memcache.Client
+	text textLink
 }
 
 func (m memcacheLink) close() {
 	_ = m.Client.Close()
+	_ = m.text.Close()
 }
 
 func (m memcacheLink) ask(prefix string, told request) (answer, error) {
@@ -115,6 +120,9 @@ func (m memcacheLink) ask(prefix string, told request) (answer, error) {
 	item := &memcache.Item{Key: key, Value: []byte(strconv.FormatInt(one.number, 10)), CasID: one.token}
 	got, err := reply{number: 1}, error(nil)
 	switch one.verb {
+	case tail, touch, look:
+		got, err = m.text.ask(prefix, one)
+		return answer{replies: []reply{got}}, err
 	case get:
 		got.number = nothing
 		if item, err = m.Get(key); err == nil {
@@ -237,6 +245,24 @@ func words(prefix string, one command) []interface{} {
 		return []interface{}{"RENAME", key, fmt.Sprint(prefix, one.to)}
 	case watch:
 		return []interface{}{"WATCH", key}
+	case join:
+		return []interface{}{"APPEND", key, one.number}
+	case splice:
+		return []interface{}{"SETRANGE", key, 0, one.number}
+	case float:
+		return []interface{}{"INCRBYFLOAT", key, one.number}
+	case swap:
+		return []interface{}{"GETSET", key, one.number}
+	case take:
+		return []interface{}{"GETDEL", key}
+	case touch:
+		return []interface{}{"GETEX", key, "EXAT", unixEnd(one.end)}
+	case ends:
+		return []interface{}{"EXPIRETIME", key}
+	case casGet:
+		return []interface{}{"CAS.GET", key}
+	case casSet:
+		return []interface{}{"CAS.SET", key, one.token, one.number}
 	}
 	return []interface{}{"GET", key}
 }
@@ -244,19 +270,43 @@ func words(prefix string, one command) []interface{} {
 func parse(one command, cmd *redis.Cmd) (reply, error) {
 	value, err := cmd.Result()
 	switch {
-	case one.verb == get && errors.Is(err, redis.Nil):
+	case one.verb == casSet && errors.Is(err, redis.Nil):
+		return reply{number: casExists}, nil
+	case errors.Is(err, redis.Nil):
 		return reply{number: nothing}, nil
 	case one.verb == rename && err != nil && strings.Contains(err.Error(), "no such key"):
 		return reply{number: 0}, nil
 	case err != nil:
 		return reply{}, err
-	case one.verb == get || one.verb == add || one.verb == remove:
+	case one.verb == casGet:
+		return withToken(value)
+	case one.verb == ends:
+		seconds, err := number(value)
+		if seconds == -2 {
+			return reply{number: nothing}, err
+		}
+		return reply{end: endAt(seconds)}, err
+	case one.verb != set && one.verb != rename && one.verb != watch && one.verb != casSet:
 		got, err := number(value)
 		return reply{number: got}, err
 	case value != "OK":
 		return reply{}, fmt.Errorf("%v instead of OK", value)
 	}
 	return reply{number: 1}, nil
+}
+
+// What CAS.GET answers.
+func withToken(value interface{}) (reply, error) {
+	both, ok := value.([]interface{})
+	if !ok || len(both) != 2 {
+		return reply{}, fmt.Errorf("%v is no value with its token", value)
+	}
+	got, err := number(both[0])
+	if err != nil {
+		return reply{}, err
+	}
+	token, err := strconv.ParseUint(fmt.Sprint(both[1]), 10, 64)
+	return reply{number: got, token: token}, err
 }
 
 func number(value interface{}) (int64, error) {
@@ -309,7 +359,9 @@ func connectPlayers(t *testing.T) []*player {
 		if all[id].speaks == memcacheClient {
 			client := memcache.New(memcached)
 			client.Timeout, client.MaxIdleConns = 20*time.Second, 1
-			all[id].link = memcacheLink{client}
+			text, err := dialText(memcached)
+			must(t, err)
+			all[id].link = memcacheLink{client, text}
 		} else {
 			// A request that is sent twice would be recorded once.
 			client := redis.NewClient(&redis.Options{Addr: resp, Protocol: 2 + id%2, PoolSize: 1, MaxRetries: -1,
@@ -336,17 +388,19 @@ func seed(t *testing.T) int64 {
 }
 
 // What all players did in one round, sorted by when they began.
-func record(all []*player, seed int64, round int, prefix string, turn func(p *player)) ([]porcupine.Operation, error) {
+func record(all []*player, seed int64, round, least int, prefix string, turn func(p *player)) ([]porcupine.Operation,
+	error) {
 	var done sync.WaitGroup
 	begin := make(chan struct{})
 	for _, p := range all {
 		p.random = rand.New(rand.NewSource(seed + int64(round*playersMax+p.id)))
 		p.prefix, p.recorded, p.written = fmt.Sprintf("%s:%d:", prefix, round), nil, 0
+		p.ended, p.joined = 0, false
 		done.Add(1)
 		go func(p *player) {
 			defer done.Done()
 			<-begin
-			for p.failed == nil && len(p.recorded) < requestsMin {
+			for p.failed == nil && len(p.recorded) < least {
 				turn(p)
 			}
 		}(p)
@@ -366,11 +420,15 @@ func record(all []*player, seed int64, round int, prefix string, turn func(p *pl
 
 // Plays all rounds and has each decided. A history that is in no order is printed whole.
 func play(t *testing.T, rounds int, model porcupine.Model, turn func(p *player)) {
+	playAtLeast(t, rounds, requestsMin, model, turn)
+}
+
+func playAtLeast(t *testing.T, rounds, least int, model porcupine.Model, turn func(p *player)) {
 	seed, all := seed(t), connectPlayers(t)
 	var requests, overlapping, refused int
 	var slowest time.Duration
 	for round := 0; round < rounds; round++ {
-		history, err := record(all, seed, round, t.Name(), turn)
+		history, err := record(all, seed, round, least, t.Name(), turn)
 		must(t, err)
 		began := time.Now()
 		result := porcupine.CheckOperationsTimeout(model, history, decideMax)
@@ -438,7 +496,10 @@ func (p *player) count() {
 
 // Reads a value and writes another if it is still that.
 func (p *player) swap() {
-	key := p.key()
+	p.swapKey(p.key())
+}
+
+func (p *player) swapKey(key int) {
 	if p.speaks == memcacheClient {
 		if seen := p.one(command{verb: get, key: key}); seen.token != 0 {
 			p.one(command{verb: cas, key: key, number: p.fresh(), token: seen.token})

@@ -177,8 +177,9 @@ impl<'l> Turn<'l> {
             };
         }
         self.sample(key, Asked::Store);
+        let bytes = arriving.draft().layout.value_len as u64;
         let token = self.publish_arrival(arriving, key, put.token)?;
-        Ok(PutOutcome::Stored { token: if put.want_token { token } else { 0 } })
+        Ok(PutOutcome::stored(put, token, bytes))
     }
 
     /// Stores a piece that was received whole, as [`Turn::large_piece`] does.

@@ -18,7 +18,7 @@
 //! Invariants:
 //! - While nothing is in flight a turn pays one load at its beginning, and its operations a test of what it found.
 //! - A turn either sees the announcement, and then every word that was claimed before it began, or the claimant sees
-//!   the turn and waits for its end: both sides store before they load, in one order (`SeqCst`).
+//!   the turn and waits for its end: both sides store, pass a `SeqCst` fence, and then load (see [`crate::epoch`]).
 //! - Words are claimed in ascending order and kept while the next one is waited for, so there is no circle of waits;
 //!   who has all waits for turns alone, which wait for nothing.
 //! - A word keeps clients away from a key, not the background: it moves, expires and evicts items as ever, so whoever
@@ -327,6 +327,8 @@ impl<'l> Turn<'l> {
             Some(met) => met,
             None => {
                 let mut met = 0;
+                // A turn that is not met sees the announcement and every word.
+                epochs.before_turns();
                 // What this lane did in its own turn it has done.
                 for lane in (0..epochs.lanes()).filter(|lane| *lane != self.own.id) {
                     if let Some(turns) = epochs.turn_of(lane) {

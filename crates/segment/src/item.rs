@@ -236,6 +236,17 @@ impl Layout {
         self.header & bit != 0
     }
 
+    /// Two or more of the item's words change in place, so that loads of them may belong to different instants.
+    #[inline(always)]
+    pub(crate) fn has_several_words(&self) -> bool {
+        (self.header & (NUM | EXPIRY | CAS_FIELD | META)).count_ones() > 1
+    }
+
+    /// The layout of the same item with CAS_TAKEN set.
+    pub(crate) fn taken(self) -> Self {
+        Self { header: self.header | CAS_TAKEN, ..self }
+    }
+
     #[inline(always)]
     pub(crate) fn key<'h>(&self, heap: &'h Heap, address: usize) -> &'h [u8] {
         heap.bytes(address + self.key as usize, self.key_len)

@@ -562,7 +562,7 @@ impl<'l> Turn<'l> {
                 self.own.unfinished.pause();
                 return Err(self.parked());
             }
-            self.retry(|turn| turn.try_touch(&key, expire))?;
+            self.retry(|turn| Ok(turn.try_touch(&key, expire, false)?.map(drop)))?;
             self.own.unfinished.spend(self.store.geometry.piece_bytes as u64);
         }
         Ok(())

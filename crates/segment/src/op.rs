@@ -71,10 +71,12 @@ impl<'v> Put<'v> {
 /// How a [`Put`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// Stored; the token if it was wanted, else 0.
+    /// Stored.
     Stored {
-        /// The new item's CAS token.
+        /// The new item's CAS token if it was wanted, else 0.
         token: u64,
+        /// The length of the value that this request stored, in bytes, what it was joined to included.
+        bytes: u64,
     },
     /// The mode's condition did not hold.
     NotStored,
@@ -190,6 +192,8 @@ pub struct Fetched<'t> {
     pub lease: Lease,
     /// The item was made by this very fetch.
     pub vivified: bool,
+    /// When the item ended before this fetch; `Never` if this fetch made it.
+    pub expire_before: Expire,
 }
 
 /// A value as the store holds it.

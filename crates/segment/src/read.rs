@@ -27,6 +27,7 @@ use crate::samples::Asked;
 use crate::slot::Slot;
 use crate::store::{Ended, Seen, Store};
 use crate::walk::{WALK_END, WALK_TAG_SHIFT};
+use crate::write::Snap;
 use crate::write::rewrite::{Rewrite, TokenRule};
 
 /// Where a key's item most likely is: what [`Turn::look_ahead`] found. The default is nowhere.
@@ -91,6 +92,12 @@ impl Store {
         if seen.layout.has(META) {
             self.note_access_meta(seen, now);
         }
+    }
+
+    /// Marks the item's token as known to a client. The lock is held.
+    pub(crate) fn mark_taken<'s>(&self, seen: &Seen<'s>) -> Seen<'s> {
+        self.segments.heap.word32(seen.address).fetch_or(CAS_TAKEN, AcqRel);
+        Seen { layout: seen.layout.taken(), ..*seen }
     }
 
     fn note_access_meta(&self, seen: &Seen<'_>, now: UnixMillis) {
@@ -173,10 +180,21 @@ impl<'l> Turn<'l> {
     /// # Errors
     /// [`OpError::Parked`] if the token was never taken and the stripe lock was not had; [`OpError::OutOfMemory`] if it
     /// was never taken of a number, and checkpoints are made.
-    #[inline]
     pub fn gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
-        self.take_token(key)?;
-        Ok(self.get(key))
+        let taken = self.take(key)?;
+        self.sample(key, Asked::Read);
+        Ok(taken.map(|(seen, snap)| {
+            self.store.note_access(&seen, self.now);
+            self.store.item_as(&seen, &snap)
+        }))
+    }
+
+    /// The key's item with a CAS token that is exact from now on, without counting an access.
+    ///
+    /// # Errors
+    /// Those of [`Turn::gets`].
+    pub fn peek_gets(&mut self, key: &Key<'_>) -> Result<Option<Item<'_>>, OpError> {
+        Ok(self.take(key)?.map(|(seen, snap)| self.store.item_as(&seen, &snap)))
     }
 
     /// The key as it is now, told apart from what it is later: see [`Version`].
@@ -184,10 +202,9 @@ impl<'l> Turn<'l> {
     /// # Errors
     /// [`OpError::Parked`]: again in a later turn.
     pub fn version(&mut self, key: &Key<'_>) -> Result<Version, OpError> {
-        self.take_token(key)?;
         let births = self.store.index.births(key.hash);
-        Ok(match self.find_live(key) {
-            Some(seen) => Version::Item(self.store.token(&seen), self.store.expire(&seen)),
+        Ok(match self.take(key)? {
+            Some((seen, snap)) => Version::Item(snap.token(), snap.expire(self.store, &seen)),
             None => Version::Absent(births.0, births.1),
         })
     }
@@ -198,34 +215,46 @@ impl<'l> Turn<'l> {
         self.store.samples.note(self.own.id, key.hash, asked);
     }
 
-    /// Marks the live item's token, if there is one, as known to a client, so that it is kept exact.
-    pub(crate) fn take_token(&mut self, key: &Key<'_>) -> Result<(), OpError> {
-        let Some(seen) = self.find_admitted(key)? else { return Ok(()) };
-        if seen.layout.has(CAS_TAKEN) {
-            return Ok(());
-        }
-        let store = self.store;
-        if seen.layout.has(NUM) && store.checkpoints.are_made() {
-            return self.take_number(key);
-        }
-        let locked = self.lock(key)?;
-        let Some(now_there) = store.live(store.find_locked(&locked, key), self.now) else { return Ok(()) };
-        store.segments.heap.word32(now_there.address).fetch_or(CAS_TAKEN, AcqRel);
-        Ok(())
+    /// Marks the live item as one whose token a client knows, and returns it as it was when it was marked.
+    ///
+    /// Mark and snapshot are of one item: from the mark on, an operation that changes the item's value gives it another
+    /// token or puts a copy in its place. A second look-up could find such a copy, which is not marked, and whose next
+    /// change in place would leave the token that was read of it valid.
+    pub(crate) fn take(&mut self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        self.retry(|turn| {
+            let Some((seen, snap)) = turn.snap_at_once(key)? else { return Ok(Some(None)) };
+            if seen.layout.has(CAS_TAKEN) {
+                return Ok(Some(Some((seen, snap))));
+            }
+            let taken =
+                if turn.takes_by_copy(&seen) { turn.take_copy(key, seen, snap)? } else { turn.take_in_place(key)? };
+            Ok(taken.map(Some))
+        })
     }
 
-    /// The same of a number, where checkpoints are made: it is copied, and the copy never changes where it stands. The
-    /// one before may have done so since the last checkpoint, and be back as it was then after a loss of power: its
+    /// A number is not marked where it stands if checkpoints are made, but copied, and the copy never changes in place.
+    /// The one before may have changed since the last checkpoint, and be back as it was then after a loss of power: its
     /// token must not be one that a client has for what it became.
+    pub(crate) fn takes_by_copy(&self, seen: &Seen<'_>) -> bool {
+        seen.layout.has(NUM) && !seen.layout.has(CAS_TAKEN) && self.store.checkpoints.are_made()
+    }
+
+    /// `None`: the item changed meanwhile, and nothing was done.
     #[cold]
-    fn take_number(&mut self, key: &Key<'_>) -> Result<(), OpError> {
-        self.retry(|turn| {
-            let Some((seen, snap)) = turn.snap(key)?.filter(|(seen, _)| !seen.layout.has(CAS_TAKEN)) else {
-                return Ok(Some(()));
-            };
-            let taken = Rewrite { token: TokenRule::New, taken: true, ..Rewrite::SAME };
-            Ok(turn.rewrite(key, &seen, snap, taken)?.map(drop))
-        })
+    fn take_copy(&mut self, key: &Key<'_>, seen: Seen<'l>, snap: Snap) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        let rewrite = Rewrite { token: TokenRule::New, taken: true, ..Rewrite::SAME };
+        // The copy differs from what was looked at in its token alone.
+        Ok(self.rewrite(key, &seen, snap, rewrite)?.map(|copy| (seen, snap.with_token(copy.token))))
+    }
+
+    /// Marks whatever live item is there, so that a busy counter never starts over. `None`: there is none to mark.
+    fn take_in_place(&mut self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        let store = self.store;
+        let locked = self.lock(key)?;
+        let there = store.live(store.find_locked(&locked, key), self.now);
+        let Some(there) = there.filter(|there| !self.takes_by_copy(there)) else { return Ok(None) };
+        let there = store.mark_taken(&there);
+        Ok(Some((there, Snap::of(store, &there))))
     }
 
     #[cold]

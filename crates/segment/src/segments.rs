@@ -6,92 +6,48 @@
 //!   | were taken | free, never taken | address space for a larger memory |
 //! ```
 //!
-//! The lists are stacks linked through the headers, so they need no memory and no lock. The head word carries a
-//! count that changes with every push and pop, so that a pop never mistakes a segment that went and came back for one
-//! that stayed (ABA). Segments that were never taken are in no list: a range names them, and their headers are
-//! untouched.
+//! The lists are stacks linked through the headers, so they need no memory and no lock ([`free`]). Segments that were
+//! never taken are in no list: a range names them, and their headers are untouched.
 //!
 //! What is kept of all this beyond the process are the headers' states, the end and the next sequence; the lists are
 //! made anew from those ([`Segments::list_anew`]).
 //!
 //! Bounds: a segment is in at most one list, so all together are no longer than the segments are many.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+mod free;
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use base::clock::UnixMillis;
 
 use crate::config::Geometry;
 use crate::header::{SegmentHeader, State};
 use crate::kept::KeptPage;
-use crate::raw::{Array, Heap, Word32, Word64};
+use crate::raw::{Array, Heap, Word32};
 use crate::slot::Slot;
+
+use free::{FreeSegments, Fresh, Links, Stack};
 
 /// A segment's number: its place in the heap and in the array of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentId(pub(crate) u32);
-
-/// A stack of segments: `count 32 | id + 1 32`, 0 for none.
-#[derive(Debug, Default)]
-struct Stack(Word64);
-
-impl Stack {
-    fn push(&self, headers: &Array<SegmentHeader>, id: SegmentId) {
-        let link = &headers.at(id.0 as usize).link;
-        let mut head = self.0.load(Relaxed);
-        loop {
-            link.store(head as u32, Relaxed);
-            let next = ((head >> 32).wrapping_add(1) << 32) | u64::from(id.0 + 1);
-            match self.0.compare_exchange(head, next, Release) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    fn pop(&self, headers: &Array<SegmentHeader>) -> Option<SegmentId> {
-        let mut head = self.0.load(Acquire);
-        loop {
-            let id = (head as u32).checked_sub(1)?;
-            let under = headers.at(id as usize).link.load(Relaxed);
-            let next = ((head >> 32).wrapping_add(1) << 32) | u64::from(under);
-            match self.0.compare_exchange(head, next, AcqRel) {
-                Ok(_) => return Some(SegmentId(id)),
-                Err(_) => head = self.0.load(Acquire),
-            }
-        }
-    }
-}
 
 /// All segments of a store.
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub(crate) heap: Heap,
     headers: Array<SegmentHeader>,
-    free: Stack,
-    free_count: Word32,
+    free: FreeSegments,
     sealed: Stack,
-    /// Those never taken: `next 32 | end 32`.
-    fresh: Word64,
     withheld: Stack,
     withheld_count: Word32,
     kept: KeptPage,
     shift: u32,
 }
 
-/// The segments that were never taken, from `next` to before `end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fresh {
-    next: u32,
-    end: u32,
-}
-
-impl Fresh {
-    fn of(word: u64) -> Self {
-        Self { next: (word >> 32) as u32, end: word as u32 }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.next) << 32 | u64::from(self.end)
+impl Links for Array<SegmentHeader> {
+    fn link(&self, id: u32) -> &Word32 {
+        &self.at(id as usize).link
     }
 }
 
@@ -112,11 +68,9 @@ impl Segments {
         Self {
             heap,
             headers,
-            free: Stack::default(),
-            free_count: Word32::new(0),
-            sealed: Stack::default(),
             // The lowest comes off first, so that memory is first touched from the bottom up.
-            fresh: Word64::new(Fresh { next: 0, end }.word()),
+            free: FreeSegments::new(Fresh { next: 0, end }),
+            sealed: Stack::default(),
             withheld: Stack::default(),
             withheld_count: Word32::new(0),
             kept,
@@ -130,7 +84,7 @@ impl Segments {
         let end = self.fresh().end;
         let used = |id: &u32| !self.header(SegmentId(*id)).is_pristine();
         let next = (0..self.headers.len() as u32).rev().find(used).map_or(0, |last| last + 1);
-        self.fresh.store(Fresh { next, end: end.max(next) }.word(), Relaxed);
+        self.free.begin(Fresh { next, end: end.max(next) });
         self.kept.end.store(end.max(next).into(), Relaxed);
         let mut sealed = Vec::new();
         for id in (0..next).rev().map(SegmentId) {
@@ -143,11 +97,11 @@ impl Segments {
         }
         // The oldest first: that is the order that they would have been sealed in.
         sealed.sort_unstable_by_key(|id| self.header(*id).sequence());
-        sealed.into_iter().for_each(|id| self.sealed.push(&self.headers, id));
+        sealed.into_iter().for_each(|id| self.sealed.push(&self.headers, id.0));
     }
 
     fn fresh(&self) -> Fresh {
-        Fresh::of(self.fresh.load(Relaxed))
+        self.free.fresh()
     }
 
     /// How many there are, without those that are withheld.
@@ -211,29 +165,12 @@ impl Segments {
     }
 
     pub(crate) fn free_count(&self) -> usize {
-        self.free_count.load(Relaxed) as usize + self.fresh_count()
+        self.free.count()
     }
 
     /// A free segment, if there are more than `keep`.
     pub(crate) fn take_free(&self, keep: usize) -> Option<SegmentId> {
-        if self.free_count() <= keep {
-            return None;
-        }
-        if let Some(id) = self.free.pop(&self.headers) {
-            self.free_count.fetch_sub(1, Relaxed);
-            return Some(id);
-        }
-        let mut word = self.fresh.load(Relaxed);
-        loop {
-            let Fresh { next, end } = Fresh::of(word);
-            if next >= end {
-                return None;
-            }
-            match self.fresh.compare_exchange(word, Fresh { next: next + 1, end }.word(), AcqRel) {
-                Ok(_) => return Some(SegmentId(next)),
-                Err(now) => word = now,
-            }
-        }
+        self.free.take(&self.headers, keep).map(SegmentId)
     }
 
     /// One past the highest segment that was ever taken: those from there on were never touched.
@@ -244,26 +181,15 @@ impl Segments {
     /// Leaves out at most `count` segments that were never taken; how many there were. The background alone calls it
     /// and the ones below.
     pub(crate) fn cut_fresh(&self, count: usize) -> usize {
-        let mut word = self.fresh.load(Relaxed);
-        loop {
-            let Fresh { next, end } = Fresh::of(word);
-            let cut = (count as u32).min(end - next);
-            match self.fresh.compare_exchange(word, Fresh { next, end: end - cut }.word(), AcqRel) {
-                Ok(_) => {
-                    self.kept.end.store(u64::from(end - cut), Release);
-                    return cut as usize;
-                }
-                Err(now) => word = now,
-            }
-        }
+        let (cut, end) = self.free.cut_fresh(count);
+        self.kept.end.store(end.into(), Release);
+        cut as usize
     }
 
     /// Lets at most `count` more segments be taken that never were; there is address space for them, and memory.
     pub(crate) fn add_fresh(&self, count: usize) {
         self.kept.end.fetch_add(count as u64, Release);
-        self.fresh.fetch_add(count as u64, AcqRel);
-        let fresh = self.fresh();
-        assert!(fresh.next <= fresh.end, "the segments are counted in 32 bits");
+        self.free.add_fresh(count);
     }
 
     /// Takes a segment that was taken from the free list out of use, and gives its memory back: first the one, then the
@@ -276,16 +202,16 @@ impl Segments {
     }
 
     fn push_withheld(&self, id: SegmentId) {
-        self.withheld.push(&self.headers, id);
+        self.withheld.push(&self.headers, id.0);
         self.withheld_count.fetch_add(1, Relaxed);
     }
 
     /// Puts a withheld segment on the free list, with memory; false if there is none, or no memory for it.
     pub(crate) fn give_back_withheld(&self) -> bool {
-        let Some(id) = self.withheld.pop(&self.headers) else { return false };
+        let Some(id) = self.withheld.pop(&self.headers).map(SegmentId) else { return false };
         let map = self.heap.map();
         if map.allocate(self.start(id), self.segment_bytes()).is_err() {
-            self.withheld.push(&self.headers, id);
+            self.withheld.push(&self.headers, id.0);
             return false;
         }
         // Where the kernel cannot populate, the first write faults instead.
@@ -303,20 +229,19 @@ impl Segments {
     /// Puts a segment in state Free on the free list.
     pub(crate) fn push_free(&self, id: SegmentId) {
         debug_assert!(self.header(id).state() == State::Free);
-        self.free.push(&self.headers, id);
-        self.free_count.fetch_add(1, Relaxed);
+        self.free.give(&self.headers, id.0);
     }
 
     /// Ends a segment's open time: from here on the background owns its fate.
     pub(crate) fn seal(&self, id: SegmentId) {
         let header = self.header(id);
         header.go(State::Sealed);
-        self.sealed.push(&self.headers, id);
+        self.sealed.push(&self.headers, id.0);
     }
 
     /// The segments sealed since the last call, the latest first.
     pub(crate) fn pop_sealed(&self) -> Option<SegmentId> {
-        self.sealed.pop(&self.headers)
+        self.sealed.pop(&self.headers).map(SegmentId)
     }
 
     /// When an item at `address` with that expiry word ends.

@@ -38,6 +38,7 @@ use crate::slot::Slot;
 use crate::spaces::Spaces;
 use crate::tier::Tier;
 use crate::undo::UndoLog;
+use crate::write::Snap;
 
 /// An in-memory store of items.
 #[derive(Debug)]
@@ -618,6 +619,16 @@ impl Store {
             stored_bytes: layout.size as u64,
             ttl_class: header.class(),
         }
+    }
+}
+
+impl Store {
+    /// The item as `snap` has it, of which every word was proved to belong to one instant. What changes in place is
+    /// taken from the snapshot alone: the words in the heap may be those of a later change.
+    pub(crate) fn item_as<'s>(&'s self, seen: &Seen<'_>, snap: &Snap) -> Item<'s> {
+        let item = self.item(seen);
+        let value = if seen.layout.has(NUM) { Value::Integer(snap.number()) } else { item.value };
+        Item { value, token: snap.token(), expire: snap.expire(self, seen), stale: snap.is_stale(), ..item }
     }
 }
 

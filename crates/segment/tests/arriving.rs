@@ -61,12 +61,12 @@ fn receive(store: &Store, arriving: &mut Arriving, whole: &[u8], most: usize) {
     assert_eq!(store.received_of(arriving), &whole[..from + take]);
 }
 
-fn commit(lane: &mut Lane, name: &[u8], mut arriving: Arriving) {
+fn commit(lane: &mut Lane, name: &[u8], mut arriving: Arriving, len: u64) {
     loop {
         let mut turn = lane.turn(NOW);
         let key = turn.key(Namespace::DEFAULT, name);
         match turn.arrived(arriving, &key, &Put::set(b"")) {
-            Ok(outcome) => return assert_eq!(outcome, PutOutcome::Stored { token: 0 }),
+            Ok(outcome) => return assert_eq!(outcome, PutOutcome::Stored { token: 0, bytes: len }),
             Err((back, error)) => {
                 assert_eq!(error, OpError::Parked);
                 arriving = back;
@@ -104,8 +104,8 @@ fn values_that_arrive_in_parts_between_other_operations_are_what_is_read() {
                 receive(&store, &mut one.arriving, &one.whole, 1 + prng.below(900) as usize);
                 if one.arriving.left() == 0 {
                     let OnItsWay { name, mut whole, arriving } = coming.swap_remove(at);
-                    commit(&mut lane, &name, arriving);
                     whole.truncate(whole.len() - TAIL.len());
+                    commit(&mut lane, &name, arriving, whole.len() as u64);
                     model.insert(name, whole);
                     stored += 1;
                 }
@@ -180,7 +180,7 @@ fn what_is_on_its_way_outlasts_any_eviction_and_is_then_evicted_like_the_rest() 
     }
     assert_eq!(arriving.left(), 0);
     assert!(store.stats().evicted > 10_000, "{:?}", store.stats());
-    commit(&mut lane, b"slow", arriving);
+    commit(&mut lane, b"slow", arriving, 1800);
     // Looked at, not read: what was read stays as long as nothing else is.
     let peek = |lane: &mut Lane| {
         let turn = lane.turn(NOW);

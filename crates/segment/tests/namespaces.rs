@@ -65,7 +65,7 @@ impl Bench {
         let mut turn = self.lane.turn(self.now);
         let key = turn.key(namespace, name.as_bytes());
         let outcome = turn.put(&key, &Put { expire, ..Put::set(value) })?;
-        assert_eq!(outcome, PutOutcome::Stored { token: 0 });
+        assert_eq!(outcome, PutOutcome::Stored { token: 0, bytes: value.len() as u64 });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! becomes of one whose client goes, and what other clients see meanwhile.
 
 mod common;
+mod updates;
 
 use base::prng::Prng;
 use common::redis::{Redis, Replies, request};

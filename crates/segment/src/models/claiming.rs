@@ -11,7 +11,7 @@ use crate::op::{OpError, Put, Value};
 use crate::{Claim, Namespace, Store, Turn};
 
 /// Goes on with a claim of `keys` until it is had, acts for it, and lets it go.
-fn as_one(
+pub(super) fn as_one(
     store: &Store,
     lane: &mut Lane,
     keys: &[&[u8]],

@@ -9,6 +9,7 @@ mod crashing;
 mod growing;
 mod moving;
 mod parts;
+mod replies;
 mod resizing;
 mod tiered;
 

@@ -21,4 +21,4 @@ mod words;
 pub(crate) use array::Array;
 pub use chunk::TierChunk;
 pub(crate) use heap::{Heap, Reserved, prefetch_line_of};
-pub(crate) use words::{Mutex, MutexGuard, Word32, Word64};
+pub(crate) use words::{Mutex, MutexGuard, Word32, Word64, fence};

@@ -174,7 +174,7 @@ fn tokens(rig: &mut Rig, value: &str) -> Vec<u64> {
             let key = turn.key(Namespace::DEFAULT, &name);
             turn.put(&key, &Put { want_token: true, ..Put::set(value.as_bytes()) })
         });
-        let PutOutcome::Stored { token } = stored else { panic!("{stored:?}") };
+        let PutOutcome::Stored { token, .. } = stored else { panic!("{stored:?}") };
         tokens.push(token);
         rig.lane.own_seal(&rig.store);
     }

@@ -7,7 +7,6 @@ use crate::lane::Turn;
 use crate::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::store::Seen;
 use crate::write::Snap;
-use crate::write::put::Expect;
 use crate::write::rewrite::{Rewrite, TokenRule};
 
 /// The longest text that is read as a number, in bytes: the digits of 2^64 - 1.
@@ -69,9 +68,8 @@ impl Turn<'_> {
             taken: arith.want_token,
             ..Rewrite::SAME
         };
-        let expire = arith.expire.unwrap_or_else(|| self.store.expire(&seen));
         let done = self.rewrite(key, &seen, snap, rewrite)?;
-        Ok(done.map(|token| outcome(arith, value, token, expire)))
+        Ok(done.map(|copy| outcome(arith, value, copy.token, copy.expire)))
     }
 
     fn can_add_in_place(&self, seen: &Seen<'_>, arith: &Arith) -> bool {
@@ -113,8 +111,8 @@ impl Turn<'_> {
             taken: arith.want_token,
             ..Plan::bare(Kind::Plain, Content::Number(value))
         };
-        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
-        Ok(done.map(|token| outcome(arith, value, token, expire)))
+        let done = self.commit_ending(key, &plan, None)?;
+        Ok(done.map(|made| outcome(arith, value, made.token, made.expire)))
     }
 }
 

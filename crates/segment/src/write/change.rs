@@ -153,9 +153,9 @@ impl Turn<'_> {
         parts: Option<&RefCell<Parts>>,
         head: Option<&[u8; 16]>,
     ) -> Result<Option<(T, bool)>, OpError> {
-        let there = self.snap(key)?;
+        let there = self.snap_at_once(key)?;
         scratch.clear();
-        let item = there.as_ref().map(|(seen, _)| self.store.item(seen));
+        let item = there.as_ref().map(|(seen, snap)| self.store.item_as(seen, snap));
         if let Some((seen, _)) = &there {
             self.store.note_access(seen, self.now);
         }

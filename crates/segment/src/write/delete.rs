@@ -91,7 +91,7 @@ impl Turn<'_> {
         if !delete.drop_value {
             self.touch_pieces(&seen, delete.expire)?;
         }
-        let meta = store.meta(&seen).map_or_else(
+        let meta = snap.meta(store, &seen).map_or_else(
             || crate::item::meta_word(store.meta_now(self.now), bits),
             |meta| if delete.mark_stale { (meta | META_STALE) & !META_WON } else { meta },
         );
@@ -100,7 +100,7 @@ impl Turn<'_> {
             content: delete.drop_value.then_some(Content::Bytes(&[], &[])),
             client_flags: delete.drop_value.then_some(0),
             token: delete.token.map_or(TokenRule::New, TokenRule::Give),
-            meta: (delete.mark_stale || store.meta(&seen).is_some()).then_some(meta),
+            meta: (delete.mark_stale || seen.layout.has(META)).then_some(meta),
             taken: false,
         };
         let mut plan = store.copy_plan(&seen, &snap, rewrite);

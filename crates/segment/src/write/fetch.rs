@@ -3,26 +3,33 @@
 //! A lease says who refills an item: on a miss that was vivified, on a stale item, or on one about to end, one caller
 //! wins and all others are told that somebody has.
 
-use crate::draft::{Content, Plan};
-use crate::item::{CAS_TAKEN, Kind, META, META_STALE, META_WON, meta_word};
+//!
+//! A fetch looks the item up once in each attempt, and reports that look-up and its own side effects.
+
+use base::clock::UnixMillis;
+
+use crate::draft::{Content, Draft, Plan};
+use crate::item::{Kind, META_STALE, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
-use crate::op::{Expire, Fetch, Fetched, Lease, OpError};
+use crate::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
 use crate::samples::Asked;
-use crate::store::Seen;
+use crate::slot::Slot;
+use crate::store::{Seen, Store};
 use crate::write::Snap;
 use crate::write::put::Expect;
-use crate::write::rewrite::Rewrite;
+use crate::write::touch::Alter;
 
-/// What the side effects came to.
+/// The facts of access of an item before the fetch, by the item's address: a fetch that starts over must not take its
+/// own first attempt for an earlier access.
 #[derive(Clone, Copy, Debug)]
-enum Effect {
-    Miss,
-    Vivified,
-    Hit(Lease),
+struct Before {
+    address: usize,
+    fetched: bool,
+    last_access: UnixMillis,
 }
 
-impl Turn<'_> {
+impl<'l> Turn<'l> {
     /// Reads an item with the side effects asked for.
     ///
     /// # Errors
@@ -31,133 +38,97 @@ impl Turn<'_> {
         if !fetch.no_bump {
             self.sample(key, Asked::Read);
         }
-        let found = self.find_admitted(key)?;
-        let before = match found {
-            Some(seen) => {
-                let item = self.store.item(&seen);
-                if self.is_mere_read(&seen, fetch) {
-                    if !fetch.no_bump {
-                        self.store.note_access(&seen, self.now);
-                    }
-                    return Ok(Some(Fetched { item, lease: Lease::None, vivified: false }));
-                }
-                Some((item.fetched, item.last_access))
-            }
-            None if fetch.vivify.is_none() => return Ok(None),
-            None => None,
-        };
-        let effect = self.retry(|turn| turn.try_fetch(key, fetch))?;
-        if fetch.want_token {
-            self.take_token(key)?;
-        }
-        let (lease, vivified) = match effect {
-            Effect::Miss => return Ok(None),
-            Effect::Vivified => (Lease::Won, true),
-            Effect::Hit(lease) => (lease, false),
-        };
-        let Some(seen) = self.find_live(key) else { return Ok(None) };
-        let mut item = self.store.item(&seen);
-        // Who was awaited may have filled it since that was looked at: then nobody is.
-        let is_leased = self.store.meta(&seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
-        let lease = if lease == Lease::AlreadyWon && !is_leased { Lease::None } else { lease };
-        if let Some((fetched, last_access)) = before {
-            (item.fetched, item.last_access) = (fetched, last_access);
-        }
-        if !fetch.no_bump && !vivified {
-            self.store.note_access(&seen, self.now);
-        }
-        Ok(Some(Fetched { item, lease, vivified }))
+        let mut before = None;
+        self.retry(|turn| turn.try_fetch(key, fetch, &mut before))
     }
 
-    /// Nothing is to be changed: no new expiry, no lease to give or to tell of, no word to begin to keep.
-    fn is_mere_read(&self, seen: &Seen<'_>, fetch: &Fetch) -> bool {
-        let asks = fetch.touch.is_some() || fetch.recache_below_ms.is_some();
-        let leased = self.store.meta(seen).is_some_and(|meta| meta & (META_STALE | META_WON) != 0);
-        let begins = fetch.want_access && !seen.layout.has(META) || fetch.want_token && !seen.layout.has(CAS_TAKEN);
-        !(asks || leased || begins)
-    }
-
-    fn try_fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Effect>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else {
+    fn try_fetch(
+        &mut self,
+        key: &Key<'_>,
+        fetch: &Fetch,
+        before: &mut Option<Before>,
+    ) -> Result<Option<Option<Fetched<'l>>>, OpError> {
+        let Some((seen, snap)) = self.snap_at_once(key)? else {
             return match fetch.vivify {
-                Some(expire) => self.vivify(key, fetch, expire),
-                None => Ok(Some(Effect::Miss)),
+                Some(expire) => Ok(self.vivify(key, fetch, expire)?.map(Some)),
+                None => Ok(Some(None)),
             };
         };
-        let (lease, touch) = self.wanted(&seen, fetch);
-        let won = if lease == Lease::Won { META_WON } else { 0 };
-        let has_meta = seen.layout.has(META);
-        let copies = self.copies_all() && (won != 0 || touch.is_some());
-        let in_place = !copies && touch.is_none_or(|to| self.store.can_touch_in_place(&seen, to, self.now));
-        self.touch_pieces(&seen, touch)?;
-        if in_place && (has_meta || (won == 0 && !fetch.want_access)) {
-            return self.fetch_in_place(key, snap, won, touch).map(|done| done.map(|()| Effect::Hit(lease)));
-        }
-        let store = self.store;
-        let meta = match store.meta(&seen) {
-            Some(meta) => Some(meta | won),
-            None if fetch.want_access || won != 0 => {
-                let fetched = if store.item(&seen).fetched { crate::item::META_FETCHED } else { 0 };
-                Some(meta_word(store.meta_now(self.now), won | fetched))
+        let mut item = self.store.item_as(&seen, &snap);
+        match *before {
+            Some(Before { address, fetched, last_access }) if address == seen.address => {
+                (item.fetched, item.last_access) = (fetched, last_access);
             }
-            None => None,
+            _ => {
+                let Item { fetched, last_access, .. } = item;
+                *before = Some(Before { address: seen.address, fetched, last_access });
+            }
+        }
+        if !fetch.no_bump {
+            // Before the item is copied, so that the copy has it.
+            self.store.note_access(&seen, self.now);
+        }
+        let (lease, expire) = self.wanted(&seen, &snap, fetch);
+        let alter = Alter {
+            expire,
+            wins: lease == Lease::Won,
+            begins: fetch.want_access,
+            fetched: item.fetched || !fetch.no_bump,
+            takes: fetch.want_token,
         };
-        let done = self.rewrite(key, &seen, snap, Rewrite { expire: touch, meta, ..Rewrite::SAME })?;
-        Ok(done.map(|_| Effect::Hit(lease)))
+        let Some(altered) = self.alter(key, &seen, snap, alter)? else { return Ok(None) };
+        let expire_before = item.expire;
+        (item.token, item.expire) = (altered.token, altered.expire);
+        Ok(Some(Some(Fetched { item, lease, vivified: false, expire_before })))
     }
 
-    /// Whose turn it is to fill, and the new expiry if it differs.
-    fn wanted(&self, seen: &Seen<'_>, fetch: &Fetch) -> (Lease, Option<Expire>) {
-        let meta = self.store.meta(seen).unwrap_or(0);
-        let expire = self.store.expire(seen);
-        let ends_soon = match (fetch.recache_below_ms, expire) {
+    /// Whose turn it is to fill, and the new expiry.
+    fn wanted(&self, seen: &Seen<'_>, snap: &Snap, fetch: &Fetch) -> (Lease, Option<Expire>) {
+        let ends_soon = match (fetch.recache_below_ms, snap.expire(self.store, seen)) {
             (Some(below), Expire::At(at)) => at.ms_since(self.now) < below,
             _ => false,
         };
-        let lease = if meta & META_WON != 0 {
+        let lease = if snap.lease() & META_WON != 0 {
             Lease::AlreadyWon
-        } else if meta & META_STALE != 0 || ends_soon {
+        } else if snap.lease() & META_STALE != 0 || ends_soon {
             Lease::Won
         } else {
             Lease::None
         };
         let namespace = self.store.segments.header_of(seen.address).namespace();
-        let touch = fetch.touch.map(|to| self.store.spaces.expire(namespace, to, self.now));
-        (lease, touch.filter(|to| *to != expire))
+        (lease, fetch.touch.map(|to| self.store.spaces.expire(namespace, to, self.now)))
     }
 
-    fn fetch_in_place(
-        &mut self,
-        key: &Key<'_>,
-        snap: Snap,
-        won: u32,
-        touch: Option<Expire>,
-    ) -> Result<Option<()>, OpError> {
-        if won == 0 && touch.is_none() {
-            return Ok(Some(()));
-        }
+    /// Stores an empty item that the caller is to fill. `None`: something is there by now.
+    fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Fetched<'l>>, OpError> {
         let store = self.store;
-        let locked = self.lock(key)?;
-        let there = store.live(store.find_locked(&locked, key), self.now);
-        let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
-        if won != 0 {
-            store.set_meta(&there, META_WON, 0);
-        }
-        if let Some(to) = touch {
-            store.touch_in_place(&there, to, self.now);
-        }
-        Ok(Some(()))
-    }
-
-    fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Effect>, OpError> {
+        let meta = meta_word(store.meta_now(self.now), META_WON);
         let plan = Plan {
             expire,
             token: fetch.token,
             taken: fetch.want_token,
-            meta: Some(meta_word(self.store.meta_now(self.now), META_WON)),
+            meta: Some(meta),
             ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
         };
-        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
-        Ok(done.map(|_| Effect::Vivified))
+        let now = self.now;
+        let placed =
+            |store: &Store, draft: &Draft| (draft.address(), draft.layout, store.draft_expire(draft, expire, now));
+        let done = self.commit_with(key, &plan, Some(Expect::there(None)), placed)?;
+        Ok(done.map(|(token, (address, layout, expire))| {
+            let (fetched, last_access) = store.access(Slot::EMPTY, address, Some(meta));
+            let item = Item {
+                key: layout.key(&store.segments.heap, address),
+                value: Value::Bytes(&[]),
+                client_flags: 0,
+                expire,
+                token,
+                fetched,
+                last_access,
+                stale: false,
+                stored_bytes: layout.size as u64,
+                ttl_class: store.segments.header_of(address).class(),
+            };
+            Fetched { item, lease: Lease::Won, vivified: true, expire_before: Expire::Never }
+        }))
     }
 }

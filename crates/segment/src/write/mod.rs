@@ -4,6 +4,13 @@
 //! can see them; then takes the lock, looks again and goes through with it only if nothing that it relied on has
 //! changed ([`Snap`]). Else it starts over, a bounded number of times, and then parks.
 //!
+//! **What an operation reports comes from what it did.** An operation looks its item up once in each attempt. It
+//! decides from the snapshot of that item, proves it under the lock, and reports the snapshot and its own change. It
+//! never looks the key up again to build its reply: by then the item may be another client's.
+//!
+//! **A token that is given out** belongs to the very item that was marked CAS_TAKEN ([`Turn::take`]): the mark is
+//! set and the token read as one, under the lock. From then on every change of that item's value gives it another one.
+//!
 //! **While the index is made anew** ([`crate::rebuild`]) what is removed leaves an item that has ended, so that no
 //! older one takes its place when that is found.
 //!
@@ -23,14 +30,15 @@ pub(crate) mod rewrite;
 mod splice;
 mod touch;
 
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::fence;
 
 use crate::draft::Orphan;
 use crate::graves::Grave;
 use crate::item::{CAS_FIELD, EXPIRY, META_FETCHED, META_STALE, META_WON, NUM};
 use crate::key::{Key, Namespace};
 use crate::lane::Turn;
-use crate::op::OpError;
+use crate::op::{Expire, OpError};
 use crate::slot::Slot;
 use crate::store::{Seen, Store};
 
@@ -71,6 +79,35 @@ impl Snap {
     /// The CAS token.
     pub(crate) fn token(&self) -> u64 {
         self.token
+    }
+
+    /// The same of a copy with another token.
+    pub(crate) fn with_token(self, token: u64) -> Self {
+        Self { token, ..self }
+    }
+
+    /// When the item ends.
+    pub(crate) fn expire(&self, store: &Store, seen: &Seen<'_>) -> Expire {
+        if seen.layout.has(EXPIRY) {
+            Expire::At(store.segments.expire_at(seen.address, self.expiry))
+        } else {
+            Expire::Never
+        }
+    }
+
+    /// The item is stale.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.lease & META_STALE != 0
+    }
+
+    /// The lease bits of the META word.
+    pub(crate) fn lease(&self) -> u32 {
+        self.lease
+    }
+
+    /// The META word for a copy, if the item has one: the facts of access as they are now, the lease of the snapshot.
+    pub(crate) fn meta(&self, store: &Store, seen: &Seen<'_>) -> Option<u32> {
+        store.meta(seen).map(|meta| meta & !(META_STALE | META_WON) | self.lease)
     }
 
     /// Nothing that matters has changed: all but the frequency and the facts of access.
@@ -146,6 +183,30 @@ impl<'l> Turn<'l> {
     #[inline]
     pub(crate) fn snap(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         Ok(self.find_admitted(key)?.map(|seen| (seen, Snap::of(self.store, &seen))))
+    }
+
+    /// The live item and all that a change relies on, as they were together at one instant.
+    ///
+    /// One word that changes in place belongs to an instant by itself. Several do if the stripe was neither held nor
+    /// taken while they were loaded; else they are loaded again under its lock.
+    pub(crate) fn snap_at_once(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        let (store, index) = (self.store, &self.store.index);
+        let before = (index.growth(), index.changes(key.hash));
+        let Some((seen, snap)) = self.snap(key)? else { return Ok(None) };
+        if !seen.layout.has_several_words() {
+            return Ok(Some((seen, snap)));
+        }
+        fence(Acquire);
+        if before.1.is_some() && before == (index.growth(), index.changes(key.hash)) {
+            return Ok(Some((seen, snap)));
+        }
+        let locked = index.lock(key.hash).ok_or_else(|| self.parked())?;
+        match store.live(store.find_locked(&locked, key), self.now) {
+            Some(there) => Ok(Some((there, Snap::of(store, &there)))),
+            // It may have gone to flash.
+            None if self.tiered => Err(self.parked()),
+            None => Ok(None),
+        }
     }
 
     /// Removes the pieces or parts of a value that has no head any more; `kept` is the object that still has one. Many

@@ -1,6 +1,6 @@
 //! set, add, replace, append, prepend, and their compared forms.
 
-use crate::draft::{Content, Plan};
+use crate::draft::{Content, Draft, Plan};
 use crate::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -21,28 +21,27 @@ enum Verdict {
     End(PutOutcome),
 }
 
-impl Store {
-    fn judge(&self, put: &Put<'_>, there: Option<&Seen<'_>>) -> Verdict {
-        let mut stale = false;
-        if let Some(compare) = put.compare {
-            let Some(seen) = there else { return Verdict::End(PutOutcome::NotFound) };
-            let token = self.token(seen);
-            if compare != token {
-                if !(put.invalidate && compare < token) {
-                    return Verdict::End(PutOutcome::Exists);
-                }
-                stale = true;
+/// What a put comes to over this item, or over none.
+fn judge(put: &Put<'_>, there: Option<&(Seen<'_>, Snap)>) -> Verdict {
+    let mut stale = false;
+    if let Some(compare) = put.compare {
+        let Some((_, snap)) = there else { return Verdict::End(PutOutcome::NotFound) };
+        let token = snap.token();
+        if compare != token {
+            if !(put.invalidate && compare < token) {
+                return Verdict::End(PutOutcome::Exists);
             }
+            stale = true;
         }
-        match (put.mode, there) {
-            (PutMode::Set, _) | (PutMode::Add, None) | (PutMode::Replace, Some(_)) => Verdict::Store { stale },
-            (PutMode::Append | PutMode::Prepend, Some(seen)) if seen.layout.is(Kind::Typed) => {
-                Verdict::End(PutOutcome::WrongType)
-            }
-            (PutMode::Append | PutMode::Prepend, Some(_)) => Verdict::Join,
-            (PutMode::Append | PutMode::Prepend, None) if put.vivify.is_some() => Verdict::Store { stale },
-            _ => Verdict::End(PutOutcome::NotStored),
+    }
+    match (put.mode, there) {
+        (PutMode::Set, _) | (PutMode::Add, None) | (PutMode::Replace, Some(_)) => Verdict::Store { stale },
+        (PutMode::Append | PutMode::Prepend, Some((seen, _))) if seen.layout.is(Kind::Typed) => {
+            Verdict::End(PutOutcome::WrongType)
         }
+        (PutMode::Append | PutMode::Prepend, Some(_)) => Verdict::Join,
+        (PutMode::Append | PutMode::Prepend, None) if put.vivify.is_some() => Verdict::Store { stale },
+        _ => Verdict::End(PutOutcome::NotStored),
     }
 }
 
@@ -66,6 +65,16 @@ impl Store {
 pub(crate) enum Body<'v> {
     Whole(&'v [u8]),
     Head(&'v [u8; 16]),
+}
+
+impl Body<'_> {
+    /// The length of the value, in bytes.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Whole(value) => value.len() as u64,
+            Self::Head(value) => large_ref(*value).bytes,
+        }
+    }
 }
 
 impl Turn<'_> {
@@ -111,7 +120,7 @@ impl Turn<'_> {
 
     fn try_put(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
         let there = self.snap(key)?;
-        match self.store.judge(put, there.as_ref().map(|(seen, _)| seen)) {
+        match judge(put, there.as_ref()) {
             Verdict::End(outcome) => Ok(Some(outcome)),
             Verdict::Store { .. } if matches!(body, Body::Whole(v) if v.len() as u64 > self.whole_max(key)) => {
                 // An append that vivifies a large value.
@@ -122,7 +131,7 @@ impl Turn<'_> {
                 let expect = Expect::there(there.map(|(_, snap)| snap));
                 self.store_plan(key, put, body, stale, Some(expect))
             }
-            Verdict::Join => self.join(key, put, body),
+            Verdict::Join => there.map_or(Ok(None), |(seen, snap)| self.join(key, put, body, seen, snap)),
         }
     }
 
@@ -146,16 +155,29 @@ impl Turn<'_> {
             ..Plan::of(put, kind, content)
         };
         let stored = self.commit(key, &plan, expect)?;
-        Ok(stored.map(|token| PutOutcome::Stored { token: if put.want_token { token } else { 0 } }))
+        Ok(stored.map(|token| PutOutcome::stored(put, token, body.bytes())))
     }
 
-    /// Drafts and publishes. `None`: what is there is not what was expected; nothing was changed.
+    /// Drafts and publishes, and returns the new token. `None`: what is there is not what was expected; nothing was
+    /// changed.
+    #[inline]
     pub(crate) fn commit(
         &mut self,
         key: &Key<'_>,
         plan: &Plan<'_>,
         expect: Option<Expect>,
     ) -> Result<Option<u64>, OpError> {
+        Ok(self.commit_with(key, plan, expect, |_, _| ())?.map(|(token, ())| token))
+    }
+
+    /// The same, with what `of_draft` reads of the item before anybody else can change it.
+    pub(crate) fn commit_with<R>(
+        &mut self,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        expect: Option<Expect>,
+        of_draft: impl FnOnce(&Store, &Draft) -> R,
+    ) -> Result<Option<(u64, R)>, OpError> {
         let (store, counters) = (self.store, self.counters());
         let mut ruled = None;
         // The pieces of a large value outlive its head, which the rule is for.
@@ -165,6 +187,7 @@ impl Turn<'_> {
         let plan = ruled.as_ref().unwrap_or(plan);
         let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
+        let read = of_draft(store, &draft);
         let locked = if expect.is_none() { self.lock_over(key) } else { self.lock(key) };
         let Ok(locked) = locked else {
             self.own.open.give_back(store, draft.reserved);
@@ -202,14 +225,20 @@ impl Turn<'_> {
         if orphan.is_some() {
             self.bury(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
         }
-        Ok(Some(token))
+        Ok(Some((token, read)))
     }
 
-    /// Appends or prepends to the item that is there.
-    fn join(&mut self, key: &Key<'_>, put: &Put<'_>, body: Body<'_>) -> Result<Option<PutOutcome>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else { return Ok(None) };
+    /// Appends or prepends to the item that was judged.
+    fn join(
+        &mut self,
+        key: &Key<'_>,
+        put: &Put<'_>,
+        body: Body<'_>,
+        seen: Seen<'_>,
+        snap: Snap,
+    ) -> Result<Option<PutOutcome>, OpError> {
         let store = self.store;
-        let old_len = store.item(&seen).value_len();
+        let old_len = store.item_as(&seen, &snap).value_len();
         let mut digits = [0; 20];
         let old = store.source_of(&seen, &snap, &mut digits);
         let part = match body {
@@ -221,7 +250,7 @@ impl Turn<'_> {
         let (a, b) = if put.mode == PutMode::Append { (old, part) } else { (part, old) };
         let mut plan = Plan {
             client_flags: seen.layout.client_flags(&store.segments.heap, seen.address),
-            expire: store.expire(&seen),
+            expire: snap.expire(store, &seen),
             token: put.token,
             taken: put.want_token,
             ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
@@ -234,7 +263,14 @@ impl Turn<'_> {
             }
             _ => self.commit_joined(key, &plan, expect, &[a, b])?,
         };
-        Ok(stored.map(|token| PutOutcome::Stored { token: if put.want_token { token } else { 0 } }))
+        Ok(stored.map(|token| PutOutcome::stored(put, token, total)))
+    }
+}
+
+impl PutOutcome {
+    /// A value of so many bytes was stored.
+    pub(crate) fn stored(put: &Put<'_>, token: u64, bytes: u64) -> Self {
+        Self::Stored { token: if put.want_token { token } else { 0 }, bytes }
     }
 }
 

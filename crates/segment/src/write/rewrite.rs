@@ -1,6 +1,6 @@
 //! Copying an item with something changed: what cannot be done in place.
 
-use crate::draft::{Content, Plan};
+use crate::draft::{Content, Draft, Plan};
 use crate::header::Queue;
 use crate::item::{CAS_FIELD, CAS_TAKEN, NUM};
 use crate::key::Key;
@@ -32,6 +32,14 @@ pub(crate) struct Rewrite<'v> {
     pub(crate) meta: Option<u32>,
 }
 
+/// A copy that was put in its item's place, as it was then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copied {
+    pub(crate) token: u64,
+    /// When it ends, in the unit of its segment.
+    pub(crate) expire: Expire,
+}
+
 impl Rewrite<'_> {
     /// A copy with nothing different.
     pub(crate) const SAME: Self =
@@ -58,26 +66,39 @@ impl Store {
             kind: layout.kind(),
             content: rewrite.content.unwrap_or_else(same_content),
             client_flags: rewrite.client_flags.unwrap_or_else(|| layout.client_flags(heap, seen.address)),
-            expire: rewrite.expire.unwrap_or_else(|| self.expire(seen)),
+            expire: rewrite.expire.unwrap_or_else(|| snap.expire(self, seen)),
             token,
             taken: rewrite.taken,
-            meta: rewrite.meta.or_else(|| self.meta(seen)),
+            meta: rewrite.meta.or_else(|| snap.meta(self, seen)),
             queue: Queue::Small,
         }
     }
 }
 
 impl Turn<'_> {
-    /// Puts a changed copy in the item's place, and gives its token. `None`: the item changed meanwhile, and nothing
-    /// was done.
+    /// Puts a changed copy in the item's place. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn rewrite(
         &mut self,
         key: &Key<'_>,
         seen: &Seen<'_>,
         snap: Snap,
         rewrite: Rewrite<'_>,
-    ) -> Result<Option<u64>, OpError> {
+    ) -> Result<Option<Copied>, OpError> {
         let plan = self.store.copy_plan(seen, &snap, rewrite);
-        self.commit(key, &plan, Some(Expect::there(Some(snap))))
+        self.commit_ending(key, &plan, Some(snap))
+    }
+
+    /// Publishes an item over the expected one, or over none, and returns its token and its end.
+    pub(crate) fn commit_ending(
+        &mut self,
+        key: &Key<'_>,
+        plan: &Plan<'_>,
+        there: Option<Snap>,
+    ) -> Result<Option<Copied>, OpError> {
+        let (asked, now) = (plan.expire, self.now);
+        // Read of the draft: once it is published, the words of the item may be those of a later change.
+        let expire_of = |store: &Store, draft: &Draft| store.draft_expire(draft, asked, now);
+        let done = self.commit_with(key, plan, Some(Expect::there(there)), expire_of)?;
+        Ok(done.map(|(token, expire)| Copied { token, expire }))
     }
 }

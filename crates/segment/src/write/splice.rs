@@ -60,7 +60,7 @@ impl Turn<'_> {
             Some((seen, snap)) => {
                 store.note_access(seen, self.now);
                 let client_flags = seen.layout.client_flags(&store.segments.heap, seen.address);
-                (store.source_of(seen, snap, &mut digits), client_flags, store.expire(seen))
+                (store.source_of(seen, snap, &mut digits), client_flags, snap.expire(store, seen))
             }
         };
         let (old_len, end) = (old.len(), offset.saturating_add(part.len()));

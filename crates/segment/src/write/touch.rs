@@ -1,9 +1,10 @@
-//! A new expiry for an item that is there.
+//! Changes of an item that leave its value as it is: a new expiry, a lease, a token that a client knows.
 
 use std::sync::atomic::Ordering::Release;
 
 use base::clock::UnixMillis;
 
+use crate::item::{CAS_TAKEN, META, META_FETCHED, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
@@ -37,49 +38,123 @@ impl Store {
     }
 }
 
-impl Turn<'_> {
+/// What is to become of all of an item but its value and its flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Alter {
+    /// Give it this expiry.
+    pub(crate) expire: Option<Expire>,
+    /// Give out the right to refill it.
+    pub(crate) wins: bool,
+    /// If it has no META word: give it one. A right to refill needs one too.
+    pub(crate) begins: bool,
+    /// What a META word that it is given says of whether it was fetched.
+    pub(crate) fetched: bool,
+    /// Make its CAS token exact from now on.
+    pub(crate) takes: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Altered {
+    pub(crate) token: u64,
+    pub(crate) expire: Expire,
+}
+
+impl<'l> Turn<'l> {
     /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
-        let Some(seen) = self.find_admitted(key)? else { return Ok(None) };
-        if self.store.expire(&seen) == expire {
-            // It ends then already.
-            self.store.note_access(&seen, self.now);
-            return Ok(Some(self.store.item(&seen)));
-        }
-        let found = self.retry(|turn| turn.try_touch(key, expire))?;
-        let Some(seen) = self.store.find(key).filter(|_| found) else { return Ok(None) };
+        self.retry(|turn| turn.try_touch(key, expire, false))
+    }
+
+    /// Gives the item a new expiry, and shows it with a CAS token that is exact from now on. Counts as an access.
+    ///
+    /// # Errors
+    /// Those of [`Turn::gets`].
+    pub fn touch_gets(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
+        self.retry(|turn| turn.try_touch(key, expire, true))
+    }
+
+    /// The item as this very operation left it.
+    pub(crate) fn try_touch(
+        &mut self,
+        key: &Key<'_>,
+        expire: Expire,
+        takes: bool,
+    ) -> Result<Option<Option<Item<'l>>>, OpError> {
+        let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(Some(None)) };
+        // Before the item is copied, so that the copy has it.
         self.store.note_access(&seen, self.now);
-        Ok(Some(self.store.item(&seen)))
+        let expire = Some(self.store.spaces.expire(key.namespace, expire, self.now));
+        let altered = self.alter(key, &seen, snap, Alter { expire, takes, ..Alter::default() })?;
+        let item = self.store.item_as(&seen, &snap);
+        Ok(altered.map(|altered| Some(Item { token: altered.token, expire: altered.expire, ..item })))
     }
 
-    /// True if the item was there and has the new expiry.
-    pub(crate) fn try_touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<bool>, OpError> {
-        let Some((seen, snap)) = self.snap(key)? else { return Ok(Some(false)) };
-        Ok(self.touch_same(key, &seen, snap, expire)?.map(|()| true))
-    }
-
-    /// Gives the item the new expiry, if it is the same still.
+    /// Gives the item the new expiry. `None`: the item changed meanwhile, and nothing was done.
     pub(crate) fn touch_same(
         &mut self,
         key: &Key<'_>,
         seen: &Seen<'_>,
         snap: Snap,
         expire: Expire,
-    ) -> Result<Option<()>, OpError> {
-        let store = self.store;
-        let expire = store.spaces.expire(key.namespace, expire, self.now);
-        self.touch_pieces(seen, Some(expire))?;
-        if self.copies_all() || !store.can_touch_in_place(seen, expire, self.now) {
-            let done = self.rewrite(key, seen, snap, Rewrite { expire: Some(expire), ..Rewrite::SAME })?;
-            return Ok(done.map(|_| ()));
+    ) -> Result<Option<Altered>, OpError> {
+        let expire = Some(self.store.spaces.expire(key.namespace, expire, self.now));
+        self.alter(key, seen, snap, Alter { expire, ..Alter::default() })
+    }
+
+    /// Alters the item if it is still as in the snapshot, which has to be of one instant: nothing is proved again where
+    /// nothing is to be changed. `None`: the item changed meanwhile, and nothing was done.
+    pub(crate) fn alter(
+        &mut self,
+        key: &Key<'_>,
+        seen: &Seen<'_>,
+        snap: Snap,
+        alter: Alter,
+    ) -> Result<Option<Altered>, OpError> {
+        let (store, layout) = (self.store, &seen.layout);
+        let present = snap.expire(store, seen);
+        let touch = alter.expire.filter(|to| *to != present);
+        let takes = alter.takes && !layout.has(CAS_TAKEN);
+        let begins = (alter.wins || alter.begins) && !layout.has(META);
+        if touch.is_none() && !alter.wins && !takes && !begins {
+            return Ok(Some(Altered { token: snap.token(), expire: present }));
+        }
+        self.touch_pieces(seen, touch)?;
+        let copies = begins
+            || (self.copies_all() && (alter.wins || touch.is_some()))
+            || (takes && self.takes_by_copy(seen))
+            || touch.is_some_and(|to| !store.can_touch_in_place(seen, to, self.now));
+        if copies {
+            let meta = self.altered_meta(seen, &snap, alter);
+            let rewrite = Rewrite { expire: touch, meta, taken: alter.takes, ..Rewrite::SAME };
+            let done = self.rewrite(key, seen, snap, rewrite)?;
+            return Ok(done.map(|copy| Altered { token: copy.token, expire: copy.expire }));
         }
         let locked = self.lock(key)?;
         let there = store.live(store.find_locked(&locked, key), self.now);
         let Some(there) = there.filter(|t| Snap::of(store, t).same(&snap)) else { return Ok(None) };
-        store.touch_in_place(&there, expire, self.now);
-        Ok(Some(()))
+        if alter.wins {
+            store.set_meta(&there, META_WON, 0);
+        }
+        if let Some(to) = touch {
+            store.touch_in_place(&there, to, self.now);
+        }
+        if takes {
+            store.mark_taken(&there);
+        }
+        Ok(Some(Altered { token: snap.token(), expire: touch.unwrap_or(present) }))
+    }
+
+    /// The META word of an altered copy.
+    fn altered_meta(&self, seen: &Seen<'_>, snap: &Snap, alter: Alter) -> Option<u32> {
+        let won = if alter.wins { META_WON } else { 0 };
+        if let Some(meta) = snap.meta(self.store, seen) {
+            return Some(meta | won);
+        }
+        let fetched = if alter.fetched { META_FETCHED } else { 0 };
+        (alter.wins || alter.begins).then(|| meta_word(self.store.meta_now(self.now), won | fetched))
     }
 }

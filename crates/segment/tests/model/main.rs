@@ -228,7 +228,8 @@ impl Bench {
                     ),
                 };
                 match (got, expected) {
-                    (PutOutcome::Stored { token }, PutOutcome::Stored { .. }) => {
+                    (PutOutcome::Stored { token, bytes: a }, PutOutcome::Stored { bytes: b, .. }) => {
+                        assert_eq!(a, b, "the length that {:?} reports", put.mode);
                         if put.want_token {
                             self.model.give_token(&key, token);
                         }

@@ -156,8 +156,9 @@ impl Model {
             };
             (entry.client_flags, entry.expire) = (old.client_flags, old.expire);
         }
+        let bytes = entry.value.len() as u64;
         self.insert(key, entry, now);
-        Tried::Put(PutOutcome::Stored { token: 0 })
+        Tried::Put(PutOutcome::Stored { token: 0, bytes })
     }
 
     pub fn delete(&mut self, key: &[u8], delete: &Delete, now: UnixMillis) -> DeleteOutcome {
@@ -203,7 +204,7 @@ impl Model {
                         own_token: arith.token,
                     };
                     self.insert(key, entry, now);
-                    ArithOutcome::Number { value, token: 0, expire }
+                    ArithOutcome::Number { value, token: 0, expire: kept(expire, now) }
                 }
                 _ => ArithOutcome::NotFound,
             };
@@ -220,7 +221,7 @@ impl Model {
         let expire = arith.expire.unwrap_or(old.expire);
         let value_text = value.to_string().into_bytes();
         self.insert(key, Entry { value: value_text, expire, version, own_token: arith.token, ..old }, now);
-        ArithOutcome::Number { value, token: 0, expire }
+        ArithOutcome::Number { value, token: 0, expire: kept(expire, now) }
     }
 
     pub fn touch(&mut self, key: &[u8], expire: Expire, now: UnixMillis) -> bool {

@@ -2,10 +2,28 @@
 
 use crate::context::{State, WorkerContext};
 use crate::out::{OutBuffer, PINNED_BYTES_MIN};
-use segment::Pinned;
+use segment::{Item, Pinned, Value};
 
 /// Room that every protocol keeps for what stands around a value, in bytes.
 pub(super) const LINE_ROOM: usize = 1024;
+
+/// Which value it was, as long as nothing changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    token: u64,
+    /// A number is changed where it stands.
+    number: Option<u64>,
+}
+
+impl Identity {
+    pub(super) fn of(item: &Item<'_>) -> Self {
+        let number = match item.value {
+            Value::Integer(number) => Some(number),
+            _ => None,
+        };
+        Self { token: item.token, number }
+    }
+}
 
 /// Makes sure of room for a copy of the value and a line, or pins the value.
 #[inline(always)]

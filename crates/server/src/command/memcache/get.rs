@@ -3,7 +3,7 @@
 use super::run::Retrieval;
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, Step, exptime};
-use crate::command::values::pin_or_room;
+use crate::command::values::{Identity, pin_or_room};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
@@ -11,7 +11,16 @@ use crate::prefixes::Count;
 use protocol::memcache::request::Get;
 use protocol::memcache::{Error, reply};
 use protocol::number::Decimal;
-use segment::{Expire, Key, LargeRef, OpError, Pinned, Value};
+use segment::{Change, Expire, Key, LargeRef, OpError, Pinned, Value};
+
+/// An item that ends by the request that shows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    /// A time that is past.
+    pub(super) expire: Expire,
+    /// The item that was written.
+    pub(super) identity: Identity,
+}
 
 /// What stands at a key's place in the answer so far.
 pub(super) enum Found {
@@ -27,13 +36,13 @@ pub(super) enum Found {
 
 impl<'c> Call<'c, '_> {
     /// Writes what is left to be written of an item, whose line begins at `mark`, and says whether it was there. With
-    /// `end_it` the item ends by this request, which all the same is the last to see it.
+    /// `end_it` the item that was written ends by this request, which all the same is the last to see it.
     pub(super) fn finish_item(
         &mut self,
         key: &Key<'_>,
         found: Found,
         mark: usize,
-        end_it: Option<Expire>,
+        end_it: Option<Ending>,
     ) -> Result<bool, State> {
         let done = match found {
             Found::Miss => return Ok(false),
@@ -47,16 +56,22 @@ impl<'c> Call<'c, '_> {
         done
     }
 
-    fn end_item(&mut self, key: &Key<'_>, end_it: Option<Expire>) -> Step {
-        match end_it.map(|expire| self.turn.touch(key, expire).err()) {
-            Some(Some(OpError::Parked)) => Err(State::Parked),
-            _ => Ok(()),
+    /// Ends the item that was written. If another one has taken its place, nothing ends and the request is done again.
+    fn end_item(&mut self, key: &Key<'_>, end_it: Option<Ending>) -> Step {
+        let Some(Ending { expire, identity }) = end_it else { return Ok(()) };
+        let ended = self.turn.change(key, &mut |_, item, _| match item.map(Identity::of) {
+            Some(there) if there == identity => Change::Expire(expire, true),
+            _ => Change::Keep(false),
+        });
+        match ended {
+            Ok(false) | Err(OpError::Parked) => Err(State::Parked),
+            Ok(true) | Err(_) => Ok(()),
         }
     }
 
     /// Puts a pinned value and a line end.
     #[cold]
-    fn push_pinned(&mut self, key: &Key<'_>, pinned: Pinned, end_it: Option<Expire>) -> Result<bool, State> {
+    fn push_pinned(&mut self, key: &Key<'_>, pinned: Pinned, end_it: Option<Ending>) -> Result<bool, State> {
         if let Err(state) = self.end_item(key, end_it) {
             self.ctx.unpin(pinned);
             return Err(state);
@@ -67,7 +82,7 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Puts a large value and a line end; `false` if the value has lost a piece and counts as missing.
-    fn push_large(&mut self, key: &Key<'_>, large: LargeRef, end_it: Option<Expire>) -> Result<bool, State> {
+    fn push_large(&mut self, key: &Key<'_>, large: LargeRef, end_it: Option<Ending>) -> Result<bool, State> {
         if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
             return Err(State::OutputFull { want: LINE_ROOM });
         }
@@ -101,21 +116,18 @@ impl<'c> Call<'c, '_> {
                 return Err(State::Parked);
             }
             // A time that is past ends the item, but after it was told.
-            let end_it = exptime::is_past(expire, self.ctx.now).then_some(expire);
-            let touched = match end_it {
-                Some(_) => Ok(true),
-                None => self.turn.touch(&key, expire).map(|item| item.is_some()),
+            let ends = exptime::is_past(expire, self.ctx.now);
+            // Touch, value and token are of one item: a second look-up could find another.
+            let item = match (ends, get.with_cas) {
+                (true, true) => self.turn.gets(&key),
+                (true, false) => Ok(self.turn.peek(&key)),
+                (false, true) => self.turn.touch_gets(&key, expire),
+                (false, false) => self.turn.touch(&key, expire),
             };
-            // A touched item's token is exact only once it has been taken.
-            let item = match touched {
-                Ok(false) => Ok(None),
-                Ok(true) if get.with_cas => self.turn.gets(&key),
-                Ok(true) => Ok(self.turn.peek(&key)),
-                Err(error) => Err(error),
-            };
+            let shown = item.as_ref().ok().and_then(|item| item.as_ref());
+            let end_it = shown.filter(|_| ends).map(|item| Ending { expire, identity: Identity::of(item) });
             let mark = self.out.mark();
-            let seen =
-                self.ctx.watch.watched.any().then(|| Seen::of(item.as_ref().ok().and_then(|item| item.as_ref())));
+            let seen = self.ctx.watch.watched.any().then(|| Seen::of(shown));
             let found = match item {
                 Ok(None) => Found::Miss,
                 Ok(Some(item)) => {

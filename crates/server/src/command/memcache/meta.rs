@@ -1,11 +1,11 @@
 //! The meta commands `mg`, `md` and `ma`. Their answers repeat the flags of the request in its order.
 
 use super::exptime::{self, seconds_left};
-use super::get::Found;
+use super::get::{Ending, Found};
 use super::watch::Seen;
 use super::{Call, Step};
 use crate::command::flash;
-use crate::command::values::pin_or_room;
+use crate::command::values::{Identity, pin_or_room};
 use crate::context::{State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::OutBuffer;
@@ -126,13 +126,15 @@ impl<'c> Call<'c, '_> {
         let key = self.turn.key(self.session.namespace, meta.key.bytes(&mut scratch));
         // Flags act in their order: `t` before `T` or `N` tells the time that was.
         let asks_before = meta.has(b't') && (meta.has(b'T') || meta.has(b'N')) && stands_first(meta, b't', b"TN");
-        let ended = asks_before.then(|| self.turn.peek(&key).map_or(Expire::Never, |item| item.expire));
         let mark = self.out.mark();
         let watched = self.watched();
         let mut seen = watched.then_some(Seen::MISS);
+        let mut ending = None;
         let found = match self.turn.fetch(&key, &fetch) {
             Ok(None) => Found::Miss,
             Ok(Some(mut fetched)) => {
+                let ended = asks_before.then_some(fetched.expire_before);
+                ending = end_it.map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
                 let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
                 first.restore(&mut fetched);
                 if fetch.want_token {
@@ -150,7 +152,7 @@ impl<'c> Call<'c, '_> {
                 return Ok(());
             }
         };
-        let hit = self.finish_item(&key, found, mark, end_it)?;
+        let hit = self.finish_item(&key, found, mark, ending)?;
         self.session.fetched = None;
         self.tell_get(key.bytes(), seen, hit && seen.is_some_and(|seen| seen.found));
         if let Some(expire) = touch.filter(|_| hit) {

@@ -91,10 +91,9 @@ impl<'c> Call<'c, '_> {
         self.sample(key, false);
         let key = self.turn.key(self.session.namespace, key);
         let expire = exptime::expire(exptime, self.ctx.now);
-        // An item that the touch itself ends was there all the same.
-        let ends = exptime::is_past(expire, self.ctx.now) && self.turn.peek(&key).is_some();
         let seen = self.seen(&key);
-        match self.turn.touch(&key, expire).map(|item| item.is_some() || ends) {
+        // An item that the touch itself ends was there all the same.
+        match self.turn.touch(&key, expire).map(|item| item.is_some()) {
             Ok(touched) => {
                 self.tell_get(key.bytes(), seen, touched);
                 if touched {
@@ -153,9 +152,11 @@ impl<'c> Call<'c, '_> {
             return Err(State::Parked);
         }
         let seen = self.seen(&key);
-        match self.turn.peek(&key) {
-            None => self.out.push(reply::META_END),
-            Some(item) => {
+        // A client may store by the token that it is shown here.
+        match self.turn.peek_gets(&key) {
+            Err(error) => self.op_error(error, false)?,
+            Ok(None) => self.out.push(reply::META_END),
+            Ok(Some(item)) => {
                 let facts = ItemFacts {
                     key: key.bytes(),
                     exp: exptime::seconds_left(item.expire, self.ctx.now),

@@ -21,24 +21,42 @@ use segment::{Delete, DeleteOutcome, Expire, Fetch, Lease, Put, PutOutcome};
 /// In [`super::SessionState::sum`]: the request at hand was given the right to fill, but its answer had no room yet.
 const WON: i64 = 1;
 
+/// How often `CAS.GET` looks in one visit before it parks, if other clients change the value in between.
+const LOOKS_MAX: usize = 4;
+
 /// How long a right to fill lasts unless the request says otherwise, in ms.
 const LEASE_MS: u64 = 10_000;
 
 /// `CAS.GET key`: the value and its token.
 pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let Some(token) = call.turn.gets(&call.key(bytes))?.map(|item| item.token) else {
-        call.note_read(false);
-        reply::null_array(call.out, call.session.version);
-        return Ok(());
-    };
+    let (key, mark) = (call.key(bytes), call.out.mark());
     call.room(0)?;
-    reply::array(call.out, 2);
-    // A value that takes its place now has another token, so the one that is told is never that of a later value.
-    let hit = call.value_of(bytes)?;
-    call.note_read(hit);
-    call.put_token(token);
-    Ok(())
+    for _ in 0..LOOKS_MAX {
+        let Some((token, identity)) = call.turn.gets(&key)?.map(|item| (item.token, Identity::of(&item))) else {
+            call.note_read(false);
+            reply::null_array(call.out, call.session.version);
+            return Ok(());
+        };
+        reply::array(call.out, 2);
+        match call.tell(&key)? {
+            Some(told) if told.identity == identity => {
+                call.finish(told);
+                call.note_read(true);
+                call.put_token(token);
+                return Ok(());
+            }
+            // Another value has taken its place: value and token have to be of one item.
+            Some(other) => call.take_back(Some(other), mark),
+            // What the token belongs to has no value any more.
+            None => {
+                call.note_read(false);
+                call.put_token(token);
+                return Ok(());
+            }
+        }
+    }
+    Err(State::Parked.into())
 }
 
 /// `CAS.SET key token value [EX seconds | PX ms | EXAT s | PXAT ms]`: `OK`, or null where the token is another one.
@@ -118,8 +136,8 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
         call.null();
     } else {
         let told = call.tell(&key)?;
-        if lease == Lease::AlreadyWon && told.as_ref().is_none_or(|told| told.identity != identity) {
-            // It was filled meanwhile: nobody is waited for any more.
+        if told.as_ref().map_or(lease == Lease::AlreadyWon, |told| told.identity != identity) {
+            // Another value has taken its place: value, state and token have to be of one item.
             call.take_back(told, mark);
             return Err(State::Parked.into());
         }

@@ -184,9 +184,15 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             }
         },
     };
-    if string(call.turn.peek(&call.key(bytes)).as_ref())?.is_none() {
-        // The time is not looked at.
-        return read_one(call, bytes);
+    let key = call.key(bytes);
+    if string(call.turn.peek(&key).as_ref())?.is_none() {
+        if call.turn.is_on_flash(&key) {
+            return Err(State::Parked.into());
+        }
+        // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
+        call.note_read(false);
+        call.null();
+        return Ok(());
     }
     let expire = match deadline {
         None => Expire::Never,
@@ -203,13 +209,11 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 pub(super) fn append<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (bytes, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let put = Put { mode: PutMode::Append, vivify: Some(Expire::Never), ..Put::set(value) };
-    let key = call.key(bytes);
-    if call.turn.put(&key, &put)? == PutOutcome::WrongType {
+    let PutOutcome::Stored { bytes: len, .. } = call.turn.put(&call.key(bytes), &put)? else {
         return Err(Fault::WrongType.into());
-    }
+    };
     call.note_store();
     call.changed(Event::APPEND, bytes);
-    let len = call.turn.peek(&key).map_or(0, |item| item.value_len());
     call.int(len as i64);
     Ok(())
 }

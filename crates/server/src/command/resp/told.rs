@@ -4,6 +4,7 @@
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
 use super::{Answers, Call, Fault, State, Stop};
+pub(super) use crate::command::values::Identity;
 use crate::command::values::{LINE_ROOM, pin_or_room};
 use crate::out::HeadPlace;
 use protocol::number::Decimal;
@@ -24,24 +25,6 @@ pub(super) struct Copying {
     head: HeadPlace,
     /// Where in the value the next byte is.
     at: u64,
-}
-
-/// Which value it was, as long as nothing changed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    token: u64,
-    /// A number is changed where it stands.
-    number: Option<u64>,
-}
-
-impl Identity {
-    pub(super) fn of(item: &Item<'_>) -> Self {
-        let number = match item.value {
-            Value::Integer(number) => Some(number),
-            _ => None,
-        };
-        Self { token: item.token, number }
-    }
 }
 
 /// A value that is in the answer, but for what is sent from the store and its line end.

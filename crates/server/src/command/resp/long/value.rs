@@ -196,12 +196,10 @@ impl<'c> Call<'c, '_> {
                 self.int(matches!(outcome, PutOutcome::Stored { .. }).into());
             }
             Rule::Append => {
-                if self.put_large(large, &rule.put())? == PutOutcome::WrongType {
+                let PutOutcome::Stored { bytes, .. } = self.put_large(large, &rule.put())? else {
                     return Err(Fault::WrongType.into());
-                }
-                let key = self.turn.key(self.session.namespace, large.key());
-                let len = self.turn.peek(&key).map_or(0, |item| item.value_len());
-                self.int(len as i64);
+                };
+                self.int(bytes as i64);
             }
             Rule::Range(offset) => {
                 let len = large.store_by(self.turn, |turn, key, writer| turn.splice_large(key, offset, writer))?;

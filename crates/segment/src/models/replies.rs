@@ -1,0 +1,271 @@
+//! Replies beside two changes of the same item, of which one copies it and one changes the copy in place.
+//!
+//! Such a pair makes an item of another place under a key that was just looked up, and then changes it without a new
+//! token. An operation that looks the key up twice reports a mixture of what it did and what the others did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use shuttle::thread;
+
+use super::claiming::as_one;
+use super::{NOW, explore, put, read, store, until_done};
+use crate::lane::Lane;
+use crate::op::{Delete, DeleteOutcome, Expire, Fetch, Item, OpError, Put, PutMode, PutOutcome, Value};
+use crate::{AddOutcome, Change, Namespace, Turn, Version};
+
+const KEY: &[u8] = b"key";
+
+fn add(lane: &mut Lane, delta: i64) {
+    let done = until_done(lane, |turn| {
+        let key = turn.key(Namespace::DEFAULT, KEY);
+        turn.add(&key, delta)
+    });
+    assert!(matches!(done, AddOutcome::Number(_)), "{done:?}");
+}
+
+fn number(lane: &mut Lane) -> u64 {
+    String::from_utf8(read(lane, KEY).expect("it is there")).expect("digits").parse().expect("a number")
+}
+
+fn counted(item: &Item<'_>) -> (u64, u64) {
+    let Value::Integer(value) = item.value else { panic!("a number") };
+    (value, item.token)
+}
+
+/// An operation that gives out a value and its token.
+type Look = fn(&mut Turn<'_>) -> Result<(u64, u64), OpError>;
+
+fn gets(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
+    let key = turn.key(Namespace::DEFAULT, KEY);
+    turn.gets(&key).map(|item| counted(&item.expect("it is there")))
+}
+
+fn fetch(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
+    let key = turn.key(Namespace::DEFAULT, KEY);
+    let fetch = Fetch { want_token: true, ..Fetch::default() };
+    turn.fetch(&key, &fetch).map(|fetched| counted(&fetched.expect("it is there").item))
+}
+
+fn touch_gets(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
+    let key = turn.key(Namespace::DEFAULT, KEY);
+    let later = Expire::At(NOW.plus_ms(60_000));
+    turn.touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
+}
+
+/// Two additions of 1 beside a read and a store of 1000 more by its token.
+fn a_compared_store_beside_two_additions(look: Look) {
+    let (stored, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let counts = (Arc::clone(&stored), Arc::clone(&refused));
+    explore(move || {
+        let (store, _background) = store(2);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        add(&mut a, 10);
+        let adder = thread::spawn(move || {
+            add(&mut b, 1);
+            add(&mut b, 1);
+        });
+        let (value, token) = until_done(&mut a, look);
+        let next = (value + 1000).to_string();
+        let outcome = until_done(&mut a, |turn| {
+            let key = turn.key(Namespace::DEFAULT, KEY);
+            turn.put(&key, &Put { compare: Some(token), ..Put::set(next.as_bytes()) })
+        });
+        adder.join().expect("adder");
+        match outcome {
+            PutOutcome::Stored { .. } => {
+                assert_eq!(number(&mut a), 1012, "an addition was lost to a store by the token of {value}");
+                counts.0.fetch_add(1, Relaxed);
+            }
+            PutOutcome::Exists => {
+                assert_eq!(number(&mut a), 12);
+                counts.1.fetch_add(1, Relaxed);
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(stored.load(Relaxed) > 10 && refused.load(Relaxed) > 10, "both ends were tried");
+}
+
+#[test]
+fn a_token_of_gets_does_not_store_over_two_additions() {
+    a_compared_store_beside_two_additions(gets);
+}
+
+#[test]
+fn a_token_of_fetch_does_not_store_over_two_additions() {
+    a_compared_store_beside_two_additions(fetch);
+}
+
+#[test]
+fn a_token_of_a_touch_does_not_store_over_two_additions() {
+    a_compared_store_beside_two_additions(touch_gets);
+}
+
+#[test]
+fn a_watched_number_that_two_additions_changed_has_changed() {
+    let (stored, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let counts = (Arc::clone(&stored), Arc::clone(&refused));
+    explore(move || {
+        let (store, _background) = store(2);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        add(&mut a, 10);
+        let adder = thread::spawn(move || {
+            add(&mut b, 1);
+            add(&mut b, 1);
+        });
+        let version = |turn: &mut Turn<'_>| -> Result<Version, OpError> {
+            let key = turn.key(Namespace::DEFAULT, KEY);
+            turn.version(&key)
+        };
+        let watched = until_done(&mut a, version);
+        let next = (number(&mut a) + 1000).to_string();
+        let done = AtomicU64::new(0);
+        as_one(
+            &store,
+            &mut a,
+            &[KEY],
+            |_| {},
+            |turn, _| {
+                let now = loop {
+                    match version(turn) {
+                        Ok(version) => break version,
+                        Err(_) => thread::yield_now(),
+                    }
+                };
+                if now == watched {
+                    let key = turn.key(Namespace::DEFAULT, KEY);
+                    while turn.put(&key, &Put::set(next.as_bytes())).is_err() {
+                        thread::yield_now();
+                    }
+                    done.store(1, Relaxed);
+                }
+            },
+        );
+        adder.join().expect("adder");
+        let done = done.load(Relaxed);
+        assert_eq!(number(&mut a), 12 + 1000 * done, "an addition was lost to a transaction that watched the number");
+        counts.0.fetch_add(done, Relaxed);
+        counts.1.fetch_add(1 - done, Relaxed);
+    });
+    assert!(stored.load(Relaxed) > 10 && refused.load(Relaxed) > 10, "both ends were tried");
+}
+
+#[test]
+fn a_token_does_not_store_after_an_item_was_marked_stale_twice() {
+    let marked = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&marked);
+    explore(move || {
+        let (store, _background) = store(2);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut a, KEY, b"value");
+        let (begun, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let marks = (Arc::clone(&begun), Arc::clone(&ended));
+        let marker = thread::spawn(move || {
+            for _ in 0..2 {
+                marks.0.fetch_add(1, SeqCst);
+                let outcome = until_done(&mut b, |turn| {
+                    let key = turn.key(Namespace::DEFAULT, KEY);
+                    turn.delete(&key, &Delete { mark_stale: true, ..Delete::default() })
+                });
+                assert_eq!(outcome, DeleteOutcome::Deleted);
+                marks.1.fetch_add(1, SeqCst);
+                thread::yield_now();
+            }
+        });
+        let token = until_done(&mut a, |turn| {
+            let key = turn.key(Namespace::DEFAULT, KEY);
+            turn.gets(&key).map(|item| item.expect("it is there").token)
+        });
+        let begun_before = begun.load(SeqCst);
+        thread::yield_now();
+        // A mark that began behind the read has ended.
+        let is_marked = ended.load(SeqCst) > begun_before;
+        let outcome = until_done(&mut a, |turn| {
+            let key = turn.key(Namespace::DEFAULT, KEY);
+            turn.put(&key, &Put { compare: Some(token), ..Put::set(b"filled") })
+        });
+        marker.join().expect("marker");
+        if is_marked {
+            assert_eq!(outcome, PutOutcome::Exists, "an item that was marked stale was filled by an older token");
+            counted.fetch_add(1, Relaxed);
+        }
+    });
+    assert!(marked.load(Relaxed) > 10, "a mark came between in some of the schedules");
+}
+
+#[test]
+fn a_touch_shows_the_end_that_it_gave() {
+    explore(|| {
+        let (store, _background) = store(3);
+        let (a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut store.lane().expect("lane"), KEY, b"value");
+        let touch = |mut lane: Lane, ms: u64| {
+            move || {
+                let end = Expire::At(NOW.plus_ms(ms));
+                for fetches in [false, true] {
+                    let shown = until_done(&mut lane, |turn| {
+                        let key = turn.key(Namespace::DEFAULT, KEY);
+                        let fetch = Fetch { touch: Some(end), ..Fetch::default() };
+                        Ok(match fetches {
+                            false => turn.touch(&key, end)?.map(|item| item.expire),
+                            true => turn.fetch(&key, &fetch)?.map(|fetched| fetched.item.expire),
+                        })
+                    });
+                    assert_eq!(shown, Some(end), "a touch shows the end that another client gave");
+                }
+            }
+        };
+        let other = thread::spawn(touch(b, 90_000));
+        touch(a, 60_000)();
+        other.join().expect("other");
+    });
+}
+
+#[test]
+fn an_append_says_the_length_that_it_made() {
+    explore(|| {
+        let (store, _background) = store(3);
+        let (a, b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        put(&mut store.lane().expect("lane"), KEY, b"first");
+        let append = |mut lane: Lane, part: &'static [u8]| {
+            move || {
+                until_done(&mut lane, |turn| {
+                    let key = turn.key(Namespace::DEFAULT, KEY);
+                    let put = Put { mode: PutMode::Append, ..Put::set(part) };
+                    turn.put(&key, &put)
+                })
+            }
+        };
+        let other = thread::spawn(append(b, b"four"));
+        let lengths = [append(a, b"one")(), other.join().expect("other")].map(|outcome| match outcome {
+            PutOutcome::Stored { bytes, .. } => bytes,
+            other => panic!("{other:?}"),
+        });
+        assert!([[8, 12], [12, 9]].contains(&lengths), "{lengths:?}");
+    });
+}
+
+/// A number that goes up and down again, beside a change that is decided from it.
+#[test]
+fn a_change_is_decided_from_the_number_that_it_compares() {
+    explore(|| {
+        let (store, _background) = store(2);
+        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+        add(&mut a, 10);
+        let adder = thread::spawn(move || {
+            add(&mut b, 1);
+            add(&mut b, -1);
+        });
+        until_done(&mut a, |turn| {
+            let key = turn.key(Namespace::DEFAULT, KEY);
+            turn.change(&key, &mut |_, item, text| {
+                let (value, _) = counted(item.expect("it is there"));
+                text.extend_from_slice((value + 1000).to_string().as_bytes());
+                Change::Store { client_flags: 0, expire: Expire::Never, answer: () }
+            })
+        });
+        adder.join().expect("adder");
+        assert_eq!(number(&mut a), 1010, "a change was decided from another number than it replaced");
+    });
+}

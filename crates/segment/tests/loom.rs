@@ -1,0 +1,373 @@
+//! Loom over the protocols that rest on memory orders: every execution that the C++ model allows, up to a bound of
+//! switches, also those that x86 never shows. The epochs and the free segments are the store's own code; what lies in
+//! mapped memory (slots, items, the stripe lock) is mirrored by a few words with the same orders.
+//!
+//! Loom takes every `SeqCst` access for an `AcqRel` one, so that what passes here rests on fences alone.
+//!
+//! Run with `make loom`, or `RUSTFLAGS='--cfg loom' cargo test --release -p gannet-segment --test loom`.
+#![cfg(loom)]
+
+#[allow(dead_code)]
+#[path = "../src/epoch.rs"]
+mod epoch;
+#[allow(dead_code)]
+#[path = "../src/segments/free.rs"]
+mod free;
+
+/// The store's words, over loom's.
+mod raw {
+    use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    pub(crate) use loom::sync::atomic::fence;
+
+    macro_rules! word {
+        ($name:ident, $atomic:ident, $int:ident) => {
+            #[derive(Debug, Default)]
+            pub(crate) struct $name($atomic);
+
+            #[allow(dead_code)]
+            impl $name {
+                pub(crate) fn new(value: $int) -> Self {
+                    Self($atomic::new(value))
+                }
+
+                pub(crate) fn load(&self, order: Ordering) -> $int {
+                    self.0.load(order)
+                }
+
+                pub(crate) fn store(&self, value: $int, order: Ordering) {
+                    self.0.store(value, order);
+                }
+
+                pub(crate) fn compare_exchange(&self, from: $int, to: $int, ok: Ordering) -> Result<$int, $int> {
+                    self.0.compare_exchange(from, to, ok, Ordering::Relaxed)
+                }
+
+                pub(crate) fn fetch_add(&self, by: $int, order: Ordering) -> $int {
+                    self.0.fetch_add(by, order)
+                }
+            }
+        };
+    }
+
+    word!(Word32, AtomicU32, u32);
+    word!(Word64, AtomicU64, u64);
+}
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64 as Count, Ordering};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use epoch::Epochs;
+use free::{FreeSegments, Fresh, Links, Stack};
+use raw::{Word32, Word64, fence};
+
+/// Tries all executions with at most so many switches that no thread asked for.
+fn explore(switches: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.check(model);
+}
+
+/// A count over all executions, to show that a model reaches what it is about.
+fn counter() -> (std::sync::Arc<Count>, std::sync::Arc<Count>) {
+    let count = std::sync::Arc::new(Count::new(0));
+    (count.clone(), count)
+}
+
+/// Something that changes without atomics. Loom fails if a change overlaps with another access.
+#[derive(Default)]
+struct Plain(UnsafeCell<()>);
+
+impl Plain {
+    fn read(&self) {
+        self.0.with(|_| ());
+    }
+
+    fn write(&self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+/// A segment with one item, and the slot that names it: 0 none, else its life.
+struct Segment {
+    epochs: Epochs,
+    slot: Word64,
+    item: Plain,
+    /// Of which life the item is.
+    life: Word64,
+}
+
+impl Segment {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { epochs: Epochs::new(1), slot: Word64::new(1), item: Plain::default(), life: Word64::new(1) })
+    }
+
+    /// One turn: an item that a slot names is whole, and of the life that the slot says.
+    fn read_in_a_turn(&self) {
+        self.epochs.enter(0);
+        let life = self.slot.load(Acquire);
+        if life != 0 {
+            self.item.read();
+            assert_eq!(self.life.load(Relaxed), life, "a slot names an item of another life");
+        }
+        self.epochs.leave(0);
+    }
+
+    /// Clears the slot, waits for at most two steps, and uses the segment again if both were made. Says whether it was.
+    fn reuse(&self) -> bool {
+        self.slot.compare_exchange(1, 0, Release).expect("nobody else changes the slot");
+        let unlinked = self.epochs.now();
+        self.epochs.try_advance();
+        self.epochs.try_advance();
+        if self.epochs.now() < unlinked + 2 {
+            return false;
+        }
+        self.item.write();
+        self.life.store(2, Relaxed);
+        self.slot.store(2, Release);
+        true
+    }
+}
+
+#[test]
+fn no_reader_sees_a_segment_in_its_next_life() {
+    let (reused, counted) = counter();
+    explore(3, move || {
+        let segment = Segment::new();
+        let reader = {
+            let segment = Arc::clone(&segment);
+            thread::spawn(move || {
+                segment.read_in_a_turn();
+                segment.read_in_a_turn();
+            })
+        };
+        counted.fetch_add(u64::from(segment.reuse()), Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    assert!(reused.load(Ordering::Relaxed) > 10, "the segment was used again in some executions");
+}
+
+/// A claim and a turn: an announcement, one claimed word, and a key that both want.
+struct Claimed {
+    epochs: Epochs,
+    announced: Word64,
+    word: Word32,
+    key: Plain,
+}
+
+impl Claimed {
+    /// What a turn does with the key: nothing while it is another's.
+    fn turn(&self) {
+        self.epochs.enter(0);
+        if self.announced.load(SeqCst) == 0 || self.word.load(SeqCst) == 0 {
+            self.key.write();
+        }
+        self.epochs.leave(0);
+    }
+
+    /// Claims, looks for a turn under way, and looks once more if there was one. Says whether it acted.
+    fn claim(&self) -> bool {
+        self.announced.fetch_add(1, SeqCst);
+        self.word.compare_exchange(0, 1, SeqCst).expect("nobody else claims");
+        self.epochs.before_turns();
+        let met = self.epochs.turn_of(0);
+        if met.is_some() && self.epochs.turn_of(0) == met {
+            return false;
+        }
+        self.key.write();
+        true
+    }
+}
+
+#[test]
+fn a_claimant_that_waited_for_the_turns_under_way_is_alone_with_its_key() {
+    let (acted, counted) = counter();
+    explore(3, move || {
+        let claimed = Arc::new(Claimed {
+            epochs: Epochs::new(1),
+            announced: Word64::new(0),
+            word: Word32::new(0),
+            key: Plain::default(),
+        });
+        let lane = {
+            let claimed = Arc::clone(&claimed);
+            thread::spawn(move || {
+                claimed.turn();
+                claimed.turn();
+            })
+        };
+        counted.fetch_add(u64::from(claimed.claim()), Ordering::Relaxed);
+        lane.join().unwrap();
+    });
+    assert!(acted.load(Ordering::Relaxed) > 10, "the claimant acted in some executions");
+}
+
+/// Links, and what belongs to the owner of each segment.
+struct Segments {
+    links: Vec<Word32>,
+    free: FreeSegments,
+    owned: Vec<Plain>,
+}
+
+impl Links for Segments {
+    fn link(&self, id: u32) -> &Word32 {
+        &self.links[id as usize]
+    }
+}
+
+impl Segments {
+    /// `listed` came back, so many were never taken.
+    fn new(listed: u32, fresh: u32) -> Arc<Self> {
+        let count = listed + fresh;
+        let segments = Self {
+            links: (0..count).map(|_| Word32::new(0)).collect(),
+            free: FreeSegments::new(Fresh { next: listed, end: count }),
+            owned: (0..count).map(|_| Plain::default()).collect(),
+        };
+        (0..listed).for_each(|id| segments.free.give(&segments, id));
+        Arc::new(segments)
+    }
+
+    fn take(&self, keep: usize) -> Option<u32> {
+        let id = self.free.take(self, keep)?;
+        self.owned[id as usize].write();
+        Some(id)
+    }
+}
+
+/// Takes on a thread of its own, if more than `keep` are available of `most` that there are.
+fn taking(segments: &Arc<Segments>, keep: usize, most: usize) -> thread::JoinHandle<Option<u32>> {
+    let segments = Arc::clone(segments);
+    thread::spawn(move || {
+        let taken = segments.take(keep);
+        assert!(segments.free.count() <= most, "the count of free segments wrapped");
+        taken
+    })
+}
+
+/// Every segment is free or was taken, and none is both.
+fn all_are_there(segments: &Segments, mut taken: Vec<u32>) {
+    let count = segments.free.count();
+    let free: Vec<u32> = std::iter::from_fn(|| segments.take(0)).collect();
+    assert_eq!(count, free.len());
+    taken.extend(free);
+    let all: BTreeSet<u32> = taken.iter().copied().collect();
+    assert_eq!((all.len(), taken.len()), (segments.links.len(), segments.links.len()), "{taken:?}");
+}
+
+#[test]
+fn the_reserve_of_free_segments_stays_however_many_take_at_once() {
+    for listed in 0..=2 {
+        explore(3, move || {
+            let segments = Segments::new(listed, 2 - listed);
+            let takers = [taking(&segments, 1, 2), taking(&segments, 1, 2)];
+            let taken: Vec<u32> = takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect();
+            assert_eq!(taken.len(), 1, "the reserve was taken, or nothing was");
+            all_are_there(&segments, taken);
+        });
+    }
+}
+
+#[test]
+fn the_count_of_free_segments_never_wraps_while_one_comes_back() {
+    explore(3, || {
+        let segments = Segments::new(1, 1);
+        let own = segments.take(0).expect("one is free");
+        let takers = [taking(&segments, 0, 2), taking(&segments, 0, 2)];
+        segments.free.give(&*segments, own);
+        let taken: Vec<u32> = takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect();
+        assert!(!taken.is_empty(), "one was free all the time");
+        all_are_there(&segments, taken);
+    });
+}
+
+#[test]
+fn a_segment_that_went_and_came_back_is_no_other() {
+    explore(3, || {
+        let segments = Segments::new(0, 3);
+        let stack = Arc::new(Stack::default());
+        (0..3).for_each(|id| stack.push(&*segments, id));
+        let other = {
+            let (segments, stack) = (Arc::clone(&segments), Arc::clone(&stack));
+            thread::spawn(move || {
+                let (first, second) = (stack.pop(&*segments), stack.pop(&*segments));
+                first.iter().for_each(|id| stack.push(&*segments, *id));
+                second
+            })
+        };
+        let own = stack.pop(&*segments);
+        let mut all: Vec<u32> = own.into_iter().chain(other.join().unwrap()).collect();
+        while let Some(id) = stack.pop(&*segments) {
+            all.push(id);
+        }
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2]);
+    });
+}
+
+/// A number that changes in place under its stripe lock, value first and token second.
+struct Counter {
+    lock: Word32,
+    value: Word64,
+    token: Word64,
+}
+
+impl Counter {
+    fn change(&self, to: u64) {
+        let idle = self.lock.load(Relaxed);
+        self.lock.compare_exchange(idle, idle + 1, Acquire).expect("nobody else changes it");
+        fence(Release);
+        self.value.store(to, Release);
+        self.token.store(to, Release);
+        self.lock.store(idle + 2, Release);
+    }
+}
+
+#[test]
+fn value_and_token_that_were_read_at_once_belong_together() {
+    let (exact, counted) = counter();
+    explore(3, move || {
+        let counter = Arc::new(Counter { lock: Word32::new(0), value: Word64::new(1), token: Word64::new(1) });
+        let changer = {
+            let counter = Arc::clone(&counter);
+            thread::spawn(move || {
+                counter.change(2);
+                counter.change(3);
+            })
+        };
+        let before = counter.lock.load(Acquire);
+        let (token, value) = (counter.token.load(Acquire), counter.value.load(Acquire));
+        assert!(token <= value, "a token is newer than the value that is given out with it");
+        fence(Acquire);
+        if before.is_multiple_of(2) && counter.lock.load(Acquire) == before {
+            assert_eq!(token, value, "value and token are of two instants");
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        changer.join().unwrap();
+    });
+    assert!(exact.load(Ordering::Relaxed) > 3, "nobody came between in some executions");
+}
+
+/// An item is written, published by its slot, and marked dead by whoever replaces it.
+#[test]
+fn who_sees_an_item_dead_sees_the_slot_without_it() {
+    explore(3, || {
+        let (slot, dead) = (Arc::new(Word64::new(1)), Arc::new(Word32::new(0)));
+        let lane = {
+            let (slot, dead) = (Arc::clone(&slot), Arc::clone(&dead));
+            thread::spawn(move || {
+                slot.compare_exchange(1, 2, Release).expect("nobody else changes the slot");
+                dead.fetch_add(1, AcqRel);
+            })
+        };
+        if dead.load(Acquire) == 1 {
+            assert_eq!(slot.load(Relaxed), 2, "a segment would be given up while a slot names its item");
+        }
+        lane.join().unwrap();
+    });
+}
