@@ -46,6 +46,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
             "--file-reset and --upgrade: what is taken over is not thrown away".to_owned(),
         ]));
     }
+    plan.server.flash_reset = matches.get_flag(args::FLASH_RESET);
+    if plan.server.flash_reset && plan.server.flash.is_empty() {
+        return Err(Failure::Usage(vec!["--flash-reset: no device is named; give it with --flash".to_owned()]));
+    }
+    if plan.server.flash_reset && matches.get_flag(args::UPGRADE) {
+        return Err(Failure::Usage(vec![
+            "--flash-reset and --upgrade: what is taken over is not thrown away".to_owned(),
+        ]));
+    }
     let memory_said = settings.memory.said().is_some();
     let upgrade = matches.get_flag(args::UPGRADE).then_some(Upgrade { memory_said });
     let matches = matches.clone();

@@ -118,6 +118,8 @@ pub struct ServerConfig {
     pub upgradable: bool,
     /// What evicted items go to.
     pub flash: Vec<FlashPlace>,
+    /// Devices of flash lose what they hold, also another owner's data.
+    pub flash_reset: bool,
     /// The mean length of an item there, in bytes.
     pub flash_item_bytes: u64,
     /// What may be written to devices a day, in bytes; 0: whatever there is.
@@ -182,6 +184,7 @@ impl Default for ServerConfig {
             file_reset: false,
             upgradable: false,
             flash: Vec::new(),
+            flash_reset: false,
             flash_item_bytes: 512,
             flash_writes_a_day_bytes: 0,
             prefix_stats: false,
