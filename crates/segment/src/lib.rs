@@ -71,6 +71,7 @@ mod tier_room;
 mod tiered;
 mod ttl;
 mod undo;
+mod verify;
 mod walk;
 mod write;
 

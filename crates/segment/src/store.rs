@@ -74,6 +74,8 @@ pub struct Store {
     /// after a loss of power.
     pub(crate) marks_first: bool,
     pub(crate) checkpoints: Checkpoints,
+    /// The index was taken from a file, and not all of its slots were looked at: see [`crate::verify`].
+    pub(crate) unverified: AtomicBool,
     /// After a crash: what heads name, so that what nothing names can go.
     pub(crate) named: Option<Named>,
     /// Segments with a smaller sequence are of an earlier process.
@@ -222,6 +224,7 @@ impl Store {
             rebuild: None,
             marks_first: index_anew || records.is_some(),
             checkpoints: Checkpoints::new(records),
+            unverified: AtomicBool::new(false),
             named: None,
             reopened_at: 0,
             closed: AtomicBool::new(false),
@@ -268,6 +271,9 @@ impl Store {
             let heap_bytes = self.segments.high_water() * self.segments.segment_bytes();
             self.named = Some(Named::new(heap_bytes, self.kept.objects.load(Relaxed)));
         }
+        if reopened.found && !index_anew {
+            self.begin_verification();
+        }
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
         self.ahead.begin_in_file(self);
@@ -306,6 +312,7 @@ impl Store {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
         {
+            self.end_verification();
             if let Some(tier) = self.tier.as_ref().filter(|_| held.has_checkpoints()) {
                 tier.sync();
             }
@@ -478,8 +485,9 @@ impl Store {
     #[inline(always)]
     fn matches(&self, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
         let address = slot.address();
-        if self.segments.named(slot)?.namespace() != key.namespace {
-            return None;
+        let header = self.segments.named(slot)?;
+        if header.namespace_if_verified() != key.namespace {
+            return self.matches_unverified(key, slot, header);
         }
         let layout = Layout::read(&self.segments.heap, address);
         let same = layout.key_len == key.bytes.len()

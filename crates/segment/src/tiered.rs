@@ -132,9 +132,11 @@ impl Store {
     /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is
     /// not. `lived`: it was not flushed before, if that is known.
     pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
+        // Without a tier, damage to a memory file has made the slot.
+        let Some(tier) = self.tier.as_deref() else { return };
         counters.note_flash_removed(namespace);
         self.flash_keys.gone(slot.flash_address(), namespace, lived);
-        self.tier().release(slot.flash_address());
+        tier.release(slot.flash_address());
     }
 
     /// Items of an earlier process are on flash, and count for that namespace: whose they are is not known.

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::growth::{Growth, Keys, group_of};
-use super::{BUCKET_SLOTS, GROUP_SLOTS, Index, STRIPES, other_bucket};
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, other_bucket};
 use crate::raw::Word64;
 use crate::slot::Slot;
 
@@ -23,6 +23,30 @@ impl Index {
     /// The groups that a stripe locks, while the index changes its size also those that will be.
     pub(crate) fn groups_of_stripe(&self, stripe: usize) -> impl Iterator<Item = usize> + use<> {
         (stripe..self.groups().max(self.groups_next())).step_by(STRIPES)
+    }
+
+    /// How often a slot of a group was displaced, with those of the groups that share its stripe.
+    pub(crate) fn moves_of(&self, group: usize) -> u32 {
+        self.stripe(group).moves.load(Acquire)
+    }
+
+    /// The group of a key while the index does not change its size.
+    pub(crate) fn group_for(&self, hash: Hash) -> usize {
+        group_of(hash.group_hash(), self.groups())
+    }
+
+    /// Clears a slot of a group, unless it names something else by now; `None`: the lock was not obtained.
+    pub(crate) fn clear_if_same(&self, group: usize, word: &Word64, slot: Slot) -> Option<()> {
+        let _guard = self.try_lock_group(group)?;
+        let mut seen = Slot(word.load(Acquire));
+        while seen.same_item(slot) {
+            match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
+                Ok(_) => break,
+                // A reader has counted an access.
+                Err(now) => seen = Slot(now),
+            }
+        }
+        Some(())
     }
 
     /// The words of both index buckets that the slot may stand in, one of which is `bucket`.

@@ -80,6 +80,8 @@ impl Store {
     /// Makes whole what is there.
     pub(crate) fn reopen(&self, now: UnixMillis) -> Result<Reopened, FileFault> {
         let mut report = Reopened { found: true, ..Reopened::default() };
+        // Before anything follows a slot into a segment.
+        self.check_headers()?;
         self.repair_stripes(&mut report);
         self.repair_growth(&mut report);
         self.undo_open(&mut report);

@@ -426,6 +426,8 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
     let help = "Items of the memory file that were not what was written, and are gone.";
     list.total("gannet_items_damaged_total", help, stats.damaged);
+    let help = "Slots of the memory file's index that named no whole item, and were cleared.";
+    list.total("gannet_slots_cleared_total", help, stats.slots_cleared);
     let help = "Pieces and parts that nothing named after a crash, and are gone.";
     list.total("gannet_orphans_removed_total", help, stats.orphans);
     let help = "Segments whose items are still to be found, while the index is made anew.";
