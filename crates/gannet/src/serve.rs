@@ -19,7 +19,7 @@ use server::handover::Names;
 use server::log::Log;
 use server::namespaces::DEFAULT_NAME;
 use server::place::{self, Asked};
-use server::shared::{CLOCK_BEHIND_MAX_MS, Shared};
+use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 
 use crate::doctor::plan::{for_this_process, pins};
@@ -283,16 +283,11 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
     if reopened.flash_lost > 0 {
         tracing::warn!("{} items are gone with the devices that they were on", reopened.flash_lost);
     }
-    let behind_ms = reopened.clock_behind_ms;
-    if behind_ms > CLOCK_BEHIND_MAX_MS {
+    if reopened.clock_behind_ms > 0 {
         tracing::warn!(
-            "the clock is {behind_ms} ms behind what the process before saw: it was wrong then or is wrong now; items \
-             end by the clock as it is, and some that had ended may be seen again until then"
-        );
-    } else if behind_ms > 0 {
-        tracing::warn!(
-            "the clock is {behind_ms} ms behind what the process before saw: times to live stand still until it has \
-             come up to that"
+            "the wall clock is {} ms behind where it would be by the last process: times to live go on from where they \
+             stood then",
+            reopened.clock_behind_ms
         );
     }
 }

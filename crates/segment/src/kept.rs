@@ -27,7 +27,7 @@ pub(crate) struct Kept {
     pub(crate) groups_next: Word64,
     /// One past the highest segment that may be taken.
     pub(crate) end: Word64,
-    /// The latest time that a slice of the background saw, ms since 1970.
+    /// The latest time by the store's clock that a slice of the background saw, ms since 1970.
     pub(crate) clock_ms: Word64,
     /// Which half of the notes counts: the number of the last one written. See [`crate::file::notes`].
     pub(crate) notes: Word64,
@@ -42,6 +42,8 @@ pub(crate) struct Kept {
     pub(crate) rebuilding: Word64,
     /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
     pub(crate) unsynced_before: Word64,
+    /// By how many ms the wall clock was ahead of the store's, as a number with a sign.
+    pub(crate) wall_ahead_ms: Word64,
 }
 
 /// The words that a checkpoint has.

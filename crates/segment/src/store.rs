@@ -245,20 +245,21 @@ impl Store {
         let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
         let (opened, index_anew) = (held.block.opened, held.index_anew);
         (reopened.lost, reopened.lost_all) = (held.lost.is_some(), held.lost_all);
+        let (now, behind_ms) = if held.left.is_some() { self.resume_clock(now) } else { (now, 0) };
         if let Some(left) = held.left {
             reopened = if index_anew {
-                let (reopened, begun) = self.reopen_without_index(now).map_err(fault)?;
+                let (reopened, begun) = self.reopen_without_index().map_err(fault)?;
                 rebuild = Some(begun);
                 reopened
             } else {
-                self.reopen(now).map_err(fault)?
+                self.reopen().map_err(fault)?
             };
             (reopened.clean, reopened.unsynced) = (left.clean, left.unsynced);
             reopened.flash_emptied = self.tier.is_some() && held.lost.is_some();
         } else if index_anew {
             rebuild = Some(Rebuild::new(self, Vec::new(), u64::MAX, HashMap::new()));
         }
-        reopened.opened = opened;
+        (reopened.opened, reopened.at, reopened.clock_behind_ms) = (opened, now, behind_ms);
         if let Some(rebuild) = rebuild.as_ref().filter(|rebuild| rebuild.is_empty()) {
             rebuild.become_whole(self);
         }

@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
+use crate::clock::Origin;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
 use crate::command::resp::make_kept;
@@ -32,7 +33,7 @@ use io::waker::Waker;
 use segment::{IndexPlace, Power, Store, StoreConfig, StoreFile};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -449,7 +450,7 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
 }
 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
-/// simulation that turns the workers itself.
+/// simulation that turns the workers itself. `started` is the wall clock now.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
     assemble_in(config, Left::default(), started)
 }
@@ -475,6 +476,8 @@ pub(crate) fn assemble_in(
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let begun = std::time::Instant::now();
     let (store, background, tiered) = open_store(&config, left, started)?;
+    let wall = started;
+    let started = store.reopened().map_or(wall, |reopened| reopened.at);
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let opened_in = begun.elapsed();
     if !config.evict {
@@ -518,6 +521,8 @@ pub(crate) fn assemble_in(
         watch,
         channels: Arc::new(channels),
         started,
+        origin: Origin::new(begun, started),
+        wall_ahead_ms: AtomicI64::new(0),
         opened_in,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
@@ -527,6 +532,7 @@ pub(crate) fn assemble_in(
         store,
         config,
     };
+    shared.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
     shared.watch.count_prefixes(shared.config.prefix_stats);
     shared.set_key_events(shared.config.key_events);
     make_kept(&shared, &kept.indexes);

@@ -8,9 +8,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-use base::clock::UnixMillis;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
 use crate::file::FileFault;
@@ -24,7 +22,7 @@ use crate::undo::{Record, slot_of};
 
 impl Store {
     /// Makes the segments whole, and gives what is to be found in them.
-    pub(crate) fn reopen_without_index(&self, now: UnixMillis) -> Result<(Reopened, Rebuild), FileFault> {
+    pub(crate) fn reopen_without_index(&self) -> Result<(Reopened, Rebuild), FileFault> {
         let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
         self.believe_checkpoint(&mut report)?;
         self.check_headers()?;
@@ -49,7 +47,6 @@ impl Store {
         if since == u64::MAX {
             self.kept.rebuilding.store(self.kept.sequence.load(Acquire), Release);
         }
-        report.clock_behind_ms = UnixMillis(self.kept.clock_ms.load(Relaxed)).ms_since(now);
         Ok((report, Rebuild::new(self, ids, since, undone)))
     }
 

@@ -140,6 +140,7 @@ impl<B: Backend> Worker<B> {
         let sessions_max = parts.sessions_max;
         let ctx = WorkerContext {
             now: UnixMillis::default(),
+            ahead_ms: 0,
             shared: parts.shared,
             worker: parts.number,
             clock: parts.clock,

@@ -1,6 +1,7 @@
 //! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
 use super::{Call, LINE_ROOM, Step, exptime};
+use crate::clock::Moment;
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
 use protocol::memcache::reply::{self, ItemFacts};
@@ -74,10 +75,11 @@ impl Call<'_, '_> {
     fn dump_step(&mut self, format: Format, dumping: &mut DumpingTiers) -> Step {
         if dumping.lines.is_empty() && !dumping.is_ended {
             let DumpingTiers { told_all, cursor, stride, lines, .. } = dumping;
+            let moment = self.ctx.moment();
             let next = self.turn.walk(self.session.namespace, *cursor, stride, &mut |item| {
                 if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
                     *told_all += 1;
-                    tell(lines, format, item);
+                    tell(lines, format, item, moment);
                 }
             });
             let next = next.map_err(|_| State::Parked)?;
@@ -107,7 +109,7 @@ impl Call<'_, '_> {
         let mut dumping = self.session.dump.unwrap_or_default();
         let mut seen = 0;
         let mut full = false;
-        let out = &mut *self.out;
+        let (out, moment) = (&mut *self.out, self.ctx.moment());
         let next = self.turn.crawl(self.session.namespace, dumping.cursor, 1, &mut |item| {
             seen += 1;
             if full || seen <= dumping.told || matches!(format, Format::Cachedump(most) if dumping.told_all >= most) {
@@ -118,7 +120,7 @@ impl Call<'_, '_> {
             if !full {
                 dumping.told += 1;
                 dumping.told_all += 1;
-                tell(out, format, item);
+                tell(out, format, item, moment);
             }
         });
         if full {
@@ -142,16 +144,18 @@ impl Call<'_, '_> {
     }
 }
 
-fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>) {
+fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
     match format {
-        Format::Cachedump(_) => reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire)),
+        Format::Cachedump(_) => {
+            reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire, moment))
+        }
         Format::Mgdump => reply::mgdump(out, item.key),
         Format::Metadump => reply::metadump(
             out,
             &ItemFacts {
                 key: item.key,
-                exp: exptime::ends_at(item.expire),
-                la: item.last_access.secs(),
+                exp: exptime::ends_at(item.expire, moment),
+                la: moment.wall(item.last_access).secs(),
                 cas: item.token,
                 fetched: item.fetched,
                 class: item.ttl_class.into(),

@@ -47,7 +47,7 @@ fn option_end(
 ) -> Result<Option<u64>, Fault> {
     let Some(unit) = Unit::of(word) else { return Ok(None) };
     let text = args.next().ok_or(Fault::Syntax)?;
-    end_ms(Deadline::positive(text, unit, call.ctx.now, command)?, command).map(Some)
+    end_ms(Deadline::positive(text, unit, call.ctx.moment(), command)?, command).map(Some)
 }
 
 impl<'c> Call<'c, '_> {
@@ -65,7 +65,7 @@ impl<'c> Call<'c, '_> {
     fn end_fields(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
         let (key, time) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
         let now = self.ctx.now;
-        let deadline = Deadline::read(time, unit, now, name)?;
+        let deadline = Deadline::read(time, unit, self.ctx.moment(), name)?;
         if integer(time)? < 0 {
             return Err(Fault::ExpireBelowZero.into());
         }
@@ -87,9 +87,10 @@ impl<'c> Call<'c, '_> {
         self.tell_numbers(&told)
     }
 
-    /// Tells of each field what `show` makes of its end.
+    /// Tells of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
     fn tell_ends(&mut self, mut args: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
-        let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
+        let (key, moment) = (self.key(args.next().unwrap_or_default()), self.ctx.moment());
+        let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
         let names = fields(args.next(), args, 1)?;
         self.numbers_room(names.len())?;
         let item = self.turn.get(&key);
@@ -101,7 +102,7 @@ impl<'c> Call<'c, '_> {
             let told = match bin.map(|bin| bin.end_ms) {
                 None => NONE,
                 Some(None) => LASTING,
-                Some(Some(end)) => show(end, now_ms) as i64,
+                Some(Some(end)) => show(wall(end), wall(now_ms)) as i64,
             };
             reply::int(self.out, told);
         }
