@@ -43,6 +43,7 @@ mod map_tier;
 mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
+mod moving;
 mod op;
 mod open;
 mod orphans;

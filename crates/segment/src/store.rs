@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use arena::MapFile;
@@ -278,6 +278,7 @@ impl Store {
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
         self.ahead.begin_in_file(self);
+        self.kept.exact_tokens.store(1, Release);
         self.settle()
     }
 

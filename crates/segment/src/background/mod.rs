@@ -127,6 +127,8 @@ pub struct Background {
     pub(crate) digging: Option<Grave>,
     /// Its part in making the index anew.
     rebuilding: Hand,
+    /// Segments that were walked when one was given up last.
+    given_up_at: Option<usize>,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
@@ -161,6 +163,7 @@ impl Background {
             drain: None,
             digging: None,
             rebuilding: Hand::default(),
+            given_up_at: Some(0),
             growing: store.index.is_growing().then(|| Growing { to: store.index.groups_next(), begun: true }),
             shrinking: store.index.is_shrinking().then(|| Shrinking::to(store.index.groups_next())),
             scrub: store.reopened().filter(|reopened| reopened.found).map(|_| Scrub::default()),

@@ -67,12 +67,13 @@ impl Index {
         self.doubles(group, |_| {}) / 2
     }
 
-    /// Slots of items on flash beside one in memory that a key of the same tag has: what was stored over an item on
-    /// flash stands in the place of one such slot, and the others may not be cleared yet. Clears them, and gives each.
-    pub(crate) fn clear_stored_over(&self, group: usize, mut each: impl FnMut(Slot)) {
+    /// Slots of items on flash beside one in memory that a key of the same tag has, and that was being stored when the
+    /// process ended, as `is_new` says: it stands in the place of one such slot, and the others may not be cleared yet.
+    /// Clears them, and gives each. Beside any other item of that tag they are other keys'.
+    pub(crate) fn clear_stored_over(&self, group: usize, is_new: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot)) {
         for i in 0..GROUP_SLOTS {
             let slot = Slot(self.slot_word(group, i).load(Acquire));
-            if !slot.is_item() {
+            if !slot.is_item() || !is_new(slot) {
                 continue;
             }
             for word in self.words_of(group, i / BUCKET_SLOTS, slot) {

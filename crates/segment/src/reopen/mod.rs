@@ -2,7 +2,7 @@
 //! `docs/decisions/0012-restartable-memory.md` for what can be half done, and why nothing else can.
 //!
 //! ```text
-//!   1  stripes     groups of held stripes: one of two equal slots goes; CAS fields get fresh tokens; let go
+//!   1  stripes     groups of held stripes: one of two equal slots goes; tokens of an older build are renewed; let go
 //!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
 //!   3  undo        keys that were changed for a claim that was not let go: their slots are what they were
 //!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
