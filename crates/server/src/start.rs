@@ -28,7 +28,7 @@ use crate::tier::Tiered;
 use crate::watch::Hub;
 use arena::MapFile;
 use base::clock::UnixMillis;
-use io::listen::{ListenAddr, Listener};
+use io::listen::{ListenAddr, Listener, bind_patiently};
 use io::waker::Waker;
 use segment::{IndexPlace, Power, Store, StoreConfig, StoreFile};
 use std::fs::File;
@@ -328,7 +328,7 @@ impl Server {
         let Estate { listeners: mut left, memory, devices, connections } = estate;
         let mut listen = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
-            None => Listener::bind_with(addr, config.backlog, config.ipv6_only)
+            None => bind_patiently(|| Listener::bind_with(addr, config.backlog, config.ipv6_only))
                 .map_err(|error| StartError::Bind { addr: addr.clone(), error }),
         };
         let listeners = doors(&config).iter().map(|(_, addr)| listen(addr)).collect::<Result<Vec<_>, _>>()?;
@@ -345,7 +345,8 @@ pub fn listen_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool)
     let names_port = |addr: &ListenAddr| !matches!(addr, ListenAddr::Tcp(addr) if addr.port() == 0);
     let wanted = doors(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
     let bind = |addr: ListenAddr| {
-        Listener::bind_with(&addr, config.backlog, config.ipv6_only).map_err(|error| StartError::Bind { addr, error })
+        bind_patiently(|| Listener::bind_with(&addr, config.backlog, config.ipv6_only))
+            .map_err(|error| StartError::Bind { addr, error })
     };
     wanted.map(bind).collect()
 }

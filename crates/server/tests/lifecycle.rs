@@ -262,3 +262,21 @@ fn a_clock_that_was_set_back_before_a_start_freezes_no_time_to_live() {
     running.stop();
     std::fs::remove_file(&path).expect("removed");
 }
+
+#[test]
+fn a_start_waits_for_the_address_of_a_process_that_is_being_taken_down() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = held.local_addr().expect("its address");
+    let mut config = config();
+    config.memcached = vec![io::listen::ListenAddr::Tcp(addr)];
+    let refused = gannet_server::start::Server::start(config.clone()).map(drop).expect_err("it is in use");
+    assert!(refused.to_string().contains("cannot listen on"), "{refused}");
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(held);
+    });
+    let running = start(config);
+    Client::connect(addr).ask(b"get x\r\n", b"END\r\n");
+    freed.join().expect("it ends");
+    running.stop();
+}
