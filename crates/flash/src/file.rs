@@ -1,4 +1,9 @@
 //! A device that is a file or a block device, read and written past the page cache.
+//!
+//! Invariants:
+//! - A device is this process's alone: a block device is opened with `O_EXCL`, which fails while it or a part of it is
+//!   mounted, is swap, or is a member of a RAID, a volume group or a mapping; all are locked (`flock`) beside that.
+//! - Nothing is written to a device that holds another owner's bytes ([`crate::foreign`]), unless a reset is asked for.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,6 +16,7 @@ use rustix::fs::{FallocateFlags, FileType, OFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::device::Device;
+use crate::foreign::{self, Contents};
 
 /// Why a device is not taken.
 #[derive(Debug)]
@@ -28,6 +34,13 @@ pub enum OpenError {
     Room(io::Error),
     /// Somebody else has it.
     Taken,
+    /// The kernel uses the block device or a part of it: it is mounted, swap, or a member of a RAID, a volume group or
+    /// a mapping.
+    InUse,
+    /// It holds another owner's data.
+    Foreign(&'static str),
+    /// It is not there, and a file in `/dev` would lie in memory.
+    NoDevice,
     /// It is not what was there when it was used last, or cannot be read.
     Other,
 }
@@ -36,13 +49,18 @@ impl std::fmt::Display for OpenError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Open(error) if error.raw_os_error() == Some(Errno::ROFS.raw_os_error()) => {
-                f.write_str("its file system is mounted read-only: mount it to be written, or name another one")
+                f.write_str("its file system is mounted read-only")
             }
             Self::Open(error) => write!(f, "it cannot be opened to be read and written: {error}"),
             Self::Kind => f.write_str("it is neither a file nor a block device"),
-            Self::Smaller { bytes } => write!(f, "it has {bytes} bytes, fewer than stated: state at most so many"),
+            Self::Smaller { bytes } => write!(f, "it has {bytes} bytes, fewer than stated"),
             Self::Room(error) => write!(f, "its file system has no room for a file of that size: {error}"),
             Self::Taken => f.write_str("another process uses it"),
+            Self::InUse => f.write_str(
+                "it or a part of it is mounted, used as swap, or a member of a RAID, a volume group or a mapping",
+            ),
+            Self::Foreign(what) => write!(f, "it holds {what}"),
+            Self::NoDevice => f.write_str("there is no such device"),
             Self::Other => f.write_str("it is not what the memory file was used with, or cannot be read"),
         }
     }
@@ -67,10 +85,19 @@ impl FileDevice {
     /// Opens it, and makes a file that is not there.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// See [`OpenError`]. A device that is refused is as it was.
     pub fn open(path: &Path, bytes: u64) -> Result<Self, OpenError> {
         let (file, direct) = open_any(path, false)?;
-        Self::of(Arc::new(file), path, bytes, direct, false)
+        Self::of(Arc::new(file), path, bytes, direct, Use::Own)
+    }
+
+    /// Opens it after it has thrown away what it holds, whoever wrote that. A device in use is refused all the same.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn reset(path: &Path, bytes: u64) -> Result<Self, OpenError> {
+        let (file, direct) = open_any(path, false)?;
+        Self::of(Arc::new(file), path, bytes, direct, Use::Reset)
     }
 
     /// Opens one that is there to be read alone: it refuses writes, and nothing of it is changed.
@@ -79,7 +106,7 @@ impl FileDevice {
     /// See [`OpenError`].
     pub fn view(path: &Path, bytes: u64) -> Result<Self, OpenError> {
         let (file, direct) = open_any(path, true)?;
-        Self::of(Arc::new(file), path, bytes, direct, true)
+        Self::of(Arc::new(file), path, bytes, direct, Use::View)
     }
 
     /// The device that another process had open, and has locked with all who share this file.
@@ -88,10 +115,10 @@ impl FileDevice {
     /// See [`OpenError`].
     pub fn adopt(file: Arc<File>, path: &Path, bytes: u64) -> Result<Self, OpenError> {
         let flags = rustix::fs::fcntl_getfl(&file).map_err(|error| OpenError::Open(error.into()))?;
-        Self::of(file, path, bytes, flags.contains(OFlags::DIRECT), false)
+        Self::of(file, path, bytes, flags.contains(OFlags::DIRECT), Use::Adopted)
     }
 
-    fn of(file: Arc<File>, path: &Path, bytes: u64, direct: bool, is_view: bool) -> Result<Self, OpenError> {
+    fn of(file: Arc<File>, path: &Path, bytes: u64, direct: bool, to: Use) -> Result<Self, OpenError> {
         let metadata = file.metadata().map_err(OpenError::Open)?;
         let kind = metadata.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -101,12 +128,14 @@ impl FileDevice {
             return Err(OpenError::Taken);
         }
         let mut block_bytes = BLOCK_BYTES;
+        let is_view = to == Use::View;
+        let has = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
+        let has = has.map_err(|error| OpenError::Open(error.into()))?;
+        if kind.is_block_device() && has < bytes {
+            return Err(OpenError::Smaller { bytes: has });
+        }
+        take_contents(&file, has, kind.is_file(), to)?;
         if kind.is_block_device() {
-            let has =
-                rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|error| OpenError::Open(error.into()))?;
-            if has < bytes {
-                return Err(OpenError::Smaller { bytes: has });
-            }
             let logical = rustix::fs::ioctl_blksszget(&file).map_or(BLOCK_BYTES, |bytes| bytes as usize);
             block_bytes = logical.clamp(512, BLOCK_BYTES);
         } else if !is_view {
@@ -145,14 +174,17 @@ pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 /// open for a moment.
 fn lock(file: &File) -> bool {
     for _ in 0..LOCK_TRIES {
-        let locked = rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
-        // Where there are no locks, nobody is kept away.
-        if locked != Err(Errno::WOULDBLOCK) {
+        if try_lock(file) {
             return true;
         }
         std::thread::sleep(LOCK_WAIT);
     }
     false
+}
+
+fn try_lock(file: &File) -> bool {
+    // Where there are no locks, nobody is kept away.
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
 }
 
 const LOCK_TRIES: usize = 50;
@@ -161,8 +193,56 @@ const LOCK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// Every device and every file takes reads and writes of such blocks.
 const BLOCK_BYTES: usize = 4096;
 
+/// How a device is used from its opening on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// Read and written, if it is empty or a tier's.
+    Own,
+    /// The same, whatever it holds.
+    Reset,
+    /// Read and written by a process that another one gave it to.
+    Adopted,
+    /// Read alone.
+    View,
+}
+
+/// Refuses another owner's data, or throws it away.
+fn take_contents(file: &File, bytes: u64, is_file: bool, to: Use) -> Result<(), OpenError> {
+    match to {
+        Use::Adopted | Use::View => Ok(()),
+        Use::Own => match foreign::contents(file, bytes, is_file).map_err(OpenError::Open)? {
+            Contents::Nothing | Contents::Tier => Ok(()),
+            Contents::Foreign(what) => Err(OpenError::Foreign(what)),
+        },
+        Use::Reset if is_file => file.set_len(0).map_err(OpenError::Open),
+        Use::Reset => foreign::clear(file, bytes).map_err(OpenError::Open),
+    }
+}
+
+/// A file made here would lie in memory, on devtmpfs: the name of a device is misspelt, or the device is gone.
+fn is_missing_device(path: &Path) -> bool {
+    let folder = path.parent().and_then(|folder| std::fs::canonicalize(folder).ok());
+    let shared_memory = ["/dev/shm", "/dev/hugepages", "/dev/mqueue"];
+    !path.exists()
+        && folder.is_some_and(|folder| {
+            folder.starts_with("/dev") && !shared_memory.iter().any(|other| folder.starts_with(other))
+        })
+}
+
 /// Opens it past the page cache where that can be: then the second is true.
 fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
+    // Not opened to find out: to open a terminal or a watchdog does something.
+    if let Ok(metadata) = std::fs::metadata(path) {
+        let kind = metadata.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(OpenError::Kind);
+        }
+        if kind.is_block_device() && !is_view {
+            return open_block(path);
+        }
+    } else if !is_view && is_missing_device(path) {
+        return Err(OpenError::NoDevice);
+    }
     match open(path, true, is_view) {
         Ok(file) => Ok((file, true)),
         // A file system in memory has no cache to go past.
@@ -171,6 +251,22 @@ fn open_any(path: &Path, is_view: bool) -> Result<(File, bool), OpenError> {
         }
         Err(error) => Err(OpenError::Open(error)),
     }
+}
+
+/// Opens a block device for this process alone.
+fn open_block(path: &Path) -> Result<(File, bool), OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags((OFlags::EXCL | OFlags::DIRECT).bits() as i32);
+    for _ in 0..LOCK_TRIES {
+        match options.open(path) {
+            // Reads of a process that was killed may still be under way.
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => std::thread::sleep(LOCK_WAIT),
+            opened => return opened.map(|file| (file, true)).map_err(OpenError::Open),
+        }
+    }
+    // A server that runs has it open in this way, and locked.
+    let is_locked = File::open(path).is_ok_and(|file| !try_lock(&file));
+    Err(if is_locked { OpenError::Taken } else { OpenError::InUse })
 }
 
 fn open(path: &Path, direct: bool, is_view: bool) -> io::Result<File> {
@@ -282,7 +378,9 @@ mod tests {
         assert!(!is_at(&adopted.share(), &other).expect("both"));
         std::fs::remove_file(&other).expect("removed");
         drop(adopted);
-        assert!(FileDevice::open(&path, 1 << 20).is_ok(), "it is free again");
+        assert!(matches!(FileDevice::open(&path, 1 << 20), Err(OpenError::Foreign(_))), "no tier has begun it");
+        assert!(FileDevice::reset(&path, 1 << 20).is_ok(), "it is free again");
+        assert!(FileDevice::open(&path, 1 << 20).is_ok(), "and empty");
         std::fs::remove_file(&path).expect("removed");
     }
 
@@ -307,7 +405,7 @@ mod tests {
     #[test]
     fn what_is_no_device_is_refused_with_the_reason() {
         let refused = |path: &Path, bytes| FileDevice::open(path, bytes).expect_err("refused").to_string();
-        assert!(refused(&folder(), 1 << 20).contains("cannot be opened"));
+        assert!(refused(&folder(), 1 << 20).contains("neither a file nor a block device"));
         assert!(refused(Path::new("/dev/null"), 1 << 20).contains("neither a file nor a block device"));
         // Who may write everywhere opens it, and finds that it does not grow.
         let text = refused(Path::new("/proc/version"), 1 << 20);

@@ -493,12 +493,15 @@ impl Tier for Flash {
 
     fn found(&self) -> TierFound {
         let items = self.regions.all().filter(|(_, region)| region.sequence() != 0).map(|(_, region)| region.items());
-        TierFound { items: items.sum(), lost: self.begun.iter().any(|begun| begun.forgets() && *begun != Begun::New) }
+        let items = items.fold(0u64, u64::saturating_add);
+        TierFound { items, lost: self.begun.iter().any(|begun| begun.forgets() && *begun != Begun::New) }
     }
 
     fn may_name(&self, at: FlashAddress) -> bool {
-        let region = at.region();
-        (region as usize) < self.regions.count() && self.regions.at(region).generation() == at.generation()
+        // Damage to a memory file can have made any address of a slot.
+        let (region, first) = (at.region(), usize::from(at.block()) * FlashAddress::BLOCK_BYTES);
+        let lies_within = (region as usize) < self.regions.count() && first < self.regions.sizes.region_bytes;
+        lies_within && at.blocks() > 0 && self.regions.at(region).generation() == at.generation()
     }
 
     fn name(&self, at: FlashAddress) {

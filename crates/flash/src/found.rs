@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - It goes on while the store serves. What is not found yet is a miss.
-//! - A key has one copy that lives, at most, at any instant: the old one is dead before the new one lives
+//! - A key has one copy that lives on flash, at most, at any instant: the old one is dead before the new one lives
 //!   ([`segment::Tier`]). So the order in which chunks are read decides nothing.
 //! - What is changed meanwhile is known by its hash ([`mod@crate::marks`]): nothing of a key that was changed is taken
 //!   from regions that were opened before this process. The graves stay until all is found: who goes on after a kill

@@ -41,6 +41,11 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
+/// Whether the first bytes of a device are a tier's front, of any version and any cut.
+pub(crate) fn is_tier(first: &[u8]) -> bool {
+    first.starts_with(&MAGIC.to_le_bytes())
+}
+
 /// The number of a device that is cut in this way.
 ///
 /// # Errors
@@ -60,6 +65,13 @@ pub(crate) fn write(device: &dyn Device, number: u64, regions: u64, sizes: Sizes
     let mut page = Aligned::new(ALIGN);
     page.bytes_mut()[..64].copy_from_slice(&bytes(&words(number, regions, sizes)));
     device.write(page.bytes(), 0)
+}
+
+/// Writes a front over the first bytes of a file.
+#[cfg(test)]
+pub(crate) fn write_for_test(file: &std::fs::File) {
+    let sizes = Sizes { region_bytes: 1 << 19, chunk_bytes: 1 << 18 };
+    std::os::unix::fs::FileExt::write_all_at(file, &bytes(&words(7, 1, sizes)), 0).expect("written");
 }
 
 #[cfg(test)]

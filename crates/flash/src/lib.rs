@@ -41,6 +41,7 @@ pub mod entry;
 mod file;
 mod flash;
 mod footer;
+mod foreign;
 mod found;
 mod front;
 mod log;

@@ -184,15 +184,15 @@ impl Region<'_> {
     /// An item of it was found.
     pub(crate) fn count_found(self, at: FlashAddress) {
         if at.generation() == self.generation() {
-            self.table.change_region(self.number, BLOCKS, |word| word + u64::from(at.blocks()));
-            self.table.change_region(self.number, ITEMS, |items| items + 1);
+            self.table.change_region(self.number, BLOCKS, |word| word.wrapping_add(at.blocks().into()));
+            self.table.change_region(self.number, ITEMS, |items| items.wrapping_add(1));
         }
     }
 
     pub(crate) fn note_item(self, blocks: u8, ends: Option<UnixMillis>) {
         let blocks = u64::from(blocks);
-        self.table.change_region(self.number, BLOCKS, |word| word + (blocks << 32 | blocks));
-        self.table.change_region(self.number, ITEMS, |items| items + 1);
+        self.table.change_region(self.number, BLOCKS, |word| word.wrapping_add(blocks << 32 | blocks));
+        self.table.change_region(self.number, ITEMS, |items| items.wrapping_add(1));
         let ends = ends.map_or(u64::MAX, |at| at.0);
         self.table.change_region(self.number, ENDS, |word| word.max(ends));
     }
@@ -292,6 +292,10 @@ impl Regions {
         let regions = Self { table, parts, sizes, count };
         for (part, _) in regions.parts.iter().zip(&begun).filter(|(_, begun)| begun.forgets()) {
             part.regions().for_each(|region| regions.at(region).forget());
+        }
+        // Damage to a memory file has made what no process says.
+        for (_, region) in regions.all().filter(|(_, region)| region.written() > sizes.region_bytes) {
+            region.forget();
         }
         regions.table.set_devices(&numbers);
         regions.table.begin();

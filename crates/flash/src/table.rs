@@ -92,7 +92,7 @@ impl Table {
     /// A sequence that no region has had.
     pub(crate) fn next_sequence(&self) -> u64 {
         let sequence = self.room.load(1);
-        self.room.store(1, sequence + 1);
+        self.room.store(1, sequence.wrapping_add(1));
         sequence
     }
 

@@ -1,9 +1,11 @@
 //! Several devices, and devices that do not answer.
 
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex};
 
 use arena::MapFile;
 use base::clock::UnixMillis;
+use base::prng::Prng;
 use gannet_flash::device::Device;
 use gannet_flash::{FileDevice, Flash, FlashConfig, SimDisk, SimHand, Sizes};
 use io::waker::Waker;
@@ -316,4 +318,54 @@ fn devices_are_known_in_whatever_order_they_are_named_and_one_that_was_exchanged
     let (told, on_b) = (told(&third, &taken), |at: &FlashAddress| at.region() >= 8);
     let kept: Vec<bool> = taken.iter().map(on_b).collect();
     assert!(told == kept && kept.iter().any(|kept| !kept), "what was on the other one is there");
+}
+
+/// Where in a memory file the words of the tier are.
+fn words_at(file: &MapFile) -> u64 {
+    let reader = std::fs::File::from(file.as_fd().try_clone_to_owned().expect("a descriptor"));
+    let mut bytes = vec![0; file.bytes().expect("its length") as usize];
+    reader.read_exact_at(&mut bytes, 0).expect("read");
+    bytes.chunks(8).position(|word| word == b"GANNETFT").expect("a table") as u64 * 8
+}
+
+#[test]
+fn noise_in_the_words_of_a_tier_costs_items_and_neither_the_process_nor_a_device() {
+    let file = Arc::new(MapFile::in_memory().expect("a file"));
+    let ((a, hand_a), (b, hand_b)) = (SimDisk::new(DISK_BYTES, 512, 1), SimDisk::new(DISK_BYTES, 512, 2));
+    let (first, ground) = two_in_file(&file, [a, b], 1);
+    let (store, background) = ground.store(Arc::clone(&first) as _, NOW).expect("a store");
+    let taken = fill(&first);
+    drop((first, store, background));
+    let (mut lost, mut kept) = (0, 0);
+    for seed in 0..60 {
+        let mut prng = Prng::new(seed);
+        let copy = Arc::new(file.image().expect("an image"));
+        let writer = std::fs::File::from(copy.as_fd().try_clone_to_owned().expect("a descriptor"));
+        let words = [2, 8, 64, 512][seed as usize % 4];
+        let noise: Vec<u8> = (0..words).flat_map(|_| prng.next_u64().to_le_bytes()).collect();
+        // The table begins with its magic number and has six words for each of sixteen regions behind its first 128.
+        writer.write_all_at(&noise, words_at(&copy) + 8 + prng.below(224) * 8).expect("written");
+        let disks = [hand_a.copy(seed).0, hand_b.copy(seed + 100).0];
+        let (flash, _ground) = two_in_file(&copy, disks, seed + 2);
+        let there = told(&flash, &taken).into_iter().filter(|there| *there).count();
+        (lost, kept) = (lost + taken.len() - there, kept + there);
+        for number in 0..300 {
+            // Any address that a slot can say.
+            let (generation, blocks) = (prng.below(128) as u8, 1 + prng.below(63) as u8);
+            let at = FlashAddress::new(generation, prng.below(20) as u32, prng.below(1 << 15) as u16, blocks);
+            flash.release(at);
+            assert_eq!(told(&flash, &[at]).len(), 1, "{number}");
+        }
+        let mut scratch = flash.scratch();
+        for pass in 0..200 {
+            flash.reclaim(NOW.plus_ms(pass), &mut |_, at, _| {
+                flash.release(at);
+                Reclaimed::Done
+            });
+            while flash.work(&mut scratch) || flash.write(&mut scratch) {}
+        }
+        fill(&flash);
+        assert!(flash.devices().iter().all(|device| !device.lost), "seed {seed}");
+    }
+    assert!(lost > 0 && kept > 0, "{lost} lost, {kept} kept");
 }

@@ -30,6 +30,9 @@ const MEMCACHED_FLAGS: [(&str, &str); 14] = [
 /// The flag that throws away what a memory file holds. Not a setting: it is said each time that it is meant.
 pub const FILE_RESET: &str = "file-reset";
 
+/// The flag that throws away what devices of flash hold. Not a setting either, for the same reason.
+pub const FLASH_RESET: &str = "flash-reset";
+
 /// The flag by which a server takes over from the one that runs. No setting either: what is started twice by it is one
 /// server.
 pub const UPGRADE: &str = "upgrade";
@@ -76,6 +79,12 @@ fn serve() -> Command {
             .long(FILE_RESET)
             .action(ArgAction::SetTrue)
             .help("Throw away what the file given by --file holds, whatever it is, and make it anew"),
+    );
+    serve = serve.arg(
+        Arg::new(FLASH_RESET)
+            .long(FLASH_RESET)
+            .action(ArgAction::SetTrue)
+            .help("Throw away what devices and files given by --flash hold, also another owner's data"),
     );
     serve = serve.arg(Arg::new(UPGRADE).long(UPGRADE).action(ArgAction::SetTrue).help(
         "Take over listeners, connections and memory from the server that runs at the same address, which ends; it \

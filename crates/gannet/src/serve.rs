@@ -19,7 +19,7 @@ use server::handover::Names;
 use server::log::Log;
 use server::namespaces::DEFAULT_NAME;
 use server::place::{self, Asked};
-use server::shared::{CLOCK_BEHIND_MAX_MS, Shared};
+use server::shared::Shared;
 use server::start::{Running, Server, StartError};
 
 use crate::doctor::plan::{for_this_process, pins};
@@ -44,6 +44,15 @@ pub fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if plan.server.file_reset && matches.get_flag(args::UPGRADE) {
         return Err(Failure::Usage(vec![
             "--file-reset and --upgrade: what is taken over is not thrown away".to_owned(),
+        ]));
+    }
+    plan.server.flash_reset = matches.get_flag(args::FLASH_RESET);
+    if plan.server.flash_reset && plan.server.flash.is_empty() {
+        return Err(Failure::Usage(vec!["--flash-reset: no device is named; give it with --flash".to_owned()]));
+    }
+    if plan.server.flash_reset && matches.get_flag(args::UPGRADE) {
+        return Err(Failure::Usage(vec![
+            "--flash-reset and --upgrade: what is taken over is not thrown away".to_owned(),
         ]));
     }
     let memory_said = settings.memory.said().is_some();
@@ -274,16 +283,11 @@ fn tell_file(path: &std::path::Path, reopened: &segment::Reopened, took: std::ti
     if reopened.flash_lost > 0 {
         tracing::warn!("{} items are gone with the devices that they were on", reopened.flash_lost);
     }
-    let behind_ms = reopened.clock_behind_ms;
-    if behind_ms > CLOCK_BEHIND_MAX_MS {
+    if reopened.clock_behind_ms > 0 {
         tracing::warn!(
-            "the clock is {behind_ms} ms behind what the process before saw: it was wrong then or is wrong now; items \
-             end by the clock as it is, and some that had ended may be seen again until then"
-        );
-    } else if behind_ms > 0 {
-        tracing::warn!(
-            "the clock is {behind_ms} ms behind what the process before saw: times to live stand still until it has \
-             come up to that"
+            "the wall clock is {} ms behind where it would be by the last process: times to live go on from where they \
+             stood then",
+            reopened.clock_behind_ms
         );
     }
 }

@@ -128,7 +128,7 @@ fn go_on(
     settings: &RunningSettings,
     current: &Mutex<Arc<Shared>>,
 ) -> Result<Running, Failure> {
-    let config = ServerConfig { file_reset: false, ..config.clone() };
+    let config = ServerConfig { file_reset: false, flash_reset: false, ..config.clone() };
     let prepared = Server::prepare(config, estate).map_err(|error| failed([remedy::start_error(&error)]))?;
     let running = prepared.go();
     live::apply(&settings.lock().unwrap_or_else(PoisonError::into_inner).0, running.shared());

@@ -9,10 +9,32 @@ use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that the kernel completes before they are accepted.
 pub const BACKLOG: i32 = 1024;
+
+/// How long a start waits for an address that is in use: the kernel may still be taking down a process that was killed.
+/// As long as for a file that such a process had.
+pub const ADDRESS_WAIT: Duration = Duration::from_secs(1);
+/// The time between two tries.
+const ADDRESS_TRY: Duration = Duration::from_millis(10);
+
+/// Binds by `bind`, and tries again for [`ADDRESS_WAIT`] while the address is in use.
+///
+/// # Errors
+/// Those of `bind`.
+pub fn bind_patiently<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    let end = Instant::now() + ADDRESS_WAIT;
+    loop {
+        match bind() {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < end => {
+                std::thread::sleep(ADDRESS_TRY);
+            }
+            bound => return bound,
+        }
+    }
+}
 
 /// Where a listener listens.
 #[derive(Clone, Debug, PartialEq, Eq)]

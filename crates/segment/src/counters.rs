@@ -302,6 +302,8 @@ counters! {
     large_broken,
     /// Items that were not what was written, and are gone.
     damaged,
+    /// Slots of the index that named no whole item, and were cleared.
+    slots_cleared,
     /// Pieces and parts that nothing named, and are gone.
     orphans,
     /// Evicted items that the second tier took.

@@ -83,7 +83,7 @@ pub(crate) struct SegmentHeader {
     generation: Word32,
     sequence: Word64,
     created_ms: Word64,
-    /// class | namespace << 8 | queue << 16
+    /// class | namespace << 8 | unverified << 15 | queue << 16
     kind: Word32,
     /// The next segment of the free list or the sealed list, as id + 1; 0 ends a list.
     pub(crate) link: Word32,
@@ -110,6 +110,12 @@ pub(crate) struct SegmentHeader {
     hot_pad: [Word32; 8],
 }
 
+/// The mark of a segment whose items are verified by each lookup: see [`crate::verify`].
+const UNVERIFIED: u32 = 1 << 15;
+/// The bits of a namespace beside that mark.
+const NAMESPACE_MASK: u8 = 0x7f;
+
+const _: () = assert!(crate::Namespace::MAX <= NAMESPACE_MASK as usize);
 const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
 
 impl SegmentHeader {
@@ -203,6 +209,7 @@ impl SegmentHeader {
     pub(crate) fn reopen(&self) {
         self.pins.store(0, Relaxed);
         self.arrivals.store(0, Relaxed);
+        self.set_unverified(false);
         match self.state() {
             State::Draining => self.state.store(State::Sealed as u32, Release),
             State::Limbo => self.free(),
@@ -285,7 +292,28 @@ impl SegmentHeader {
 
     #[inline(always)]
     pub(crate) fn namespace(&self) -> u8 {
+        (self.kind.load(Relaxed) >> 8) as u8 & NAMESPACE_MASK
+    }
+
+    /// The namespace, or a number that no namespace has while the segment is marked unverified.
+    #[inline(always)]
+    pub(crate) fn namespace_if_verified(&self) -> u8 {
         (self.kind.load(Relaxed) >> 8) as u8
+    }
+
+    /// Lookups verify its items.
+    #[inline]
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.kind.load(Relaxed) & UNVERIFIED != 0
+    }
+
+    /// Marks the segment, or clears the mark.
+    pub(crate) fn set_unverified(&self, is_unverified: bool) {
+        if is_unverified {
+            let _ = self.kind.fetch_or(UNVERIFIED, Release);
+        } else if self.is_unverified() {
+            let _ = self.kind.fetch_and(!UNVERIFIED, Release);
+        }
     }
 
     pub(crate) fn queue(&self) -> Queue {

@@ -27,7 +27,7 @@ pub(crate) struct Kept {
     pub(crate) groups_next: Word64,
     /// One past the highest segment that may be taken.
     pub(crate) end: Word64,
-    /// The latest time that a slice of the background saw, ms since 1970.
+    /// The latest time by the store's clock that a slice of the background saw, ms since 1970.
     pub(crate) clock_ms: Word64,
     /// Which half of the notes counts: the number of the last one written. See [`crate::file::notes`].
     pub(crate) notes: Word64,
@@ -42,7 +42,27 @@ pub(crate) struct Kept {
     pub(crate) rebuilding: Word64,
     /// Segments with a smaller sequence are in no checkpoint: a sync that failed may have lost changes of them.
     pub(crate) unsynced_before: Word64,
+    /// By how many ms the wall clock was ahead of the store's, as a number with a sign.
+    pub(crate) wall_ahead_ms: Word64,
+    /// 1: changes in place store a token that no client has before the value, so that no opening has to renew tokens.
+    pub(crate) exact_tokens: Word64,
+    /// Items that go from memory to flash or back, one for each lane and the last one for the background: where the
+    /// index is not in the file. See [`crate::moving`].
+    pub(crate) moving: [Moving; MOVING],
 }
+
+/// An item that goes from one tier to the other: both copies may be alive.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Moving {
+    /// Where it is in memory, plus 1; 0: none.
+    pub(crate) memory: Word64,
+    /// The slot that names it on flash.
+    pub(crate) flash: Word64,
+}
+
+/// Lanes that have a place there, and the background. Others have the old copy die before the new one lives.
+pub(crate) const MOVING: usize = 140;
 
 /// The words that a checkpoint has.
 pub(crate) const CHECKPOINT_WORDS: usize = 7 + 3 * Namespace::MAX;

@@ -43,6 +43,7 @@ mod map_tier;
 mod memory;
 #[cfg(all(test, shuttle))]
 mod models;
+mod moving;
 mod op;
 mod open;
 mod orphans;
@@ -72,6 +73,7 @@ mod tiered;
 mod ttl;
 mod undo;
 mod unfinished;
+mod verify;
 mod walk;
 mod write;
 

@@ -114,6 +114,11 @@ impl MapTier {
     }
 }
 
+/// The address is one that the tier gives.
+fn is_given(at: FlashAddress) -> bool {
+    at == FlashAddress::new(1, 0, at.block(), 1)
+}
+
 fn grave(hash: u64) -> (usize, u64) {
     let bit = hash as usize % GRAVES;
     (GRAVES_AT + bit / 64, 1 << (bit % 64))
@@ -145,8 +150,12 @@ impl Tier for MapTier {
     fn ask(&self, mut read: TierRead) -> Result<(), TierRead> {
         let mut state = self.state();
         assert!(read.at.block() >= state.from, "a slot names what was there before a loss of power");
-        let (hash, bytes, parts) = &state.items[&read.at.block()];
         read.buffer.clear();
+        let Some((hash, bytes, parts)) = state.items.get(&read.at.block()).filter(|_| is_given(read.at)) else {
+            // A slot of a damaged file.
+            state.done.push(TierRead { found: Found::Failed, ..read });
+            return Ok(());
+        };
         read.buffer.extend_from_slice(bytes);
         let is_it = match read.by {
             ReadBy::Key => *hash == read.hash,
@@ -167,8 +176,8 @@ impl Tier for MapTier {
         TierFound::default()
     }
 
-    fn may_name(&self, _: FlashAddress) -> bool {
-        true
+    fn may_name(&self, at: FlashAddress) -> bool {
+        is_given(at) && self.state().items.contains_key(&at.block())
     }
 
     fn name(&self, at: FlashAddress) {

@@ -206,6 +206,9 @@ impl OpenTable {
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
         store.segments.header(id).open(sequence, created, want.class, want.namespace, want.queue);
+        if store.is_unverified() {
+            store.mark_opened(id);
+        }
         self.open.push(Open {
             id,
             namespace: want.namespace,

@@ -223,7 +223,8 @@ impl Store {
     pub(crate) fn item_of(&self, slot: Slot) -> Option<(u8, usize, Layout)> {
         let (header, address) = (self.segments.named(slot)?, slot.address());
         let (namespace, layout) = (header.namespace(), self.item_in(header, address)?);
-        (self.hash_at(namespace, address, &layout).tag() == slot.tag()).then_some((namespace, address, layout))
+        let is_its = self.hash_at(namespace, address, &layout).tag() == slot.tag();
+        (is_its && self.is_trusted(header, address, &layout)).then_some((namespace, address, layout))
     }
 
     /// The hash of the key of an item that is there.
@@ -245,8 +246,8 @@ impl Store {
         let address = slot.address();
         let header = self.segments.named(slot).filter(|header| header.namespace() == namespace)?;
         let layout = self.item_in(header, address)?;
-        (layout.is(Kind::Piece) == piece && self.hash_at(namespace, address, &layout) == hash)
-            .then_some((address, layout))
+        let is_its = layout.is(Kind::Piece) == piece && self.hash_at(namespace, address, &layout) == hash;
+        (is_its && self.is_trusted(header, address, &layout)).then_some((address, layout))
     }
 
     /// The item is the head of this object, and its key has this hash.

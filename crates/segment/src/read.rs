@@ -65,7 +65,7 @@ impl Store {
             return None;
         }
         let header = self.segments.named(slot)?;
-        let namespace = header.namespace();
+        let namespace = header.namespace_if_verified();
         if namespace != key.namespace {
             return None;
         }

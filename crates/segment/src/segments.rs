@@ -141,6 +141,11 @@ impl Segments {
         self.headers.at(address >> self.shift)
     }
 
+    /// The same of an address that may be none.
+    pub(crate) fn header_at(&self, address: usize) -> Option<&SegmentHeader> {
+        self.headers.get(address >> self.shift).filter(|_| address.is_multiple_of(4))
+    }
+
     /// The header of the segment that a slot names, in the life that it names. `None`: that is over, or the slot is
     /// what damage to a memory file made of it.
     #[inline(always)]

@@ -91,6 +91,8 @@ pub struct StoreStats {
     pub large_broken: u64,
     /// Items of a memory file that were not what was written, and are gone.
     pub damaged: u64,
+    /// Slots of a memory file's index that named no whole item, and were cleared.
+    pub slots_cleared: u64,
     /// Segments whose items are still to be found, while the index is made anew.
     pub rebuild_segments: u64,
     /// Pieces and parts that nothing named after a crash, and are gone.
@@ -220,6 +222,7 @@ impl Store {
             segments_drained: std::array::from_fn(|i| gauges.drained[i].load(Relaxed)),
             large_broken: totals.large_broken,
             damaged: totals.damaged + rebuild.torn,
+            slots_cleared: totals.slots_cleared,
             rebuild_segments: rebuild.segments_left,
             orphans: totals.orphans,
             flash_items: totals.flash_taken.saturating_sub(totals.flash_removed),

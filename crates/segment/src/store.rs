@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use arena::MapFile;
@@ -75,6 +75,8 @@ pub struct Store {
     /// after a loss of power.
     pub(crate) marks_first: bool,
     pub(crate) checkpoints: Checkpoints,
+    /// The index was taken from a file, and not all of its slots were looked at: see [`crate::verify`].
+    pub(crate) unverified: AtomicBool,
     /// After a crash: what heads name, so that what nothing names can go.
     pub(crate) named: Option<Named>,
     /// Segments with a smaller sequence are of an earlier process.
@@ -223,6 +225,7 @@ impl Store {
             rebuild: None,
             marks_first: index_anew || records.is_some(),
             checkpoints: Checkpoints::new(records),
+            unverified: AtomicBool::new(false),
             named: None,
             reopened_at: 0,
             closed: AtomicBool::new(false),
@@ -243,20 +246,21 @@ impl Store {
         let fault = |fault| StartError::File { path: held.file.path().to_owned(), fault };
         let (opened, index_anew) = (held.block.opened, held.index_anew);
         (reopened.lost, reopened.lost_all) = (held.lost.is_some(), held.lost_all);
+        let (now, behind_ms) = if held.left.is_some() { self.resume_clock(now) } else { (now, 0) };
         if let Some(left) = held.left {
             reopened = if index_anew {
-                let (reopened, begun) = self.reopen_without_index(now).map_err(fault)?;
+                let (reopened, begun) = self.reopen_without_index().map_err(fault)?;
                 rebuild = Some(begun);
                 reopened
             } else {
-                self.reopen(now).map_err(fault)?
+                self.reopen().map_err(fault)?
             };
             (reopened.clean, reopened.unsynced) = (left.clean, left.unsynced);
             reopened.flash_emptied = self.tier.is_some() && held.lost.is_some();
         } else if index_anew {
             rebuild = Some(Rebuild::new(self, Vec::new(), u64::MAX, HashMap::new()));
         }
-        reopened.opened = opened;
+        (reopened.opened, reopened.at, reopened.clock_behind_ms) = (opened, now, behind_ms);
         if let Some(rebuild) = rebuild.as_ref().filter(|rebuild| rebuild.is_empty()) {
             rebuild.become_whole(self);
         }
@@ -269,9 +273,13 @@ impl Store {
             let heap_bytes = self.segments.high_water() * self.segments.segment_bytes();
             self.named = Some(Named::new(heap_bytes, self.kept.objects.load(Relaxed)));
         }
+        if reopened.found && !index_anew {
+            self.begin_verification();
+        }
         self.reopened = Some(reopened);
         self.reopened_at = self.segments.next_sequence();
         self.ahead.begin_in_file(self);
+        self.kept.exact_tokens.store(1, Release);
         self.settle()
     }
 
@@ -307,6 +315,7 @@ impl Store {
         if let Some(held) = &self.held
             && !self.closed.swap(true, SeqCst)
         {
+            self.end_verification();
             if let Some(tier) = self.tier.as_ref().filter(|_| held.has_checkpoints()) {
                 tier.sync();
             }
@@ -479,8 +488,9 @@ impl Store {
     #[inline(always)]
     fn matches(&self, key: &Key<'_>, slot: Slot) -> Option<(usize, Layout)> {
         let address = slot.address();
-        if self.segments.named(slot)?.namespace() != key.namespace {
-            return None;
+        let header = self.segments.named(slot)?;
+        if header.namespace_if_verified() != key.namespace {
+            return self.matches_unverified(key, slot, header);
         }
         let layout = Layout::read(&self.segments.heap, address);
         let same = layout.key_len == key.bytes.len()

@@ -8,8 +8,8 @@
 //!   pass for an item that is whole.
 //! - What changes in place is left out: DEAD, CAS_TAKEN, META, the end, the CAS field, a number. Each is one word,
 //!   which is never torn; damage to one is not seen.
-//! - Written before the item has a slot, looked at by whoever goes over all items (the scrub, a rebuilt index, `gannet
-//!   file check`), never by a read.
+//! - Written before the item has a slot. Compared by whatever goes over all items (the scrub, a rebuilt index, `gannet
+//!   file check`), and by lookups until all slots of an earlier process were looked at ([`crate::verify`]).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 

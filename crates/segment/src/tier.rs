@@ -15,9 +15,10 @@
 //!   [`Tier::reclaim`].
 //! - No method but [`Tier::sync`] waits for a device. What cannot be taken now is refused, and the store does without.
 //! - Where the index does not outlive the process the tier is told what slots would say: [`Tier::name`], [`Tier::kill`]
-//!   and [`Tier::change`] count from the instant they return, also for the next process. Of what is one item to the
-//!   store the old copy is killed before the new one lives, wherever the two are: so no key has two at any instant, and
-//!   what a process is killed between is gone, as if it had been evicted.
+//!   and [`Tier::change`] count from the instant they return, also for the next process. Of two copies on flash the old
+//!   one is killed before the new one lives: so no key has two there at any instant, and what a process is killed
+//!   between is gone, as if it had been evicted. Of one on flash and one in memory the new one lives first, and the
+//!   store has noted both ([`crate::moving`]).
 
 use base::clock::UnixMillis;
 

@@ -26,6 +26,7 @@ use crate::index::{Hash, Locked};
 use crate::item::{Kind, Layout, META_STALE, META_WON, NUM};
 use crate::key::Key;
 use crate::lane::Turn;
+use crate::moving::BY_BACKGROUND;
 use crate::op::{Expire, Value};
 use crate::raw::Word64;
 use crate::slot::Slot;
@@ -132,9 +133,11 @@ impl Store {
     /// An item on flash has lost its slot, one of that namespace, as far as is known: whose items are stored over is
     /// not. `lived`: it was not flushed before, if that is known.
     pub(crate) fn release(&self, counters: &Counters, slot: Slot, namespace: u8, lived: Option<bool>) {
+        // Without a tier, damage to a memory file has made the slot.
+        let Some(tier) = self.tier.as_deref() else { return };
         counters.note_flash_removed(namespace);
         self.flash_keys.gone(slot.flash_address(), namespace, lived);
-        self.tier().release(slot.flash_address());
+        tier.release(slot.flash_address());
     }
 
     /// Items of an earlier process are on flash, and count for that namespace: whose they are is not known.
@@ -248,10 +251,17 @@ impl Store {
         match there.filter(|there| there.address == seen.address && Snap::of(self, there).same(&snap)) {
             // Two items of one block with one tag could not be told apart by their slots.
             Some(there) if locked.find_flash(at).is_none() => {
-                self.dies_first(there.address);
-                self.lives_on_flash(at);
+                let slot = Slot::flash(key.hash.tag(), 0, at);
+                if self.begin_move(BY_BACKGROUND, there.address, slot) {
+                    self.lives_on_flash(at);
+                    self.dies_first(there.address);
+                    self.end_move(BY_BACKGROUND);
+                } else {
+                    self.dies_first(there.address);
+                    self.lives_on_flash(at);
+                }
                 self.flash_keys.taken(at, key.namespace);
-                locked.replace(there.word, there.slot, Slot::flash(key.hash.tag(), 0, at), false);
+                locked.replace(there.word, there.slot, slot, false);
                 counters.note_flash_taken(key.namespace, 1);
                 // A head in parts is not taken, so nothing is left of it.
                 let orphan = self.kill(counters, there.address, &there.layout);
@@ -503,7 +513,7 @@ impl<'l> Turn<'l> {
         };
         match locked.find_flash(read.at).filter(|_| !flushed()) {
             Some((word, slot)) => {
-                store.publish_at(&locked, self.counters(), &key, &draft, word, slot);
+                store.publish_at(&locked, (self.counters(), self.own.id), &key, &draft, word, slot);
                 self.counters().flash_back.add(1);
             }
             None => {
@@ -535,16 +545,23 @@ impl Store {
     fn publish_at(
         &self,
         locked: &Locked<'_>,
-        counters: &Counters,
+        (counters, lane): (&Counters, usize),
         key: &Key<'_>,
         draft: &Draft,
         word: &Word64,
         slot: Slot,
     ) {
         let to = self.count_draft(counters, key, draft);
-        self.dies_on_flash(slot);
+        if self.begin_move(lane, draft.address(), slot) {
+            self.undead(draft);
+            self.dies_on_flash(slot);
+            self.end_move(lane);
+        } else {
+            self.dies_on_flash(slot);
+            // Before its slot: what has one and is dead was being stored over others (`Index::clear_stored_over`).
+            self.undead(draft);
+        }
         locked.replace(word, slot, to, true);
-        self.undead(draft);
         self.release(counters, slot, key.namespace, Some(true));
     }
 }

@@ -1,11 +1,21 @@
-//! Time as a worker sees it: the CPU's counter for latencies, the wall clock for expiry.
+//! Time as a worker sees it: the CPU's counter for latencies, the store's clock for expiry.
 //!
-//! A worker reads the wall clock once a turn and the counter once an operation. In a simulation both follow one
-//! number that the test moves.
+//! ```text
+//!   store's clock   ms since 1970; runs by the monotonic clock and never goes back, across restarts of a file too
+//!   wall clock      store's clock + ahead; a step of the wall clock changes `ahead` and nothing else
+//! ```
+//!
+//! - A time to live is a span of the store's clock: neither a step of the wall clock while the server runs nor one
+//!   before a start lengthens or shortens it.
+//! - An instant that a client names, or is told, is one of the wall clock: [`Moment`] translates. An item whose end was
+//!   named as an instant ends by the wall clock as it was then.
+//! - A worker reads the store's clock once a turn and the counter once an operation. In a simulation both follow one
+//!   number that the test moves.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 /// A reading of the CPU's counter; only differences mean something, and [`Clock::ns_between`] gives them a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,11 +33,61 @@ pub enum Clock {
         counter: quanta::Clock,
         /// Nanoseconds in [`SPAN_TICKS`] ticks of it: one multiplication makes ns of a difference.
         span_ns: u64,
-        /// The wall clock is not told to be before this.
-        floor: UnixMillis,
+        /// Where the store's clock runs from.
+        origin: Origin,
     },
-    /// Nanoseconds since 1970 that a test moves.
+    /// Nanoseconds since 1970 by the store's clock, that a test moves.
     Simulated(Arc<AtomicU64>),
+}
+
+/// An instant of the store's clock, and the monotonic instant at which that was.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    began: Instant,
+    at: UnixMillis,
+}
+
+impl Origin {
+    /// It was `at` by the store's clock at `began`.
+    pub fn new(began: Instant, at: UnixMillis) -> Self {
+        Self { began, at }
+    }
+
+    /// The store's clock now.
+    pub fn now(&self) -> UnixMillis {
+        self.at.plus_ms(self.began.elapsed().as_millis() as u64)
+    }
+}
+
+/// An instant of the store's clock, with what translates it from and to the wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    /// By the store's clock.
+    pub now: UnixMillis,
+    /// By how many ms the wall clock is ahead of the store's.
+    pub ahead_ms: i64,
+}
+
+impl Moment {
+    /// An instant of the wall clock by the store's clock.
+    pub fn of_wall(self, at: UnixMillis) -> UnixMillis {
+        UnixMillis(at.0.saturating_add_signed(self.ahead_ms.saturating_neg()))
+    }
+
+    /// An instant of the store's clock by the wall clock.
+    pub fn wall(self, at: UnixMillis) -> UnixMillis {
+        UnixMillis(at.0.saturating_add_signed(self.ahead_ms))
+    }
+}
+
+/// A difference that a step of the wall clock makes, in ms, and slewing, reading two clocks and leap seconds do not.
+const STEP_MS: u64 = 2000;
+
+/// By how many ms the wall clock is ahead of the store's, if it was stepped since it was `ahead_ms`.
+pub(crate) fn stepped(store: UnixMillis, wall: UnixMillis, ahead_ms: i64) -> Option<i64> {
+    let ahead = i128::from(wall.0) - i128::from(store.0);
+    let is_step = ahead.abs_diff(ahead_ms.into()) >= STEP_MS.into();
+    is_step.then(|| ahead.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
 }
 
 impl Clock {
@@ -35,13 +95,14 @@ impl Clock {
     pub fn machine() -> Self {
         let counter = quanta::Clock::new();
         let span_ns = counter.delta_as_nanos(0, SPAN_TICKS).max(1);
-        Self::Machine { counter, span_ns, floor: UnixMillis(0) }
+        Self::Machine { counter, span_ns, origin: Origin::new(Instant::now(), UnixMillis::now()) }
     }
 
-    /// The same, whose wall clock stands still at `floor` until the machine's has come up to it.
-    pub fn not_before(self, floor: UnixMillis) -> Self {
+    /// The same with a store's clock that runs from `origin`.
+    #[must_use]
+    pub fn from(self, origin: Origin) -> Self {
         match self {
-            Self::Machine { counter, span_ns, .. } => Self::Machine { counter, span_ns, floor },
+            Self::Machine { counter, span_ns, .. } => Self::Machine { counter, span_ns, origin },
             simulated @ Self::Simulated(_) => simulated,
         }
     }
@@ -76,11 +137,40 @@ impl Clock {
         }
     }
 
-    /// The wall clock now.
+    /// The store's clock now.
     pub fn unix(&self) -> UnixMillis {
         match self {
-            Self::Machine { floor, .. } => UnixMillis::now().max(*floor),
+            Self::Machine { origin, .. } => origin.now(),
             Self::Simulated(ns) => UnixMillis(ns.load(Relaxed) / 1_000_000),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_wall_clock_moves_instants_of_clients_and_no_time_to_live() {
+        let store = UnixMillis(1_700_000_000_000);
+        let moment = |ahead_ms| Moment { now: store, ahead_ms };
+        assert_eq!(stepped(store, store.plus_ms(1), 0), None);
+        let ahead = stepped(store, store.plus_ms(3_600_000), 0).expect("a step");
+        assert_eq!((ahead, stepped(store, store.plus_ms(3_600_500), ahead)), (3_600_000, None));
+        assert_eq!(stepped(store.plus_ms(10), store, ahead), Some(-10), "it was stepped back");
+        let named = store.plus_ms(3_610_000);
+        assert_eq!(moment(ahead).of_wall(named), store.plus_ms(10_000), "ten seconds from now by both clocks");
+        assert_eq!(moment(ahead).wall(moment(ahead).of_wall(named)), named);
+        assert_eq!(moment(i64::MAX).of_wall(UnixMillis(5)), UnixMillis(0));
+        assert_eq!(moment(i64::MIN).of_wall(UnixMillis(u64::MAX)), UnixMillis(u64::MAX));
+    }
+
+    #[test]
+    fn the_stores_clock_runs_on_from_where_it_begins_whatever_the_wall_clock_says() {
+        let ahead = UnixMillis::now().plus_ms(50 * 60 * 1000);
+        let clock = Clock::machine().from(Origin::new(Instant::now(), ahead));
+        let first = clock.unix();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(first >= ahead && clock.unix().ms_since(first) >= 20);
     }
 }

@@ -11,7 +11,7 @@
 //! What the protocol keeps for a connection is in `command::SessionState`: made without allocation, and `release` gives
 //! back what it holds in the store, called once when the connection ends.
 
-use crate::clock::{Clock, Ticks};
+use crate::clock::{Clock, Moment, Ticks};
 use crate::command::resp::Spares;
 use crate::counters::WorkerCounters;
 use crate::heat::{Look, Sampler};
@@ -73,8 +73,10 @@ pub enum State {
 
 /// What a worker has for all its sessions; single-threaded.
 pub struct WorkerContext {
-    /// The wall clock of this turn.
+    /// The store's clock of this turn.
     pub now: UnixMillis,
+    /// By how many ms the wall clock is ahead of it.
+    pub(crate) ahead_ms: i64,
     /// What all threads of the server share: store, settings, counters of all workers, the stop switch.
     pub shared: Arc<Shared>,
     /// This worker's number, from 0.
@@ -169,6 +171,12 @@ impl WorkerContext {
         }
         self.op_begun = ended;
         self.batch_ops += 1;
+    }
+
+    /// This turn's instant, for what clients name and are told by the wall clock.
+    #[inline]
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { now: self.now, ahead_ms: self.ahead_ms }
     }
 
     /// Looks at a key that was sampled.

@@ -2,7 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
-use crate::clock::Clock;
+use crate::clock::{Clock, Origin};
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::command::resp::acl::Users;
 use crate::counters::{Counter, WorkerCounters};
@@ -20,7 +20,8 @@ use base::clock::UnixMillis;
 use io::waker::Waker;
 use segment::{Namespace, ResizeError, Store, StoreStats};
 use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
 };
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -71,8 +72,12 @@ pub struct Shared {
     pub watch: Arc<Hub>,
     /// Who is subscribed to what.
     pub channels: Arc<Channels>,
-    /// When the server was started.
+    /// When the server was started, by the store's clock.
     pub started: UnixMillis,
+    /// Where the store's clock runs from.
+    pub(crate) origin: Origin,
+    /// By how many ms the wall clock is ahead of the store's: see [`Moment`].
+    pub(crate) wall_ahead_ms: AtomicI64,
     /// How long its memory took to open, or to make.
     pub opened_in: Duration,
     /// The stop switch.
@@ -86,16 +91,42 @@ pub struct Shared {
     pub(crate) flash_files: Vec<Arc<std::fs::File>>,
 }
 
-/// A wall clock that is further back, in ms, was wrong then or is wrong now: nothing is known from it.
-pub const CLOCK_BEHIND_MAX_MS: u64 = 3_600_000;
-
 impl Shared {
-    /// The machine's clocks. Where the wall clock went back while no server ran, by an hour at most, it stands still
-    /// until it has come up again, so that what had ended stays so.
+    /// The machine's clocks, with the store's clock.
     pub(crate) fn clock(&self) -> Clock {
-        let behind_ms = self.store.reopened().map_or(0, |reopened| reopened.clock_behind_ms);
-        let floor = if behind_ms <= CLOCK_BEHIND_MAX_MS { self.started.plus_ms(behind_ms) } else { UnixMillis(0) };
-        Clock::machine().not_before(if behind_ms > 0 { floor } else { UnixMillis(0) })
+        Clock::machine().from(self.origin)
+    }
+
+    /// The store's clock now, for threads that have no clock of their own.
+    pub fn now(&self) -> UnixMillis {
+        self.origin.now()
+    }
+
+    /// By how many ms the wall clock is ahead of the store's.
+    pub fn wall_ahead_ms(&self) -> i64 {
+        self.wall_ahead_ms.load(Relaxed)
+    }
+
+    /// Notes that the wall clock is so far ahead of the store's, also for the next process.
+    pub fn set_wall_ahead_ms(&self, ahead_ms: i64) {
+        self.wall_ahead_ms.store(ahead_ms, Relaxed);
+        self.store.keep_wall_ahead(ahead_ms);
+    }
+
+    /// Notes a step of the wall clock, if there was one.
+    pub(crate) fn follow_wall(&self) {
+        let (before, wall, after) = (self.now(), UnixMillis::now(), self.now());
+        // A thread that was held up between two readings has seen no step.
+        if after.ms_since(before) > 100 {
+            return;
+        }
+        if let Some(ahead_ms) = crate::clock::stepped(before, wall, self.wall_ahead_ms()) {
+            tracing::warn!(
+                "the wall clock was stepped by {} ms: times to live go on as they were",
+                ahead_ms.saturating_sub(self.wall_ahead_ms())
+            );
+            self.set_wall_ahead_ms(ahead_ms);
+        }
     }
 
     /// Connections that are open, over all workers.

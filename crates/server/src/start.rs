@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
+use crate::clock::Origin;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
 use crate::command::resp::make_kept;
@@ -27,12 +28,12 @@ use crate::tier::Tiered;
 use crate::watch::Hub;
 use arena::MapFile;
 use base::clock::UnixMillis;
-use io::listen::{ListenAddr, Listener};
+use io::listen::{ListenAddr, Listener, bind_patiently};
 use io::waker::Waker;
 use segment::{IndexPlace, Power, Store, StoreConfig, StoreFile};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -118,6 +119,8 @@ pub struct ServerConfig {
     pub upgradable: bool,
     /// What evicted items go to.
     pub flash: Vec<FlashPlace>,
+    /// Devices of flash lose what they hold, also another owner's data.
+    pub flash_reset: bool,
     /// The mean length of an item there, in bytes.
     pub flash_item_bytes: u64,
     /// What may be written to devices a day, in bytes; 0: whatever there is.
@@ -182,6 +185,7 @@ impl Default for ServerConfig {
             file_reset: false,
             upgradable: false,
             flash: Vec::new(),
+            flash_reset: false,
             flash_item_bytes: 512,
             flash_writes_a_day_bytes: 0,
             prefix_stats: false,
@@ -324,7 +328,7 @@ impl Server {
         let Estate { listeners: mut left, memory, devices, connections } = estate;
         let mut listen = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
-            None => Listener::bind_with(addr, config.backlog, config.ipv6_only)
+            None => bind_patiently(|| Listener::bind_with(addr, config.backlog, config.ipv6_only))
                 .map_err(|error| StartError::Bind { addr: addr.clone(), error }),
         };
         let listeners = doors(&config).iter().map(|(_, addr)| listen(addr)).collect::<Result<Vec<_>, _>>()?;
@@ -341,7 +345,8 @@ pub fn listen_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool)
     let names_port = |addr: &ListenAddr| !matches!(addr, ListenAddr::Tcp(addr) if addr.port() == 0);
     let wanted = doors(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
     let bind = |addr: ListenAddr| {
-        Listener::bind_with(&addr, config.backlog, config.ipv6_only).map_err(|error| StartError::Bind { addr, error })
+        bind_patiently(|| Listener::bind_with(&addr, config.backlog, config.ipv6_only))
+            .map_err(|error| StartError::Bind { addr, error })
     };
     wanted.map(bind).collect()
 }
@@ -446,7 +451,7 @@ pub(crate) fn memory_file(config: &ServerConfig, left: Option<Arc<MapFile>>) -> 
 }
 
 /// Makes the store and all that a server's threads share, and starts nothing: for [`Server::start`], and for a
-/// simulation that turns the workers itself.
+/// simulation that turns the workers itself. `started` is the wall clock now.
 pub fn assemble(config: ServerConfig, started: UnixMillis) -> Result<(Arc<Shared>, segment::Background), StartError> {
     assemble_in(config, Left::default(), started)
 }
@@ -472,6 +477,8 @@ pub(crate) fn assemble_in(
 ) -> Result<(Arc<Shared>, segment::Background), StartError> {
     let begun = std::time::Instant::now();
     let (store, background, tiered) = open_store(&config, left, started)?;
+    let wall = started;
+    let started = store.reopened().map_or(wall, |reopened| reopened.at);
     let (flash, flash_files) = tiered.map(|tiered| (tiered.flash, tiered.files)).unzip();
     let opened_in = begun.elapsed();
     if !config.evict {
@@ -515,6 +522,8 @@ pub(crate) fn assemble_in(
         watch,
         channels: Arc::new(channels),
         started,
+        origin: Origin::new(begun, started),
+        wall_ahead_ms: AtomicI64::new(0),
         opened_in,
         stop: StopSwitch::default(),
         background_thread: OnceLock::new(),
@@ -524,6 +533,7 @@ pub(crate) fn assemble_in(
         store,
         config,
     };
+    shared.set_wall_ahead_ms(wall.0 as i64 - started.0 as i64);
     shared.watch.count_prefixes(shared.config.prefix_stats);
     shared.set_key_events(shared.config.key_events);
     make_kept(&shared, &kept.indexes);

@@ -4,7 +4,6 @@
 //! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
 use crate::shared::Shared;
-use base::clock::UnixMillis;
 use base::units::ByteSize;
 use segment::{Census, Store};
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +56,7 @@ pub(crate) fn run(shared: &Shared) {
         }
         found.census = shared.store.census();
         shared.survey.publish(found);
-        shared.roll_minutes(UnixMillis::now());
+        shared.roll_minutes(shared.now());
         std::thread::park_timeout(CENSUS_STEP);
         if shared.stop.workers_gone() {
             return;
@@ -85,8 +84,8 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::start::{ServerConfig, assemble};
+    use base::clock::UnixMillis;
     use segment::{Namespace, Put};
 
     #[test]

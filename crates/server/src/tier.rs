@@ -36,11 +36,17 @@ pub(crate) fn plan(config: &ServerConfig, index: IndexPlace) -> Result<(Sizes, T
     Ok((sizes, sizes.plan(&device_bytes, index_slots(config, items), index)))
 }
 
-fn open_device(place: &FlashPlace, left: Option<Arc<File>>, is_view: bool) -> Result<FileDevice, StartError> {
+fn open_device(
+    place: &FlashPlace,
+    left: Option<Arc<File>>,
+    is_view: bool,
+    resets: bool,
+) -> Result<FileDevice, StartError> {
     let (path, bytes) = (&place.path, place.size.0);
     let device = match left {
         Some(file) => FileDevice::adopt(file, path, bytes),
         None if is_view => FileDevice::view(path, bytes),
+        None if resets => FileDevice::reset(path, bytes),
         None => FileDevice::open(path, bytes),
     };
     let device = device.map_err(|error| StartError::Flash { path: path.clone(), error })?;
@@ -67,7 +73,8 @@ pub(crate) fn open(
     );
     let mut left_devices = left.devices.into_iter();
     let is_view = left.is_view;
-    let devices = config.flash.iter().map(|place| open_device(place, left_devices.next(), is_view));
+    let resets = config.flash_reset;
+    let devices = config.flash.iter().map(|place| open_device(place, left_devices.next(), is_view, resets));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
     let files = devices.iter().map(FileDevice::share).collect();
     let devices = devices.into_iter().map(|device| Box::new(device) as Box<dyn flash::device::Device>).collect();

@@ -2,8 +2,10 @@
 
 mod common;
 
+use base::clock::UnixMillis;
 use common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
-use gannet_server::start::ServerConfig;
+use gannet_server::start::{ServerConfig, assemble};
+use segment::{Expire, Namespace, Put};
 use std::time::{Duration, Instant};
 
 const REFUSAL: &[u8] = b"ERROR Too many open connections\r\n";
@@ -225,5 +227,56 @@ fn a_port_in_use_is_an_error_that_names_it() {
     config.memcached = running.addrs().to_vec();
     let Err(error) = gannet_server::start::Server::start(config) else { panic!("two servers on one port") };
     assert!(error.to_string().contains(&tcp(&running).to_string()), "{error}");
+    running.stop();
+}
+
+#[test]
+fn a_clock_that_was_set_back_before_a_start_freezes_no_time_to_live() {
+    let path = std::env::temp_dir().join(format!("gannet-lifecycle-{}-clock", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let mut config = config();
+    config.file = Some(path.clone());
+    let ahead = UnixMillis::now().plus_ms(50 * 60 * 1000);
+    {
+        let (shared, mut background) = assemble(config.clone(), ahead).expect("a store");
+        let mut lane = shared.store.lane().expect("a lane");
+        let mut turn = lane.turn(ahead);
+        for (name, ms) in [(&b"ended"[..], 1000), (b"old", 3000)] {
+            let expire = Expire::At(ahead.plus_ms(ms));
+            let stored = turn.put(&turn.key(Namespace::DEFAULT, name), &Put { expire, ..Put::set(b"v") });
+            assert!(stored.is_ok());
+        }
+        drop(turn);
+        background.slice(ahead.plus_ms(1500), &mut || false);
+    }
+    let running = start(config);
+    let reopened = *running.shared().store.reopened().expect("a file");
+    assert!(reopened.found && reopened.clock_behind_ms > 49 * 60 * 1000, "{reopened:?}");
+    let mut client = Client::connect(tcp(&running));
+    client.ask(b"set new 0 1 1\r\nv\r\n", b"STORED\r\n");
+    client.ask(b"get ended old new\r\n", b"VALUE old 0 1\r\nv\r\nVALUE new 0 1\r\nv\r\nEND\r\n");
+    std::thread::sleep(Duration::from_millis(1100));
+    client.ask(b"get new\r\n", b"END\r\n");
+    std::thread::sleep(Duration::from_millis(600));
+    client.ask(b"get old\r\n", b"END\r\n");
+    running.stop();
+    std::fs::remove_file(&path).expect("removed");
+}
+
+#[test]
+fn a_start_waits_for_the_address_of_a_process_that_is_being_taken_down() {
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = held.local_addr().expect("its address");
+    let mut config = config();
+    config.memcached = vec![io::listen::ListenAddr::Tcp(addr)];
+    let refused = gannet_server::start::Server::start(config.clone()).map(drop).expect_err("it is in use");
+    assert!(refused.to_string().contains("cannot listen on"), "{refused}");
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(held);
+    });
+    let running = start(config);
+    Client::connect(addr).ask(b"get x\r\n", b"END\r\n");
+    freed.join().expect("it ends");
     running.stop();
 }

@@ -635,3 +635,42 @@ fn a_flooded_namespace_takes_neither_memory_nor_turns_from_a_quiet_one() {
     assert!(stats(NOISY).evicted > 10_000 && stored > 20_000, "{stored} {:?}", stats(NOISY));
     assert!(waited_most <= TURNS_WAITED_MAX, "{waited_most} turns");
 }
+
+#[test]
+fn a_step_of_the_wall_clock_moves_no_time_to_live_and_instants_of_clients_are_by_the_wall_clock() {
+    for step_s in [3600i64, -3600] {
+        let mut world = World::new(1, Faults::NONE, config(4));
+        let (memcached, resp) = (world.connect(Protocol::Memcache), world.connect(Protocol::Resp));
+        let answer = |world: &mut World, client: &SimClient, request: &str| {
+            client.send(request.as_bytes());
+            world.turns(6);
+            String::from_utf8(client.take(4096)).expect("text")
+        };
+        let ask = |world: &mut World, client: &SimClient, request: &str, reply: &str| {
+            assert_eq!(answer(world, client, request), reply, "{request:?} after {step_s} s");
+        };
+        ask(&mut world, &memcached, "set span 0 1000 1\r\nv\r\n", "STORED\r\n");
+        world.shared.set_wall_ahead_ms(step_s * 1000);
+        // Turns take time of the simulation too: some seconds in all.
+        let wall = (world.clock_ns.load(Relaxed) / 1_000_000_000).saturating_add_signed(step_s);
+        let (at, later_at) = (wall + 1000, wall + 3000);
+        ask(&mut world, &memcached, &format!("set instant 0 {at} 1\r\nv\r\n"), "STORED\r\n");
+        ask(&mut world, &resp, &format!("set key v exat {at}\r\nset later v exat {later_at}\r\n"), "+OK\r\n+OK\r\n");
+        ask(&mut world, &resp, &format!("hset hash f v\r\nhexpireat hash {at} fields 1 f\r\n"), ":1\r\n*1\r\n:1\r\n");
+        ask(
+            &mut world,
+            &resp,
+            "expiretime key\r\nhexpiretime hash fields 1 f\r\n",
+            &format!(":{at}\r\n*1\r\n:{at}\r\n"),
+        );
+        let time = answer(&mut world, &resp, "time\r\n");
+        let told: u64 = time.split("\r\n").nth(2).expect("seconds").parse().expect("a number");
+        assert!((wall..wall + 60).contains(&told), "{told} by a clock of {wall}");
+        world.clock_ns.fetch_add(900 * 1_000_000_000, Relaxed);
+        ask(&mut world, &memcached, "get span\r\n", "VALUE span 0 1\r\nv\r\nEND\r\n");
+        ask(&mut world, &resp, "exists key hash instant\r\n", ":3\r\n");
+        world.clock_ns.fetch_add(100 * 1_000_000_000, Relaxed);
+        ask(&mut world, &memcached, "get span instant\r\n", "END\r\n");
+        ask(&mut world, &resp, "exists key hash later\r\n", ":1\r\n");
+    }
+}

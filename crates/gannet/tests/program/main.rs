@@ -5,6 +5,7 @@ mod common;
 mod doctor;
 mod file_flash;
 mod file_out;
+mod foreign;
 mod lab;
 mod load;
 mod load_cluster;

@@ -384,3 +384,19 @@ fn what_was_flushed_before_a_kill_stays_flushed_and_what_was_to_end_ends() {
     std::thread::sleep(Duration::from_millis(1100));
     ask(&mut stream, b"get short\r\n", b"END\r\n");
 }
+
+/// As docs/restart.md says it of `ls` and `du`.
+#[test]
+fn a_memory_file_is_about_twice_as_long_as_the_space_that_it_takes() {
+    use std::os::unix::fs::MetadataExt;
+    let file = MemoryFile::new("length");
+    let (_serving, _) = serve(&file, &[]);
+    let metadata = std::fs::metadata(&file.0).expect("there");
+    let (memory, space) = (32 << 20, metadata.blocks() * 512);
+    assert!((memory..memory + (2 << 20)).contains(&space), "{space} bytes of space");
+    assert!(
+        (2 * memory + (8 << 20)..2 * memory + (12 << 20)).contains(&metadata.len()),
+        "{} bytes long",
+        metadata.len()
+    );
+}

@@ -11,7 +11,8 @@
 //!            +-- segments too many, -------> withhold some, or give some back
 //!            |   or too few?
 //!            +-- no index in the file? -----> make it anew, and nothing of the above but growing
-//!            +-- in a file? ----------------> compare what is in a segment with its sums and counts
+//!            +-- in a file? ----------------> look at each slot of the index that was there; then compare what is in
+//!            |                                a segment with its sums and counts
 //!            +-- else ----------------------> populate memory ahead of use
 //! ```
 //!
@@ -39,6 +40,7 @@ mod resize;
 mod scrub;
 mod search;
 pub(crate) mod shadow;
+mod verify;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -64,6 +66,7 @@ use resize::Shrinking;
 use scrub::Scrub;
 use search::Search;
 use shadow::Shadows;
+use verify::Verification;
 
 /// Reads that carry an item from the small queue to the main one. A segment holds items for so long that one read says
 /// as much as the two of the published policy.
@@ -88,7 +91,8 @@ pub enum SliceKind {
     Resize,
     /// Getting memory ahead of use, or giving back what is left over.
     Populate,
-    /// Comparing what is in segments of a file with its sums, and after a crash with what they count.
+    /// Looking at the slots that a file was left with; comparing what is in its segments with its sums, and after a
+    /// crash with what they count.
     Scrub,
     /// Making the index anew from the segments.
     Rebuild,
@@ -123,9 +127,12 @@ pub struct Background {
     pub(crate) digging: Option<Grave>,
     /// Its part in making the index anew.
     rebuilding: Hand,
+    /// Segments that were walked when one was given up last.
+    given_up_at: Option<usize>,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
+    verification: Verification,
     scratch: SplitScratch,
     /// Where the scan of the headers goes on.
     scan: usize,
@@ -156,9 +163,11 @@ impl Background {
             drain: None,
             digging: None,
             rebuilding: Hand::default(),
+            given_up_at: Some(0),
             growing: store.index.is_growing().then(|| Growing { to: store.index.groups_next(), begun: true }),
             shrinking: store.index.is_shrinking().then(|| Shrinking::to(store.index.groups_next())),
             scrub: store.reopened().filter(|reopened| reopened.found).map(|_| Scrub::default()),
+            verification: Verification::default(),
             scratch: SplitScratch::new(),
             scan: 0,
             deadness: Deadness::new(),
@@ -249,7 +258,7 @@ impl Background {
             kind
         } else if self.run_growth(&store, over) {
             SliceKind::Grow
-        } else if self.run_scrub(&store, now, over) {
+        } else if self.run_verification(&store, over) || self.run_scrub(&store, now, over) {
             SliceKind::Scrub
         } else {
             // The kernel may take its time to take or give memory: nobody has to wait for that.

@@ -3,13 +3,18 @@
 
 use base::clock::UnixMillis;
 
-use super::{Background, SliceKind, of_pool};
+use super::drain::Why;
+use super::{Background, SCAN_HEADERS, SliceKind, of_pool};
 use crate::header::{SegmentHeader, State};
-use crate::rebuild::RebuildStep;
+use crate::rebuild::{Rebuild, RebuildStep};
+use crate::segments::SegmentId;
 use crate::store::Store;
+use crate::ttl::CLASS_NEVER;
 
 /// Items on flash that one slice finds, beside what else it does: some 30 us.
 const FOUND_A_SLICE: usize = 256;
+/// Segments that are walked for each that is given up: some 3 ms on one thread.
+const WALKED_A_GIVEN: usize = 8;
 
 impl Background {
     /// Finds some items on flash again; true if there are more at hand.
@@ -27,8 +32,17 @@ impl Background {
 
     /// One slice of it; whoever waits for the index to grow comes first.
     pub(super) fn run_rebuild(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceKind {
-        if let Some(namespace) = self.short(store) {
-            self.give_up_oldest(store, namespace);
+        let short = self.short(store).filter(|_| self.drain.is_none());
+        if let Some(namespace) = short {
+            match self.mostly_dead(store) {
+                Some(id) => self.begin_drain(store, id, Why::Compact),
+                None if self.is_time_to_give_up(store) => self.give_up_cheapest(store, namespace),
+                None => {}
+            }
+        }
+        if let Some(drain) = self.drain.take() {
+            self.drain = self.run_drain(store, drain, now, over);
+            return SliceKind::Compact;
         }
         if self.run_growth(store, over) {
             return SliceKind::Grow;
@@ -41,15 +55,50 @@ impl Background {
         }
         if self.rebuilding.step(store, Self::counters(store), now, over) == RebuildStep::Waits {
             self.open.seal_ended(store, now);
+            // The walk may wait for the memory.
+            self.given_up_at = None;
         }
         SliceKind::Rebuild
     }
 
-    /// Frees the oldest segment of those that nobody has looked at: no slot names anything in it.
-    fn give_up_oldest(&mut self, store: &Store, namespace: u8) {
+    /// So much was walked since a segment was given up last that dead ones had the time to show: who needs memory waits
+    /// for that.
+    fn is_time_to_give_up(&mut self, store: &Store) -> bool {
+        let walked = store.rebuild.as_ref().map_or(0, Rebuild::walked);
+        let is_time = self.given_up_at.is_none_or(|at| walked >= at + WALKED_A_GIVEN);
+        if is_time {
+            self.given_up_at = Some(walked);
+        }
+        is_time
+    }
+
+    /// A segment of which at least half is dead and that may be copied out. Nothing in it ends: what has ended may hide
+    /// something older, and has to stay.
+    fn mostly_dead(&mut self, store: &Store) -> Option<SegmentId> {
+        let rebuild = store.rebuild.as_ref().filter(|_| store.segments.free_count() > 0)?;
+        let (taken, half) = (store.segments.high_water(), store.segments.segment_bytes() as u32 / 2);
+        for _ in 0..SCAN_HEADERS.min(taken) {
+            let id = SegmentId(self.scan as u32);
+            self.scan = (self.scan + 1) % taken;
+            let header = store.segments.header(id);
+            let is_dead = header.state() == State::Sealed && header.dead_bytes() >= half;
+            if is_dead
+                && header.class() == CLASS_NEVER
+                && header.sequence() >= store.flushed_before(header.namespace())
+                && rebuild.may_copy(header, store.reopened_at)
+                && self.queues.leave(store, id)
+            {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Frees the segment with the least in it of those that nobody has looked at: no slot names anything in it.
+    fn give_up_cheapest(&mut self, store: &Store, namespace: u8) {
         let pool = of_pool(store, namespace).fold(0u32, |bits, namespace| bits | 1 << namespace);
         let may = |header: &SegmentHeader| pool & 1 << header.namespace() != 0;
-        let given = store.rebuild.as_ref().and_then(|rebuild| rebuild.give_up_oldest(store, may));
+        let given = store.rebuild.as_ref().and_then(|rebuild| rebuild.give_up_cheapest(store, may));
         let Some(id) = given else { return };
         let header = store.segments.header(id);
         let queued = self.queues.leave(store, id);

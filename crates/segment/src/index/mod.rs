@@ -418,7 +418,8 @@ impl Index {
         self.slot_word(group, at % GROUP_SLOTS)
     }
 
-    fn slot_word(&self, group: usize, i: usize) -> &Word64 {
+    /// The word of slot number `i` of a group.
+    pub(crate) fn slot_word(&self, group: usize, i: usize) -> &Word64 {
         &self.bucket(group, i / BUCKET_SLOTS).slots[i % BUCKET_SLOTS]
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::growth::{Growth, Keys, group_of};
-use super::{BUCKET_SLOTS, GROUP_SLOTS, Index, STRIPES, other_bucket};
+use super::{BUCKET_SLOTS, GROUP_SLOTS, Hash, Index, STRIPES, other_bucket};
 use crate::raw::Word64;
 use crate::slot::Slot;
 
@@ -25,6 +25,30 @@ impl Index {
         (stripe..self.groups().max(self.groups_next())).step_by(STRIPES)
     }
 
+    /// How often a slot of a group was displaced, with those of the groups that share its stripe.
+    pub(crate) fn moves_of(&self, group: usize) -> u32 {
+        self.stripe(group).moves.load(Acquire)
+    }
+
+    /// The group of a key while the index does not change its size.
+    pub(crate) fn group_for(&self, hash: Hash) -> usize {
+        group_of(hash.group_hash(), self.groups())
+    }
+
+    /// Clears a slot of a group, unless it names something else by now; `None`: the lock was not obtained.
+    pub(crate) fn clear_if_same(&self, group: usize, word: &Word64, slot: Slot) -> Option<()> {
+        let _guard = self.try_lock_group(group)?;
+        let mut seen = Slot(word.load(Acquire));
+        while seen.same_item(slot) {
+            match word.compare_exchange(seen.0, Slot::EMPTY.0, Release) {
+                Ok(_) => break,
+                // A reader has counted an access.
+                Err(now) => seen = Slot(now),
+            }
+        }
+        Some(())
+    }
+
     /// The words of both index buckets that the slot may stand in, one of which is `bucket`.
     fn words_of(&self, group: usize, bucket: usize, slot: Slot) -> impl Iterator<Item = &Word64> {
         let both = [bucket, other_bucket(bucket, slot.tag())];
@@ -43,12 +67,13 @@ impl Index {
         self.doubles(group, |_| {}) / 2
     }
 
-    /// Slots of items on flash beside one in memory that a key of the same tag has: what was stored over an item on
-    /// flash stands in the place of one such slot, and the others may not be cleared yet. Clears them, and gives each.
-    pub(crate) fn clear_stored_over(&self, group: usize, mut each: impl FnMut(Slot)) {
+    /// Slots of items on flash beside one in memory that a key of the same tag has, and that was being stored when the
+    /// process ended, as `is_new` says: it stands in the place of one such slot, and the others may not be cleared yet.
+    /// Clears them, and gives each. Beside any other item of that tag they are other keys'.
+    pub(crate) fn clear_stored_over(&self, group: usize, is_new: impl Fn(Slot) -> bool, mut each: impl FnMut(Slot)) {
         for i in 0..GROUP_SLOTS {
             let slot = Slot(self.slot_word(group, i).load(Acquire));
-            if !slot.is_item() {
+            if !slot.is_item() || !is_new(slot) {
                 continue;
             }
             for word in self.words_of(group, i / BUCKET_SLOTS, slot) {

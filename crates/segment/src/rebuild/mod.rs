@@ -1,8 +1,8 @@
 //! The index made anew from the segments, while the store serves: for one whose index is not in its file.
 //!
 //! ```text
-//!   segments, the newest first     [ walked | walked | taken | taken | waiting . . . . . . . | dropped ]
-//!                                    several threads, a segment each ->     <- where memory is short
+//!   segments, the newest first     [ walked | walked | taken | taken | waiting . . dropped . . waiting ]
+//!                                    several threads, a segment each ->     where memory is short: the emptiest
 //!   round 1     items, pieces and parts
 //!   round 2     heads of values in pieces and parts, in the segments that have any: all that they name is found
 //!   whole       from here on eviction, expiry, compaction and scrubbing go on as ever
@@ -14,8 +14,11 @@
 //!   with the higher (segment sequence, offset) stays, and the other is marked dead at once. Whatever this process
 //!   stores has a higher sequence than all that it found.
 //! - So while it lasts no version goes that may hide an older one: a delete leaves an item that has ended
-//!   ([`crate::write`]), and nothing is evicted, moved or removed for its time or a flush. Who needs memory takes the
-//!   oldest segments that were not walked, whole.
+//!   ([`crate::write`]), and nothing is evicted or removed for its time or a flush.
+//! - Where memory is short, segments that are mostly dead are copied out, if nothing later than what they hold is still
+//!   to be found ([`Rebuild::may_copy`]). Where there are none, segments that were not walked are given up whole, one
+//!   for several that were walked meanwhile. Those with the fewest bytes of live items go first, by the counts of the
+//!   process before; of two alike the older one. Where an earlier rebuild was cut there are no counts.
 //! - A head is entered when all that it may name is, so nobody takes a value for broken whose parts are not found yet.
 //! - Where the process before ended before its index was whole, what it stored may hide something older that was not
 //!   found then and is live still. So the segments since that rebuild began are walked before anybody is served
@@ -24,7 +27,7 @@
 //!   it has a slot ([`crate::draft`]).
 //! - Cut at any instant it is begun again and comes to the same.
 //!
-//! Bounds: eight bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
+//! Bounds: 24 bytes a segment; [`BATCH`] items a thread; [`REBUILDERS_MAX`] threads beside the background.
 
 mod flash;
 mod latest;
@@ -74,6 +77,8 @@ const DONE: u32 = 3;
 #[derive(Debug)]
 struct Entry {
     id: SegmentId,
+    /// The segment's sequence when the file was opened.
+    sequence: u64,
     state: Word32,
 }
 
@@ -100,6 +105,12 @@ pub(crate) struct LaterHead {
 pub(crate) struct Rebuild {
     round: Word32,
     entries: Box<[Entry]>,
+    /// The entries in the order in which they are given up.
+    cheapest: Box<[u32]>,
+    /// Nothing before it waits there, as far as it was seen.
+    cheapest_from: AtomicUsize,
+    /// All entries before it are walked, as far as it was seen.
+    walked: AtomicUsize,
     /// Nothing before it waits, as far as it was seen.
     from: AtomicUsize,
     /// Entries of this round that are not done.
@@ -150,11 +161,25 @@ pub enum RebuildStep {
 }
 
 impl Rebuild {
-    /// Of these segments, in any order.
-    pub(crate) fn new(store: &Store, mut ids: Vec<SegmentId>, since: u64, undone: HashMap<u64, Vec<Undone>>) -> Self {
-        ids.sort_unstable_by_key(|id| std::cmp::Reverse(store.segments.header(*id).sequence()));
-        let entries: Box<[Entry]> = ids.into_iter().map(|id| Entry { id, state: Word32::new(WAITING) }).collect();
+    /// Of these segments, in any order, each with its bytes of live items, as far as that is known.
+    pub(crate) fn new(
+        store: &Store,
+        mut ids: Vec<(SegmentId, u32)>,
+        since: u64,
+        undone: HashMap<u64, Vec<Undone>>,
+    ) -> Self {
+        ids.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(store.segments.header(*id).sequence()));
+        let mut cheapest: Box<[u32]> = (0..ids.len() as u32).collect();
+        cheapest.sort_unstable_by_key(|at| (ids[*at as usize].1, std::cmp::Reverse(*at)));
+        let entry = |(id, _)| {
+            let sequence = store.segments.header(id).sequence();
+            Entry { id, sequence, state: Word32::new(WAITING) }
+        };
+        let entries: Box<[Entry]> = ids.into_iter().map(entry).collect();
         Self {
+            cheapest,
+            cheapest_from: AtomicUsize::new(0),
+            walked: AtomicUsize::new(0),
             round: Word32::new(ROUND_ITEMS),
             from: AtomicUsize::new(0),
             left: AtomicUsize::new(entries.len()),
@@ -185,6 +210,11 @@ impl Rebuild {
     #[inline(always)]
     pub(crate) fn is_whole(&self) -> bool {
         self.round.load(Acquire) >= ROUND_FLASH
+    }
+
+    /// Segments of this round that are walked or given up.
+    pub(crate) fn walked(&self) -> usize {
+        self.entries.len().saturating_sub(self.left.load(Relaxed))
     }
 
     fn progress(&self) -> RebuildProgress {
@@ -249,14 +279,35 @@ impl Rebuild {
         store.call_background();
     }
 
-    /// The oldest segment that nobody has looked at, of those that `may` go; it is nobody's from then on.
-    pub(crate) fn give_up_oldest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
+    /// Items of a sealed segment may be copied elsewhere: this process stored them, or the segment and all newer ones
+    /// were walked. Then no version that is still to be found is later than theirs. Not where heads wait for the second
+    /// round, nor where what has ended may hide something older.
+    pub(crate) fn may_copy(&self, header: &SegmentHeader, reopened_at: u64) -> bool {
+        let sequence = header.sequence();
+        if sequence >= reopened_at {
+            return true;
+        }
+        let is_walked = |entry: &Entry| matches!(entry.state.load(Acquire), DONE | HAS_HEADS);
+        let mut walked = self.walked.load(Relaxed);
+        walked += self.entries[walked..].iter().take_while(|entry| is_walked(entry)).count();
+        self.walked.store(walked, Relaxed);
+        let at = self.entries.partition_point(|entry| entry.sequence > sequence);
+        let is_done = |entry: &Entry| entry.sequence == sequence && entry.state.load(Acquire) == DONE;
+        sequence < self.since && at < walked && self.entries.get(at).is_some_and(is_done)
+    }
+
+    /// The segment with the least in it that nobody has looked at, of those that `may` go; it is nobody's from then on.
+    pub(crate) fn give_up_cheapest(&self, store: &Store, may: impl Fn(&SegmentHeader) -> bool) -> Option<SegmentId> {
         if self.round.load(Acquire) != ROUND_ITEMS {
             return None;
         }
         let waits = |entry: &&Entry| entry.state.load(Relaxed) == WAITING && may(store.segments.header(entry.id));
         let taken = |entry: &&Entry| entry.state.compare_exchange(WAITING, DONE, AcqRel).is_ok();
-        let id = self.entries.iter().rev().filter(waits).find(taken)?.id;
+        let in_order = |from: usize| self.cheapest[from..].iter().map(|at| &self.entries[*at as usize]);
+        let mut from = self.cheapest_from.load(Relaxed);
+        from += in_order(from).take_while(|entry| entry.state.load(Relaxed) != WAITING).count();
+        self.cheapest_from.store(from, Relaxed);
+        let id = in_order(from).filter(waits).find(taken)?.id;
         self.dropped.fetch_add(1, Relaxed);
         if self.left.fetch_sub(1, AcqRel) == 1 {
             self.next_round(store, ROUND_ITEMS);

@@ -1,6 +1,6 @@
 //! The index: groups whose lock was held, and the group that was being split or merged.
 
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
 use crate::background::Background;
@@ -19,7 +19,9 @@ impl Store {
             report.stripes_held += 1;
             for group in self.index.groups_of_stripe(stripe) {
                 report.slots_doubled += self.index.clear_doubles(group);
-                self.index.clear_stored_over(group, |slot| {
+                // What is stored over items on flash has its slot first and lives then.
+                let is_new = |slot| self.tier.is_some() && self.item_of(slot).is_some_and(|(.., item)| item.has(DEAD));
+                self.index.clear_stored_over(group, is_new, |slot| {
                     self.release(counters, slot, Namespace::DEFAULT.0, Some(true));
                     report.slots_doubled += 1;
                 });
@@ -34,13 +36,13 @@ impl Store {
                         // It was to lose its slot, and has it still.
                         let _ = self.segments.heap.word32(address).fetch_and(!DEAD, Release);
                     }
-                    if !layout.has(CAS_FIELD) {
+                    if !layout.has(CAS_FIELD) || self.kept.exact_tokens.load(Acquire) == 1 {
                         continue;
                     }
                     if left == 0 {
                         (token, left) = (self.segments.next_sequence() << TOKEN_OFFSET_BITS, 1u64 << TOKEN_OFFSET_BITS);
                     }
-                    // Its number may have been stored and not its token: who has that one has an older value.
+                    // By a build that stores no token before: its number may have been stored and not its token.
                     layout.cas_field(&self.segments.heap, address).store(token, Release);
                     (token, left) = (token + 1, left - 1);
                 }

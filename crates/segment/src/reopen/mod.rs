@@ -2,7 +2,7 @@
 //! `docs/decisions/0012-restartable-memory.md` for what can be half done, and why nothing else can.
 //!
 //! ```text
-//!   1  stripes     groups of held stripes: one of two equal slots goes; CAS fields get fresh tokens; let go
+//!   1  stripes     groups of held stripes: one of two equal slots goes; tokens of an older build are renewed; let go
 //!   2  growth      the group at the cursor: what was copied is cleared, then its split or merge is run to its end
 //!   3  undo        keys that were changed for a claim that was not let go: their slots are what they were
 //!   4  segments    open and received into: walked; the slot decides who lives; counted; Sealed
@@ -24,6 +24,8 @@ mod lost;
 mod scattered;
 mod segments;
 mod undo;
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use base::clock::UnixMillis;
 
@@ -72,14 +74,40 @@ pub struct Reopened {
     pub flash_emptied: bool,
     /// A change of the index's size was under way, and goes on.
     pub index_changing: bool,
-    /// By how much the clock is behind what the process before saw last, in ms.
+    /// By how much the wall clock is behind where it would be by the clocks of the process before, in ms. Its store's
+    /// clock goes on then from where it stood.
     pub clock_behind_ms: u64,
+    /// The store's clock when the file was opened.
+    pub at: UnixMillis,
+}
+
+/// A clock that is further behind or ahead than ten years is none that a process has kept: the wall clock counts.
+const CLOCK_TRUST_MS: u64 = 10 * 365 * 24 * 3_600_000;
+
+impl Store {
+    /// Where the store's clock goes on by the wall clock now, and by how much that is behind: times to live run on
+    /// while no process has the file, and never back.
+    pub(crate) fn resume_clock(&self, wall: UnixMillis) -> (UnixMillis, u64) {
+        let ahead_ms = self.kept.wall_ahead_ms.load(Relaxed) as i64;
+        let ahead_ms = if ahead_ms.unsigned_abs() <= CLOCK_TRUST_MS { ahead_ms } else { 0 };
+        let resumed = UnixMillis(wall.0.saturating_add_signed(-ahead_ms));
+        let last = UnixMillis(self.kept.clock_ms.load(Relaxed));
+        let behind_ms = last.ms_since(resumed);
+        if behind_ms <= CLOCK_TRUST_MS { (resumed.max(last), behind_ms) } else { (wall, behind_ms) }
+    }
+
+    /// Notes for the next process by how many ms the wall clock is ahead of the store's.
+    pub fn keep_wall_ahead(&self, ahead_ms: i64) {
+        self.kept.wall_ahead_ms.store(ahead_ms as u64, Relaxed);
+    }
 }
 
 impl Store {
     /// Makes whole what is there.
-    pub(crate) fn reopen(&self, now: UnixMillis) -> Result<Reopened, FileFault> {
+    pub(crate) fn reopen(&self) -> Result<Reopened, FileFault> {
         let mut report = Reopened { found: true, ..Reopened::default() };
+        // Before anything follows a slot into a segment.
+        self.check_headers()?;
         self.repair_stripes(&mut report);
         self.repair_growth(&mut report);
         self.undo_open(&mut report);
@@ -89,8 +117,6 @@ impl Store {
         self.segments.list_anew();
         self.count_anew(&mut report);
         self.take_tier(&mut report);
-        report.clock_behind_ms =
-            UnixMillis(self.kept.clock_ms.load(std::sync::atomic::Ordering::Relaxed)).ms_since(now);
         Ok(report)
     }
 }

@@ -4,13 +4,12 @@
 //! ```text
 //!   1  undo        what was under the keys of claims that were not let go is live again, as it was
 //!   2  segments    Open, Draining -> Sealed, Limbo -> Free; one that was flushed -> Free; nothing is counted yet
-//!   3  lists       free, sealed, withheld; what each namespace has
+//!   3  moves       of an item that was going from memory to flash or back one copy stays
+//!   4  lists       free, sealed, withheld; what each namespace has
 //! ```
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-use base::clock::UnixMillis;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Reopened;
 use crate::file::FileFault;
@@ -24,21 +23,23 @@ use crate::undo::{Record, slot_of};
 
 impl Store {
     /// Makes the segments whole, and gives what is to be found in them.
-    pub(crate) fn reopen_without_index(&self, now: UnixMillis) -> Result<(Reopened, Rebuild), FileFault> {
+    pub(crate) fn reopen_without_index(&self) -> Result<(Reopened, Rebuild), FileFault> {
         let mut report = Reopened { found: true, index_anew: true, ..Reopened::default() };
         self.believe_checkpoint(&mut report)?;
         self.check_headers()?;
         let undone = self.undo_scattered(&mut report);
+        let live = self.live_bytes_of_before();
         for id in (0..self.geometry.segments_max as u32).map(SegmentId) {
             self.reopen_scattered(id, &mut report);
         }
+        self.end_moves_of_before();
         self.segments.list_anew();
         let mut ids = Vec::new();
         for id in (0..self.segments.high_water() as u32).map(SegmentId) {
             let header = self.segments.header(id);
             if header.state() == State::Sealed {
                 self.spaces.takes(header.namespace());
-                ids.push(id);
+                ids.push((id, live.get(id.0 as usize).copied().unwrap_or(0)));
             }
         }
         // Until all is found, what is stored from here on may be all that hides something older.
@@ -49,8 +50,19 @@ impl Store {
         if since == u64::MAX {
             self.kept.rebuilding.store(self.kept.sequence.load(Acquire), Release);
         }
-        report.clock_behind_ms = UnixMillis(self.kept.clock_ms.load(Relaxed)).ms_since(now);
         Ok((report, Rebuild::new(self, ids, since, undone)))
+    }
+
+    /// Bytes of live items of each segment, as the process before counted them. Where it had not found all of its items
+    /// there are no counts.
+    fn live_bytes_of_before(&self) -> Vec<u32> {
+        if self.kept.rebuilding.load(Acquire) != 0 {
+            return Vec::new();
+        }
+        let segment_bytes = self.segments.segment_bytes() as u32;
+        let all = (0..self.geometry.segments_max as u32).map(|id| self.segments.header(SegmentId(id)));
+        // What is free in an open segment counts as live: it is young.
+        all.map(|header| segment_bytes.saturating_sub(header.dead_bytes())).collect()
     }
 
     fn reopen_scattered(&self, id: SegmentId, report: &mut Reopened) {

@@ -604,3 +604,28 @@ fn a_file_of_other_sizes_or_with_damaged_words_is_refused_and_left_alone() {
     assert!(told.contains("damaged") && told.contains("--file-reset"), "{told}");
     open(&damaged, config()).expect("it was whole before");
 }
+
+#[test]
+fn the_token_of_an_item_that_nobody_changed_stays_over_a_kill() {
+    in_both_modes(|| {
+        let mut rig = Rig::new();
+        rig.until_done(|turn| turn.add(&turn.key(Namespace::DEFAULT, b"number"), 7));
+        rig.put(b"token", b"value");
+        let own = Put { token: Some(4711), ..Put::set(b"value") };
+        rig.until_done(|turn| turn.put(&turn.key(Namespace::DEFAULT, b"own"), &own));
+        let tokens = |rig: &mut Rig| {
+            [&b"number"[..], b"token", b"own"].map(|name| {
+                rig.until_done(|turn| Ok(turn.gets(&turn.key(Namespace::DEFAULT, name))?.map(|item| item.token)))
+            })
+        };
+        let before = tokens(&mut rig);
+        assert!(before.iter().all(Option::is_some));
+        let mut held = 0;
+        for image in images_of(&mut rig, 1, |rig| rig.put(b"another", b"value")) {
+            let mut rig = Rig::open(image, NOW);
+            held += rig.reopened().stripes_held;
+            assert_eq!(tokens(&mut rig), before);
+        }
+        assert!(held > 0 || place() == IndexPlace::Dram, "an image was taken under the lock");
+    });
+}

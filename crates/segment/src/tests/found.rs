@@ -320,3 +320,18 @@ fn whatever_is_done_and_whenever_it_is_killed_no_key_holds_anything_but_what_was
     assert!(met_early > 1000, "{met_early} operations while something was found");
     assert!(there > 500, "{there} items are there in the end");
 }
+
+#[test]
+fn an_untouched_item_that_is_brought_back_or_evicted_when_the_process_is_killed_is_there() {
+    let (tier, keys) = (Arc::new(MapTier::default()), keys(10));
+    let mut rig = filled(&tier, &keys[..6]);
+    keys[6..].iter().for_each(|key| rig.put(key, &[b"old ", &key[..]].concat()));
+    let gone = crash(&mut rig, &tier, &keys, &[], |rig| {
+        // The second read of an item brings it back.
+        keys[..3].iter().chain(&keys[..3]).for_each(|key| serve(rig, key));
+        assert_eq!((rig.store.flash_slots(), rig.store.stats().flash_back), (3, 3));
+        demote(rig);
+        assert_eq!(rig.store.flash_slots(), 3 + 4, "what was read stays in memory");
+    });
+    assert_eq!(gone, 0);
+}

@@ -4,6 +4,7 @@ pub(crate) mod crashes;
 mod damage;
 pub(crate) mod disk;
 mod found;
+mod noise;
 mod parted;
 mod power;
 mod power_rules;

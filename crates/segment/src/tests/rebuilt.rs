@@ -274,3 +274,42 @@ fn a_file_is_opened_with_its_index_where_it_was_made_with_it() {
         assert!(told.contains(flag), "{told}");
     }
 }
+
+#[test]
+fn a_memory_that_is_half_dead_loses_no_item_to_writes_while_the_index_is_made_anew() {
+    with_index_in_dram(|| {
+        const UNTOUCHED: usize = 250;
+        let value = |number: usize| vec![b'u' + (number % 3) as u8; 40];
+        let hot = |number: usize| format!("hot-{:03}", number % 40).into_bytes();
+        let mut rig = Rig::new();
+        // Untouched items lie among such as are stored over, and alone.
+        for number in 0..UNTOUCHED {
+            rig.put(&key(number), &value(number));
+            (0..4 * usize::from(number < 80)).for_each(|n| rig.put(&hot(4 * number + n), &[b'h'; 40]));
+        }
+        let mut number = 0;
+        while rig.store.segments.free_count() > rig.store.free_low() + 2 {
+            rig.put(&hot(number), &[b'h'; 40]);
+            number += 1;
+        }
+        let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+        let (mut early, mut stored) = (0, 0);
+        while rig.store.is_rebuilding() || stored < 300 {
+            rig.until_done_slowly(|turn| {
+                turn.put(&turn.key(Namespace::DEFAULT, &hot(stored)), &Put::set(&[b'n'; 40])).map(drop)
+            });
+            early += usize::from(rig.store.is_rebuilding());
+            stored += 1;
+            if stored % 4 == 0 {
+                rig.background.slice(NOW, &mut || true);
+            }
+        }
+        assert!(early > 20, "{early} items were stored while the index was made");
+        rig.settle();
+        let progress = rig.store.rebuild_progress().expect("it was rebuilt");
+        let missing: Vec<usize> =
+            (0..UNTOUCHED).filter(|number| rig.read(&key(*number)) != Some(value(*number))).collect();
+        assert!(missing.is_empty(), "{} are gone, {} segments were given up", missing.len(), progress.segments_dropped);
+        (0..40).for_each(|number| assert_eq!(rig.read(&hot(number)), Some(vec![b'n'; 40]), "{number}"));
+    });
+}

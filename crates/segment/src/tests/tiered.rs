@@ -162,3 +162,27 @@ fn a_file_is_taken_with_the_tier_that_it_was_made_with_alone() {
     let with = TierGround::lay(&config(), Some(&plain), &PLAN, NOW).expect_err("it was made without");
     assert!(matches!(&with, StartError::File { fault: FileFault::Flash { found: 0, .. }, .. }), "{with}");
 }
+
+#[test]
+fn a_kill_takes_no_item_on_flash_whose_tag_another_key_in_memory_has() {
+    let tier = Arc::new(MapTier::default());
+    let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
+    let [on_flash, in_memory] = twins(&rig.store);
+    rig.put(&on_flash, b"untouched");
+    rig.lane.own_seal(&rig.store);
+    rig.put(&in_memory, b"of the same tag");
+    let first = SegmentId(0);
+    assert_eq!(rig.store.segments.header(first).state(), State::Sealed);
+    rig.background.drain_whole(first, false, NOW);
+    assert_eq!(rig.store.flash_slots(), 1);
+    // Any change in the same stripe, cut anywhere.
+    let images = images_of(&mut rig, 1, |rig| rig.put(b"another", b"value"));
+    let mut held = 0;
+    for image in images {
+        let mut rig = open(image, &tier);
+        held += rig.reopened().stripes_held;
+        assert_eq!(told(&mut rig, &on_flash).as_deref(), Some(&b"untouched"[..]));
+        assert_eq!(told(&mut rig, &in_memory).as_deref(), Some(&b"of the same tag"[..]));
+    }
+    assert!(held > 0, "an image was taken under the lock");
+}

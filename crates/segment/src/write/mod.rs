@@ -17,8 +17,8 @@
 //! **Changes in place** (number, expiry, lease) touch shared words of a published item. Where a client may know the
 //! CAS token and the change is one of the value, the value is stored first and a fresh token second, while readers
 //! load the token first: a token that was given out never goes with an older value than it was made for. After a crash
-//! between the two the old token must not go with the new value: where the stripes are in the file, an opening gives
-//! what was under a held one a fresh token; where they are not, a token that nobody has is stored before the value.
+//! between the two the old token must not go with the new value: in a file, a token that nobody has is stored before
+//! the value. So an opening renews no token, and that of an item which nobody changed stays.
 //! Where checkpoints are made, a claim changes nothing in place ([`Turn::copies_all`]).
 
 mod arith;
@@ -123,8 +123,7 @@ const _: () = assert!(META_FETCHED & (META_STALE | META_WON) == 0);
 /// Fresh CAS tokens for one change in place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
-    /// No client is ever told it as the last one: that of a value that a crash cut the change of. Only where an opening
-    /// cannot tell by held locks what was being changed.
+    /// No client is ever told it as the last one: that of a value that a crash cut the change of. Only in a file.
     before: Option<u64>,
     pub(crate) after: u64,
 }
@@ -162,7 +161,7 @@ impl<'l> Turn<'l> {
     /// Tokens for a change that may be made in place.
     pub(crate) fn tokens_of_change(&mut self) -> Tokens {
         let store = self.store;
-        let before = store.marks_first.then(|| self.own.tokens.fresh(store));
+        let before = store.held.is_some().then(|| self.own.tokens.fresh(store));
         Tokens { before, after: self.own.tokens.fresh(store) }
     }
 

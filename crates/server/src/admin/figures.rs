@@ -8,11 +8,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use base::clock::UnixMillis;
 use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
 use super::threads::Placed;
 use crate::background::{BackgroundCounters, SliceTimes};
+use crate::clock::Moment;
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
 use crate::namespaces::Figures;
@@ -219,9 +219,10 @@ fn namespaces(list: &mut List, spaces: &[Figures]) {
 fn process(list: &mut List, shared: &Shared) {
     let version = [(env!("CARGO_PKG_VERSION"), 1)];
     list.by(Kind::Gauge, "gannet_build_info", "Which build this is.", "version", version);
-    let started_s = shared.started.0 as f64 / 1000.0;
+    let moment = Moment { now: shared.now(), ahead_ms: shared.wall_ahead_ms() };
+    let started_s = moment.wall(shared.started).0 as f64 / 1000.0;
     list.real(Kind::Gauge, "gannet_start_time_seconds", "When the server was started, Unix time.", started_s);
-    let uptime_s = UnixMillis::now().ms_since(shared.started) as f64 / 1000.0;
+    let uptime_s = moment.now.ms_since(shared.started) as f64 / 1000.0;
     list.real(Kind::Gauge, "gannet_uptime_seconds", "How long it has run.", uptime_s);
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let cpu_s = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
@@ -426,6 +427,8 @@ fn endings(list: &mut List, stats: &StoreStats) {
     list.total("gannet_large_broken_total", "Large values that lost a piece.", stats.large_broken);
     let help = "Items of the memory file that were not what was written, and are gone.";
     list.total("gannet_items_damaged_total", help, stats.damaged);
+    let help = "Slots of the memory file's index that named no whole item, and were cleared.";
+    list.total("gannet_slots_cleared_total", help, stats.slots_cleared);
     let help = "Pieces and parts that nothing named after a crash, and are gone.";
     list.total("gannet_orphans_removed_total", help, stats.orphans);
     let help = "Segments whose items are still to be found, while the index is made anew.";

@@ -45,7 +45,7 @@ impl Bound {
     /// # Errors
     /// The kernel's: address in use, permission denied, no such address.
     pub fn bind(addr: SocketAddr) -> std::io::Result<Self> {
-        let listener = TcpListener::bind(addr)?;
+        let listener = io::listen::bind_patiently(|| TcpListener::bind(addr))?;
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         Ok(Self { listener, addr })

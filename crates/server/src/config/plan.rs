@@ -60,7 +60,6 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
     if !planner.faults.is_empty() {
         return Err(planner.faults);
     }
-    let notes = planner.notes;
     let (memory_is, workers_is, maxconns_is) = (Auto::Is(memory), Auto::Is(workers), Auto::Is(maxconns));
     let mut resolved = Settings { memory: memory_is, workers: workers_is, maxconns: maxconns_is, ..settings.clone() };
     for (namespace, config) in resolved.namespaces.iter_mut().zip(&namespaces.0) {
@@ -100,7 +99,6 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         flash: settings.flash.0.clone(),
         flash_item_bytes: settings.flash_item.0,
         flash_writes_a_day_bytes: settings.flash_writes.0,
-        file_reset: false,
         upgradable: settings.upgradable,
         prefix_stats: settings.prefix_stats,
         prefix_delimiter: settings.prefix_delimiter.0,
@@ -113,8 +111,10 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         debug_command: settings.debug,
         key_events: settings.keyspace_events,
         subscriber_backlog_bytes: settings.subscriber_backlog.0,
+        file_reset: false,
+        flash_reset: false,
     };
-    Ok(Plan { server, resolved, files, notes })
+    Ok(Plan { server, resolved, files, notes: planner.notes })
 }
 
 fn listen_addr(endpoint: &Endpoint, settings: &Settings) -> ListenAddr {

@@ -26,7 +26,7 @@ pub fn start_error(error: &StartError) -> String {
         StartError::Auth { path, error } => {
             format!("the users in {} are not taken: {error}; write user:password lines", path.display())
         }
-        StartError::Flash { path, error } => format!("{} is not taken by --flash: {error}", path.display()),
+        StartError::Flash { path, error } => flash(path, error),
         StartError::Resource(error) => {
             format!("a thread or a descriptor is not to be had ({error}); raise `ulimit -n` and `ulimit -u`")
         }
@@ -87,6 +87,31 @@ fn file(path: &Path, error: &arena::OpenError) -> String {
         arena::OpenError::Io(_) => "name another file with --file".to_owned(),
     };
     format!("the memory file {} can not be had: {error}; {remedy}", path.display())
+}
+
+fn flash(path: &Path, error: &flash::OpenError) -> String {
+    use flash::OpenError;
+    let other = "or name another one with --flash";
+    let remedy = match error {
+        OpenError::Open(error) if error.kind() == ErrorKind::PermissionDenied => {
+            format!("let this user read and write it, {other}")
+        }
+        OpenError::Open(error) if error.kind() == ErrorKind::NotFound => {
+            format!("make the folder {}, {other}", folder(path))
+        }
+        OpenError::Open(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            format!("mount it to be written, {other}")
+        }
+        OpenError::Open(_) | OpenError::Kind => "name a file or a block device with --flash".to_owned(),
+        OpenError::Smaller { bytes } => format!("give --flash {}:{bytes} at most", path.display()),
+        OpenError::Room(_) => format!("make room, give it a smaller size, {other}"),
+        OpenError::Taken => format!("stop it (`fuser -v` names it), {other}"),
+        OpenError::InUse => format!("release it (`lsblk`, `swapon` and /proc/mdstat say who has it), {other}"),
+        OpenError::Foreign(_) => "name another one with --flash; --flash-reset destroys what it holds".to_owned(),
+        OpenError::NoDevice => "name one that `lsblk` lists, or a file outside /dev".to_owned(),
+        OpenError::Other => "give --flash as the server had it".to_owned(),
+    };
+    format!("cannot use {} for --flash: {error}; {remedy}", path.display())
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -150,6 +175,18 @@ mod tests {
         assert!(text(arena::OpenError::Locked).contains("/m/store can not be had: another process has it open; stop"));
         let missing = std::io::Error::from(ErrorKind::NotFound);
         assert!(text(arena::OpenError::Io(missing)).contains("make the folder /m"));
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_used_is_named_with_the_cause_and_a_remedy() {
+        let text = |error| start_error(&StartError::Flash { path: "/dev/sdz".into(), error });
+        let line = text(flash::OpenError::Foreign("an XFS file system"));
+        assert!(line.starts_with("cannot use /dev/sdz for --flash: it holds an XFS file system; "), "{line}");
+        assert!(line.contains("--flash-reset destroys"), "{line}");
+        assert!(text(flash::OpenError::InUse).contains("is mounted, used as swap, or a member of a RAID"));
+        assert!(!text(flash::OpenError::InUse).contains("--flash-reset"), "a reset does not help");
+        assert!(text(flash::OpenError::Smaller { bytes: 4096 }).contains("--flash /dev/sdz:4096 at most"));
+        assert!(text(flash::OpenError::Open(ErrorKind::PermissionDenied.into())).contains("let this user"));
     }
 
     #[test]

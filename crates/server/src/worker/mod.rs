@@ -158,6 +158,7 @@ impl<B: Backend> Worker<B> {
         let sessions_max = parts.sessions_max;
         let ctx = WorkerContext {
             now: UnixMillis::default(),
+            ahead_ms: 0,
             shared: parts.shared,
             worker: parts.number,
             pace: Pace::new(&parts.clock),

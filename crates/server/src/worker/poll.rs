@@ -46,6 +46,7 @@ impl<B: Backend> Core<B> {
         self.turn_ticks = self.ctx.clock.ticks();
         self.now_ns = self.ctx.clock.ns_between(self.born, self.turn_ticks);
         self.ctx.now = self.ctx.clock.unix();
+        self.ctx.ahead_ms = self.ctx.shared.wall_ahead_ms();
     }
 
     /// Takes in connections that were handed over, at most [`ADMITTED_A_TURN`]; false if there were none.

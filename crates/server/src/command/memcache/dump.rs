@@ -1,6 +1,7 @@
 //! `lru_crawler metadump` and `mgdump`, `stats cachedump`: every item, in as many calls as it takes.
 
 use super::{Call, LINE_ROOM, Step, exptime};
+use crate::clock::Moment;
 use crate::command::resp::walk_step_ops;
 use crate::context::State;
 use crate::metrics::Command;
@@ -66,11 +67,11 @@ impl Call<'_, '_> {
     fn dump_step(&mut self, format: Format, dumping: &mut Dumping) -> Step {
         if dumping.lines.is_empty() && !dumping.is_ended {
             let Dumping { told_all, cursor, stride, lines, .. } = dumping;
-            let before = *told_all as usize;
+            let (before, moment) = (*told_all as usize, self.ctx.moment());
             let next = self.turn.walk(self.session.namespace, *cursor, stride, &mut |item| {
                 if !matches!(format, Format::Cachedump(most) if *told_all >= most) {
                     *told_all += 1;
-                    tell(lines, format, item);
+                    tell(lines, format, item, moment);
                 }
             });
             let next = next.map_err(|_| State::Parked)?;
@@ -92,16 +93,18 @@ impl Call<'_, '_> {
     }
 }
 
-fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>) {
+fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
     match format {
-        Format::Cachedump(_) => reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire)),
+        Format::Cachedump(_) => {
+            reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire, moment))
+        }
         Format::Mgdump => reply::mgdump(out, item.key),
         Format::Metadump => reply::metadump(
             out,
             &ItemFacts {
                 key: item.key,
-                exp: exptime::ends_at(item.expire),
-                la: item.last_access.secs(),
+                exp: exptime::ends_at(item.expire, moment),
+                la: moment.wall(item.last_access).secs(),
                 cas: item.token,
                 fetched: item.fetched,
                 class: item.ttl_class.into(),

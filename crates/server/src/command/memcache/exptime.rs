@@ -3,16 +3,19 @@
 use base::clock::UnixMillis;
 use segment::Expire;
 
+use crate::clock::Moment;
+
 /// Up to this many seconds a time counts from now; above, from 1970. Thirty days.
 const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-/// When an item with `exptime` ends: 0 never, negative at once, up to 30 days from now, else that second since 1970.
-pub(super) fn expire(exptime: i64, now: UnixMillis) -> Expire {
+/// When an item with `exptime` ends, by the store's clock: 0 never, negative at once, up to 30 days from now, else that
+/// second since 1970 by the wall clock.
+pub(super) fn expire(exptime: i64, moment: Moment) -> Expire {
     match exptime {
         0 => Expire::Never,
         ..0 => Expire::At(UnixMillis(0)),
-        1..=RELATIVE_SECS_MAX => Expire::At(now.plus_ms(exptime as u64 * 1000)),
-        _ => Expire::At(UnixMillis::from_secs(exptime as u64)),
+        1..=RELATIVE_SECS_MAX => Expire::At(moment.now.plus_ms(exptime as u64 * 1000)),
+        _ => Expire::At(moment.of_wall(UnixMillis::from_secs(exptime as u64))),
     }
 }
 
@@ -29,11 +32,11 @@ pub(super) fn seconds_left(expire: Expire, now: UnixMillis) -> i64 {
     }
 }
 
-/// The second since 1970 at which an item ends; -1: never.
-pub(super) fn ends_at(expire: Expire) -> i64 {
+/// The second since 1970 at which an item ends by the wall clock; -1: never.
+pub(super) fn ends_at(expire: Expire, moment: Moment) -> i64 {
     match expire {
         Expire::Never => -1,
-        Expire::At(at) => i64::try_from(at.secs()).unwrap_or(i64::MAX),
+        Expire::At(at) => i64::try_from(moment.wall(at).secs()).unwrap_or(i64::MAX),
     }
 }
 
@@ -43,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_time_is_relative_up_to_thirty_days_and_absolute_above() {
-        let now = UnixMillis(1_700_000_000_500);
+        let now = Moment { now: UnixMillis(1_700_000_000_500), ahead_ms: 0 };
         assert_eq!(expire(0, now), Expire::Never);
         assert_eq!(expire(-1, now), Expire::At(UnixMillis(0)));
         assert_eq!(expire(i64::MIN, now), Expire::At(UnixMillis(0)));
@@ -52,16 +55,21 @@ mod tests {
         assert_eq!(expire(2_592_001, now), Expire::At(UnixMillis(2_592_001_000)));
         assert_eq!(expire(1_800_000_000, now), Expire::At(UnixMillis(1_800_000_000_000)));
         assert_eq!(expire(i64::MAX, now), Expire::At(UnixMillis(u64::MAX)));
+        let ahead = Moment { ahead_ms: 7000, ..now };
+        assert_eq!((expire(1, ahead), expire(-1, ahead)), (expire(1, now), expire(-1, now)));
+        assert_eq!(expire(1_800_000_000, ahead), Expire::At(UnixMillis(1_799_999_993_000)));
+        assert_eq!(ends_at(expire(1_800_000_000, ahead), ahead), 1_800_000_000);
     }
 
     #[test]
     fn seconds_left_are_what_was_asked_for_right_after_it_was_asked() {
         let now = UnixMillis(1_700_000_000_500);
+        let expire = |exptime, now| expire(exptime, Moment { now, ahead_ms: 0 });
         assert_eq!(seconds_left(expire(30, now), now), 30);
         assert_eq!(seconds_left(expire(30, now), now.plus_ms(1)), 30);
         assert_eq!(seconds_left(expire(30, now), now.plus_ms(1000)), 29);
         assert_eq!(seconds_left(expire(-1, now), now), 0);
         assert_eq!(seconds_left(Expire::Never, now), -1);
-        assert_eq!(ends_at(Expire::Never), -1);
+        assert_eq!(ends_at(Expire::Never, Moment::default()), -1);
     }
 }

@@ -97,7 +97,7 @@ impl<'c> Call<'c, '_> {
 
     /// `gat` and `gats`.
     pub(super) fn get_and_touch(&mut self, get: Get<'c>, consumed: usize) -> Step {
-        let expire = exptime::expire(get.touch.unwrap_or(0), self.ctx.now);
+        let expire = exptime::expire(get.touch.unwrap_or(0), self.ctx.moment());
         let mut keys = get.keys;
         loop {
             let (keys_left, with_cas, touch) = (keys.rest().len(), get.with_cas, get.touch);

@@ -105,8 +105,8 @@ impl<'c> Call<'c, '_> {
 
     /// An `mg` of any kind.
     fn meta_fetch(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
-        let now = self.ctx.now;
-        let touch = meta.expire().map(|exptime| exptime::expire(exptime, now));
+        let (now, moment) = (self.ctx.now, self.ctx.moment());
+        let touch = meta.expire().map(|exptime| exptime::expire(exptime, moment));
         // A time that is past ends the item, but after it was told.
         let end_it = touch.filter(|expire| exptime::is_past(*expire, now));
         let fetch = Fetch {
@@ -114,7 +114,7 @@ impl<'c> Call<'c, '_> {
             // Flags act in their order: `T` behind `N` also sets the end of an item that `N` has made.
             vivify: match meta.vivify() {
                 Some(_) if touch.is_some() && end_it.is_none() && stands_first(meta, b'N', b"T") => touch,
-                vivify => vivify.map(|exptime| exptime::expire(exptime, now)),
+                vivify => vivify.map(|exptime| exptime::expire(exptime, moment)),
             },
             recache_below_ms: meta.recache().map(|seconds| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)),
             token: meta.token(),
@@ -182,7 +182,7 @@ impl<'c> Call<'c, '_> {
         let delete = Delete {
             compare: meta.compare(),
             mark_stale,
-            expire: meta.expire().filter(|_| mark_stale).map(|exptime| exptime::expire(exptime, self.ctx.now)),
+            expire: meta.expire().filter(|_| mark_stale).map(|exptime| exptime::expire(exptime, self.ctx.moment())),
             drop_value: meta.has(b'x'),
             token: meta.token(),
         };
@@ -223,15 +223,15 @@ impl<'c> Call<'c, '_> {
 
     pub(super) fn meta_arith(&mut self, meta: &Meta<'c>, consumed: usize) -> Step {
         self.sample_meta(meta, false);
-        let now = self.ctx.now;
-        let expire = meta.expire().map(|exptime| exptime::expire(exptime, now));
+        let moment = self.ctx.moment();
+        let expire = meta.expire().map(|exptime| exptime::expire(exptime, moment));
         let arith = Arith {
             delta: meta.delta(),
             decrement: meta.is_decrement(),
             // `T` is the item's end, also when it was made by this request.
             vivify: meta
                 .vivify()
-                .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, now)))),
+                .map(|exptime| (meta.initial(), expire.unwrap_or_else(|| exptime::expire(exptime, moment)))),
             expire,
             compare: meta.compare(),
             token: meta.token(),

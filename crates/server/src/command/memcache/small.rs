@@ -90,7 +90,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn touch(&mut self, key: &[u8], exptime: i64, noreply: bool, consumed: usize) -> Step {
         self.sample(key, false);
         let key = self.turn.key(self.session.namespace, key);
-        let expire = exptime::expire(exptime, self.ctx.now);
+        let expire = exptime::expire(exptime, self.ctx.moment());
         let seen = self.seen(&key);
         // An item that the touch itself ends was there all the same.
         match self.turn.touch(&key, expire).map(|item| item.is_some()) {
@@ -122,7 +122,7 @@ impl<'c> Call<'c, '_> {
     /// place of a delayed one.
     pub(super) fn flush_all(&mut self, delay: i64, noreply: bool, consumed: usize) -> Step {
         let now = self.ctx.now;
-        match exptime::expire(delay, now) {
+        match exptime::expire(delay, self.ctx.moment()) {
             Expire::At(at) if at > now => {
                 self.namespaces_seen().for_each(|namespace| self.ctx.shared.delayed_flush.schedule(namespace, at));
             }

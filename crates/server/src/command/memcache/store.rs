@@ -2,6 +2,7 @@
 
 use super::watch::Seen;
 use super::{Call, LINE_ROOM, Step, exptime};
+use crate::clock::Moment;
 use crate::command::ahead::NextSet;
 use crate::context::State;
 use crate::metrics::Command;
@@ -88,7 +89,7 @@ impl MetaAnswer {
 }
 
 impl Plan {
-    fn text(header: &Store<'_>, now: base::clock::UnixMillis) -> Self {
+    fn text(header: &Store<'_>, moment: Moment) -> Self {
         let (mode, command) = match header.mode {
             StoreMode::Set if header.compare.is_some() => (PutMode::Set, Command::Cas),
             StoreMode::Set => (PutMode::Set, Command::Set),
@@ -100,7 +101,7 @@ impl Plan {
         Self {
             mode,
             client_flags: header.client_flags,
-            expire: exptime::expire(header.exptime, now),
+            expire: exptime::expire(header.exptime, moment),
             compare: header.compare,
             invalidate: false,
             token: None,
@@ -110,7 +111,7 @@ impl Plan {
         }
     }
 
-    fn meta(meta: &Meta<'_>, now: base::clock::UnixMillis) -> Self {
+    fn meta(meta: &Meta<'_>, moment: Moment) -> Self {
         let mode = match meta.store_mode() {
             MetaStoreMode::Set => PutMode::Set,
             MetaStoreMode::Add => PutMode::Add,
@@ -121,12 +122,12 @@ impl Plan {
         Self {
             mode,
             client_flags: meta.client_flags(),
-            expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, now)),
+            expire: meta.expire().map_or(Expire::Never, |exptime| exptime::expire(exptime, moment)),
             // An `add` has no item to compare with.
             compare: meta.compare().filter(|_| mode != PutMode::Add),
             invalidate: meta.has(b'I'),
             token: meta.token(),
-            vivify: meta.vivify().map(|exptime| exptime::expire(exptime, now)),
+            vivify: meta.vivify().map(|exptime| exptime::expire(exptime, moment)),
             answer: Answer::Meta(MetaAnswer::new(meta)),
             command: Command::MetaSet,
         }
@@ -190,7 +191,7 @@ impl<'c> Call<'c, '_> {
     pub(super) fn store(&mut self, header: Store<'c>, consumed: usize) -> Step {
         self.count_prefix(header.key, Count::Set);
         self.sample(header.key, false);
-        let mut plan = Plan::text(&header, self.ctx.now);
+        let mut plan = Plan::text(&header, self.ctx.moment());
         if plan.compare.is_some() && !self.ctx.shared.config.cas {
             plan.compare = Some(u64::MAX);
         }
@@ -199,7 +200,7 @@ impl<'c> Call<'c, '_> {
 
     /// `ms`.
     pub(super) fn meta_store(&mut self, meta: &Meta<'c>, value_len: u32, consumed: usize) -> Step {
-        let plan = Plan::meta(meta, self.ctx.now);
+        let plan = Plan::meta(meta, self.ctx.moment());
         let mut scratch = KeyScratch::default();
         self.sample_meta(meta, false);
         self.store_planned(plan, meta.key.bytes(&mut scratch), value_len, consumed)

@@ -5,6 +5,7 @@ use super::number::integer;
 use super::table::lower;
 use super::typed::live;
 use super::{Call, Run};
+use crate::clock::Moment;
 use crate::notify::Event;
 use crate::out::OutBuffer;
 use base::clock::UnixMillis;
@@ -37,13 +38,13 @@ impl Unit {
     }
 }
 
-/// An instant at which an item ends, in ms since the epoch; it may be past.
+/// An instant at which an item ends, in ms since the epoch by the store's clock; it may be past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deadline(i64);
 
 impl Deadline {
     /// What `text` says to `command`.
-    pub(super) fn read(text: &[u8], unit: Unit, now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+    pub(super) fn read(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, Fault> {
         let number = integer(text)?;
         let fault = Fault::ExpireTime(command);
         let millis = match unit {
@@ -51,18 +52,18 @@ impl Deadline {
             Unit::Millis | Unit::UnixMillis => number,
         };
         let base = match unit {
-            Unit::Seconds | Unit::Millis => now.0 as i64,
-            Unit::UnixSeconds | Unit::UnixMillis => 0,
+            Unit::Seconds | Unit::Millis => moment.now.0 as i64,
+            Unit::UnixSeconds | Unit::UnixMillis => moment.ahead_ms.saturating_neg(),
         };
         millis.checked_add(base).map(Self).ok_or(fault)
     }
 
     /// The same for a command that takes no number of 0 or below.
-    pub(super) fn positive(text: &[u8], unit: Unit, now: UnixMillis, command: &'static str) -> Result<Self, Fault> {
+    pub(super) fn positive(text: &[u8], unit: Unit, moment: Moment, command: &'static str) -> Result<Self, Fault> {
         if integer(text)? <= 0 {
             return Err(Fault::ExpireTime(command));
         }
-        Self::read(text, unit, now, command)
+        Self::read(text, unit, moment, command)
     }
 
     /// It has come.
@@ -140,7 +141,7 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let time = args.next().unwrap_or_default();
     let Some(options) = Options::read(call.out, args)? else { return Ok(()) };
     let (now, view) = (call.ctx.now, call.ctx.view());
-    let deadline = Deadline::read(time, unit, now, name)?;
+    let deadline = Deadline::read(time, unit, call.ctx.moment(), name)?;
     let next = deadline.expire();
     let key = call.key(bytes);
     let past = deadline.is_past(now);
@@ -191,15 +192,15 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     Ok(())
 }
 
-/// When the key ends, shown by `show`; -1: never, -2: it is not there.
+/// When the key ends by the wall clock, shown by `show` with the wall clock now; -1: never, -2: it is not there.
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     call.is_there(&key)?;
-    let now = call.ctx.now.0 as i64;
+    let moment = call.ctx.moment();
     let told = match call.turn.peek(&key).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,
-        Some(Expire::At(at)) => show(at.0 as i64, now),
+        Some(Expire::At(at)) => show(moment.wall(at).0 as i64, moment.wall(moment.now).0 as i64),
     };
     call.int(told);
     Ok(())
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_deadline_that_is_no_instant_is_refused_and_one_that_is_past_is_not() {
-        let now = UnixMillis(1_000_000);
+        let now = Moment { now: UnixMillis(1_000_000), ahead_ms: 0 };
         let read = |text: &str, unit| Deadline::read(text.as_bytes(), unit, now, "x");
         assert_eq!(read("10", Unit::Seconds), Ok(Deadline(1_010_000)));
         assert_eq!(read("-10", Unit::Millis), Ok(Deadline(999_990)));

@@ -184,7 +184,7 @@ fn namespaces(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
 }
 
 pub(super) fn time<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
-    let millis = call.ctx.now.0;
+    let millis = call.ctx.moment().wall(call.ctx.now).0;
     reply::array(call.out, 2);
     for number in [millis / 1000, millis % 1000 * 1000] {
         reply::bulk(call.out, protocol::number::Decimal::new(number).as_slice());

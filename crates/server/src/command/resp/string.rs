@@ -5,11 +5,11 @@ use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
 use super::typed::string;
 use super::{Answers, Call, Identity, LINE_ROOM, Run, Stop};
+use crate::clock::Moment;
 use crate::command::large::LargeSet;
 use crate::context::State;
 use crate::notify::Event;
 use crate::out::PINNED_BYTES_MIN;
-use base::clock::UnixMillis;
 use protocol::resp::{Args, reply};
 use segment::{AddOutcome, Change, Expire, Item, Key, LargeRef, Put, PutMode, PutOutcome, Turn, Value};
 
@@ -77,9 +77,9 @@ impl<'c> SetOptions<'c> {
     }
 
     /// When the new item ends.
-    pub(super) fn expire(&self, now: UnixMillis) -> Result<Expire, Fault> {
+    pub(super) fn expire(&self, moment: Moment) -> Result<Expire, Fault> {
         let Some((unit, text)) = self.deadline else { return Ok(Expire::Never) };
-        Deadline::positive(text, unit, now, "set").map(Deadline::expire)
+        Deadline::positive(text, unit, moment, "set").map(Deadline::expire)
     }
 
     /// Whether the value may be stored over this item of `key`.
@@ -131,7 +131,7 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return call.store_plain(key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
     }
     let options = SetOptions::read(args)?;
-    let expire = options.expire(call.ctx.now)?;
+    let expire = options.expire(call.ctx.moment())?;
     let Some(mode) = options.put_mode() else { return call.set_by(key, value, &options, expire) };
     let stored = match mode {
         PutMode::Add => call.store_absent(key, value, expire)?,
@@ -173,7 +173,7 @@ pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let now = call.ctx.now;
+    let moment = call.ctx.moment();
     let deadline = match args.next() {
         None => return read_one(call, bytes),
         Some(word) => match &super::table::lower(word)[..] {
@@ -196,7 +196,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     }
     let expire = match deadline {
         None => Expire::Never,
-        Some((unit, text)) => Deadline::positive(text, unit, now, "getex")?.expire(),
+        Some((unit, text)) => Deadline::positive(text, unit, moment, "getex")?.expire(),
     };
     let (hit, ()) = call.tell_and_change(bytes, |_, _, _| Change::Expire(expire, ()))?;
     call.note_read(hit);
@@ -425,7 +425,7 @@ impl<'c> Call<'c, '_> {
 
     fn set_until(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
         let key = args.next().unwrap_or_default();
-        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.ctx.now, name)?;
+        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.ctx.moment(), name)?;
         let value = args.next().unwrap_or_default();
         self.store_plain(key, value, PutMode::Set, deadline.expire())?;
         self.out.push(reply::OK);

@@ -48,7 +48,7 @@ fn option_end(
 ) -> Result<Option<u64>, Fault> {
     let Some(unit) = Unit::of(word) else { return Ok(None) };
     let text = args.next().ok_or(Fault::Syntax)?;
-    end_ms(Deadline::positive(text, unit, call.ctx.now, command)?, command).map(Some)
+    end_ms(Deadline::positive(text, unit, call.ctx.moment(), command)?, command).map(Some)
 }
 
 impl<'c> Call<'c, '_> {
@@ -88,7 +88,7 @@ impl<'c> Call<'c, '_> {
         let mut args = all.behind_first();
         let time = args.next().unwrap_or_default();
         let now = self.ctx.now;
-        let deadline = Deadline::read(time, unit, now, name)?;
+        let deadline = Deadline::read(time, unit, self.ctx.moment(), name)?;
         if integer(time)? < 0 {
             return Err(Fault::ExpireBelowZero.into());
         }
@@ -102,15 +102,16 @@ impl<'c> Call<'c, '_> {
         self.tell_and_change_each((name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
     }
 
-    /// Tells of each field what `show` makes of its end.
+    /// Reports of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
     fn tell_ends(&mut self, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
         let mut args = all;
-        let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
+        let (key, moment) = (self.key(args.next().unwrap_or_default()), self.ctx.moment());
+        let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
         let names = fields(args.next(), args, 1)?;
         let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {
             None => NONE,
             Some(None) => LASTING,
-            Some(Some(end)) => show(end, now_ms) as i64,
+            Some(Some(end)) => show(wall(end), wall(now_ms)) as i64,
         };
         if names.len() as u32 > FIELDS_A_SLICE {
             return self.tell_each(command, all, names, |out, bin, now_ms| {

@@ -100,8 +100,8 @@ impl Rule {
             ("setnx", 2) => Self::Absent,
             ("getset", 2) => Self::Swap,
             ("append", 2) => Self::Append,
-            ("setex", 3) => Self::Until(Deadline::positive(word, Unit::Seconds, call.ctx.now, "setex")?.expire()),
-            ("psetex", 3) => Self::Until(Deadline::positive(word, Unit::Millis, call.ctx.now, "psetex")?.expire()),
+            ("setex", 3) => Self::Until(Deadline::positive(word, Unit::Seconds, call.ctx.moment(), "setex")?.expire()),
+            ("psetex", 3) => Self::Until(Deadline::positive(word, Unit::Millis, call.ctx.moment(), "psetex")?.expire()),
             ("setrange", 3) => {
                 let offset = super::number::integer(word)?;
                 Self::Range(u64::try_from(offset).map_err(|_| Fault::Offset)?)

@@ -177,7 +177,7 @@ impl<'c> Call<'c, '_> {
         match rule {
             Rule::Set => {
                 let options = SetOptions::read(tail.iter().copied())?;
-                let expire = options.expire(self.ctx.now)?;
+                let expire = options.expire(self.ctx.moment())?;
                 match options.put_mode() {
                     Some(mode) => match self.put_large(large, &Put { mode, expire, ..Put::set(b"") })? {
                         PutOutcome::Stored { .. } => self.out.push(reply::OK),

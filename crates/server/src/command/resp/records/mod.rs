@@ -26,6 +26,7 @@ use super::expire::{Deadline, Unit};
 use super::number::{float, integer};
 use super::table::lower;
 use super::{Call, Run};
+use crate::clock::Moment;
 use base::clock::UnixMillis;
 use protocol::number::Decimal;
 use protocol::resp::{Args, Version, reply};
@@ -244,7 +245,7 @@ enum Presence {
 
 impl<'c> Options<'c> {
     /// Reads options up to the word `until`, in small letters, or to the end if that is empty.
-    fn read(args: &mut Args<'c>, until: &[u8], now: UnixMillis, command: &'static str) -> Result<Self, Bad<'c>> {
+    fn read(args: &mut Args<'c>, until: &[u8], moment: Moment, command: &'static str) -> Result<Self, Bad<'c>> {
         let mut options = Self::default();
         loop {
             let Some(word) = args.next().map(lower) else {
@@ -265,7 +266,7 @@ impl<'c> Options<'c> {
                 word => {
                     let unit = Unit::of(word).filter(|_| options.expire.is_none()).ok_or(Fault::Syntax)?;
                     let text = args.next().ok_or(Fault::Syntax)?;
-                    options.expire = Some(Deadline::positive(text, unit, now, command)?.expire());
+                    options.expire = Some(Deadline::positive(text, unit, moment, command)?.expire());
                 }
             }
         }

@@ -1,0 +1,77 @@
+//! The pass over the index that a memory file was left with: see [`crate::verify`].
+//!
+//! Bounds: a slice's time at once, in slices with nothing more urgent to do; a stripe is locked only to clear a slot.
+
+use super::Background;
+use crate::index::GROUP_SLOTS;
+use crate::index::growth::Keys;
+use crate::slot::Slot;
+use crate::store::Store;
+use crate::verify::Verified;
+
+/// Slots that are looked at between two looks at the time.
+const SLOTS_PER_LOOK: usize = 32;
+/// Slots between asking for an item and looking at it.
+const AHEAD: usize = 16;
+
+/// Where the pass is.
+#[derive(Debug, Default)]
+pub(super) struct Verification {
+    group: usize,
+    at: usize,
+    /// The state of the index's growth when the pass began.
+    growth: Option<u64>,
+    /// Displacements in the group when its first slot was looked at.
+    moves: u32,
+}
+
+impl Background {
+    /// One slice of the pass; false if there is none, or the index changes its size.
+    pub(super) fn run_verification(&mut self, store: &Store, over: &mut dyn FnMut() -> bool) -> bool {
+        if !store.is_unverified() || store.index.is_growing() || store.index.is_shrinking() {
+            return false;
+        }
+        let pass = &mut self.verification;
+        let growth = store.index.growth();
+        if pass.growth != Some(growth) {
+            *pass = Verification { growth: Some(growth), ..Verification::default() };
+        }
+        let groups = store.index.groups();
+        while pass.group < groups {
+            if pass.at == 0 {
+                pass.moves = store.index.moves_of(pass.group);
+            }
+            let end = (pass.at + SLOTS_PER_LOOK).min(GROUP_SLOTS);
+            prefetch(store, pass.group, pass.at, AHEAD);
+            while pass.at < end {
+                prefetch(store, pass.group, pass.at + AHEAD, 1);
+                match store.verify_slot(pass.group, pass.at) {
+                    Verified::Whole => {}
+                    Verified::Cleared => Self::counters(store).slots_cleared.add(1),
+                    Verified::Busy => return true,
+                }
+                pass.at += 1;
+            }
+            if pass.at == GROUP_SLOTS {
+                // A slot that was displaced meanwhile may have been passed.
+                let is_done = store.index.moves_of(pass.group) == pass.moves;
+                (pass.group, pass.at) = (pass.group + usize::from(is_done), 0);
+            }
+            if over() {
+                return true;
+            }
+        }
+        store.end_verification();
+        true
+    }
+}
+
+/// Asks for the items of some slots, which are far away.
+fn prefetch(store: &Store, group: usize, from: usize, count: usize) {
+    for at in (from..from + count).take_while(|at| *at < GROUP_SLOTS) {
+        let slot = Slot(store.index.slot_word(group, at).load(std::sync::atomic::Ordering::Relaxed));
+        if slot.is_item() {
+            Keys::prefetch(store, slot);
+        }
+    }
+}
