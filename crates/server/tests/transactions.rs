@@ -350,3 +350,39 @@ fn requests_of_a_transaction_are_timed_one_by_one_when_they_are_executed_and_not
     assert!(exec >= get.execute_ns, "{exec}");
     running.stop();
 }
+
+/// Values that were stored under a larger limit are there after a restart with a smaller one, and are longer than the
+/// answers that are kept for a transaction.
+#[test]
+fn a_value_longer_than_kept_answers_is_refused_among_several_keys_and_ends_no_server() {
+    let path = std::env::temp_dir().join(format!("gannet-kept-answers-{}", std::process::id()));
+    let served = |item_bytes_max: u64| ServerConfig {
+        file: Some(path.clone()),
+        memory_bytes: 192 << 20,
+        item_bytes_max,
+        segment_bytes: Some(1 << 20),
+        ..both(1)
+    };
+    let (long, len) = (b"long", (66 << 20) + 5);
+    let running = start(served(80 << 20));
+    assert_eq!(resp(&running).ask(&[b"SET", long, &vec![b'x'; len]]), b"+OK\r\n");
+    running.stop();
+    for _ in 0..2 {
+        let running = start(served(1 << 20));
+        let mut redis = resp(&running);
+        assert_eq!(redis.text("SET short s"), "+OK");
+        let refused = "-ERR the answer is longer than this server keeps: ask for less at once";
+        assert_eq!(redis.text("MGET long short"), refused);
+        assert_eq!(redis.text("MGET short long short"), refused);
+        for line in ["MULTI", "GET short", "GET long", "INCR n", "GETDEL long", "STRLEN long", "EXEC"] {
+            redis.client.send(&request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+        }
+        let answers: Vec<_> = (0..7).map(|_| String::from_utf8(redis.next()).unwrap()).collect();
+        let wanted = format!("*5\r\n$1\r\ns\r\n{refused}\r\n:1\r\n{refused}\r\n:{len}\r\n");
+        assert_eq!(answers[6], wanted, "what does not fit is refused alone, and not executed");
+        assert_eq!(redis.text("GETRANGE long 69206020 -1"), "$1 x", "the long value was not removed");
+        assert_eq!(redis.text("DEL n"), ":1");
+        running.stop();
+    }
+    std::fs::remove_file(&path).unwrap();
+}

@@ -8,6 +8,7 @@
 //! A connection has none of this until it subscribes, monitors, or asks for something long; its requests pay one
 //! comparison for it.
 
+use super::error::Fault;
 use super::{Call, LINE_ROOM, Run, SessionState, Step};
 use crate::context::State;
 use crate::mail::Subscriber;
@@ -108,9 +109,12 @@ impl Call<'_, '_> {
         Ok(())
     }
 
-    /// Answers with a reply that was put together beside the output, of any length up to [`LONG_REPLY_BYTES_MAX`].
+    /// Answers with a reply that was put together beside the output. A longer one than [`LONG_REPLY_BYTES_MAX`] is
+    /// refused: its length follows from what clients have stored, so it has no other bound.
     pub(super) fn say_long(&mut self, reply: Vec<u8>) -> Run {
-        assert!(reply.len() <= LONG_REPLY_BYTES_MAX, "a reply of {} bytes", reply.len());
+        if reply.len() > LONG_REPLY_BYTES_MAX {
+            return Err(Fault::KeysTooLong.into());
+        }
         if self.session.answers != super::Answers::All {
             return Ok(());
         }

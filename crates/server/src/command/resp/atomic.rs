@@ -38,9 +38,12 @@ pub const KEYS_AS_ONE_MAX: usize = 4096;
 const KEYS_UNCLAIMED_MAX: usize = 64;
 /// Bytes of requests that one connection queues.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. The connection of
-/// one that has more is closed when it is done.
+/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. A request whose
+/// answer would not fit is answered with an error instead, and not executed.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of lines behind that: of the errors of requests that were refused, and the answers of those that change
+/// something. The connection of a transaction that has more is closed when it is done.
+const LINES_BYTES_MAX: usize = 4 << 20;
 /// Bytes that the buffer for answers begins with.
 const ANSWER_BYTES: usize = 16 << 10;
 /// Transactions that a worker keeps at hand once they are done with, so that the next one allocates nothing.
@@ -212,6 +215,9 @@ impl<'c> Call<'c, '_> {
             } else if !transaction.is_lone {
                 reply::array(&mut transaction.out, transaction.commands.into());
             }
+            if !transaction.is_lone {
+                transaction.answer_at = transaction.out.mark();
+            }
         }
         if transaction.stage == Stage::Running {
             run(self.turn, transaction, self.session, self.ctx, &mut self.ops)?;
@@ -276,7 +282,7 @@ pub(super) fn run(
     ops: &mut usize,
 ) -> Step {
     let answer_bytes_max = ANSWER_BYTES_MAX.max(ctx.shared.config.item_bytes_max as usize + 2 * LINE_ROOM);
-    let Transaction { queue, claim, out, at, is_cut, is_lone, ready, .. } = transaction;
+    let Transaction { queue, claim, out, at, answer_at, is_cut, is_lone, ready, .. } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
     if claim.is_begun() {
@@ -298,30 +304,64 @@ pub(super) fn run(
         match run_one(turn, (rest, from), args, out, session, ctx, ops) {
             Ok(()) => {
                 *at += consumed;
+                *answer_at = out.mark();
                 (session.done, session.sum) = (0, 0);
                 *ops += 1;
             }
-            Err(State::OutputFull { want }) => {
-                let bytes = out.mark() + want.max(ANSWER_BYTES);
-                if bytes > answer_bytes_max && !claim.is_begun() {
-                    // It reads alone, and is not worth its connection.
-                    out.truncate(0);
+            Err(State::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
+                Room::Grown => {}
+                Room::Refused => {
                     Fault::KeysTooLong.say(out);
                     (session.done, session.sum, session.walk) = (0, 0, None);
-                    *at = queue.len();
-                } else if bytes > answer_bytes_max {
-                    assert!(out.mark() > 0, "an empty buffer is long enough for every answer");
-                    *is_cut = true;
-                    out.truncate(0);
-                } else {
-                    out.grow(bytes.max(2 * out.capacity()).min(answer_bytes_max));
+                    *at += consumed;
+                    *answer_at = out.mark();
                 }
-            }
+                Room::Cut => {
+                    (*is_cut, *answer_at) = (true, 0);
+                    out.truncate(0);
+                }
+            },
             Err(state) => break Err(state),
         }
     };
     turn.act_for_none(claim);
     ran
+}
+
+/// What becomes of a request for whose answer there was no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There is room now: the request is run again.
+    Grown,
+    /// Its answer is longer than may be kept. It was not executed, and there is room for the error.
+    Refused,
+    /// There is no room for a line. The answers are given up, the requests are executed all the same, and the
+    /// connection is closed when they are done.
+    Cut,
+}
+
+/// Makes room for `want` bytes behind the answers that are in `out`, those of the request at hand from `answer_at` on.
+/// Long answers end at `bytes_max`; lines may go on behind it, so that a request that is refused can be told so.
+fn make_room(out: &mut OutBuffer, answer_at: usize, want: usize, bytes_max: usize) -> Room {
+    let is_line = want <= LINE_ROOM;
+    let lines_max = bytes_max + LINES_BYTES_MAX;
+    let most = if is_line { lines_max } else { bytes_max };
+    let bytes = out.mark() + want.max(ANSWER_BYTES);
+    if bytes <= most {
+        out.grow(bytes.max(2 * out.capacity()).min(most));
+        return Room::Grown;
+    }
+    if is_line {
+        return Room::Cut;
+    }
+    out.truncate(answer_at);
+    if out.room() < LINE_ROOM {
+        if answer_at + ANSWER_BYTES > lines_max {
+            return Room::Cut;
+        }
+        out.grow(answer_at + ANSWER_BYTES);
+    }
+    Room::Refused
 }
 
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,

@@ -69,6 +69,8 @@ pub(super) struct Transaction {
     watched_bytes: Vec<u8>,
     pub(super) claim: Claim,
     pub(super) out: OutBuffer,
+    /// Where the answer to the request at hand begins among those of all.
+    pub(super) answer_at: usize,
     /// Bytes of the answers that the client was told.
     pub(super) told: usize,
     /// Whether it wants any.
@@ -96,6 +98,7 @@ impl Transaction {
             watched_bytes: Vec::new(),
             claim,
             out: OutBuffer::beside(),
+            answer_at: 0,
             told: 0,
             answers: Answers::All,
             ready: Ticks(0),
@@ -107,7 +110,7 @@ impl Transaction {
     pub(super) fn forget(&mut self, bytes: usize) {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut) = (false, false, false);
-        (self.commands, self.charged, self.at, self.told) = (0, 0, 0, 0);
+        (self.commands, self.charged, self.at, self.answer_at, self.told) = (0, 0, 0, 0, 0);
         (self.kind, self.answers, self.namespaces) = (atomic::KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);

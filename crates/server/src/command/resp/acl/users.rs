@@ -21,6 +21,8 @@ pub const NAME_BYTES_MAX: usize = crate::card::CLIENT_TEXT_MAX;
 const PASSWORDS_MAX: usize = 100;
 /// Refusals that are told.
 const LOG_MAX: usize = 128;
+/// Bytes of a key, channel or name that a refusal keeps: what is refused is as long as its client likes.
+const LOG_OBJECT_BYTES_MAX: usize = 1024;
 /// A refusal that comes again within so many ms is counted with the earlier one.
 const LOG_SAME_MS: u64 = 60_000;
 /// A file of users is not larger than this, in bytes.
@@ -371,7 +373,9 @@ impl Users {
     }
 
     /// Keeps a refusal.
-    pub(super) fn refused(&self, refusal: Refusal, now: UnixMillis, client: String) {
+    pub(super) fn refused(&self, mut refusal: Refusal, now: UnixMillis, client: String) {
+        refusal.object.truncate(LOG_OBJECT_BYTES_MAX);
+        refusal.object.shrink_to_fit();
         let mut log = self.log();
         let same = |known: &&mut Logged| known.refusal == refusal && now.ms_since(known.updated) < LOG_SAME_MS;
         if let Some(known) = log.entries.iter_mut().find(same) {
