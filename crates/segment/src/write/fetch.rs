@@ -150,6 +150,7 @@ impl Turn<'_> {
     }
 
     fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Effect>, OpError> {
+        self.check_size(key, 0)?;
         let plan = Plan {
             expire,
             token: fetch.token,

@@ -3,6 +3,7 @@
 use super::{Call, LINE_ROOM, Step, exptime};
 use crate::context::{OPS_A_BATCH, State};
 use crate::metrics::Command;
+use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
 use segment::{Item, Stride};
@@ -106,24 +107,28 @@ impl Call<'_, '_> {
         }
         let mut dumping = self.session.dump.unwrap_or_default();
         let mut seen = 0;
-        let mut full = false;
+        let mut want = None;
         let out = &mut *self.out;
         let next = self.turn.crawl(self.session.namespace, dumping.cursor, 1, &mut |item| {
             seen += 1;
-            if full || seen <= dumping.told || matches!(format, Format::Cachedump(most) if dumping.told_all >= most) {
+            if want.is_some()
+                || seen <= dumping.told
+                || matches!(format, Format::Cachedump(most) if dumping.told_all >= most)
+            {
                 return;
             }
             // Room for the end of the dump is kept too.
-            full = out.room() < LINE_ROOM;
-            if !full {
+            let line = line_room(item);
+            want = (out.room() < line).then_some(line);
+            if want.is_none() {
                 dumping.told += 1;
                 dumping.told_all += 1;
                 tell(out, format, item);
             }
         });
-        if full {
+        if let Some(want) = want {
             self.session.dump = Some(dumping);
-            return Err(State::OutputFull { want: LINE_ROOM });
+            return Err(State::OutputFull { want });
         }
         let enough = matches!(format, Format::Cachedump(most) if dumping.told_all >= most);
         match next.filter(|_| !enough) {
@@ -142,8 +147,16 @@ impl Call<'_, '_> {
     }
 }
 
+/// Room for the longest line about an item, and for the end of the dump. Clients of Redis store keys of up to 64 KiB,
+/// which a line may write as three bytes for each.
+fn line_room(item: &Item<'_>) -> usize {
+    LINE_ROOM + if item.key.len() > KEY_BYTES_MAX { 3 * item.key.len() } else { 0 }
+}
+
 fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>) {
     match format {
+        // No `mg` names such a key.
+        Format::Mgdump if item.key.len() > KEY_BYTES_MAX => {}
         Format::Cachedump(_) => reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire)),
         Format::Mgdump => reply::mgdump(out, item.key),
         Format::Metadump => reply::metadump(

@@ -93,7 +93,10 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("copy", "`DB` of its own database alone"),
     ("dbsize", "of the database, by all protocols"),
     ("debug", "`SLEEP`, in which nobody else waits, with `commands.debug`"),
-    ("exec", "an answer that would bring all of them above 64 MiB is an error in its place, and its command is not executed"),
+    (
+        "exec",
+        "an answer that would bring all of them above 64 MiB is an error in its place, and its command is not executed",
+    ),
     ("expire", "times above 24 days to the second"),
     ("flushall", "at once, whatever the option; answers after the running background slice"),
     ("flushdb", "as `FLUSHALL`"),
