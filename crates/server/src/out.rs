@@ -11,12 +11,14 @@
 //! Invariants: `pins` is ordered by `at`; `sent` never passes the whole; a buffer goes back to its pool empty, so with
 //! every pin released and every operation's time recorded.
 
+use crate::budget::{self, Budget, Grant};
 use crate::buffers::{BIG_BYTES_MIN, OUT_BYTES};
 use crate::clock::Ticks;
 use crate::context::OPS_A_BATCH;
 use crate::metrics::Command;
 use segment::{Pinned, Store};
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// Pinned values that one buffer takes before it counts as full.
 pub const PINS_MAX: usize = 8;
@@ -30,6 +32,8 @@ pub const OPS_MAX: usize = 256;
 /// Operations at most that are done together and accounted for at once: while a buffer has room, it has room for the
 /// times of so many.
 pub const OPS_TOGETHER_MAX: usize = 16;
+/// A buffer of no pool with at most so many bytes in it grows by a copy.
+const COPIED_BYTES_MAX: usize = 64 << 10;
 /// Parts of one send: the pieces of large values and the bytes around them.
 pub const PARTS_MAX: usize = 64;
 
@@ -62,12 +66,15 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
+    /// What a buffer of no pool has of the memory of clients: the length of its block.
+    grant: Option<Grant>,
 }
 
 impl OutBuffer {
     pub(crate) fn new(block: Box<[u8]>) -> Self {
         Self {
             block,
+            grant: None,
             own: None,
             len: 0,
             sent: 0,
@@ -78,9 +85,10 @@ impl OutBuffer {
         }
     }
 
-    /// One that is never sent and belongs to no pool: without room until it is given some ([`OutBuffer::grow`]).
-    pub(crate) fn beside() -> Self {
-        Self { ops: Vec::new(), ..Self::new(Box::default()) }
+    /// A buffer that is never sent and belongs to no pool: without room until it is given some ([`OutBuffer::grow`]).
+    pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
+        let grant = Grant::none(budget, budget::Kind::Replies);
+        Self { ops: Vec::new(), grant: Some(grant), ..Self::new(Box::default()) }
     }
 
     /// Bytes that can still be appended. 0 when the times of [`OPS_TOGETHER_MAX`] further operations cannot be kept, so
@@ -149,12 +157,50 @@ impl OutBuffer {
         self.len += bytes.len();
     }
 
-    /// Has room for so many bytes in all from now on. Only for a buffer of no pool.
-    pub(crate) fn grow(&mut self, bytes: usize) {
+    /// Has room for so many bytes in all from now on; false if client memory is used up. Only for a buffer of no pool.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let has = self.grant.as_mut().is_none_or(|grant| grant.resize(bytes as u64));
+        if has {
+            self.exchange(bytes);
+        }
+        has
+    }
+
+    /// The same whatever client memory is used: for the answer of what was begun and has to be done.
+    pub(crate) fn force_grow(&mut self, bytes: usize) {
+        if let Some(grant) = &mut self.grant {
+            grant.force(bytes as u64);
+        }
+        self.exchange(bytes);
+    }
+
+    fn exchange(&mut self, bytes: usize) {
         assert!(self.own.is_none() && bytes >= self.len, "a block of its own, that holds what is there");
-        let mut block = vec![0; bytes].into_boxed_slice();
-        block[..self.len].copy_from_slice(&self.block[..self.len]);
-        self.block = block;
+        if self.len <= COPIED_BYTES_MAX {
+            // The kernel clears what is new when it is written.
+            let mut block = vec![0; bytes].into_boxed_slice();
+            block[..self.len].copy_from_slice(&self.block[..self.len]);
+            self.block = block;
+            return;
+        }
+        // The allocator moves the pages of a long block instead of its bytes.
+        let mut block = std::mem::take(&mut self.block).into_vec();
+        block.reserve_exact(bytes.saturating_sub(block.len()));
+        block.resize(bytes, 0);
+        self.block = block.into_boxed_slice();
+    }
+
+    /// Gives back what its block counts for, which it keeps: it is put away until it is used again.
+    pub(crate) fn rest(&mut self) {
+        if let Some(grant) = &mut self.grant {
+            grant.shrink(0);
+        }
+    }
+
+    /// Counts for its block again; false if client memory is used up.
+    pub(crate) fn wake(&mut self) -> bool {
+        let bytes = self.block.len() as u64;
+        self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
     }
 
     /// Whether another value can be pinned here.

@@ -6,6 +6,7 @@ mod common;
 use base::prng::Prng;
 use common::redis::{Redis, Replies, request};
 use common::{Client, config, start, tcp, wait_until};
+use gannet_server::budget::Kind;
 use gannet_server::command::Protocol;
 use gannet_server::metrics::{Command, Part, Totals};
 use gannet_server::start::{Running, ServerConfig};
@@ -27,6 +28,11 @@ fn resp_addr(running: &Running) -> SocketAddr {
 
 fn resp(running: &Running) -> Replies {
     Replies::connect(resp_addr(running))
+}
+
+/// Bytes of client memory that queued requests take.
+fn queued(running: &Running) -> u64 {
+    running.shared().budget.used_by(Kind::Queued)
 }
 
 fn words(line: &str) -> Vec<Vec<u8>> {
@@ -189,7 +195,7 @@ fn no_reader_sees_half_a_transaction_or_half_a_command() {
 
 #[test]
 fn a_client_that_does_not_read_holds_no_keys() {
-    let running = start(both(2));
+    let running = start(ServerConfig { client_memory_bytes: Some(64 << 20), ..both(2) });
     let (mut slow, mut other) = (resp(&running), resp(&running));
     let long = vec![b'x'; 100_000];
     assert_eq!(slow.ask(&[b"SET", b"long", &long]), b"+OK\r\n");
@@ -217,16 +223,16 @@ fn what_a_client_that_goes_has_queued_is_not_executed_and_holds_nothing() {
     gone.ask(&[b"WATCH", b"a"]);
     gone.ask(&[b"MULTI"]);
     assert_eq!(gone.ask(&[b"SET", b"a", b"1"]), b"+QUEUED\r\n");
-    assert!(running.shared().queued.used() > 0);
+    assert!(queued(&running) > 0);
     drop(gone);
-    wait_until("the end of what was queued", || running.shared().queued.used() == 0);
+    wait_until("the end of what was queued", || queued(&running) == 0);
     assert_eq!(other.ask(&[b"GET", b"a"]), b"$-1\r\n");
     running.stop();
 }
 
 #[test]
 fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
-    let running = start(both(1));
+    let running = start(ServerConfig { client_memory_bytes: Some(3 << 20), ..both(1) });
     let mut client = resp(&running);
     let long = vec![b'x'; 200_000];
     client.ask(&[b"MULTI"]);
@@ -235,7 +241,7 @@ fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
         match client.ask(&[b"SET", b"a", &long]) {
             reply if reply == b"+QUEUED\r\n" => {}
             reply => {
-                assert!(reply.starts_with(b"-ERR transaction is longer"), "{}", reply.escape_ascii());
+                assert!(reply.starts_with(b"-OOM client memory is used up"), "{}", reply.escape_ascii());
                 refused += 1;
             }
         }
@@ -243,7 +249,7 @@ fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
     assert!(refused > 0 && refused < 15, "{refused} refused");
     assert!(client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT "));
     assert_eq!(client.ask(&[b"EXISTS", b"a"]), b":0\r\n");
-    assert_eq!(running.shared().queued.used(), 0);
+    assert_eq!(queued(&running), 0);
     running.stop();
 }
 

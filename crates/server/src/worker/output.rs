@@ -64,8 +64,12 @@ impl<B: Backend> Core<B> {
             session.moved_ns = self.now_ns;
             self.ctx.counters().sends_short.add(1);
             self.io.want_writable(stream, session.token, true);
+            let holds = session.state.reply_held().is_some();
             if out.pinned_bytes() > 0 {
                 self.note_pinner(index);
+            }
+            if holds {
+                self.note_holder(index);
             }
             return;
         }

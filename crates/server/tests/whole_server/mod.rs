@@ -16,6 +16,7 @@ pub mod commands;
 
 use base::clock::UnixMillis;
 use choices::Choices;
+use gannet_server::budget::Kind;
 use gannet_server::clock::Clock;
 use gannet_server::command::Protocol;
 use gannet_server::shared::Shared;
@@ -183,7 +184,10 @@ impl World {
         assert_eq!(held, (0, 0), "sessions and buffers are given back");
         let shared = &self.shared;
         assert_eq!((shared.pins.used(), shared.store.stats().pins), (0, 0), "pins and places are given back");
-        assert_eq!(shared.queued.used() + shared.channels.bytes(), 0, "client memory is given back");
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Rules) {
+            assert_eq!(shared.budget.used_by(kind), 0, "the client memory of {} is given back", kind.name());
+        }
+        assert_eq!(shared.budget.used(), shared.budget.used_by(Kind::Rules), "what is used is the sum of all kinds");
         self.reached
     }
 }

@@ -17,8 +17,8 @@
 //! - No claim is held while a client is waited for: neither for its bytes, which are all there before, nor for its
 //!   taking of answers, which begins after.
 //! - What was begun is done: a connection that ends meanwhile keeps its slot until its requests are run.
-//! - Bounds: see [`QUEUE_BYTES_MAX`], [`crate::shared::QueueBudget`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and
-//!   [`segment::CLAIMS_MAX`].
+//! - What is queued and what is answered is client memory ([`crate::budget`]), reserved before it is allocated. Other
+//!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::CLAIMS_MAX`].
 
 use super::error::Fault;
 use super::transaction::{Stage, Transaction};
@@ -45,7 +45,9 @@ pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// something. The connection of a transaction that has more is closed when it is done.
 const LINES_BYTES_MAX: usize = 4 << 20;
 /// Bytes that the buffer for answers begins with.
-const ANSWER_BYTES: usize = 16 << 10;
+pub(super) const ANSWER_BYTES: usize = 16 << 10;
+/// Bytes around a word of a request that is held.
+const HELD_WORD_BYTES: usize = 16;
 /// Transactions that a worker keeps at hand once they are done with, so that the next one allocates nothing.
 const SPARE_MAX: usize = 4;
 
@@ -113,7 +115,8 @@ impl<'c> Call<'c, '_> {
     /// A transaction with room for answers, of which nothing is known yet.
     pub(super) fn spare_transaction(&mut self) -> Box<Transaction> {
         let spare = self.ctx.spares.0.pop();
-        spare.unwrap_or_else(|| Box::new(Transaction::new(self.ctx.shared.store.claim())))
+        let shared = &self.ctx.shared;
+        spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.claim(), &shared.budget)))
     }
 
     /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
@@ -137,7 +140,11 @@ impl<'c> Call<'c, '_> {
         match ran {
             Err(Stop::State(_)) => {
                 // What is not done goes on from a copy, since the bytes go with the connection.
-                one.hold(entry.name, args, entry.kind);
+                let is_begun = self.session.done > 0 || self.session.copy.is_some() || self.session.walk.is_some();
+                if !one.hold(entry.name, args, entry.kind, is_begun) {
+                    one.put_away(self.ctx);
+                    return Err(Fault::ClientMemory.into());
+                }
                 if self.session.done > 0 {
                     one.keep_answer(self.out.since(mark));
                 }
@@ -155,7 +162,10 @@ impl<'c> Call<'c, '_> {
     /// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
     pub(super) fn run_beside(&mut self, name: &'static str, args: Args<'c>) -> Run {
         let mut one = self.spare_transaction();
-        one.hold(name, args, KIND);
+        if !one.hold(name, args, KIND, false) {
+            one.put_away(self.ctx);
+            return Err(Fault::ClientMemory.into());
+        }
         one.stage = Stage::Running;
         self.begin(one);
         Err(Stop::UnderWay)
@@ -199,9 +209,6 @@ impl<'c> Call<'c, '_> {
             if self.turn.obtain(&mut transaction.claim).is_err() {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
-            }
-            if transaction.out.room() < LINE_ROOM {
-                transaction.out.grow(ANSWER_BYTES);
             }
             self.turn.act_for(&mut transaction.claim);
             let changed = transaction.is_watched_changed(self.turn);
@@ -301,7 +308,7 @@ pub(super) fn run(
         else {
             unreachable!("what was queued was a request");
         };
-        match run_one(turn, (rest, from), args, out, session, ctx, ops) {
+        match run_one(turn, (rest, from, *answer_at), args, out, session, ctx, ops) {
             Ok(()) => {
                 *at += consumed;
                 *answer_at = out.mark();
@@ -310,8 +317,8 @@ pub(super) fn run(
             }
             Err(State::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
                 Room::Grown => {}
-                Room::Refused => {
-                    Fault::KeysTooLong.say(out);
+                Room::Refused(fault) => {
+                    fault.say(out);
                     (session.done, session.sum, session.walk) = (0, 0, None);
                     *at += consumed;
                     *answer_at = out.mark();
@@ -333,8 +340,8 @@ pub(super) fn run(
 enum Room {
     /// There is room now: the request is run again.
     Grown,
-    /// Its answer is longer than may be kept. It was not executed, and there is room for the error.
-    Refused,
+    /// Its answer is longer than may be kept, for this reason. It was not executed, and there is room for the error.
+    Refused(Fault),
     /// There is no room for a line. The answers are given up, the requests are executed all the same, and the
     /// connection is closed when they are done.
     Cut,
@@ -347,28 +354,26 @@ fn make_room(out: &mut OutBuffer, answer_at: usize, want: usize, bytes_max: usiz
     let lines_max = bytes_max + LINES_BYTES_MAX;
     let most = if is_line { lines_max } else { bytes_max };
     let bytes = out.mark() + want.max(ANSWER_BYTES);
-    if bytes <= most {
-        out.grow(bytes.max(2 * out.capacity()).min(most));
+    let fits = bytes <= most;
+    let roomy = bytes.max(out.capacity() + out.capacity() / 4).min(most);
+    if fits && (out.grow(roomy) || out.grow(bytes)) {
         return Room::Grown;
     }
     if is_line {
         return Room::Cut;
     }
     out.truncate(answer_at);
-    if out.room() < LINE_ROOM {
-        if answer_at + ANSWER_BYTES > lines_max {
-            return Room::Cut;
-        }
-        out.grow(answer_at + ANSWER_BYTES);
-    }
-    Room::Refused
+    let is_told =
+        out.room() >= LINE_ROOM || answer_at + ANSWER_BYTES <= lines_max && out.grow(answer_at + ANSWER_BYTES);
+    let fault = if fits { Fault::ClientMemory } else { Fault::KeysTooLong };
+    if is_told { Room::Refused(fault) } else { Room::Cut }
 }
 
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
-/// if it was queued.
+/// if it was queued, and where its answer begins.
 fn run_one<'c>(
     turn: &'c mut Turn<'_>,
-    (buf, queued): (&'c [u8], Option<Ticks>),
+    (buf, queued, answer_at): (&'c [u8], Option<Ticks>, usize),
     mut args: Args<'c>,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
@@ -402,7 +407,8 @@ fn run_one<'c>(
             Err(call.look_again(entry.keys_of(args)))
         }
         Err(Stop::Fault(fault)) => {
-            call.out.truncate(mark);
+            // What earlier visits have answered goes too.
+            call.out.truncate(answer_at);
             call.fault(fault);
             if !matches!(fault, Fault::NoLonger(_)) {
                 call.queued_done(entry, (name, args), queued);
@@ -432,9 +438,15 @@ impl Call<'_, '_> {
 }
 
 impl Transaction {
-    /// Holds one request alone.
-    fn hold(&mut self, name: &str, args: Args<'_>, kind: Command) {
+    /// Holds one request alone; false if client memory is used up, which does not count if the request is begun.
+    fn hold(&mut self, name: &str, args: Args<'_>, kind: Command, is_begun: bool) -> bool {
         let words = [name.as_bytes()].into_iter().chain(args);
+        let bytes = words.clone().map(|word| word.len() + HELD_WORD_BYTES).sum::<usize>() + HELD_WORD_BYTES;
+        if is_begun {
+            self.force_room(bytes);
+        } else if !self.room_to_queue(bytes) || !self.room_to_answer() {
+            return false;
+        }
         self.queue.extend_from_slice(format!("*{}\r\n", args.len() + 1).as_bytes());
         for word in words {
             self.queue.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -442,14 +454,14 @@ impl Transaction {
             self.queue.extend_from_slice(b"\r\n");
         }
         (self.commands, self.is_lone, self.kind) = (1, true, kind);
+        true
     }
 
     /// It is done with: gives its claim back, and itself to who comes next.
     pub(super) fn put_away(mut self: Box<Self>, ctx: &mut WorkerContext) {
         ctx.shared.store.let_go(&mut self.claim);
-        ctx.shared.queued.release(self.charged);
         if ctx.spares.0.len() < SPARE_MAX {
-            self.forget(ANSWER_BYTES);
+            self.forget(ANSWER_BYTES, &ctx.shared.budget);
             ctx.spares.0.push(self);
         }
     }

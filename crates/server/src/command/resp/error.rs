@@ -136,6 +136,8 @@ pub(super) enum Fault {
     ExecRefused,
     /// More is to be queued or watched than a connection, or all of them, may.
     QueueTooLong,
+    /// Clients hold as many bytes outside the store as they may.
+    ClientMemory,
     /// There is no such key.
     NoKey,
     /// Source and target are one key.
@@ -172,6 +174,10 @@ impl Fault {
                 "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
             }
             Self::QueueTooLong => "ERR transaction is longer than this server keeps",
+            Self::ClientMemory => {
+                "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
+                 limits.client_memory"
+            }
             Self::NoKey => "ERR no such key",
             Self::SameKey => "ERR source and destination objects are the same",
             Self::TooManyKeys => "ERR more keys match than one answer tells: walk over them with SCAN",

@@ -7,6 +7,7 @@ use super::error::Fault;
 use super::table::lower;
 use super::typed::live;
 use super::{Call, Run, Stop};
+use crate::budget;
 use crate::context::{OPS_A_BATCH, State};
 use crate::notify::Event;
 use protocol::resp::{Args, reply};
@@ -242,11 +243,19 @@ impl<'c> Call<'c, '_> {
     /// Stores what is one item, or in pieces, under the other key too.
     fn copy_whole(&mut self, from: &[u8], to: &[u8], target: Target) -> Result<Copied, Stop> {
         let (from, to, view) = (self.key(from), self.key(to), self.ctx.view());
+        // A value in pieces is put together outside the store.
+        let bytes = self.turn.peek(&from).map_or(0, |item| item.value_len());
+        let is_long = bytes > self.turn.large_threshold();
+        let _held = match is_long {
+            true => Some(self.ctx.shared.budget.grant(budget::Kind::Copies, bytes).ok_or(Fault::ClientMemory)?),
+            false => None,
+        };
         Ok(self.turn.change(&to, &mut |turn, there, bytes| {
             let Some(item) = live(turn.peek(&from), view) else { return Change::Keep(Copied::NoSource) };
             if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
             }
+            bytes.reserve_exact(item.value_len() as usize);
             if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
                 // It has lost a piece, and counts as missing.
                 return Change::Keep(Copied::NoSource);

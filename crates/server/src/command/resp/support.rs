@@ -137,7 +137,7 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("lease.stale", "not in Redis: see below"),
     ("memory", "`USAGE`, with its slot in the index, `STATS`, `DOCTOR`, `PURGE`"),
     ("monitor", "commands of clients of Redis, to the millisecond; those with secrets are left out; 64 at once"),
-    ("multi", "at most 64 MiB a connection, and 5 % of the memory for all"),
+    ("multi", "at most 64 MiB a connection, and what client memory has for all"),
     ("object", "`ENCODING`, `IDLETIME`, `REFCOUNT`"),
     ("pexpire", "times above 24 days to the second"),
     ("pexpireat", "times above 24 days to the second"),

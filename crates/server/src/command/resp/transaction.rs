@@ -11,6 +11,7 @@
 use super::error::Fault;
 use super::table::Entry;
 use super::{Answers, Call, Run, SessionState, Stop, atomic};
+use crate::budget::{self, Budget, Grant};
 use crate::clock::Ticks;
 use crate::context::WorkerContext;
 use crate::metrics::Command;
@@ -18,9 +19,17 @@ use crate::namespaces::Namespaces;
 use crate::out::OutBuffer;
 use protocol::resp::{Args, reply};
 use segment::{Claim, Namespace, OpError, Turn, Version};
+use std::sync::Arc;
 
 /// Keys that one connection watches.
 pub const WATCHED_MAX: usize = 4096;
+/// Bytes of an answer that says that something was done: what `EXEC` makes sure of before it begins.
+const SHORT_ANSWER_BYTES: usize = 16;
+
+/// The capacity that a buffer of `capacity` gets to hold `need`.
+fn grown(capacity: usize, need: usize) -> usize {
+    if need <= capacity { capacity } else { need.max(capacity + capacity / 2) }
+}
 
 /// How far a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +68,8 @@ pub(super) struct Transaction {
     pub(super) queue: Vec<u8>,
     /// How many.
     pub(super) commands: u32,
-    /// Bytes of the queue that were granted.
-    pub(super) charged: u64,
+    /// What it has of the memory of clients, but for its answers: see [`Transaction::cost`].
+    held: Grant,
     /// Of the bytes of the queue, those that are done.
     pub(super) at: usize,
     /// Namespaces that its requests may be in, a bit each: those of the keys that are queued.
@@ -82,7 +91,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    pub(super) fn new(claim: Claim) -> Self {
+    pub(super) fn new(claim: Claim, budget: &Arc<Budget>) -> Self {
         Self {
             stage: Stage::Watching,
             is_spoilt: false,
@@ -91,13 +100,13 @@ impl Transaction {
             kind: atomic::KIND,
             queue: Vec::new(),
             commands: 0,
-            charged: 0,
+            held: Grant::none(budget, budget::Kind::Queued),
             at: 0,
             namespaces: 0,
             watched: Vec::new(),
             watched_bytes: Vec::new(),
             claim,
-            out: OutBuffer::beside(),
+            out: OutBuffer::beside(budget),
             answer_at: 0,
             told: 0,
             answers: Answers::All,
@@ -106,11 +115,11 @@ impl Transaction {
         }
     }
 
-    /// Is as new, and keeps no more than `bytes` in any buffer.
-    pub(super) fn forget(&mut self, bytes: usize) {
+    /// Is as new, keeps no more than `bytes` in any buffer, and counts for nothing until it is used again.
+    pub(super) fn forget(&mut self, bytes: usize, budget: &Arc<Budget>) {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut) = (false, false, false);
-        (self.commands, self.charged, self.at, self.answer_at, self.told) = (0, 0, 0, 0, 0);
+        (self.commands, self.at, self.answer_at, self.told) = (0, 0, 0, 0);
         (self.kind, self.answers, self.namespaces) = (atomic::KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);
@@ -118,17 +127,71 @@ impl Transaction {
         self.watched.shrink_to(bytes / size_of::<Watched>());
         self.watched_bytes.shrink_to(bytes);
         if self.out.capacity() > bytes {
-            self.out = OutBuffer::beside();
+            self.out = OutBuffer::beside(budget);
         }
         self.out.truncate(0);
+        self.out.rest();
+        self.held.shrink(0);
+    }
+
+    /// What a transaction takes with buffers of such capacities, in bytes.
+    fn cost(queue: usize, watched: usize, watched_bytes: usize) -> u64 {
+        (size_of::<Self>() + queue + watched * size_of::<Watched>() + watched_bytes) as u64
+    }
+
+    /// Makes room for `more` bytes of requests; false if client memory is used up.
+    pub(super) fn room_to_queue(&mut self, more: usize) -> bool {
+        let queue = grown(self.queue.capacity(), self.queue.len() + more);
+        let has = self.held.resize(Self::cost(queue, self.watched.capacity(), self.watched_bytes.capacity()));
+        if has {
+            self.queue.reserve_exact(queue - self.queue.len());
+        }
+        has
+    }
+
+    /// Makes room for one more watched key of so many bytes; false if client memory is used up.
+    fn room_to_watch(&mut self, more: usize) -> bool {
+        let watched = grown(self.watched.capacity(), self.watched.len() + 1);
+        let bytes = grown(self.watched_bytes.capacity(), self.watched_bytes.len() + more);
+        let has = self.held.resize(Self::cost(self.queue.capacity(), watched, bytes));
+        if has {
+            self.watched.reserve_exact(watched - self.watched.len());
+            self.watched_bytes.reserve_exact(bytes - self.watched_bytes.len());
+        }
+        has
+    }
+
+    /// Makes room for the answers to as many requests as are queued, if they are short; false if client memory is used
+    /// up.
+    pub(super) fn room_to_answer(&mut self) -> bool {
+        let want = atomic::ANSWER_BYTES.max(self.commands as usize * SHORT_ANSWER_BYTES);
+        if self.out.capacity() < want { self.out.grow(want) } else { self.out.wake() }
+    }
+
+    /// Makes room for `more` bytes of requests, and for a short answer, whatever client memory is used: for a command
+    /// that has changed something already.
+    pub(super) fn force_room(&mut self, more: usize) {
+        self.held.force(Self::cost(
+            self.queue.capacity().max(self.queue.len() + more),
+            self.watched.capacity(),
+            self.watched_bytes.capacity(),
+        ));
+        if self.out.capacity() < atomic::ANSWER_BYTES {
+            self.out.force_grow(atomic::ANSWER_BYTES);
+        }
     }
 
     /// The answer so far of what goes on here.
     pub(super) fn keep_answer(&mut self, answer: &[u8]) {
         if self.out.room() < answer.len() {
-            self.out.grow(answer.len());
+            self.out.force_grow(self.out.mark() + answer.len());
         }
         self.out.push(answer);
+    }
+
+    /// When it was begun, and the bytes of its answers, while its client is told those.
+    pub(super) fn answer_held(&self) -> Option<(Ticks, u64)> {
+        (self.stage == Stage::Telling).then(|| (self.begun, self.out.capacity() as u64))
     }
 
     fn unwatch(&mut self) {
@@ -182,12 +245,13 @@ impl<'c> Call<'c, '_> {
             return Ok(false);
         }
         let Some(transaction) = &mut self.session.transaction else { return Ok(false) };
-        let fits = transaction.queue.len() + consumed <= atomic::QUEUE_BYTES_MAX;
-        if !fits || !self.ctx.shared.queued.grant(consumed as u64) {
+        if transaction.queue.len() + consumed > atomic::QUEUE_BYTES_MAX {
             return Err(Fault::QueueTooLong);
         }
+        if !transaction.room_to_queue(consumed) {
+            return Err(Fault::ClientMemory);
+        }
         transaction.queue.extend_from_slice(&self.buf[self.at..self.at + consumed]);
-        transaction.charged += consumed as u64;
         transaction.commands += 1;
         if entry.kind == Command::Flush {
             transaction.claim.add_all();
@@ -224,6 +288,10 @@ pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         Some(watching) => watching,
         None => call.spare_transaction(),
     };
+    if !transaction.room_to_queue(0) {
+        transaction.put_away(call.ctx);
+        return Err(Fault::ClientMemory.into());
+    }
     transaction.stage = Stage::Queueing;
     call.session.transaction = Some(transaction);
     call.out.push(reply::OK);
@@ -247,6 +315,11 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if transaction.is_spoilt {
         transaction.put_away(call.ctx);
         return Err(Fault::ExecAbort.into());
+    }
+    if !transaction.room_to_answer() {
+        // Nothing is executed whose answers could not be kept.
+        transaction.put_away(call.ctx);
+        return Err(Fault::ClientMemory.into());
     }
     let Transaction { watched, watched_bytes, claim, stage, .. } = &mut *transaction;
     let mut from = 0;
@@ -283,6 +356,9 @@ fn watch_each(call: &mut Call<'_, '_>, transaction: &mut Transaction, args: Args
         let room = atomic::QUEUE_BYTES_MAX / 64;
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
+        }
+        if !transaction.room_to_watch(bytes.len()) {
+            return Err(Fault::ClientMemory.into());
         }
         let key = call.key(bytes);
         let version = call.turn.version(&key)?;

@@ -3,12 +3,14 @@
 use super::error::Fault;
 use super::glob::matches;
 use super::{Call, Run, Stop};
+use crate::budget::{self, Budget, Grant};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use segment::Stride;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A walk that is not at its end.
 #[derive(Default)]
@@ -37,6 +39,8 @@ pub(super) struct Walk {
     pub(super) records: super::records::Found,
     /// How far a query of an index has come.
     pub(super) query: super::records::Going,
+    /// What it has of the memory of clients.
+    grant: Option<Grant>,
 }
 
 impl Walk {
@@ -44,10 +48,30 @@ impl Walk {
     pub(super) fn from(cursor: u32) -> Box<Self> {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
+
+    /// What it remembers, in bytes. A set of hashes is copied as it grows.
+    fn held_bytes(&self) -> usize {
+        let told = self.told.capacity() * HASH_BYTES * 3 / 2;
+        told + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
+    }
+
+    /// Reserves what it remembers; false if client memory is used up. A short walk counts for nothing.
+    fn reserve(&mut self, budget: &Arc<Budget>) -> bool {
+        let bytes = self.held_bytes();
+        if bytes <= FREE_BYTES && self.grant.is_none() {
+            return true;
+        }
+        self.grant.get_or_insert_with(|| Grant::none(budget, budget::Kind::Walks)).resize(bytes as u64)
+    }
 }
 
 /// Keys that are told at most, so that what is remembered of them is bounded.
 pub const KEYS_TOLD_MAX: usize = 1 << 20;
+
+/// Bytes of one hash in a set of them, and what that has beside it.
+const HASH_BYTES: usize = 10;
+/// Bytes that a walk may remember without counting.
+const FREE_BYTES: usize = 4 << 10;
 
 /// Keys looked at that count as one operation.
 pub(super) const KEYS_AN_OP: usize = 16;
@@ -134,8 +158,11 @@ fn step_tiers(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Resul
 
 impl Call<'_, '_> {
     /// The request goes on in another visit, with the walk where it stands.
-    pub(super) fn put_off(&mut self, walk: Box<Walk>, stop: Stop) -> Run {
+    pub(super) fn put_off(&mut self, mut walk: Box<Walk>, stop: Stop) -> Run {
         if matches!(stop, Stop::State(_)) {
+            if !walk.reserve(&self.ctx.shared.budget) {
+                return Err(Fault::ClientMemory.into());
+            }
             self.session.done = 1;
             self.session.walk = Some(walk);
         }

@@ -3,6 +3,7 @@
 //! A cursor is a place in the order of the hashes of the names: a field that stays is told once by a whole walk,
 //! whatever is stored and deleted meanwhile.
 
+use crate::budget::{self, Grant};
 use crate::command::resp::error::Fault;
 use crate::command::resp::glob::matches;
 use crate::command::resp::number::integer;
@@ -126,10 +127,18 @@ fn random<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let mut prng = Prng::new(call.ctx.clock.ticks().0 ^ call.ops as u64);
     let item = call.turn.get(&key);
     let parts = KeyParts::new(call.turn, key);
+    let mut held = Grant::none(&call.ctx.shared.budget, budget::Kind::Copies);
     let bins: Vec<Bin<'_>> = match record(item.as_ref(), call.ctx.view(), &parts)? {
         // One leaf is drawn, and from it one field.
         Some(record) if record.is_large() && count.is_none() => draw_leaf(&record, now_ms, &mut prng)?,
-        Some(record) => record.bins(now_ms).collect::<Result<_, _>>()?,
+        Some(record) => {
+            // All fields, and those that are drawn of them.
+            let bytes = 2 * record.count_at_most(now_ms)? * size_of::<Bin<'_>>();
+            if record.is_large() && !held.resize(bytes as u64) {
+                return Err(Fault::ClientMemory.into());
+            }
+            record.bins(now_ms).collect::<Result<_, _>>()?
+        }
         None => Vec::new(),
     };
     let Some(count) = count else {
