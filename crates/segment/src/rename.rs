@@ -56,6 +56,7 @@ impl<'l> Turn<'l> {
     ///
     /// # Errors
     /// [`OpError::Parked`]: again in a later turn; it may be done in part. [`OpError::OutOfMemory`].
+    /// [`OpError::TooLarge`]: the new key is longer than one may be.
     pub fn adopt(&mut self, from: &Key<'_>, to: &Key<'_>) -> Result<bool, OpError> {
         self.retry(|turn| turn.try_adopt(from, to))
     }
@@ -64,6 +65,7 @@ impl<'l> Turn<'l> {
         let flushed_before = self.store.flushed_before(to.namespace);
         let Some((seen, snap)) = self.snap(from)? else { return Ok(Some(false)) };
         let Some(object) = self.store.object_at(&seen) else { return Ok(Some(false)) };
+        self.check_head(to, &seen)?;
         let there = self.snap(to)?.map(|(_, snap)| snap);
         let plan = self.store.copy_plan(&seen, &snap, Rewrite { token: TokenRule::New, ..Rewrite::SAME });
         let plan = Plan { meta: None, token: None, ..plan };
@@ -75,6 +77,13 @@ impl<'l> Turn<'l> {
             self.set_owner(to, object)?;
         }
         Ok(Some(true))
+    }
+
+    /// The head that was seen fits under another key, in one piece.
+    fn check_head(&self, to: &Key<'_>, seen: &Seen) -> Result<(), OpError> {
+        let bytes = seen.layout.value(&self.store.segments.heap, seen.address).len() as u64;
+        self.check_size(to, bytes)?;
+        if bytes > self.whole_max(to) { Err(OpError::TooLarge) } else { Ok(()) }
     }
 
     /// Both keys have the same pieces or parts: one is being renamed to the other.
@@ -184,7 +193,8 @@ impl<'l> Turn<'l> {
     /// Stores what was copied whole under `to`; false if the value was lost since: then give the copy up.
     ///
     /// # Errors
-    /// [`OpError::Parked`]: again in a later turn. [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`]: again in a later turn. [`OpError::OutOfMemory`]. [`OpError::TooLarge`]: the new key is
+    /// longer than one may be.
     pub fn finish_copy(&mut self, from: &Key<'_>, to: &Key<'_>, copy: &PartsCopy) -> Result<bool, OpError> {
         self.retry(|turn| turn.try_finish_copy(from, to, copy))
     }
@@ -197,6 +207,7 @@ impl<'l> Turn<'l> {
             return Ok(Some(false));
         }
         let value = seen.layout.value(&self.store.segments.heap, seen.address);
+        self.check_head(to, &seen)?;
         let mut bytes = head.with(value, copy.object, root);
         let rest = bytes.split_off(1);
         let plan = Plan {

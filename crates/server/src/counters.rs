@@ -45,6 +45,8 @@ pub struct WorkerCounters {
     pub sends_short: Counter,
     /// Connections dropped since they did not read.
     pub slow_readers_dropped: Counter,
+    /// Connections dropped since they did not read what is kept for them while client memory was short.
+    pub client_memory_dropped: Counter,
     /// Outputs whose pinned values were copied, since their readers were slow.
     pub copied_out: Counter,
     /// Values whose senders were so slow that they were moved from their place in the store into a buffer.

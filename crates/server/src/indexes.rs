@@ -206,11 +206,14 @@ impl Indexes {
         if list.len() >= INDEXES_MAX {
             return Err(IndexFault::TooMany);
         }
-        if !resize(self.bytes() + bytes) {
+        // `bytes` is a client's number: the sum is checked, and nothing is allocated before the store has made room.
+        let all = self.bytes().checked_add(bytes).ok_or(IndexFault::NoMemory)?;
+        let capacity = usize::try_from(bytes).map_err(|_| IndexFault::NoMemory)?;
+        if !resize(all) {
             return Err(IndexFault::NoMemory);
         }
-        self.bytes.fetch_add(bytes as usize, AcqRel);
-        let entries = Mutex::new((Index::new(bytes as usize), Entry::default()));
+        self.bytes.fetch_add(capacity, AcqRel);
+        let entries = Mutex::new((Index::new(capacity), Entry::default()));
         let index = Arc::new(SetIndex { set, bin: bin.into(), kind, bytes, state: AtomicU8::new(0), entries });
         list.push(Arc::clone(&index));
         self.any.store(true, Release);

@@ -16,6 +16,7 @@
 pub mod admin;
 pub mod auth;
 pub mod background;
+pub mod budget;
 pub mod buffers;
 pub mod card;
 mod checkpoint;

@@ -18,6 +18,7 @@
 //! Invariants: `pins` is ordered by `at`; `sent` never passes the whole; a buffer goes back to its pool empty, so with
 //! every pin released and every operation's time recorded.
 
+use crate::budget::{self, Budget, Grant};
 use crate::buffers::{BIG_BYTES_MIN, OUT_BYTES};
 use crate::clock::Ticks;
 use crate::context::OPS_A_BATCH;
@@ -25,6 +26,7 @@ use crate::metrics::Command;
 use segment::{Pinned, Store};
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// Pinned values that one buffer takes before it counts as full.
 pub const PINS_MAX: usize = 8;
@@ -72,19 +74,30 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
-    /// Blocks that are filled, of an output that collects answers, and their bytes together.
+    /// Blocks that are filled, of an output that collects answers, with their bytes and what they take together.
     full: VecDeque<Vec<u8>>,
     full_bytes: usize,
+    full_held: usize,
+    /// What such an output has of the memory of clients: what all its blocks take.
+    grant: Option<Grant>,
 }
 
 /// The place of a head that is written when what follows it is known: see [`OutBuffer::reserve_head`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadPlace(usize);
 
+/// A place in what an output has collected: see [`OutBuffer::spot`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spot {
+    full: usize,
+    len: usize,
+}
+
 impl OutBuffer {
     pub(crate) fn new(block: Box<[u8]>) -> Self {
         Self {
             block,
+            grant: None,
             own: None,
             len: 0,
             sent: 0,
@@ -94,13 +107,15 @@ impl OutBuffer {
             ops: Vec::with_capacity(OPS_MAX),
             full: VecDeque::new(),
             full_bytes: 0,
+            full_held: 0,
         }
     }
 
     /// One that collects answers, is never sent and belongs to no pool: without room until it is given some
     /// ([`OutBuffer::make_room`]).
-    pub(crate) fn beside() -> Self {
-        Self { ops: Vec::new(), ..Self::new(Box::default()) }
+    pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
+        let grant = Grant::none(budget, budget::Kind::Replies);
+        Self { ops: Vec::new(), grant: Some(grant), ..Self::new(Box::default()) }
     }
 
     /// Bytes that can still be appended. 0 when the times of [`OPS_TOGETHER_MAX`] further operations cannot be kept, so
@@ -151,7 +166,8 @@ impl OutBuffer {
     /// Forgets all that was collected.
     pub(crate) fn forget(&mut self) {
         self.full.clear();
-        (self.full_bytes, self.len) = (0, 0);
+        (self.full_bytes, self.full_held, self.len) = (0, 0, 0);
+        self.recount();
     }
 
     /// Forgets the bytes appended since `mark`. Nothing may have been pinned or sent since.
@@ -163,32 +179,73 @@ impl OutBuffer {
         self.len = mark;
     }
 
-    /// Forgets the bytes appended since `mark`, unless those before it have gone to a block of their own since.
-    pub(crate) fn take_back(&mut self, mark: usize) {
-        if mark < self.len {
-            self.truncate(mark);
-        }
-    }
-
     /// The bytes appended since `mark`. Nothing may have been pinned since.
     pub(crate) fn since(&self, mark: usize) -> &[u8] {
         &self.block[mark..self.len]
     }
 
-    /// Has room for `bytes` from now on, in a block of its own if there is none. Marks from before mean nothing then.
-    /// Only for an output that collects answers.
-    pub(crate) fn make_room(&mut self, bytes: usize) {
+    /// Has room for `bytes` from now on, in a block of its own if there is none; false if client memory is used up. Marks
+    /// from before mean nothing then. Only for an output that collects answers.
+    pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
+        if self.block.len() - self.len >= bytes {
+            return true;
+        }
+        for block_bytes in [bytes.max(BESIDE_BYTES), bytes] {
+            let held = self.held_with(block_bytes);
+            if self.grant.as_mut().is_none_or(|grant| grant.bytes() >= held || grant.resize(held)) {
+                self.add_block(block_bytes);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Has room for `bytes` whatever client memory is used: for the answer of what was begun and has to be done.
+    pub(crate) fn force_room(&mut self, bytes: usize) {
         if self.block.len() - self.len < bytes {
-            self.retire();
-            self.block = vec![0; bytes.max(BESIDE_BYTES)].into_boxed_slice();
+            let held = self.held_with(bytes);
+            if let Some(grant) = &mut self.grant {
+                grant.force(held);
+            }
+            self.add_block(bytes);
+        }
+    }
+
+    /// What all blocks take with a new one of so many bytes.
+    fn held_with(&self, bytes: usize) -> u64 {
+        let retired = if self.len < self.block.len() / 2 { self.len } else { self.block.len() };
+        (self.full_held + retired + bytes) as u64
+    }
+
+    fn add_block(&mut self, bytes: usize) {
+        self.retire();
+        // The kernel clears what is new when it is written.
+        self.block = vec![0; bytes].into_boxed_slice();
+        self.recount();
+    }
+
+    /// What all blocks take.
+    pub(crate) fn held(&self) -> u64 {
+        (self.full_held + self.block.len()) as u64
+    }
+
+    /// Gives back what the grant has above what the blocks take.
+    fn recount(&mut self) {
+        let held = self.held();
+        if let Some(grant) = &mut self.grant {
+            grant.shrink(held);
         }
     }
 
     /// Appends a whole block. Marks from before mean nothing then. Only for an output that collects answers.
     pub(crate) fn push_block(&mut self, block: Vec<u8>) {
         self.retire();
-        self.full_bytes += block.len();
+        (self.full_bytes, self.full_held) = (self.full_bytes + block.len(), self.full_held + block.capacity());
         self.full.push_back(block);
+        let held = self.held();
+        if let Some(grant) = &mut self.grant {
+            grant.force(held);
+        }
     }
 
     /// Keeps a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects answers.
@@ -199,22 +256,53 @@ impl OutBuffer {
 
     /// Writes what belongs to a place.
     pub(crate) fn fill_head(&mut self, place: HeadPlace, bytes: &[u8]) {
+        let block = &mut self.full[place.0];
+        let before = block.capacity();
+        block.extend_from_slice(bytes);
         self.full_bytes += bytes.len();
-        self.full[place.0].extend_from_slice(bytes);
+        self.full_held += block.capacity() - before;
     }
 
     /// Forgets what was appended behind a place; what was written to it stays.
     pub(crate) fn cut_behind_head(&mut self, place: HeadPlace) {
-        self.full.truncate(place.0 + 1);
-        self.full_bytes = self.full.iter().map(Vec::len).sum();
+        self.keep_blocks(place.0 + 1);
         self.len = 0;
     }
 
     /// Forgets what was appended behind a place, and the place.
     pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
-        self.full.truncate(place.0);
-        self.full_bytes = self.full.iter().map(Vec::len).sum();
+        self.keep_blocks(place.0);
         self.len = 0;
+    }
+
+    fn keep_blocks(&mut self, count: usize) {
+        self.full.truncate(count);
+        self.full_bytes = self.full.iter().map(Vec::len).sum();
+        self.full_held = self.full.iter().map(Vec::capacity).sum();
+        self.recount();
+    }
+
+    /// The end of what is collected, to come back to with [`OutBuffer::cut_to_spot`] whatever is appended.
+    pub(crate) fn spot(&self) -> Spot {
+        Spot { full: self.full.len(), len: self.len }
+    }
+
+    /// Forgets what was collected behind a spot.
+    pub(crate) fn cut_to_spot(&mut self, spot: Spot) {
+        if self.full.len() == spot.full {
+            self.len = spot.len;
+            return;
+        }
+        // The block that was at hand is one of the full ones by now.
+        self.len = 0;
+        if spot.len > 0
+            && let Some(block) = self.full.get_mut(spot.full)
+        {
+            block.truncate(spot.len);
+            self.keep_blocks(spot.full + 1);
+        } else {
+            self.keep_blocks(spot.full);
+        }
     }
 
     /// Bytes that are collected.
@@ -235,6 +323,7 @@ impl OutBuffer {
             block.truncate(self.len);
             block
         };
+        self.full_held += block.capacity();
         self.full.push_back(block);
         self.len = 0;
     }
@@ -248,7 +337,22 @@ impl OutBuffer {
     pub(crate) fn drop_first(&mut self) {
         if let Some(block) = self.full.pop_front() {
             self.full_bytes -= block.len();
+            self.full_held -= block.capacity();
+            self.recount();
         }
+    }
+
+    /// Gives back what its block counts for, which it keeps: it is put away until it is used again.
+    pub(crate) fn rest(&mut self) {
+        if let Some(grant) = &mut self.grant {
+            grant.shrink(0);
+        }
+    }
+
+    /// Counts for its blocks again; false if client memory is used up.
+    pub(crate) fn wake(&mut self) -> bool {
+        let bytes = self.held();
+        self.grant.as_mut().is_none_or(|grant| grant.bytes() == bytes || grant.resize(bytes))
     }
 
     /// Whether another value can be pinned here.

@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
+use crate::budget::Budget;
 use crate::clock::{Clock, Origin};
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::command::resp::acl::Users;
@@ -50,8 +51,8 @@ pub struct Shared {
     pub survey: Survey,
     /// Bytes of the store that readers may pin.
     pub pins: PinBudget,
-    /// Bytes of requests that transactions keep until they are executed.
-    pub queued: QueueBudget,
+    /// Bytes that connections hold outside the store.
+    pub budget: Arc<Budget>,
     /// What namespaces are called, may have and have.
     pub namespaces: Namespaces,
     /// Flushes that have been asked for and are not due yet.
@@ -152,6 +153,7 @@ impl Shared {
     pub(crate) fn resize_store(&self, memory_bytes: u64) -> Result<(), ResizeError> {
         self.store.resize(memory_bytes)?;
         self.pins.follow(memory_bytes);
+        self.budget.follow(memory_bytes);
         self.wake_background();
         Ok(())
     }
@@ -432,40 +434,6 @@ impl PinBudget {
     /// Whether a grant was refused since the last call.
     pub(crate) fn take_wanted(&self) -> bool {
         self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed)
-    }
-}
-
-/// Share of the memory that queued requests may have beside the store, in percent.
-const QUEUED_PERCENT: u64 = 5;
-
-/// Bytes of requests that all transactions together keep until they are executed.
-#[derive(Debug)]
-pub struct QueueBudget {
-    bytes_max: u64,
-    used: AtomicU64,
-}
-
-impl QueueBudget {
-    /// For a server whose store has so many bytes.
-    pub(crate) fn new(memory_bytes: u64) -> Self {
-        Self { bytes_max: memory_bytes / 100 * QUEUED_PERCENT, used: AtomicU64::new(0) }
-    }
-
-    /// Takes `bytes` if they are to be had.
-    pub(crate) fn grant(&self, bytes: u64) -> bool {
-        let take = |used: u64| (used + bytes <= self.bytes_max).then_some(used + bytes);
-        self.used.fetch_update(AcqRel, Acquire, take).is_ok()
-    }
-
-    /// Gives `bytes` back.
-    pub(crate) fn release(&self, bytes: u64) {
-        let before = self.used.fetch_sub(bytes, AcqRel);
-        assert!(before >= bytes, "more was given back than was granted");
-    }
-
-    /// Bytes granted now.
-    pub fn used(&self) -> u64 {
-        self.used.load(Acquire)
     }
 }
 

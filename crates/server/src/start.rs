@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
+use crate::budget::Budget;
 use crate::clock::Origin;
 use crate::command::counters::{CommandCounters, CommandShared};
 use crate::command::resp::acl::{FileError, Users};
@@ -20,8 +21,7 @@ use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::running::Doors;
 use crate::shared::{
-    AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, QueueBudget, Shared, StopSwitch,
-    WorkerShared,
+    AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
 };
 use crate::survey::Survey;
 use crate::tier::Tiered;
@@ -147,6 +147,8 @@ pub struct ServerConfig {
     pub key_events: KeyEvents,
     /// Bytes of messages that may wait for one subscriber; who is further behind is dropped.
     pub subscriber_backlog_bytes: u64,
+    /// The most bytes that connections hold outside the store; `None`: [`crate::budget::Budget::auto`].
+    pub client_memory_bytes: Option<u64>,
 }
 
 impl Default for ServerConfig {
@@ -199,6 +201,7 @@ impl Default for ServerConfig {
             debug_command: false,
             key_events: KeyEvents::default(),
             subscriber_backlog_bytes: 8 << 20,
+            client_memory_bytes: None,
         }
     }
 }
@@ -325,6 +328,7 @@ impl Server {
     /// dropped instead, the other one can go on with all of it.
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
+        io::allocation::return_long_blocks();
         let Estate { listeners: mut left, memory, devices, connections } = estate;
         let mut listen = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
@@ -393,9 +397,9 @@ fn load_users(config: &ServerConfig) -> Result<Option<Auth>, StartError> {
     config.auth_file.as_ref().map(load).transpose()
 }
 
-fn load_rights(config: &ServerConfig) -> Result<Users, StartError> {
+fn load_rights(config: &ServerConfig, budget: &Arc<Budget>) -> Result<Users, StartError> {
     let path = config.acl_file.as_deref();
-    Users::new(path, config.auth_file.is_none())
+    Users::new(path, config.auth_file.is_none(), budget)
         .map_err(|error| StartError::Rights { path: path.map(Into::into).unwrap_or_default(), error })
 }
 
@@ -492,7 +496,8 @@ pub(crate) fn assemble_in(
             .map_err(|error| StartError::Namespace { name: namespace.name.clone(), error })?;
     }
     let watch = Arc::new(Hub::default());
-    let channels = Channels::new(&watch, config.memory_bytes, config.subscriber_backlog_bytes);
+    let budget = Budget::new(config.memory_bytes, config.client_memory_bytes);
+    let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
     let shared = Shared {
         live: Live {
             connections_max: AtomicU64::new(config.connections_max as u64),
@@ -510,10 +515,9 @@ pub(crate) fn assemble_in(
         background: BackgroundCounters::default(),
         survey: Survey::new(&store),
         pins: PinBudget::new(config.memory_bytes),
-        queued: QueueBudget::new(config.memory_bytes),
         namespaces,
         delayed_flush: DelayedFlush::kept_in(&store),
-        users: load_rights(&config)?,
+        users: load_rights(&config, &budget)?,
         auth: load_users(&config)?,
         prefixes: Prefixes::new(config.prefix_delimiter),
         sets: kept.sets,
@@ -521,6 +525,7 @@ pub(crate) fn assemble_in(
         indexes: crate::indexes::Indexes::default(),
         watch,
         channels: Arc::new(channels),
+        budget,
         started,
         origin: Origin::new(begun, started),
         wall_ahead_ms: AtomicI64::new(0),

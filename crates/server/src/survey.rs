@@ -1,5 +1,6 @@
 //! What is slow to find out: the census of segments and the memory that the kernel gave. A thread of its own finds it
-//! out now and then, and the others read what it found last. It also puts minutes of hot keys away ([`crate::heat`]).
+//! out now and then, and the others read what it found last. It also puts minutes of hot keys away ([`crate::heat`]),
+//! and gives freed client memory ([`crate::budget`]) back to the kernel.
 //!
 //! Invariant: a worker that tells `stats` walks no segment headers and reads nothing of `/proc` about memory.
 
@@ -57,6 +58,9 @@ pub(crate) fn run(shared: &Shared) {
         found.census = shared.store.census();
         shared.survey.publish(found);
         shared.roll_minutes(shared.now());
+        if shared.budget.has_fallen() {
+            io::allocation::trim();
+        }
         std::thread::park_timeout(CENSUS_STEP);
         if shared.stop.workers_gone() {
             return;

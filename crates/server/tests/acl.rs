@@ -296,3 +296,29 @@ fn who_may_use_some_namespaces_uses_keys_of_no_other() {
     assert_eq!((ask(&mut ann, "SELECT 0"), ask(&mut ann, "GET k")), ("+OK\r\n".into(), "$7\r\ndefault\r\n".into()));
     running.stop();
 }
+
+/// Rules are as long as a request, and a user has a thousand of them: what is listed of them has no bound of its own.
+#[test]
+fn rules_longer_than_any_answer_are_refused_or_listed_and_end_no_server() {
+    let running = start(served());
+    let mut admin = Replies::connect(addr(&running));
+    let pattern = |number: usize| [format!("~{number}-").as_bytes(), &vec![b'p'; 230_000]].concat();
+    let mut taken = [0, 0];
+    for number in 0..320 {
+        let name = format!("user-{number}");
+        for (of, name) in [name.as_bytes(), b"one"].into_iter().enumerate() {
+            let answer = admin.ask(&[b"ACL", b"SETUSER", name, &pattern(number)]);
+            assert!(answer == b"+OK\r\n" || answer.starts_with(b"-OOM "), "{}", answer.escape_ascii());
+            taken[of] += usize::from(answer == b"+OK\r\n");
+        }
+    }
+    assert!(taken[0] > 5 && taken[1] > 5, "{taken:?} are too few rules to prove anything");
+    for topic in [&["LIST"][..], &["GETUSER", "one"]] {
+        let words: Vec<&[u8]> = [&["ACL"][..], topic].concat().iter().map(|word| word.as_bytes()).collect();
+        let answer = admin.ask(&words);
+        let refused = answer.starts_with(b"-ERR the answer is longer") || answer.starts_with(b"-OOM ");
+        assert!(refused || answer[0] == b'*' && answer.len() > 230_000 * taken[0].min(taken[1]), "{topic:?}");
+        assert_eq!(ask(&mut admin, "PING"), "+PONG\r\n");
+    }
+    running.stop();
+}

@@ -16,6 +16,9 @@ fn query(redis: &mut Replies, asked: &str, limit: u64) -> Vec<(String, String)> 
     told
 }
 
+/// The answer to an index that would leave the store too little memory.
+const FULL: &str = "-OOM the store cannot go on with so much less memory: give less";
+
 #[test]
 fn an_index_tells_of_itself_and_of_what_is_wrong() {
     let running = running();
@@ -27,7 +30,13 @@ fn an_index_tells_of_itself_and_of_what_is_wrong() {
         ("REC.INDEX CREATE s v INT MEMORY 1000000", "+OK"),
         ("REC.INDEX CREATE s v STR", "-EXISTS this index is there"),
         ("REC.INDEX CREATE s t STR MEMORY 1000", "-ERR value is out of range"),
-        ("REC.INDEX CREATE s t STR MEMORY 66000000", "-OOM the store cannot go on with so much less memory: give less"),
+        ("REC.INDEX CREATE s t STR MEMORY 66000000", FULL),
+        // With what the other index has, these are past the end of 64 bits, and just before it.
+        ("REC.INDEX CREATE s t STR MEMORY 18446744073709551615", FULL),
+        ("REC.INDEX CREATE s t STR MEMORY 18446744073708551616", FULL),
+        ("REC.INDEX CREATE s t STR MEMORY 18446744073708551615", FULL),
+        ("REC.INDEX CREATE s t STR MEMORY 9223372036854775807", FULL),
+        ("REC.INDEX CREATE s t STR MEMORY 18446744073709551616", "-ERR value is out of range"),
         ("REC.INDEX CREATE s t STR MEMORY 1000000", "+OK"),
         ("REC.INDEX LIST", "*2 *6 $1 s $1 v $3 INT $5 ready :1 :1000000 *6 $1 s $1 t $3 STR $5 ready :1 :1000000"),
         ("REC.QUERY s v EQ 5 BINS t", "*2 $1 0 *1 *4 $3 k:1 :1 :-1 *2 $1 t $4 five"),

@@ -7,6 +7,7 @@ mod updates;
 use base::prng::Prng;
 use common::redis::{Redis, Replies, request};
 use common::{Client, config, start, tcp, wait_until};
+use gannet_server::budget::Kind;
 use gannet_server::command::Protocol;
 use gannet_server::metrics::{Command, Part, Totals};
 use gannet_server::start::{Running, ServerConfig};
@@ -28,6 +29,11 @@ fn resp_addr(running: &Running) -> SocketAddr {
 
 fn resp(running: &Running) -> Replies {
     Replies::connect(resp_addr(running))
+}
+
+/// Bytes of client memory that queued requests take.
+fn queued(running: &Running) -> u64 {
+    running.shared().budget.used_by(Kind::Queued)
 }
 
 fn words(line: &str) -> Vec<Vec<u8>> {
@@ -190,7 +196,7 @@ fn no_reader_sees_half_a_transaction_or_half_a_command() {
 
 #[test]
 fn a_client_that_does_not_read_holds_no_keys() {
-    let running = start(both(2));
+    let running = start(ServerConfig { client_memory_bytes: Some(64 << 20), ..both(2) });
     let (mut slow, mut other) = (resp(&running), resp(&running));
     let long = vec![b'x'; 100_000];
     assert_eq!(slow.ask(&[b"SET", b"long", &long]), b"+OK\r\n");
@@ -218,16 +224,16 @@ fn what_a_client_that_goes_has_queued_is_not_executed_and_holds_nothing() {
     gone.ask(&[b"WATCH", b"a"]);
     gone.ask(&[b"MULTI"]);
     assert_eq!(gone.ask(&[b"SET", b"a", b"1"]), b"+QUEUED\r\n");
-    assert!(running.shared().queued.used() > 0);
+    assert!(queued(&running) > 0);
     drop(gone);
-    wait_until("the end of what was queued", || running.shared().queued.used() == 0);
+    wait_until("the end of what was queued", || queued(&running) == 0);
     assert_eq!(other.ask(&[b"GET", b"a"]), b"$-1\r\n");
     running.stop();
 }
 
 #[test]
 fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
-    let running = start(both(1));
+    let running = start(ServerConfig { client_memory_bytes: Some(3 << 20), ..both(1) });
     let mut client = resp(&running);
     let long = vec![b'x'; 200_000];
     client.ask(&[b"MULTI"]);
@@ -236,7 +242,7 @@ fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
         match client.ask(&[b"SET", b"a", &long]) {
             reply if reply == b"+QUEUED\r\n" => {}
             reply => {
-                assert!(reply.starts_with(b"-ERR transaction is longer"), "{}", reply.escape_ascii());
+                assert!(reply.starts_with(b"-OOM client memory is used up"), "{}", reply.escape_ascii());
                 refused += 1;
             }
         }
@@ -244,7 +250,7 @@ fn more_is_not_queued_than_may_be_and_spoils_the_transaction() {
     assert!(refused > 0 && refused < 15, "{refused} refused");
     assert!(client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT "));
     assert_eq!(client.ask(&[b"EXISTS", b"a"]), b":0\r\n");
-    assert_eq!(running.shared().queued.used(), 0);
+    assert_eq!(queued(&running), 0);
     running.stop();
 }
 
@@ -350,4 +356,40 @@ fn requests_of_a_transaction_are_timed_one_by_one_when_they_are_executed_and_not
     let exec = of("EXEC")[0].execute_ns;
     assert!(exec >= get.execute_ns, "{exec}");
     running.stop();
+}
+
+/// Values that were stored under a larger limit are there after a restart with a smaller one, and are longer than the
+/// answers that are kept for a transaction.
+#[test]
+fn a_value_longer_than_kept_answers_is_refused_among_several_keys_and_ends_no_server() {
+    let path = std::env::temp_dir().join(format!("gannet-kept-answers-{}", std::process::id()));
+    let served = |item_bytes_max: u64| ServerConfig {
+        file: Some(path.clone()),
+        memory_bytes: 192 << 20,
+        item_bytes_max,
+        segment_bytes: Some(1 << 20),
+        ..both(1)
+    };
+    let (long, len) = (b"long", (66 << 20) + 5);
+    let running = start(served(80 << 20));
+    assert_eq!(resp(&running).ask(&[b"SET", long, &vec![b'x'; len]]), b"+OK\r\n");
+    running.stop();
+    for _ in 0..2 {
+        let running = start(served(1 << 20));
+        let mut redis = resp(&running);
+        assert_eq!(redis.text("SET short s"), "+OK");
+        let refused = "-ERR the answer is longer than this server keeps: ask for less at once";
+        assert_eq!(redis.text("MGET long short"), refused);
+        assert_eq!(redis.text("MGET short long short"), refused);
+        for line in ["MULTI", "GET short", "GET long", "INCR n", "GETDEL long", "STRLEN long", "EXEC"] {
+            redis.client.send(&request(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()));
+        }
+        let answers: Vec<_> = (0..7).map(|_| String::from_utf8(redis.next()).unwrap()).collect();
+        let wanted = format!("*5\r\n$1\r\ns\r\n{refused}\r\n:1\r\n{refused}\r\n:{len}\r\n");
+        assert_eq!(answers[6], wanted, "what does not fit is refused alone, and not executed");
+        assert_eq!(redis.text("GETRANGE long 69206020 -1"), "$1 x", "the long value was not removed");
+        assert_eq!(redis.text("DEL n"), ":1");
+        running.stop();
+    }
+    std::fs::remove_file(&path).unwrap();
 }

@@ -1,8 +1,10 @@
 //! The memory promise: whatever is stored, the process stays under `--memory` plus the stated constant.
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
-use crate::common::{Serving, TempFile, connect};
+use crate::common::{Serving, TempFile, ask, connect};
 
 /// The stated constant: 16 MiB for the program, 17 MiB a worker for its buffers and histograms, and what its reactor
 /// holds, which is 6 MiB more with io_uring.
@@ -109,4 +111,179 @@ fn no_mix_grows_the_process_past_the_promise_with_epoll() {
 #[test]
 fn no_mix_grows_the_process_past_the_promise_with_io_uring() {
     fill_with_every_size_and_lifetime("uring");
+}
+
+/// The least that clients may hold outside the store, which is what they may beside the memory of these tests.
+const CLIENT_BYTES: u64 = 16 << 20;
+/// Clients of each kind. `GANNET_MEMORY_CLIENTS=1000` is the long form.
+const CLIENTS: usize = 24;
+
+fn number_of(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// A request as an array of bulk strings.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// What a client of each kind sends before it stops reading; what each holds of the server's memory has no bound but
+/// the one that all have together.
+type Sends = fn(usize) -> Vec<u8>;
+const KINDS: [(&str, Sends); 7] = [
+    ("answers of a transaction", |_| {
+        let get = request(&[b"GET", b"long"]);
+        [request(&[b"MULTI"]), get.repeat(300), request(&[b"EXEC"])].concat()
+    }),
+    ("queued requests", |_| [request(&[b"MULTI"]), request(&[b"SET", b"q", &[b'q'; 100_000]]).repeat(40)].concat()),
+    ("keys that are watched", |number| {
+        let keys: Vec<String> = (0..4000).map(|at| format!("watched-{number}-{at}-{}", "w".repeat(200))).collect();
+        keys.iter().map(|key| request(&[b"WATCH", key.as_bytes()])).collect::<Vec<_>>().concat()
+    }),
+    ("one long reply", |_| request(&[b"HGETALL", b"hash"]).repeat(4)),
+    ("a walk over all keys", |_| request(&[b"KEYS", b"*"]).repeat(2)),
+    ("names of channels", |number| {
+        let names: Vec<String> = (0..4000).map(|at| format!("channel-{number}-{at}-{}", "c".repeat(200))).collect();
+        names.iter().map(|name| request(&[b"SUBSCRIBE", name.as_bytes()])).collect::<Vec<_>>().concat()
+    }),
+    ("messages", |_| request(&[b"SUBSCRIBE", b"news"])),
+];
+
+/// A full store, with a long value and a long hash in it.
+fn fill(resp: SocketAddr) {
+    let mut client = connect(resp);
+    for batch in 0..100 {
+        let value = vec![b'v'; 1000];
+        let sets = (0..1000).map(|at| request(&[b"SET", format!("key-{}", batch * 1000 + at).as_bytes(), &value]));
+        client.write_all(&sets.collect::<Vec<_>>().concat()).expect("sends");
+        let mut answers = vec![0; 1000 * b"+OK\r\n".len()];
+        client.read_exact(&mut answers).expect("a reply to each");
+    }
+    ask(&mut client, &request(&[b"SET", b"long", &[b'l'; 200_000]]), b"+OK\r\n");
+    for batch in 0..40 {
+        let fields: Vec<String> = (0..100).map(|at| format!("field-{batch}-{at}-{}", "f".repeat(500))).collect();
+        let words: Vec<&[u8]> = [&b"HSET"[..], b"hash"]
+            .into_iter()
+            .chain(fields.iter().flat_map(|field| [field.as_bytes(), field.as_bytes()]))
+            .collect();
+        ask(&mut client, &request(&words), b":100\r\n");
+    }
+}
+
+/// The most that is resident while some time passes, with a client beside that is answered.
+fn highest_of(serving: &Serving, beside: &mut TcpStream, time: Duration) -> u64 {
+    let (begun, mut highest) = (Instant::now(), 0);
+    while begun.elapsed() < time {
+        highest = highest.max(resident_bytes(serving.pid()));
+        ask(beside, b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    highest
+}
+
+fn serve_both(memory: &str) -> (Serving, SocketAddr) {
+    let args = ["--memcached", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--admin", "none", "--memory", memory];
+    let mut serving = Serving::start(&[&args[..], &["--workers", "1", "--io", "epoll"]].concat());
+    let resp = serving.addr_behind("Redis clients connect to ");
+    (serving, resp)
+}
+
+#[test]
+fn clients_that_take_nothing_grow_the_process_no_further_than_promised() {
+    let (serving, resp) = serve_both("64MiB");
+    fill(resp);
+    let most = (64 << 20) + CLIENT_BYTES + constant_bytes(1, "epoll");
+    let clients = number_of("GANNET_MEMORY_CLIENTS").unwrap_or(CLIENTS);
+    for (kind, sends) in KINDS {
+        let mut beside = connect(resp);
+        let mut held: Vec<TcpStream> = Vec::new();
+        for number in 0..clients {
+            let mut client = connect(resp);
+            client.set_write_timeout(Some(Duration::from_millis(500))).expect("a socket");
+            // One that is dropped meanwhile has had its say.
+            let _ = client.write_all(&sends(number));
+            held.push(client);
+        }
+        if kind == "messages" {
+            for _ in 0..200 {
+                beside.write_all(&request(&[b"PUBLISH", b"news", &[b'n'; 100_000]])).expect("sends");
+                let mut line = Vec::new();
+                while !line.ends_with(b"\r\n") {
+                    let mut byte = [0];
+                    beside.read_exact(&mut byte).expect("how many were told");
+                    line.extend(byte);
+                }
+            }
+        }
+        let highest = highest_of(&serving, &mut beside, Duration::from_millis(700));
+        assert!(highest <= most, "{kind}: {highest} bytes were resident, {most} are promised");
+    }
+}
+
+#[test]
+fn rules_of_users_grow_the_process_no_further_than_promised_and_are_given_back() {
+    let (serving, resp) = serve_both("64MiB");
+    fill(resp);
+    let mut admin = connect(resp);
+    let before = highest_of(&serving, &mut admin, Duration::from_millis(300));
+    let patterns: Vec<String> = (0..200).map(|at| format!("~{at}-{}", "p".repeat(400))).collect();
+    let mut refused = 0;
+    let users = number_of("GANNET_MEMORY_CLIENTS").unwrap_or(300);
+    for number in 0..users {
+        let name = format!("user-{number}");
+        let words = [&b"ACL"[..], b"SETUSER", name.as_bytes()].into_iter().chain(patterns.iter().map(String::as_bytes));
+        admin.write_all(&request(&words.collect::<Vec<_>>())).expect("sends");
+        let mut answer = [0; 5];
+        admin.read_exact(&mut answer).expect("a reply");
+        if answer != *b"+OK\r\n" {
+            assert_eq!(&answer, b"-OOM ");
+            refused += 1;
+            let mut byte = [0];
+            while byte != *b"\n" {
+                admin.read_exact(&mut byte).expect("the line");
+            }
+        }
+    }
+    let highest = highest_of(&serving, &mut admin, Duration::from_millis(300));
+    let most = before + CLIENT_BYTES;
+    assert!(highest <= most, "{highest} bytes were resident, {most} are promised, {refused} users refused");
+    assert!(refused > 0 && refused < users, "{refused} of {users} were refused");
+    assert!(highest > before + (3 << 20), "{before} and then {highest} bytes: too few rules to prove anything");
+    for number in 0..users {
+        let name = format!("user-{number}");
+        admin.write_all(&request(&[b"ACL", b"DELUSER", name.as_bytes()])).expect("sends");
+        admin.read_exact(&mut [0; 4]).expect("a number");
+    }
+    let begun = Instant::now();
+    while resident_bytes(serving.pid()) > before + (2 << 20) {
+        let resident = resident_bytes(serving.pid());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{resident} bytes are resident, {before} were before");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Items as small as there are, more than any memory of the test holds: `GANNET_TINY_ITEMS=10000000`.
+#[test]
+fn tiny_items_grow_the_process_no_further_than_promised() {
+    let items = number_of("GANNET_TINY_ITEMS").unwrap_or(1_000_000);
+    let (serving, resp) = serve_both("64MiB");
+    let mut client = connect(resp);
+    let (mut sent, mut highest) = (0, 0);
+    while sent < items {
+        let count = 5000.min(items - sent);
+        let sets = (sent..sent + count).map(|at| request(&[b"SET", format!("{at:x}").as_bytes(), b"1"]));
+        client.write_all(&sets.collect::<Vec<_>>().concat()).expect("sends");
+        let mut answers = vec![0; count * b"+OK\r\n".len()];
+        client.read_exact(&mut answers).expect("a reply to each");
+        sent += count;
+        highest = highest.max(resident_bytes(serving.pid()));
+    }
+    let most = (64 << 20) + CLIENT_BYTES + constant_bytes(1, "epoll");
+    assert!(highest <= most, "{highest} bytes were resident, {most} are promised");
 }

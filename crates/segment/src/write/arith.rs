@@ -105,6 +105,7 @@ impl Turn<'_> {
             return Ok(Some(ArithOutcome::NotFound));
         }
         let (value, expire) = arith.vivify.unwrap_or((0, Expire::Never));
+        self.check_size(key, DIGITS_MAX)?;
         let plan = Plan {
             expire,
             token: arith.token,
@@ -115,6 +116,9 @@ impl Turn<'_> {
         Ok(done.map(|made| outcome(arith, value, made.token, made.expire)))
     }
 }
+
+/// Digits of the longest number.
+const DIGITS_MAX: u64 = 20;
 
 fn outcome(arith: &Arith, value: u64, token: u64, expire: Expire) -> ArithOutcome {
     ArithOutcome::Number { value, token: if arith.want_token { token } else { 0 }, expire }

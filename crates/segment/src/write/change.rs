@@ -242,7 +242,8 @@ impl Turn<'_> {
     /// Adds to a signed number; where nothing is, to 0. Its expiry stays.
     ///
     /// # Errors
-    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
+    /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`];
+    /// [`OpError::TooLarge`]: nothing is there, and the key is longer than one may be.
     pub fn add(&mut self, key: &Key<'_>, delta: i64) -> Result<AddOutcome, OpError> {
         self.sample(key, crate::samples::Asked::Store);
         self.retry(|turn| turn.try_add(key, delta))
@@ -294,6 +295,7 @@ impl Turn<'_> {
 
     fn first_number(&mut self, key: &Key<'_>, delta: i64) -> Result<Option<AddOutcome>, OpError> {
         let mut text = Text::default();
+        self.check_size(key, text.0.len() as u64)?;
         let plan = Plan::bare(Kind::Plain, text.content(delta));
         Ok(self.commit(key, &plan, Some(Expect::there(None)))?.map(|_| AddOutcome::Number(delta)))
     }

@@ -102,6 +102,7 @@ impl<'l> Turn<'l> {
     /// Stores an empty item that the caller is to fill. `None`: something is there by now.
     fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Fetched<'l>>, OpError> {
         let store = self.store;
+        self.check_size(key, 0)?;
         let meta = meta_word(store.meta_now(self.now), META_WON);
         let plan = Plan {
             expire,

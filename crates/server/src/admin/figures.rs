@@ -12,6 +12,7 @@ use segment::{DRAIN_REASONS, SEGMENT_STATES, StoreStats};
 
 use super::threads::Placed;
 use crate::background::{BackgroundCounters, SliceTimes};
+use crate::budget::{self, Budget};
 use crate::clock::Moment;
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
@@ -248,6 +249,7 @@ fn connections(list: &mut List, shared: &Shared) {
     let dropped = [
         ("idle", sum(|c| &c.idle_closed)),
         ("slow_reader", sum(|c| &c.slow_readers_dropped)),
+        ("client_memory", sum(|c| &c.client_memory_dropped)),
         ("slow_sender", sum(|c| &c.slow_senders_dropped)),
     ];
     let help = "Client connections that the server closed, by reason.";
@@ -260,6 +262,7 @@ fn connections(list: &mut List, shared: &Shared) {
         "Bytes of the store that count as held for values that are being sent.",
         shared.pins.used(),
     );
+    client_memory(list, &shared.budget);
 }
 
 /// A worker's counter: its name, what it is, and where.
@@ -281,6 +284,17 @@ const OF_WORKERS: [OfWorker; 11] = [
     ("gannet_worker_connections_total", "Connections handed over, by worker.", |c| c.connections_total.value()),
     ("gannet_worker_received_bytes_total", "Bytes received, by worker.", |c| c.bytes_read.value()),
 ];
+
+/// What clients hold outside the store.
+fn client_memory(list: &mut List, budget: &Budget) {
+    let help = "Bytes that clients hold outside the store, by kind.";
+    let kinds = budget::Kind::ALL.map(|kind| (kind.name(), budget.used_by(kind)));
+    list.by(Kind::Gauge, "gannet_client_memory_bytes", help, "kind", kinds);
+    let help = "The most bytes that clients may hold outside the store: limits.client_memory.";
+    list.gauge("gannet_client_memory_bytes_max", help, budget.bytes_max());
+    let help = "Requests and messages that client memory had no room for.";
+    list.total("gannet_client_memory_refused_total", help, budget.refused());
+}
 
 fn workers(list: &mut List, shared: &Shared) {
     list.gauge("gannet_workers", "Worker threads.", shared.workers.len() as u64);

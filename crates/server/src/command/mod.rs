@@ -238,6 +238,14 @@ impl SessionState {
         matches!(self, Self::Resp(state) if state.is_answering())
     }
 
+    /// Since when an answer is kept for its client outside the store, with its bytes; `None`: none is.
+    pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
+        match self {
+            Self::Memcache(_) => None,
+            Self::Resp(state) => state.reply_held(),
+        }
+    }
+
     /// The connection is subscribed to something: it may be silent as long as it likes.
     pub(crate) fn listens(&self) -> bool {
         matches!(self, Self::Resp(state) if state.listens())

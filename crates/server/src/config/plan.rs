@@ -49,8 +49,7 @@ pub struct Plan {
 pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan, Vec<Fault>> {
     let mut planner = Planner { origins, host, faults: Vec::new(), notes: Vec::new() };
     planner.addresses(settings);
-    let workers = planner.workers(settings);
-    let memory = planner.memory(settings);
+    let (workers, memory) = (planner.workers(settings), planner.memory(settings));
     planner.sizes(settings, memory);
     planner.huge_pages(settings);
     planner.places(settings);
@@ -113,6 +112,7 @@ pub fn plan(settings: &Settings, origins: &Origins, host: &Host) -> Result<Plan,
         subscriber_backlog_bytes: settings.subscriber_backlog.0,
         file_reset: false,
         flash_reset: false,
+        client_memory_bytes: settings.client_memory.said().map(|size| size.0),
     };
     Ok(Plan { server, resolved, files, notes: planner.notes })
 }

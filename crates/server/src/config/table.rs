@@ -101,7 +101,7 @@ const SECOND: u64 = TimeSpan::secs(1).0;
 const DAY: u64 = TimeSpan::secs(86_400).0;
 
 /// Every setting, table by table in the order of [`TABLES`].
-pub static SETTINGS: [Setting; 44] = [
+pub static SETTINGS: [Setting; 45] = [
     Setting {
         path: "listen.memcached",
         flag: Some("memcached"),
@@ -420,8 +420,19 @@ pub static SETTINGS: [Setting; 44] = [
         range: Some((ByteSize::kib(16).0, GIB)),
         reload: Reload::Live,
         help: "Messages that may wait for one client of Redis that is subscribed to channels or monitors; who is \
-               further behind is dropped. An eighth of the memory, 256MiB at most, may wait for all of them together.",
+               further behind is dropped. For all of them together see client_memory.",
         value: |s| &mut s.subscriber_backlog,
+    },
+    Setting {
+        path: "limits.client_memory",
+        flag: None,
+        default: &["auto"],
+        range: Some((ByteSize::mib(1).0, 64 * TIB)),
+        reload: Reload::Restart,
+        help: "All memory that clients hold outside store.memory: queued requests, replies that are not read, messages \
+               and names of channels, rules of users. A request that needs more is refused with an OOM error, after \
+               the oldest slow readers were closed. \"auto\" is an eighth of store.memory, and 16MiB at least.",
+        value: |s| &mut s.client_memory,
     },
     Setting {
         path: "commands.shutdown",

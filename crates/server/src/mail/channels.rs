@@ -1,7 +1,8 @@
 //! Who is subscribed to what, and the way of a message to them.
 
+use super::MailBudget;
 use super::mailbox::{Mailbox, Message, Posted};
-use super::{BYTES_MAX, Budget};
+use crate::budget::Budget;
 use crate::command::resp::glob::matches;
 use crate::watch::Hub;
 use protocol::resp::{Version, reply};
@@ -56,7 +57,7 @@ pub struct Channels {
     hasher: RandomState,
     /// Subscriptions of each kind.
     counts: [AtomicU64; 3],
-    budget: Arc<Budget>,
+    budget: Arc<MailBudget>,
     /// Bytes that may wait for one subscriber.
     pub backlog_bytes_max: AtomicU64,
     /// Messages that somebody was subscribed to, once for each of those.
@@ -76,8 +77,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Channels {
-    /// For a server of so many bytes of memory.
-    pub(crate) fn new(hub: &Arc<Hub>, memory_bytes: u64, backlog_bytes_max: u64) -> Self {
+    /// Nobody is subscribed; names and messages are taken from `budget`.
+    pub(crate) fn new(hub: &Arc<Hub>, budget: &Arc<Budget>, backlog_bytes_max: u64) -> Self {
         Self {
             named: Default::default(),
             patterns: Mutex::default(),
@@ -85,7 +86,7 @@ impl Channels {
             hub: Arc::clone(hub),
             hasher: RandomState::new(),
             counts: Default::default(),
-            budget: Arc::new(Budget::new((memory_bytes / 8).min(BYTES_MAX))),
+            budget: Arc::new(MailBudget(Arc::clone(budget))),
             backlog_bytes_max: AtomicU64::new(backlog_bytes_max),
             delivered: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -132,7 +133,7 @@ impl Channels {
             part.remove(name);
         }
         self.counts[kind as usize].fetch_sub(1, Relaxed);
-        self.budget.give_back(name.len() as u64 + SUBSCRIPTION_OVERHEAD);
+        self.budget.end_grant(name.len() as u64 + SUBSCRIPTION_OVERHEAD);
     }
 
     /// Has `mailbox` be told of every command. False if as many are as may be.

@@ -1,6 +1,6 @@
 //! One connection's messages that it has not been sent yet.
 
-use super::Budget;
+use super::MailBudget;
 use protocol::resp::Version;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -17,13 +17,13 @@ const ENTRY_OVERHEAD: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Box<[u8]>,
-    budget: Arc<Budget>,
+    budget: Arc<MailBudget>,
     /// All mail together was within its bound when this was made.
     within: bool,
 }
 
 impl Message {
-    pub(super) fn new(bytes: Vec<u8>, budget: &Arc<Budget>) -> Arc<Self> {
+    pub(super) fn new(bytes: Vec<u8>, budget: &Arc<MailBudget>) -> Arc<Self> {
         let within = budget.take(bytes.len() as u64 + MESSAGE_OVERHEAD);
         Arc::new(Self { bytes: bytes.into_boxed_slice(), budget: Arc::clone(budget), within })
     }
@@ -167,6 +167,10 @@ impl Inner {
 mod tests {
     use super::*;
 
+    fn budget(bytes_max: u64) -> Arc<MailBudget> {
+        Arc::new(MailBudget(crate::budget::Budget::new(0, Some(bytes_max))))
+    }
+
     fn all(mailbox: &Mailbox, version: Version, room: usize) -> Vec<u8> {
         let mut told = Vec::new();
         loop {
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_order_in_pieces_of_any_size_and_begin_as_the_version_has_them() {
-        let budget = Arc::new(Budget::new(1 << 20));
+        let budget = budget(1 << 20);
         for (version, first) in [(Version::Resp2, b'*'), (Version::Resp3, b'>')] {
             for room in [1, 2, 3, 7, 100] {
                 let mailbox = Mailbox::new(0, 0);
@@ -200,7 +204,7 @@ mod tests {
 
     #[test]
     fn who_is_behind_by_more_than_may_be_loses_all_and_is_told_once() {
-        let budget = Arc::new(Budget::new(1 << 20));
+        let budget = budget(1 << 20);
         let mailbox = Mailbox::new(0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);
         assert_eq!(
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn when_all_mail_together_is_too_much_only_who_is_behind_goes() {
-        let budget = Arc::new(Budget::new(1000));
+        let budget = budget(1000);
         let (slow, quick) = (Mailbox::new(0, 0), Mailbox::new(0, 1));
         let (one, two) = (Message::new(vec![b'1'; 800], &budget), Message::new(vec![b'2'; 800], &budget));
         assert_eq!(slow.put(&one, 1 << 20), Posted::Noted);

@@ -17,7 +17,7 @@
 //! | what | at most | beyond it |
 //! |---|---|---|
 //! | messages that one subscriber has not taken | `limits.subscriber_backlog` | the subscriber is dropped and counted |
-//! | those of all, and names | an eighth of the memory, at most [`BYTES_MAX`] | who is behind goes; none subscribes |
+//! | those of all, and names | client memory ([`crate::budget`]) | who is behind goes; none subscribes |
 //! | names that one client is subscribed to | [`SUBSCRIPTIONS_MAX`] | `SUBSCRIBE` is refused |
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | notes in a post | one for each connection and kind of mail | cannot be |
@@ -34,11 +34,9 @@ pub use channels::{Channels, MONITORS_MAX};
 pub use subscriber::SUBSCRIPTIONS_MAX;
 pub(crate) use subscriber::{Refused, Subscriber};
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Mutex, PoisonError};
-
-/// Bytes of all messages that wait and of all names of channels, whatever memory the server has.
-pub const BYTES_MAX: u64 = 256 << 20;
+use crate::budget::{self, Budget};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Connections of one worker that have mail.
 #[derive(Debug, Default)]
@@ -68,38 +66,33 @@ impl Post {
     }
 }
 
-/// What all mail together takes, and may take, in bytes.
+/// What all mail together takes of the memory of clients.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    used: AtomicU64,
-    bytes_max: u64,
-}
+pub(crate) struct MailBudget(Arc<Budget>);
 
-impl Budget {
-    fn new(bytes_max: u64) -> Self {
-        Self { used: AtomicU64::new(0), bytes_max }
-    }
-
-    /// Takes `bytes` and says whether all is still within the bound.
+impl MailBudget {
+    /// Takes `bytes` for a message and says whether all is still within the bound.
     fn take(&self, bytes: u64) -> bool {
-        self.used.fetch_add(bytes, Relaxed) + bytes <= self.bytes_max
+        self.0.take(budget::Kind::Messages, bytes)
     }
 
-    /// Takes `bytes` if they are within the bound.
-    fn grant(&self, bytes: u64) -> bool {
-        let granted = self.take(bytes);
-        if !granted {
-            self.give_back(bytes);
-        }
-        granted
-    }
-
+    /// Gives the bytes of a message back.
     fn give_back(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Relaxed);
+        self.0.release(budget::Kind::Messages, bytes);
+    }
+
+    /// Reserves `bytes` for a subscription, if they are within the bound.
+    fn grant(&self, bytes: u64) -> bool {
+        self.0.reserve(budget::Kind::Subscriptions, bytes)
+    }
+
+    /// Gives the bytes of a subscription back.
+    fn end_grant(&self, bytes: u64) {
+        self.0.release(budget::Kind::Subscriptions, bytes);
     }
 
     fn used(&self) -> u64 {
-        self.used.load(Relaxed)
+        self.0.used_by(budget::Kind::Messages) + self.0.used_by(budget::Kind::Subscriptions)
     }
 }
 
@@ -115,14 +108,5 @@ mod tests {
         post.take(&mut taken);
         assert_eq!((taken, post.has()), (vec![1, 3, 4], false));
         assert!(post.note(5));
-    }
-
-    #[test]
-    fn what_is_not_granted_is_not_used() {
-        let budget = Budget::new(10);
-        assert!(budget.grant(6) && !budget.grant(5) && budget.grant(4));
-        assert!(!budget.take(1));
-        budget.give_back(11);
-        assert_eq!(budget.used(), 0);
     }
 }

@@ -7,7 +7,8 @@
 //!   ts=... gid=10 type=deleted key=a cmd=delete clsid=12 size=5\n
 //! ```
 //!
-//! Fields, their order, their words and the lone `\n` are memcached's.
+//! Fields, their order, their words and the lone `\n` are memcached's. Of a key that no memcached client could name,
+//! the first [`KEY_BYTES_MAX`] bytes are told.
 
 use super::Kind;
 use base::clock::UnixMillis;
@@ -124,7 +125,8 @@ impl Head {
         line.put(b" type=");
         line.put(kind.as_bytes());
         line.put(b" key=");
-        uri_encoded(line, key);
+        // The background tells of items that clients of Redis stored: their keys have up to 64 KiB.
+        uri_encoded(line, &key[..key.len().min(KEY_BYTES_MAX)]);
     }
 
     /// A key was looked up.
@@ -197,6 +199,29 @@ fn number(line: &mut Line, name: &str, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_of_an_eviction_fits_for_a_key_that_a_client_of_redis_stored() {
+        let key = vec![0xff; 64 << 10];
+        let item = segment::Item {
+            key: &key,
+            value: segment::Value::Bytes(b"v"),
+            client_flags: 0,
+            expire: segment::Expire::Never,
+            token: 0,
+            fetched: true,
+            last_access: UnixMillis(0),
+            stale: false,
+            stored_bytes: 0,
+            ttl_class: 0,
+        };
+        let mut lines = Lines::default();
+        let head = Head { now: UnixMillis(1), gid: 1 };
+        lines.tell(Kind::Evictions, |line| head.eviction(line, &item, -1, 0));
+        let (_, line) = lines.each().next().expect("a line");
+        let text = String::from_utf8_lossy(line);
+        assert_eq!(text.matches("%FF").count(), KEY_BYTES_MAX, "{text}");
+    }
 
     #[test]
     fn the_longest_line_of_each_kind_fits() {

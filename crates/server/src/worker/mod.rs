@@ -132,6 +132,8 @@ struct Core<B: Backend> {
     pins_checked_ns: u64,
     /// Blocked sessions with pins, and since when, in ns of the worker's life; some are so no more.
     pinners: Vec<(u32, u64)>,
+    /// Blocked sessions for which answers are kept outside the store; some are so no more.
+    holders: Vec<u32>,
     /// More new connections may be in the intake.
     intake_left: bool,
     arrivals: Arrivals,
@@ -207,6 +209,7 @@ impl<B: Backend> Worker<B> {
             sweep_at: 0,
             pins_checked_ns: 0,
             pinners: Vec::with_capacity(sizes.out_count),
+            holders: Vec::with_capacity(sizes.out_count),
             intake_left: false,
             arrivals: Arrivals::new(),
             tidied_ns: 0,
@@ -331,7 +334,7 @@ impl<B: Backend> Core<B> {
             || !self.graves.is_empty()
         {
             PARKED_WAIT
-        } else if !self.pinners.is_empty() {
+        } else if !self.pinners.is_empty() || !self.holders.is_empty() {
             upkeep::PIN_CHECK
         } else if self.sessions.len() > 0 {
             SLEEP_MAX

@@ -86,11 +86,15 @@ impl<B: Backend> Core<B> {
                 self.ctx.counters().sends_short.add(1);
                 self.io.want_writable(stream, session.token, true);
             }
+            let holds = session.state.reply_held().is_some();
             if !std::mem::replace(&mut session.blocked, true) {
                 session.moved_ns = self.now_ns;
                 if pins {
                     self.note_pinner(index);
                 }
+            }
+            if holds {
+                self.note_holder(index);
             }
             return;
         }

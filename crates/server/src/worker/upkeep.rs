@@ -2,6 +2,7 @@
 
 use super::Core;
 use super::batch::COPIED_BYTES_MAX;
+use crate::clock::Ticks;
 use crate::session::{Phase, Place, Table};
 use io::Backend;
 use segment::Turn;
@@ -16,6 +17,8 @@ const LINGER_NS: u64 = 1_000_000_000;
 const PIN_GRACE_NS: u64 = 1_000_000_000;
 /// How long a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
 const COPY_OUT_NS: u64 = 100_000_000;
+/// How long a reader may take nothing of an answer that is kept for it while client memory is short.
+const READ_GRACE_NS: u64 = 100_000_000;
 /// How often blocked readers with pins are looked at, and whether anyone waits for a pin.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
@@ -38,6 +41,11 @@ impl<B: Backend> Core<B> {
             self.relieve_pinners();
             if self.ctx.shared.pins.take_wanted() {
                 self.drop_slowest_pinner();
+            }
+            let sessions = &self.sessions;
+            self.holders.retain(|index| holds_reply(sessions, *index).is_some());
+            if self.ctx.shared.budget.is_short() {
+                self.drop_oldest_readers();
             }
         }
     }
@@ -138,6 +146,38 @@ impl<B: Backend> Core<B> {
         }
     }
 
+    /// Notes a session that has just been blocked with an answer that is kept for it outside the store.
+    pub(super) fn note_holder(&mut self, index: u32) {
+        if self.holders.contains(&index) {
+            return;
+        }
+        if self.holders.len() == self.holders.capacity() {
+            // There are no more sessions with an output than that, and this one's is not noted.
+            let sessions = &self.sessions;
+            self.holders.retain(|index| holds_reply(sessions, *index).is_some());
+        }
+        self.holders.push(index);
+    }
+
+    /// Client memory is short: of our readers that take nothing of the answers that are kept for them, those go whose
+    /// answers are the oldest, until it is not short any more.
+    fn drop_oldest_readers(&mut self) {
+        let budget = std::sync::Arc::clone(&self.ctx.shared.budget);
+        let enough = budget.used().saturating_sub(budget.bytes_max() / 4 * 3);
+        let mut freed = 0;
+        while freed < enough.max(1) {
+            let oldest = (self.holders.iter().enumerate())
+                .filter(|(_, index)| is_slow(&self.sessions, **index, self.now_ns))
+                .filter_map(|(place, index)| Some((place, *index, holds_reply(&self.sessions, *index)?)))
+                .min_by_key(|(_, _, (since, _))| *since);
+            let Some((place, index, (_, bytes))) = oldest else { return };
+            self.holders.swap_remove(place);
+            self.ctx.counters().client_memory_dropped.add(1);
+            self.kill(index);
+            freed += bytes;
+        }
+    }
+
     /// A stop was asked for: watchers close at once, others between two requests, and all when the time is over.
     fn stop(&mut self) {
         match self.stop_deadline_ns {
@@ -192,6 +232,18 @@ impl<B: Backend> Core<B> {
             self.ctx.counters().connections_closed.add(1);
         }
     }
+}
+
+/// Since when a session that is blocked has an answer kept for it outside the store, and its bytes.
+fn holds_reply<S>(sessions: &Table<S>, index: u32) -> Option<(Ticks, u64)> {
+    let session = sessions.peek(index as usize).filter(|session| session.blocked && session.phase != Phase::Dead)?;
+    session.state.reply_held()
+}
+
+/// Whether a session takes nothing of its output.
+fn is_slow<S>(sessions: &Table<S>, index: u32, now_ns: u64) -> bool {
+    let moved_ns = sessions.peek(index as usize).map_or(now_ns, |session| session.moved_ns);
+    now_ns.saturating_sub(moved_ns) >= READ_GRACE_NS
 }
 
 /// Whether a session is blocked and keeps values pinned.

@@ -5,6 +5,7 @@ use crate::clock::Moment;
 use crate::command::resp::walk_step_ops;
 use crate::context::State;
 use crate::metrics::Command;
+use protocol::memcache::KEY_BYTES_MAX;
 use protocol::memcache::reply::{self, ItemFacts};
 use protocol::memcache::request::Dump;
 use segment::{Item, Stride};
@@ -95,6 +96,8 @@ impl Call<'_, '_> {
 
 fn tell(out: &mut impl protocol::sink::Sink, format: Format, item: &Item<'_>, moment: Moment) {
     match format {
+        // No `mg` names such a key.
+        Format::Mgdump if item.key.len() > KEY_BYTES_MAX => {}
         Format::Cachedump(_) => {
             reply::cachedump(out, item.key, item.value_len(), exptime::ends_at(item.expire, moment))
         }

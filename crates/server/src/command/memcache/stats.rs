@@ -230,6 +230,9 @@ fn general(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     lines.number("bytes_read", sum(shared, |worker| worker.bytes_read.value()));
     lines.number("bytes_written", sum(shared, |worker| worker.bytes_written.value()));
     lines.number("limit_maxbytes", store.memory_bytes);
+    lines.number("client_memory", shared.budget.used());
+    lines.number("client_memory_max", shared.budget.bytes_max());
+    lines.number("client_memory_refused", shared.budget.refused());
     lines.number("threads", shared.workers.len() as u64);
     lines.number("conn_yields", commands.yields);
     lines.number("hash_power_level", store.index_power);

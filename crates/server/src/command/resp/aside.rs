@@ -8,12 +8,20 @@
 //! A connection has none of this until it subscribes, monitors, or asks for something long; its requests pay one
 //! comparison for it.
 
+use super::error::Fault;
 use super::{Call, LINE_ROOM, Run, SessionState, Step};
+use crate::budget::{self, Budget, Grant};
+use crate::clock::Ticks;
 use crate::context::State;
 use crate::mail::Subscriber;
+use protocol::sink::Sink;
+use std::sync::Arc;
 
 /// Bytes of one reply that is put together beside the output, at most.
 pub(super) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// What such a reply begins with, in bytes.
+const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
 
 /// What a connection has beside its requests.
 #[derive(Default)]
@@ -22,6 +30,72 @@ pub(super) struct Aside {
     /// A reply of which the first `sent` bytes are in the output.
     long: Vec<u8>,
     sent: usize,
+    /// What that reply has of the memory of clients, and since when it is kept.
+    held: Option<(Grant, Ticks)>,
+}
+
+/// A reply of any length that is put together beside the output: its bytes are reserved before they are allocated.
+pub(super) struct LongReply {
+    bytes: Vec<u8>,
+    grant: Grant,
+    refused: Option<Fault>,
+}
+
+impl LongReply {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+        Self { bytes: Vec::new(), grant: Grant::none(budget, budget::Kind::Replies), refused: None }
+    }
+
+    /// Bytes that were put.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Puts what `write` writes before everything else.
+    pub(super) fn insert_front(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut front = Vec::new();
+        write(&mut front);
+        if self.make_room(front.len()) {
+            self.bytes.splice(0..0, front);
+        }
+    }
+
+    /// Makes room for `more` bytes; from a refusal on, for none.
+    fn make_room(&mut self, more: usize) -> bool {
+        let need = self.bytes.len() + more;
+        let capacity = self.bytes.capacity();
+        if need <= capacity || self.refused.is_some() {
+            return self.refused.is_none();
+        }
+        let grown = need.max(capacity + capacity / 2).max(LONG_REPLY_BYTES_MIN);
+        if need > LONG_REPLY_BYTES_MAX {
+            self.refused = Some(Fault::KeysTooLong);
+        } else if !self.grant.resize(grown as u64) {
+            self.refused = Some(Fault::ClientMemory);
+        }
+        if self.refused.is_some() {
+            self.bytes = Vec::new();
+            self.grant.shrink(0);
+            return false;
+        }
+        self.bytes.reserve_exact(grown - self.bytes.len());
+        true
+    }
+}
+
+impl Sink for LongReply {
+    fn put(&mut self, bytes: &[u8]) {
+        if self.make_room(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl std::fmt::Write for LongReply {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.put(text.as_bytes());
+        Ok(())
+    }
 }
 
 impl SessionState {
@@ -62,6 +136,15 @@ impl SessionState {
             || self.aside.as_ref().is_some_and(|aside| !aside.long.is_empty())
     }
 
+    /// Since when it keeps an answer that its client is to take, with the bytes that it holds for that; `None`: it has
+    /// none.
+    pub(crate) fn reply_held(&self) -> Option<(Ticks, u64)> {
+        if let Some(transaction) = &self.under_way {
+            return transaction.answer_held();
+        }
+        self.aside.as_ref()?.held.as_ref().map(|(grant, since)| (*since, grant.bytes()))
+    }
+
     /// It is subscribed to something, or monitors.
     pub(crate) fn listens(&self) -> bool {
         self.subscriber().is_some()
@@ -86,7 +169,7 @@ impl Call<'_, '_> {
             if aside.sent < aside.long.len() {
                 return Err(State::OutputFull { want: LINE_ROOM });
             }
-            (aside.long, aside.sent) = (Vec::new(), 0);
+            (aside.long, aside.sent, aside.held) = (Vec::new(), 0, None);
         }
         if aside.subscriber.is_none() {
             self.session.aside = None;
@@ -108,21 +191,43 @@ impl Call<'_, '_> {
         Ok(())
     }
 
-    /// Answers with a reply that was put together beside the output, of any length up to [`LONG_REPLY_BYTES_MAX`].
+    /// A reply of any length, to be put together beside the output.
+    pub(super) fn long_reply(&self) -> LongReply {
+        LongReply::new(&self.ctx.shared.budget)
+    }
+
+    /// Answers with a reply that was put together beside the output, whose length has a bound of its own.
     pub(super) fn say_long(&mut self, reply: Vec<u8>) -> Run {
-        assert!(reply.len() <= LONG_REPLY_BYTES_MAX, "a reply of {} bytes", reply.len());
+        let mut long = self.long_reply();
+        if reply.len() > self.out.room() && !long.grant.resize(reply.capacity() as u64) {
+            return Err(Fault::ClientMemory.into());
+        }
+        long.bytes = reply;
+        self.say(long)
+    }
+
+    /// Answers with a reply that was put together beside the output. One that was refused is an error: its length
+    /// follows from what clients have stored, so it has no other bound.
+    pub(super) fn say(&mut self, reply: LongReply) -> Run {
+        let LongReply { bytes: reply, grant, refused } = reply;
+        if let Some(fault) = refused {
+            return Err(fault.into());
+        }
         if self.session.answers != super::Answers::All {
             return Ok(());
         }
-        if self.beside {
+        if self.beside && self.out.room() < reply.len() {
+            // The block counts among the answers from here on.
+            drop(grant);
             self.out.push_block(reply);
             return Ok(());
         }
         let part = reply.len().min(self.out.spare().len());
         self.out.push(&reply[..part]);
         if part < reply.len() {
+            let since = self.ctx.op_begun;
             let aside = self.session.aside.get_or_insert_default();
-            (aside.long, aside.sent) = (reply, part);
+            (aside.long, aside.sent, aside.held) = (reply, part, Some((grant, since)));
         }
         Ok(())
     }

@@ -17,8 +17,8 @@
 //! - No claim is held while a client is waited for: neither for its bytes, which are all there before, nor for its
 //!   taking of answers, which begins after.
 //! - What was begun is done: a connection that ends meanwhile keeps its slot until its requests are run.
-//! - Bounds: see [`QUEUE_BYTES_MAX`], [`crate::shared::QueueBudget`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and
-//!   [`segment::CLAIMS_MAX`].
+//! - What is queued and what is answered is client memory ([`crate::budget`]), reserved before it is allocated. Other
+//!   bounds: see [`QUEUE_BYTES_MAX`], [`ANSWER_BYTES_MAX`], [`KEYS_AS_ONE_MAX`] and [`segment::CLAIMS_MAX`].
 
 use super::error::Fault;
 use super::transaction::{Current, Stage, Transaction};
@@ -27,7 +27,7 @@ use crate::clock::Ticks;
 use crate::command::values::LINE_ROOM;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
-use crate::out::OutBuffer;
+use crate::out::{OutBuffer, Spot};
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::{KeyHash, Turn};
@@ -38,11 +38,14 @@ pub const KEYS_AS_ONE_MAX: usize = 4096;
 const KEYS_UNCLAIMED_MAX: usize = 64;
 /// Bytes of requests that one connection queues.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. The connection of
-/// one that has more is closed when it is done.
+/// Bytes of answers that one transaction keeps until its client takes them, if no value is longer. A request whose
+/// answer would not fit is answered with an error instead, and not executed.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Bytes of lines behind that: of the errors of requests that were refused, and the answers of those that change
+/// something. The connection of a transaction that has more is closed when it is done.
+const LINES_BYTES_MAX: usize = 4 << 20;
 /// Bytes that the buffer for answers begins with.
-const ANSWER_BYTES: usize = 16 << 10;
+pub(super) const ANSWER_BYTES: usize = 16 << 10;
 /// Transactions that a worker keeps at hand once they are done with, so that the next one allocates nothing.
 const SPARE_MAX: usize = 4;
 
@@ -111,7 +114,8 @@ impl<'c> Call<'c, '_> {
     /// A transaction with room for answers, of which nothing is known yet.
     pub(super) fn spare_transaction(&mut self) -> Box<Transaction> {
         let spare = self.ctx.spares.0.pop();
-        spare.unwrap_or_else(|| Box::new(Transaction::new(self.ctx.shared.store.claim())))
+        let shared = &self.ctx.shared;
+        spare.unwrap_or_else(|| Box::new(Transaction::new(shared.store.claim(), &shared.budget)))
     }
 
     /// Runs a command over several keys as one: at once if that can be, else as a transaction of its own.
@@ -135,7 +139,11 @@ impl<'c> Call<'c, '_> {
         match ran {
             Err(Stop::State(_)) => {
                 // What is not done goes on from a copy, since the bytes go with the connection.
-                one.hold(entry, args);
+                let is_begun = self.session.done > 0 || self.session.copy.is_some() || self.session.walk.is_some();
+                if !one.hold(entry, args, is_begun) {
+                    one.put_away(self.ctx);
+                    return Err(Fault::ClientMemory.into());
+                }
                 if self.session.done > 0 {
                     one.keep_answer(self.out.since(mark));
                 }
@@ -153,7 +161,10 @@ impl<'c> Call<'c, '_> {
     /// Has the command's answer put together beside the output, over as many visits as it takes. Nothing is claimed.
     pub(super) fn run_beside(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
         let mut one = self.spare_transaction();
-        one.hold(entry, args);
+        if !one.hold(entry, args, false) {
+            one.put_away(self.ctx);
+            return Err(Fault::ClientMemory.into());
+        }
         one.stage = Stage::Running;
         self.begin(one);
         Err(Stop::UnderWay)
@@ -197,7 +208,8 @@ impl<'c> Call<'c, '_> {
                 self.ctx.hurries = true;
                 return Err(State::Parked);
             }
-            transaction.out.make_room(LINE_ROOM);
+            // What was given up to begin anew may have taken it.
+            transaction.out.force_room(LINE_ROOM);
             self.turn.act_for(&mut transaction.claim);
             let changed = transaction.is_watched_changed(self.turn, &mut self.ops);
             self.turn.act_for_none(&mut transaction.claim);
@@ -209,6 +221,9 @@ impl<'c> Call<'c, '_> {
                 reply::null_array(&mut transaction.out, self.session.version);
             } else if !transaction.is_lone {
                 reply::array(&mut transaction.out, transaction.commands.into());
+            }
+            if !transaction.is_lone {
+                transaction.answer_at = transaction.out.spot();
             }
         }
         if transaction.stage == Stage::Running {
@@ -267,7 +282,7 @@ pub(super) fn run(
     ops: &mut usize,
 ) -> Step {
     let answer_bytes_max = ANSWER_BYTES_MAX.max(ctx.shared.config.item_bytes_max as usize + 2 * LINE_ROOM);
-    let Transaction { queue, claim, out, at, current, is_cut, is_lone, ready, .. } = transaction;
+    let Transaction { queue, claim, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();
     if claim.is_begun() {
@@ -282,30 +297,26 @@ pub(super) fn run(
         }
         let Current { first, args, end } = *current.get_or_insert_with(|| read(queue, *at));
         let args = Args::resumed(&queue[first..end], args);
-        match run_one(turn, (&queue[*at..end], from), args, out, session, ctx, ops) {
+        match run_one(turn, (&queue[*at..end], from, *answer_at), args, out, session, ctx, ops) {
             Ok(()) => {
-                (*at, *current) = (end, None);
+                (*at, *current, *answer_at) = (end, None, out.spot());
                 session.end_request();
                 *ops += 1;
             }
-            Err(State::OutputFull { want }) => {
-                let bytes = out.collected() + want;
-                if bytes > answer_bytes_max && !claim.is_begun() {
-                    // It reads alone, and is not worth its connection.
-                    out.forget();
-                    out.make_room(LINE_ROOM);
-                    Fault::KeysTooLong.say(out);
+            Err(State::OutputFull { want }) => match make_room(out, *answer_at, want, answer_bytes_max) {
+                Room::Grown => {}
+                Room::Refused(fault) => {
+                    fault.say(out);
+                    session.walk = None;
                     session.end_request();
-                    (*at, *current) = (queue.len(), None);
-                } else if bytes > answer_bytes_max {
-                    *is_cut = true;
-                    out.forget();
-                    out.make_room(want + ANSWER_BYTES);
-                } else {
-                    // What comes before it in the same answer needs room too.
-                    out.make_room(want + ANSWER_BYTES);
+                    (*at, *current, *answer_at) = (end, None, out.spot());
                 }
-            }
+                Room::Cut => {
+                    (*is_cut, *answer_at) = (true, Spot::default());
+                    out.forget();
+                    out.force_room(LINE_ROOM);
+                }
+            },
             Err(state) => break Err(state),
         }
     };
@@ -323,11 +334,44 @@ fn read(queue: &[u8], at: usize) -> Current {
     Current { first: end - args.wire_bytes(), args: args.len() as u32, end }
 }
 
+/// What becomes of a request for whose answer there was no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// There is room now: the request is run again.
+    Grown,
+    /// Its answer is longer than may be kept, for this reason. What it has answered so far is given up, and there is room
+    /// for the error.
+    Refused(Fault),
+    /// There is no room for a line. The answers are given up, the requests are executed all the same, and the
+    /// connection is closed when they are done.
+    Cut,
+}
+
+/// Makes room for `want` bytes behind the answers that are in `out`, those of the request at hand from `answer_at` on.
+/// Long answers end at `bytes_max`; lines may go on behind it, so that a request that is refused can be told so.
+fn make_room(out: &mut OutBuffer, answer_at: Spot, want: usize, bytes_max: usize) -> Room {
+    let is_line = want <= LINE_ROOM;
+    let lines_max = bytes_max + LINES_BYTES_MAX;
+    let most = if is_line { lines_max } else { bytes_max };
+    let fits = out.collected() + want <= most;
+    // What comes before it in the same answer needs room too.
+    if fits && out.make_room(want + ANSWER_BYTES) {
+        return Room::Grown;
+    }
+    if is_line {
+        return if fits && out.make_room(want) { Room::Grown } else { Room::Cut };
+    }
+    out.cut_to_spot(answer_at);
+    let is_told = out.room() >= LINE_ROOM || out.collected() + LINE_ROOM <= lines_max && out.make_room(LINE_ROOM);
+    let fault = if fits { Fault::ClientMemory } else { Fault::KeysTooLong };
+    if is_told { Room::Refused(fault) } else { Room::Cut }
+}
+
 /// Runs one request, its answer behind the others. `buf` begins with it; beside it stands when its `EXEC` had come,
-/// if it was queued.
+/// if it was queued, and where its answer begins.
 fn run_one<'c>(
     turn: &'c mut Turn<'_>,
-    (buf, queued): (&'c [u8], Option<Ticks>),
+    (buf, queued, answer_at): (&'c [u8], Option<Ticks>, Spot),
     mut args: Args<'c>,
     out: &'c mut OutBuffer,
     session: &'c mut SessionState,
@@ -336,7 +380,6 @@ fn run_one<'c>(
 ) -> Step {
     let name = args.next().unwrap_or_default();
     let entry = table::find(name).expect("it was found when it was queued");
-    let mark = out.mark();
     let mut call = Call { turn, buf, at: 0, out, session, ctx, ops: *ops, beside: true, copies: false, reads: (0, 0) };
     let ran = call.room(0).map_err(Stop::State).and_then(|()| match queued {
         Some(_) if call.session.done == 0 => call.permit_queued(entry, args).map_err(Stop::Fault),
@@ -356,13 +399,14 @@ fn run_one<'c>(
         Err(Stop::UnderWay | Stop::Queued) => unreachable!("what acts for a claim begins no other"),
         Err(Stop::Fault(Fault::Damaged)) if call.turn.takes_lost() => {
             if !call.session.is_answered_in_part() {
-                call.out.take_back(mark);
+                call.out.cut_to_spot(answer_at);
             }
             Err(call.look_again(entry.keys_of(args)))
         }
         Err(Stop::Fault(fault)) => {
-            call.out.take_back(mark);
-            call.out.make_room(LINE_ROOM);
+            // What earlier visits have answered goes too.
+            call.out.cut_to_spot(answer_at);
+            call.out.force_room(LINE_ROOM);
             call.fault(fault);
             if !matches!(fault, Fault::NoLonger(_)) {
                 call.queued_done(entry, (name, args), queued);
@@ -371,7 +415,7 @@ fn run_one<'c>(
         }
         Err(Stop::State(state)) => {
             if !call.session.is_answered_in_part() {
-                call.out.take_back(mark);
+                call.out.cut_to_spot(answer_at);
             }
             Err(state)
         }
@@ -395,25 +439,32 @@ impl Transaction {
     /// Nothing of it is done, and its claim is to be obtained.
     fn begin_anew(&mut self) {
         (self.stage, self.at, self.current) = (Stage::Obtaining, 0, None);
+        self.answer_at = Spot::default();
         self.out.forget();
     }
 
-    /// Holds one request alone.
-    pub(super) fn hold(&mut self, entry: &table::Entry, args: Args<'_>) {
+    /// Holds one request alone; false if client memory is used up, which does not count if the request is begun.
+    pub(super) fn hold(&mut self, entry: &table::Entry, args: Args<'_>, is_begun: bool) -> bool {
         let name = entry.name;
         let head = format!("*{}\r\n${}\r\n{name}\r\n", args.len() + 1, name.len());
+        let bytes = head.len() + args.wire_bytes();
+        if is_begun {
+            self.force_room(bytes);
+        } else if !self.room_to_queue(bytes) || !self.room_to_answer() {
+            return false;
+        }
         self.queue.extend_from_slice(head.as_bytes());
         self.queue.extend_from_slice(args.wire());
         (self.commands, self.is_lone, self.kind) = (1, true, entry.kind);
         self.only_reads = entry.has(table::Flag::ReadOnly);
+        true
     }
 
     /// It is done with: gives its claim back, and itself to who comes next.
     pub(super) fn put_away(mut self: Box<Self>, ctx: &mut WorkerContext) {
         ctx.shared.store.let_go(&mut self.claim);
-        ctx.shared.queued.release(self.charged);
         if ctx.spares.0.len() < SPARE_MAX {
-            self.forget(ANSWER_BYTES);
+            self.forget(ANSWER_BYTES, &ctx.shared.budget);
             ctx.spares.0.push(self);
         }
     }

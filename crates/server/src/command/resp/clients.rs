@@ -11,7 +11,7 @@ use super::{Call, Run, Stop};
 use crate::card::Card;
 use crate::roster::Connection;
 use protocol::resp::{Args, reply};
-use std::fmt::Write as _;
+use protocol::sink::Sink;
 
 /// The longest pause, in ms: a day.
 const PAUSE_MS_MAX: i64 = 86_400_000;
@@ -78,7 +78,7 @@ fn name_of(card: &Card) -> &[u8] {
 }
 
 /// A connection's line, in the form of Redis. What Redis tells of its buffers is 0: idle connections have none.
-fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut String) {
+fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut impl std::fmt::Write) {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let flags = match (card.monitors, card.is_subscribed()) {
         (true, _) => "O",
@@ -138,7 +138,7 @@ impl<'c> Call<'c, '_> {
             }
             _ => return Err(Fault::Syntax.into()),
         }
-        let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
+        let (now_secs, mut text) = (self.ctx.now.secs(), self.long_reply());
         self.note_command("client|list");
         self.each_client(&filter, |_, connection, card| {
             // What would not fit into a reply is left out.
@@ -146,7 +146,10 @@ impl<'c> Call<'c, '_> {
                 line(connection, card, now_secs, &mut text);
             }
         });
-        self.say_text(&text)
+        let (version, bytes) = (self.session.version, text.len() as u64);
+        text.insert_front(|front| reply::verbatim_head(front, version, b"txt", bytes));
+        text.put(b"\r\n");
+        self.say(text)
     }
 
     fn no_kind(&mut self, word: &[u8]) -> Run {

@@ -136,6 +136,8 @@ pub(super) enum Fault {
     ExecRefused,
     /// More is to be queued or watched than a connection, or all of them, may.
     QueueTooLong,
+    /// Clients hold as many bytes outside the store as they may.
+    ClientMemory,
     /// There is no such key.
     NoKey,
     /// Source and target are one key.
@@ -172,6 +174,10 @@ impl Fault {
                 "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
             }
             Self::QueueTooLong => "ERR transaction is longer than this server keeps",
+            Self::ClientMemory => {
+                "OOM client memory is used up: read replies, end transactions or subscriptions, or raise \
+                 limits.client_memory"
+            }
             Self::NoKey => "ERR no such key",
             Self::SameKey => "ERR source and destination objects are the same",
             Self::TooManyKeys => "ERR more keys match than one answer tells: walk over them with SCAN",
@@ -270,8 +276,12 @@ pub(super) type Line = Fixed<512>;
 
 /// Bytes of one word, and of all, that an error repeats.
 const SHOWN_MAX: usize = 128;
+/// Bytes around a word that an error repeats.
+const QUOTES_BYTES: usize = 3;
+/// Where the repeated words of a request end at most in the line of [`unknown`]: what may follow them fits behind.
+const ARGS_END_MAX: usize = 384;
 
-/// Puts what is shown of a word: at most so many bytes, and a space for what would end the line.
+/// Puts what is shown of a word: at most `most` bytes, with a space in place of what would end the line.
 pub(super) fn shown(line: &mut Line, word: &[u8], most: usize) {
     for byte in word.iter().take(most) {
         line.push(if byte.is_ascii_control() { b' ' } else { *byte });
@@ -288,16 +298,14 @@ pub(super) fn unknown(out: &mut OutBuffer, name: &[u8], args: Args<'_>) {
     line.put(b"', with args beginning with: ");
     let mut left = SHOWN_MAX;
     for word in args {
-        if left == 0 {
+        let part = word.len().min(left);
+        if left == 0 || line.as_slice().len() + part + QUOTES_BYTES > ARGS_END_MAX {
             break;
         }
         line.put(b"'");
-        shown(&mut line, word, left);
+        shown(&mut line, word, part);
         line.put(b"' ");
         left = left.saturating_sub(word.len().max(1));
-        if line.as_slice().len() > 400 {
-            break;
-        }
     }
     let names = table::COMMANDS.iter().map(|entry| entry.name);
     let near = std::str::from_utf8(name).ok().and_then(|name| nearest(name, names));
@@ -357,4 +365,43 @@ pub(super) fn subcommand(out: &mut OutBuffer, command: &'static str, name: &[u8]
     line.put(command.as_bytes());
     line.put(b" HELP.");
     reply::error(out, line.as_slice());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::resp::support::ABSENT;
+    use protocol::resp::{Limits, Parsed, Parser};
+
+    /// What [`unknown`] answers to a request of these words.
+    fn answered(words: &[&[u8]]) -> usize {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        words.iter().for_each(|word| reply::bulk(&mut bytes, word));
+        let Parsed::Request { mut args, .. } = Parser::new().parse(&bytes, &Limits::REDIS) else {
+            panic!("a request of {} words", words.len());
+        };
+        let name = args.next().unwrap_or_default();
+        let mut out = OutBuffer::new(vec![0; 1024].into_boxed_slice());
+        unknown(&mut out, name, args);
+        assert!(out.since(0).starts_with(b"-ERR unknown command '") && out.since(0).ends_with(b"\r\n"));
+        out.mark()
+    }
+
+    #[test]
+    fn an_error_fits_its_line_whatever_words_it_repeats() {
+        let long = [b'x'; 300];
+        let misspelled = table::COMMANDS.iter().map(|entry| format!("{}x", entry.name));
+        let names = ABSENT.iter().map(|absent| absent.name.to_owned()).chain(misspelled).chain(["x".repeat(200)]);
+        let mut longest = 0;
+        for name in names {
+            for (empties, others) in (0..140).step_by(7).flat_map(|empties| [(empties, 0), (empties, 1), (empties, 9)])
+            {
+                let mut words = vec![name.as_bytes()];
+                words.extend(std::iter::repeat_n(&b""[..], empties));
+                words.extend(std::iter::repeat_n(&long[..], others));
+                longest = longest.max(answered(&words));
+            }
+        }
+        assert!(longest > 400, "{longest} bytes are too few to prove anything");
+    }
 }

@@ -108,8 +108,14 @@ fn memory(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
     let policy = policy(shared);
     write!(
         text,
-        "used_memory:{}\r\nused_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:{policy}\r\n",
-        stats.held_bytes, stats.item_bytes, stats.memory_bytes
+        "used_memory:{}\r\nused_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:{policy}\r\n\
+         client_memory:{}\r\nclient_memory_max:{}\r\nclient_memory_refused:{}\r\n",
+        stats.held_bytes,
+        stats.item_bytes,
+        stats.memory_bytes,
+        shared.budget.used(),
+        shared.budget.bytes_max(),
+        shared.budget.refused()
     )
 }
 

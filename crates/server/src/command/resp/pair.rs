@@ -255,6 +255,7 @@ impl<'c> Call<'c, '_> {
             if target == Target::Kept && live(there.copied(), view).is_some() {
                 return Change::Keep(Copied::TargetKept);
             }
+            bytes.reserve_exact(item.value_len() as usize);
             if !turn.copy_range(&from, item.value, 0..item.value_len(), &mut |part| bytes.extend_from_slice(part)) {
                 // It has lost a piece, and counts as missing.
                 return Change::Keep(Copied::NoSource);

@@ -207,29 +207,17 @@ impl<'c> Call<'c, '_> {
     }
 
     fn tell_names(&mut self, kind: Kind, pattern: Option<&[u8]>) -> Run {
-        let (mut names, mut bytes) = (Vec::new(), 0);
+        let (mut names, mut count) = (self.long_reply(), 0);
         self.ctx.shared.channels.each(kind, |name, _| {
             // What would not fit into a reply is left out.
-            if pattern.is_none_or(|pattern| matches(pattern, name)) && bytes + name.len() + 32 < LONG_REPLY_BYTES_MAX {
+            let fits = names.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
+            if pattern.is_none_or(|pattern| matches(pattern, name)) && fits {
                 reply::bulk(&mut names, name);
-                bytes = names.len();
+                count += 1;
             }
         });
-        self.say_counted(&names)
-    }
-
-    /// Answers with an array of the replies in `parts`, each a bulk string.
-    fn say_counted(&mut self, parts: &[u8]) -> Run {
-        let (mut count, mut at) = (0, 0);
-        while let Some(end) = parts[at..].iter().position(|byte| *byte == b'\n') {
-            let len = parts[at + 1..at + end - 1].iter().fold(0, |len, digit| len * 10 + usize::from(digit - b'0'));
-            at += end + 1 + len + 2;
-            count += 1;
-        }
-        let mut all = Vec::with_capacity(parts.len() + 32);
-        reply::array(&mut all, count);
-        all.extend_from_slice(parts);
-        self.say_long(all)
+        names.insert_front(|front| reply::array(front, count));
+        self.say(names)
     }
 
     fn tell_subscribers(&mut self, kind: Kind, args: Args<'c>) -> Run {

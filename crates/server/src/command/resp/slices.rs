@@ -94,10 +94,8 @@ impl<'c> Call<'c, '_> {
         let mut left = self.words_left(words);
         while left.len() > 0 {
             let (slice, behind) = left.split(together * each_words);
-            let mark = self.out.mark();
             let is_first = self.session.done == 0;
             if !each(self, slice, is_first)? {
-                self.out.take_back(mark);
                 self.session.end_request();
                 return Err(State::Yield.into());
             }
@@ -125,7 +123,10 @@ impl<'c> Call<'c, '_> {
         let entry = table::entry(name);
         let mut one = self.spare_transaction();
         one.claim.add(&self.key(key));
-        one.hold(entry, args);
+        if !one.hold(entry, args, false) {
+            one.put_away(self.ctx);
+            return Err(Fault::ClientMemory.into());
+        }
         one.stage = stage;
         self.begin(one);
         Err(Stop::UnderWay)
@@ -167,7 +168,10 @@ impl<'c> Call<'c, '_> {
 
     /// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in another
     /// visit, and goes if it begins anew or is a fault.
-    pub(super) fn end_visit(&mut self, mut walk: Box<Walk>, ran: Run) -> Run {
+    pub(super) fn end_visit(&mut self, mut walk: Box<Walk>, mut ran: Run) -> Run {
+        if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&self.ctx.shared.budget) {
+            ran = Err(Fault::ClientMemory.into());
+        }
         match ran {
             Err(stop @ Stop::State(_)) => {
                 if walk.reading.identity.is_none() {

@@ -11,17 +11,29 @@
 use super::error::Fault;
 use super::table::{Entry, entry};
 use super::{Answers, Call, Run, SessionState, Stop, atomic};
+use crate::budget::{self, Budget, Grant};
 use crate::clock::Ticks;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::namespaces::Namespaces;
-use crate::out::OutBuffer;
+use crate::out::{OutBuffer, Spot};
 use protocol::resp::{Args, reply};
 use segment::{Claim, Namespace, Turn, Version};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// Keys that one connection watches.
 pub const WATCHED_MAX: usize = 4096;
+/// Bytes of an answer that says that something was done: what `EXEC` makes sure of before it begins.
+const SHORT_ANSWER_BYTES: usize = 16;
+
+/// The capacity that a buffer of `capacity` gets to hold `need`.
+fn grown(capacity: usize, need: usize) -> usize {
+    if need <= capacity { capacity } else { need.max(capacity + capacity / 2) }
+}
+
+/// Bytes of one hash in a set of them, and what that has beside it.
+const HASH_BYTES: usize = 18;
 
 /// How far a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +84,8 @@ pub(super) struct Transaction {
     pub(super) queue: Vec<u8>,
     /// How many.
     pub(super) commands: u32,
-    /// Bytes of the queue that were granted.
-    pub(super) charged: u64,
+    /// What it has of the memory of clients, but for its answers: see [`Transaction::cost`].
+    held: Grant,
     /// Of the bytes of the queue, those that are done.
     pub(super) at: usize,
     /// The request at hand, if it was begun.
@@ -88,6 +100,8 @@ pub(super) struct Transaction {
     compared: (usize, usize),
     pub(super) claim: Claim,
     pub(super) out: OutBuffer,
+    /// Where the answer to the request at hand begins among those of all.
+    pub(super) answer_at: Spot,
     /// Bytes of the first block of the answers that the client was told.
     pub(super) told: usize,
     /// Whether it wants any.
@@ -99,7 +113,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    pub(super) fn new(claim: Claim) -> Self {
+    pub(super) fn new(claim: Claim, budget: &Arc<Budget>) -> Self {
         Self {
             stage: Stage::Watching,
             is_spoilt: false,
@@ -109,7 +123,7 @@ impl Transaction {
             kind: atomic::KIND,
             queue: Vec::new(),
             commands: 0,
-            charged: 0,
+            held: Grant::none(budget, budget::Kind::Queued),
             at: 0,
             current: None,
             namespaces: 0,
@@ -118,7 +132,8 @@ impl Transaction {
             watched_hashes: HashSet::new(),
             compared: (0, 0),
             claim,
-            out: OutBuffer::beside(),
+            out: OutBuffer::beside(budget),
+            answer_at: Spot::default(),
             told: 0,
             answers: Answers::All,
             ready: Ticks(0),
@@ -126,11 +141,11 @@ impl Transaction {
         }
     }
 
-    /// Is as new, and keeps no more than `bytes` in any buffer.
-    pub(super) fn forget(&mut self, bytes: usize) {
+    /// Is as new, keeps no more than `bytes` in any buffer, and counts for nothing until it is used again.
+    pub(super) fn forget(&mut self, bytes: usize, budget: &Arc<Budget>) {
         self.stage = Stage::Watching;
         (self.is_spoilt, self.is_lone, self.is_cut, self.only_reads) = (false, false, false, false);
-        (self.commands, self.charged, self.at, self.told) = (0, 0, 0, 0);
+        (self.commands, self.at, self.told, self.answer_at) = (0, 0, 0, Spot::default());
         (self.kind, self.answers, self.namespaces) = (atomic::KIND, Answers::All, 0);
         self.queue.clear();
         self.queue.shrink_to(bytes);
@@ -140,15 +155,67 @@ impl Transaction {
         self.watched_hashes.shrink_to(bytes / size_of::<Watched>());
         self.out.forget();
         if self.out.capacity() > bytes {
-            self.out = OutBuffer::beside();
+            self.out = OutBuffer::beside(budget);
         }
         self.current = None;
+        self.out.rest();
+        self.held.shrink(0);
+    }
+
+    /// What a transaction takes with buffers of such capacities, in bytes.
+    fn cost(queue: usize, watched: usize, watched_bytes: usize) -> u64 {
+        (size_of::<Self>() + queue + watched * (size_of::<Watched>() + HASH_BYTES) + watched_bytes) as u64
+    }
+
+    /// Makes room for `more` bytes of requests; false if client memory is used up.
+    pub(super) fn room_to_queue(&mut self, more: usize) -> bool {
+        let queue = grown(self.queue.capacity(), self.queue.len() + more);
+        let has = self.held.resize(Self::cost(queue, self.watched.capacity(), self.watched_bytes.capacity()));
+        if has {
+            self.queue.reserve_exact(queue - self.queue.len());
+        }
+        has
+    }
+
+    /// Makes room for one more watched key of so many bytes; false if client memory is used up.
+    fn room_to_watch(&mut self, more: usize) -> bool {
+        let watched = grown(self.watched.capacity(), self.watched.len() + 1);
+        let bytes = grown(self.watched_bytes.capacity(), self.watched_bytes.len() + more);
+        let has = self.held.resize(Self::cost(self.queue.capacity(), watched, bytes));
+        if has {
+            self.watched.reserve_exact(watched - self.watched.len());
+            self.watched_bytes.reserve_exact(bytes - self.watched_bytes.len());
+        }
+        has
+    }
+
+    /// Makes room for the answers to as many requests as are queued, if they are short; false if client memory is used
+    /// up.
+    pub(super) fn room_to_answer(&mut self) -> bool {
+        let want = atomic::ANSWER_BYTES.max(self.commands as usize * SHORT_ANSWER_BYTES);
+        self.out.wake() && self.out.make_room(want)
+    }
+
+    /// Makes room for `more` bytes of requests, and for a short answer, whatever client memory is used: for a command
+    /// that has changed something already.
+    pub(super) fn force_room(&mut self, more: usize) {
+        self.held.force(Self::cost(
+            self.queue.capacity().max(self.queue.len() + more),
+            self.watched.capacity(),
+            self.watched_bytes.capacity(),
+        ));
+        self.out.force_room(atomic::ANSWER_BYTES);
     }
 
     /// The answer so far of what goes on here.
     pub(super) fn keep_answer(&mut self, answer: &[u8]) {
-        self.out.make_room(answer.len());
+        self.out.force_room(answer.len());
         self.out.push(answer);
+    }
+
+    /// When it was begun, and the bytes of its answers, while its client is told those.
+    pub(super) fn answer_held(&self) -> Option<(Ticks, u64)> {
+        (self.stage == Stage::Telling).then(|| (self.begun, self.out.capacity() as u64))
     }
 
     fn unwatch(&mut self) {
@@ -210,12 +277,13 @@ impl<'c> Call<'c, '_> {
             return Ok(false);
         }
         let Some(transaction) = &mut self.session.transaction else { return Ok(false) };
-        let fits = transaction.queue.len() + consumed <= atomic::QUEUE_BYTES_MAX;
-        if !fits || !self.ctx.shared.queued.grant(consumed as u64) {
+        if transaction.queue.len() + consumed > atomic::QUEUE_BYTES_MAX {
             return Err(Fault::QueueTooLong);
         }
+        if !transaction.room_to_queue(consumed) {
+            return Err(Fault::ClientMemory);
+        }
         transaction.queue.extend_from_slice(&self.buf[self.at..self.at + consumed]);
-        transaction.charged += consumed as u64;
         transaction.commands += 1;
         if entry.kind == Command::Flush {
             transaction.claim.add_all();
@@ -252,6 +320,10 @@ pub(super) fn multi<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
         Some(watching) => watching,
         None => call.spare_transaction(),
     };
+    if !transaction.room_to_queue(0) {
+        transaction.put_away(call.ctx);
+        return Err(Fault::ClientMemory.into());
+    }
     transaction.stage = Stage::Queueing;
     call.session.transaction = Some(transaction);
     call.out.push(reply::OK);
@@ -275,6 +347,11 @@ pub(super) fn exec<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
     if transaction.is_spoilt {
         transaction.put_away(call.ctx);
         return Err(Fault::ExecAbort.into());
+    }
+    if !transaction.room_to_answer() {
+        // Nothing is executed whose answers could not be kept.
+        transaction.put_away(call.ctx);
+        return Err(Fault::ClientMemory.into());
     }
     let Transaction { watched, watched_bytes, claim, stage, .. } = &mut *transaction;
     let mut from = 0;
@@ -315,6 +392,9 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         let room = atomic::QUEUE_BYTES_MAX / 64;
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
+        }
+        if !transaction.room_to_watch(bytes.len()) {
+            return Err(Fault::ClientMemory.into());
         }
         let version = call.turn.version(&key)?;
         transaction.watched_bytes.extend_from_slice(bytes);

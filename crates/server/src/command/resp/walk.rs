@@ -8,7 +8,8 @@ use super::error::Fault;
 use super::glob::matches;
 use super::slices::Reading;
 use super::table::entry;
-use super::{Call, LINE_ROOM, Run, Stop};
+use super::{Call, Run, Stop};
+use crate::budget::{self, Budget, Grant};
 use crate::context::State;
 use crate::out::HeadPlace;
 use protocol::resp::Args;
@@ -16,6 +17,7 @@ use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use segment::Stride;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A walk that is not at its end.
 #[derive(Default)]
@@ -49,6 +51,8 @@ pub(super) struct Walk {
     pub(super) records: super::records::Found,
     /// How far a query of an index has come.
     pub(super) query: super::records::Going,
+    /// What it has of the memory of clients.
+    pub(super) grant: Option<Grant>,
 }
 
 impl Walk {
@@ -56,10 +60,30 @@ impl Walk {
     pub(super) fn from(cursor: u64) -> Box<Self> {
         Box::new(Self { cursor, start: cursor, ..Self::default() })
     }
+
+    /// What it remembers, in bytes. A set of hashes is copied as it grows.
+    fn held_bytes(&self) -> usize {
+        let met = self.met.capacity() * HASH_BYTES * 3 / 2;
+        met + self.found.capacity() + self.records.held_bytes() + self.query.held_bytes()
+    }
+
+    /// Reserves what it remembers; false if client memory is used up. A short walk counts for nothing.
+    pub(super) fn reserve(&mut self, budget: &Arc<Budget>) -> bool {
+        let bytes = self.held_bytes();
+        if bytes <= FREE_BYTES && self.grant.is_none() {
+            return true;
+        }
+        self.grant.get_or_insert_with(|| Grant::none(budget, budget::Kind::Walks)).resize(bytes as u64)
+    }
 }
 
 /// Keys that `KEYS` reports at most.
 pub const KEYS_TOLD_MAX: u64 = 1 << 20;
+
+/// Bytes of one hash in a set of them, and what that has beside it.
+const HASH_BYTES: usize = 10;
+/// Bytes that a walk may remember without counting.
+const FREE_BYTES: usize = 4 << 10;
 
 /// What a step of a walk that looked at so many items counts for, in operations: the slots of an index group are read,
 /// and each item is a wait for memory that overlaps with others'.
@@ -83,10 +107,7 @@ pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             Err(stop) => return call.put_off(walk, stop),
         }
         if walk.keys > KEYS_TOLD_MAX {
-            call.out.cut_to_head(head);
-            call.out.make_room(LINE_ROOM);
-            call.fault(Fault::TooManyKeys);
-            return Ok(());
+            return Err(Fault::TooManyKeys.into());
         }
     }
     let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
@@ -128,8 +149,11 @@ impl Call<'_, '_> {
     }
 
     /// The request goes on in another visit, with the walk where it stands.
-    pub(super) fn put_off(&mut self, walk: Box<Walk>, stop: Stop) -> Run {
+    pub(super) fn put_off(&mut self, mut walk: Box<Walk>, stop: Stop) -> Run {
         if matches!(stop, Stop::State(_)) {
+            if !walk.reserve(&self.ctx.shared.budget) {
+                return Err(Fault::ClientMemory.into());
+            }
             self.session.done = 1;
             self.session.walk = Some(walk);
         }

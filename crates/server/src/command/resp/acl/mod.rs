@@ -25,7 +25,7 @@ use protocol::resp::{Args, Version, reply};
 use protocol::sink::Sink;
 use rights::{CATEGORIES, READ, WRITE, hex, number_of, numbers};
 use std::sync::Arc;
-use users::{DEFAULT, NAME_BYTES_MAX, Refusal, is_name};
+use users::{DEFAULT, NAME_BYTES_MAX, NO_MEMORY, Refusal, is_name};
 
 /// The name of a request's command, as errors have it.
 pub(super) fn name_of(number: usize) -> String {
@@ -294,8 +294,10 @@ pub(super) fn acl<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 impl<'c> Call<'c, '_> {
     fn tell_users(&mut self, text: impl Fn(&User) -> Vec<u8>) -> Run {
-        let texts = self.ctx.shared.users.all().values().map(|user| text(user)).collect();
-        self.tell_texts(texts)
+        let (users, mut all) = (self.ctx.shared.users.all(), self.long_reply());
+        reply::array(&mut all, users.len() as u64);
+        users.values().for_each(|user| reply::bulk(&mut all, &text(user)));
+        self.say(all)
     }
 
     fn tell_texts(&mut self, texts: Vec<Vec<u8>>) -> Run {
@@ -311,7 +313,7 @@ impl<'c> Call<'c, '_> {
             reply::null(self.out, version);
             return Ok(());
         };
-        let mut all = Vec::new();
+        let mut all = self.long_reply();
         let out = &mut all;
         let namespaces = (!user.rights.all_namespaces()).then(|| user.rights.namespaces_text());
         reply::map(out, version, 6 + u64::from(namespaces.is_some()));
@@ -332,7 +334,7 @@ impl<'c> Call<'c, '_> {
             reply::bulk(out, b"namespaces");
             reply::bulk(out, &text);
         }
-        self.say_long(all)
+        self.say(all)
     }
 
     fn set_user(&mut self, mut args: Args<'c>) -> Run {
@@ -347,6 +349,9 @@ impl<'c> Call<'c, '_> {
         }
         let rules: Vec<&[u8]> = args.collect();
         if let Err((number, wrong)) = self.ctx.shared.users.set(name, &rules) {
+            if wrong == NO_MEMORY {
+                return Err(Fault::ClientMemory.into());
+            }
             let mut line = Line::new();
             line.put(b"ERR Error in ACL SETUSER modifier '");
             // A password that was mistyped is not repeated.

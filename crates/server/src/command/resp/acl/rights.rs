@@ -11,6 +11,7 @@ use super::super::glob::matches;
 use super::super::support::absent_of;
 use super::super::table::{COMMANDS, Entry, find};
 use super::subcommands::SUBCOMMANDS;
+use super::users::BLOCK_BYTES;
 use crate::namespaces::NAME_BYTES_MAX as NAMESPACE_BYTES_MAX;
 use std::fmt::Write as _;
 
@@ -148,6 +149,22 @@ impl Rights {
             all.apply(rule.as_bytes()).expect("these are rules");
         }
         all
+    }
+
+    /// What it allocates, in bytes.
+    pub(super) fn cost(&self) -> u64 {
+        let keys = self.keys.iter().map(|key| size_of::<KeyPattern>() + key.pattern.len());
+        let texts = self.rules.iter().chain(&self.namespaces).map(|text| size_of::<String>() + text.len());
+        let channels = self.channels.iter().map(|pattern| size_of::<Vec<u8>>() + pattern.len());
+        keys.chain(texts).chain(channels).map(|bytes| bytes + BLOCK_BYTES).sum::<usize>() as u64
+    }
+
+    /// Gives back what it has allocated and does not need.
+    pub(super) fn shrink(&mut self) {
+        self.rules.shrink_to_fit();
+        self.keys.shrink_to_fit();
+        self.channels.shrink_to_fit();
+        self.namespaces.shrink_to_fit();
     }
 
     /// Everything is allowed.

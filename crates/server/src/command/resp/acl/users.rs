@@ -5,6 +5,7 @@
 
 use super::rights::{Rights, Wrong, hex};
 use crate::auth::same_digest;
+use crate::budget::{self, Budget, Grant};
 use base::clock::UnixMillis;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,10 +22,14 @@ pub const NAME_BYTES_MAX: usize = crate::card::CLIENT_TEXT_MAX;
 const PASSWORDS_MAX: usize = 100;
 /// Refusals that are told.
 const LOG_MAX: usize = 128;
+/// Bytes of a key, channel or name that a refusal keeps: what is refused is as long as its client likes.
+const LOG_OBJECT_BYTES_MAX: usize = 1024;
 /// A refusal that comes again within so many ms is counted with the earlier one.
 const LOG_SAME_MS: u64 = 60_000;
 /// A file of users is not larger than this, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+/// What an allocated block costs beside its bytes, about.
+pub(super) const BLOCK_BYTES: usize = 32;
 /// Who a client is that has not said who it is.
 pub const DEFAULT: &[u8] = b"default";
 
@@ -33,15 +38,19 @@ const NO_PASSWORD: Wrong = "The password you are trying to remove from the user 
 const BAD_HASH: Wrong =
     "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
 const TOO_MANY: Wrong = "The user has as many passwords as this server keeps";
+/// Users and rules take as much of the memory of clients as they may.
+pub(super) const NO_MEMORY: Wrong = "users and their rules take as much memory as they may: raise limits.client_memory";
 
 /// A user.
-#[derive(Clone)]
 pub struct User {
     pub(super) name: Vec<u8>,
     pub(super) is_on: bool,
     pub(super) no_password: bool,
     passwords: Vec<[u8; 32]>,
     pub(super) rights: Rights,
+    /// What it has of the memory of clients, once it is one of the users: an older version that a connection still
+    /// holds counts as long as that.
+    held: Option<Grant>,
 }
 
 impl std::fmt::Debug for User {
@@ -53,7 +62,27 @@ impl std::fmt::Debug for User {
 impl User {
     fn new(name: &[u8]) -> Self {
         let rights = Rights::none();
-        Self { name: name.to_vec(), is_on: false, no_password: false, passwords: Vec::new(), rights }
+        Self { name: name.to_vec(), is_on: false, no_password: false, passwords: Vec::new(), rights, held: None }
+    }
+
+    /// The same, to be changed.
+    fn copy(&self) -> Self {
+        let (passwords, rights) = (self.passwords.clone(), self.rights.clone());
+        Self { passwords, rights, is_on: self.is_on, no_password: self.no_password, ..Self::new(&self.name) }
+    }
+
+    /// What it takes, in bytes: itself, its places in the map, and each block that it allocates.
+    fn cost(&self) -> u64 {
+        let name = 2 * (self.name.len() + BLOCK_BYTES);
+        let own = size_of::<Self>() + self.passwords.len() * 32 + 2 * BLOCK_BYTES;
+        (name + own) as u64 + self.rights.cost()
+    }
+
+    /// Reserves what it takes.
+    fn hold(mut self, budget: &Arc<Budget>) -> Result<Arc<Self>, Wrong> {
+        self.rights.shrink();
+        self.held = Some(budget.grant(budget::Kind::Rules, self.cost()).ok_or(NO_MEMORY)?);
+        Ok(Arc::new(self))
     }
 
     fn default_user(is_open: bool) -> Self {
@@ -192,6 +221,7 @@ type ByName = BTreeMap<Vec<u8>, Arc<User>>;
 
 /// The users of a server.
 pub struct Users {
+    budget: Arc<Budget>,
     by_name: RwLock<Arc<ByName>>,
     /// How often they were changed; 0: there is the default user alone, as it was made.
     changes: AtomicU64,
@@ -234,9 +264,10 @@ impl Users {
     ///
     /// # Errors
     /// The file is not taken.
-    pub fn new(path: Option<&Path>, is_open: bool) -> Result<Self, FileError> {
+    pub fn new(path: Option<&Path>, is_open: bool, budget: &Arc<Budget>) -> Result<Self, FileError> {
         let default_user = Arc::new(User::default_user(is_open));
         let users = Self {
+            budget: Arc::clone(budget),
             by_name: RwLock::new(Arc::new(BTreeMap::from([(DEFAULT.to_vec(), default_user)]))),
             changes: AtomicU64::new(0),
             asks: AtomicBool::new(!is_open),
@@ -301,14 +332,15 @@ impl Users {
     /// Which rule, and why not.
     pub(super) fn set(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), (usize, Wrong)> {
         self.change(|users| {
-            let mut user = users.get(name).map_or_else(|| User::new(name), |user| User::clone(user));
+            let mut user = users.get(name).map_or_else(|| User::new(name), |user| user.copy());
             if users.len() >= USERS_MAX && !users.contains_key(name) {
                 return Err((usize::MAX, "there are as many users as this server keeps"));
             }
             for (number, rule) in rules.iter().enumerate() {
                 user.apply(rule).map_err(|wrong| (number, wrong))?;
             }
-            users.insert(name.to_vec(), Arc::new(user));
+            let user = user.hold(&self.budget).map_err(|wrong| (usize::MAX, wrong))?;
+            users.insert(name.to_vec(), user);
             Ok(())
         })
     }
@@ -332,7 +364,7 @@ impl Users {
         let mut text = Vec::new();
         let file = std::fs::File::open(path).map_err(FileError::Io)?;
         file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(FileError::Io)?;
-        let read = parse(&text)?;
+        let read = parse(&text, &self.budget)?;
         self.change(|users| {
             let default_user = users.get(DEFAULT).cloned();
             *users = read;
@@ -371,7 +403,9 @@ impl Users {
     }
 
     /// Keeps a refusal.
-    pub(super) fn refused(&self, refusal: Refusal, now: UnixMillis, client: String) {
+    pub(super) fn refused(&self, mut refusal: Refusal, now: UnixMillis, client: String) {
+        refusal.object.truncate(LOG_OBJECT_BYTES_MAX);
+        refusal.object.shrink_to_fit();
         let mut log = self.log();
         let same = |known: &&mut Logged| known.refusal == refusal && now.ms_since(known.updated) < LOG_SAME_MS;
         if let Some(known) = log.entries.iter_mut().find(same) {
@@ -401,7 +435,7 @@ pub(super) fn is_name(name: &[u8]) -> bool {
 }
 
 /// The users of a file: lines of `user NAME rule ...`, empty ones and those that begin with `#`.
-fn parse(text: &[u8]) -> Result<ByName, FileError> {
+fn parse(text: &[u8], budget: &Arc<Budget>) -> Result<ByName, FileError> {
     let mut users = ByName::new();
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let wrong = |why: &str| FileError::Line(number + 1, why.to_owned());
@@ -417,7 +451,8 @@ fn parse(text: &[u8]) -> Result<ByName, FileError> {
         for (place, rule) in words.enumerate() {
             user.apply(rule).map_err(|why| wrong(&format!("rule {}: {why}", place + 1)))?;
         }
-        if users.insert(user.name.clone(), Arc::new(user)).is_some() {
+        let user = user.hold(budget).map_err(wrong)?;
+        if users.insert(user.name.clone(), user).is_some() {
             return Err(wrong("the user is there twice"));
         }
         if users.len() > USERS_MAX {
@@ -437,7 +472,7 @@ mod tests {
 
     #[test]
     fn a_password_lets_in_its_user_alone_and_only_while_that_is_on() {
-        let users = Users::new(None, true).unwrap();
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
         assert_eq!((users.changes(), users.asks()), (0, false));
         users.set(b"ann", &rules(&["on", ">one", ">two", "+get"])).unwrap();
         users.set(b"bob", &rules(&[">bob"])).unwrap();
@@ -460,7 +495,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_is_wrong_keeps_all_of_them_from_being_taken() {
-        let users = Users::new(None, true).unwrap();
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
         assert_eq!(users.set(b"ann", &rules(&["on", "+get", "zzz"])), Err((2, SYNTAX)));
         assert_eq!(users.set(b"ann", &rules(&["<nope"])), Err((0, NO_PASSWORD)));
         assert!(users.find(b"ann").is_none() && users.changes() == 0);
@@ -470,7 +505,7 @@ mod tests {
     fn a_file_is_read_as_it_was_written_and_has_no_password_in_it() {
         let path = std::env::temp_dir().join(format!("gannet-acl-{}", std::process::id()));
         std::fs::write(&path, "# people\n\nuser ann on >secret-word ~a:* %R~b &c* +@read -get\n").unwrap();
-        let users = Users::new(Some(&path), true).unwrap();
+        let users = Users::new(Some(&path), true, &Budget::new(0, None)).unwrap();
         let lines = |users: &Users| users.all().values().map(|user| user.line()).collect::<Vec<_>>();
         let before = lines(&users);
         users.save().unwrap();
@@ -490,7 +525,7 @@ mod tests {
 
     #[test]
     fn a_refusal_that_comes_again_is_counted_and_the_oldest_are_forgotten() {
-        let users = Users::new(None, true).unwrap();
+        let users = Users::new(None, true, &Budget::new(0, None)).unwrap();
         let refusal = |number: u64| Refusal {
             reason: "key",
             context: "toplevel",

@@ -70,7 +70,7 @@ fn create<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         Some(_) => shared.indexes.find(set, bin),
         None => {
             let whole = shared.store.memory_bytes() + shared.indexes.bytes();
-            let resize = |bytes: u64| whole > bytes && shared.resize_store(whole - bytes).is_ok();
+            let resize = |bytes: u64| leaves_room(&shared, whole, bytes);
             match shared.indexes.create(set, bin, kind, bytes, resize) {
                 Ok(index) => {
                     let kept = KeptIndex { set, kind, bytes, bin: bin.into() };
@@ -160,15 +160,20 @@ fn drop_from(shared: &Shared, set: u16, bin: &[u8]) -> bool {
     let whole = shared.store.memory_bytes() + shared.indexes.bytes();
     // More memory than it had before the index the store can always have.
     shared.indexes.drop_index(set, bin, |bytes| {
-        let _ = shared.resize_store(whole - bytes);
+        let _ = shared.resize_store(whole.saturating_sub(bytes));
     })
+}
+
+/// Whether the store goes on with what `bytes` for indexes leave of the `whole` memory. Resizes it if so.
+fn leaves_room(shared: &Shared, whole: u64, bytes: u64) -> bool {
+    whole.checked_sub(bytes).is_some_and(|left| left > 0 && shared.resize_store(left).is_ok())
 }
 
 /// Makes the indexes again that there were; what is in them is to be entered ([`enter_kept`]).
 pub(crate) fn make_kept(shared: &Shared, kept: &[KeptIndex]) {
     let whole = shared.store.memory_bytes();
     for KeptIndex { set, kind, bytes, bin } in kept {
-        let resize = |bytes: u64| whole > bytes && shared.resize_store(whole - bytes).is_ok();
+        let resize = |bytes: u64| leaves_room(shared, whole, bytes);
         if let Err(fault) = shared.indexes.create(*set, bin, *kind, *bytes, resize) {
             let (name, bin) = (shared.sets.of(*set).map_or(&b""[..], |set| set.name()), &bin[..]);
             let [name, bin] = [name, bin].map(String::from_utf8_lossy);

@@ -106,6 +106,15 @@ pub(in super::super) struct Going {
     is_whole: bool,
 }
 
+impl Going {
+    /// What it keeps, in bytes.
+    pub(in super::super) fn held_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+            + 2 * self.told.capacity() * size_of::<u64>()
+            + self.bytes.capacity()
+    }
+}
+
 /// What an entry's record is.
 enum Look {
     Told,

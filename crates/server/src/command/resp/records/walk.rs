@@ -48,6 +48,13 @@ pub(in super::super) struct Found {
     before: usize,
 }
 
+impl Found {
+    /// What it keeps, in bytes.
+    pub(in super::super) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.records.capacity() * size_of::<(u32, std::ops::Range<usize>)>()
+    }
+}
+
 /// The number of the set that an item's record is of, which need not be there any more.
 pub(super) fn record_of_set(item: &Item<'_>, view: View<'_>) -> Option<u16> {
     let Value::Typed { kind, bytes } = item.value else { return None };

@@ -1,0 +1,361 @@
+//! Client memory: the one bound on the bytes that connections hold outside the store.
+//!
+//! ```text
+//!   request ── needs bytes that outlive its visit ──> reserve ──┬─ within the bound ──> Grant, given back when dropped
+//!                                                               └─ beyond it: an error for the client (`OOM ...`)
+//!   above 3/4 of the bound: each worker closes the connection of its oldest slow reader that holds such bytes
+//! ```
+//!
+//! | kind | what is counted | of the bound at most |
+//! |---|---|---|
+//! | `queued` | requests of `MULTI` and of commands over several keys, watched keys | all |
+//! | `replies` | answers of transactions, and long replies, that are not sent | all |
+//! | `requests` | parts of requests that are not all there, beside the buffers of the workers | all |
+//! | `walks` | what a walk over keys, records or fields remembers between two visits | all |
+//! | `copies` | a value or a list of fields that is put together outside the store | all |
+//! | `messages` | messages that wait for subscribers, and what a queue of them takes | all |
+//! | `subscriptions` | names of channels and patterns | a half |
+//! | `rules` | users of `ACL`, their passwords and rules | a quarter |
+//!
+//! Invariants:
+//! - Bytes are reserved before they are allocated, by capacity and not by length.
+//! - What is in the buffers of the workers is not counted here: they are made at start ([`crate::buffers`]).
+//! - The sum of the kinds is what is used; a [`Grant`] gives back what it took, whatever becomes of its holder.
+//! - Two things may pass the bound: a message, whose subscribers that are behind are dropped for it, and what a command
+//!   that has changed something already needs to be done as one ([`Grant::force`]). Both count, so others are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+
+/// The least bound, whatever memory the store has.
+pub const BYTES_MIN: u64 = 16 << 20;
+/// The part of the store's memory that the bound is unless a setting says otherwise.
+pub const MEMORY_PART: u64 = 8;
+
+/// The least fall of what is used after which free memory goes back to the kernel, in bytes.
+const FALLEN_BYTES_MIN: u64 = 2 << 20;
+
+/// What bytes are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Requests of transactions and of commands over several keys, and watched keys.
+    Queued,
+    /// Answers that are not sent.
+    Replies,
+    /// Parts of requests.
+    Requests,
+    /// What walks remember.
+    Walks,
+    /// Values that are put together outside the store.
+    Copies,
+    /// Messages that wait for subscribers.
+    Messages,
+    /// Names of channels and patterns.
+    Subscriptions,
+    /// Users and their rules.
+    Rules,
+}
+
+impl Kind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Replies,
+        Self::Requests,
+        Self::Walks,
+        Self::Copies,
+        Self::Messages,
+        Self::Subscriptions,
+        Self::Rules,
+    ];
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Replies => "replies",
+            Self::Requests => "requests",
+            Self::Walks => "walks",
+            Self::Copies => "copies",
+            Self::Messages => "messages",
+            Self::Subscriptions => "subscriptions",
+            Self::Rules => "rules",
+        }
+    }
+
+    /// The part of the bound that it may take: one over this. What stays as long as clients like leaves room for what
+    /// comes and goes.
+    const fn part(self) -> u64 {
+        match self {
+            Self::Subscriptions => 2,
+            Self::Rules => 4,
+            _ => 1,
+        }
+    }
+}
+
+/// The bytes that clients hold outside the store, and the most that they may.
+#[derive(Debug)]
+pub struct Budget {
+    bytes_max: AtomicU64,
+    /// The bound follows the memory of the store.
+    follows: bool,
+    used: AtomicU64,
+    /// The most that was used since the survey last looked.
+    peak: AtomicU64,
+    kinds: [AtomicU64; Kind::ALL.len()],
+    /// Reservations that were refused.
+    refused: AtomicU64,
+    /// One was refused since slow readers were last looked for.
+    wanted: AtomicBool,
+}
+
+impl Budget {
+    /// For a store of so many bytes; `bytes_max` is the bound if a setting names one.
+    pub fn new(memory_bytes: u64, bytes_max: Option<u64>) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max: AtomicU64::new(bytes_max.unwrap_or_else(|| Self::auto(memory_bytes))),
+            follows: bytes_max.is_none(),
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            kinds: Default::default(),
+            refused: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+        })
+    }
+
+    /// The bound beside a store of so many bytes.
+    pub fn auto(memory_bytes: u64) -> u64 {
+        (memory_bytes / MEMORY_PART).max(BYTES_MIN)
+    }
+
+    /// The store has so many bytes now.
+    pub(crate) fn follow(&self, memory_bytes: u64) {
+        if self.follows {
+            self.bytes_max.store(Self::auto(memory_bytes), Relaxed);
+        }
+    }
+
+    /// The most bytes that may be used.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Relaxed)
+    }
+
+    /// Bytes that are used.
+    pub fn used(&self) -> u64 {
+        self.used.load(Acquire)
+    }
+
+    /// Bytes of a kind that are used.
+    pub fn used_by(&self, kind: Kind) -> u64 {
+        self.kinds[kind as usize].load(Relaxed)
+    }
+
+    /// Reservations that were refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Whether slow readers have to go: more than three quarters are used, or a reservation was refused since this was
+    /// last asked.
+    pub(crate) fn is_short(&self) -> bool {
+        let wanted = self.wanted.load(Relaxed) && self.wanted.swap(false, Relaxed);
+        wanted || self.is_nearly_full()
+    }
+
+    /// Whether more than three quarters are used.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.used() > self.bytes_max() / 4 * 3
+    }
+
+    /// Reserves `bytes` if they are within the bound.
+    pub(crate) fn reserve(&self, kind: Kind, bytes: u64) -> bool {
+        let bytes_max = self.bytes_max();
+        let within = |used: u64, most: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
+        let fits = kind.part() == 1 || within(self.used_by(kind), bytes_max / kind.part()).is_some();
+        let reserved = match fits {
+            true => self.used.fetch_update(AcqRel, Acquire, |used| within(used, bytes_max)).ok(),
+            false => None,
+        };
+        match reserved {
+            Some(before) => {
+                self.kinds[kind as usize].fetch_add(bytes, Relaxed);
+                self.note_peak(before + bytes);
+            }
+            None => self.refuse(),
+        }
+        reserved.is_some()
+    }
+
+    fn note_peak(&self, used: u64) {
+        if used > self.peak.load(Relaxed) {
+            self.peak.fetch_max(used, Relaxed);
+        }
+    }
+
+    /// Whether much of what was used since this was last true is free again: a sixteenth of the bound, 2 MiB at least.
+    pub(crate) fn has_fallen(&self) -> bool {
+        let (peak, used) = (self.peak.load(Relaxed), self.used());
+        let fallen = peak.saturating_sub(used) >= (self.bytes_max() / 16).max(FALLEN_BYTES_MIN);
+        if fallen {
+            self.peak.store(used, Relaxed);
+        }
+        fallen
+    }
+
+    #[cold]
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+        self.wanted.store(true, Relaxed);
+    }
+
+    /// Reserves `bytes` whatever is used, and says whether all is within the bound.
+    pub(crate) fn take(&self, kind: Kind, bytes: u64) -> bool {
+        self.kinds[kind as usize].fetch_add(bytes, Relaxed);
+        let used = self.used.fetch_add(bytes, AcqRel) + bytes;
+        self.note_peak(used);
+        let within = used <= self.bytes_max();
+        if !within {
+            self.refuse();
+        }
+        within
+    }
+
+    /// Gives `bytes` back.
+    pub(crate) fn release(&self, kind: Kind, bytes: u64) {
+        self.kinds[kind as usize].fetch_sub(bytes, Relaxed);
+        let before = self.used.fetch_sub(bytes, AcqRel);
+        debug_assert!(before >= bytes, "more was given back than was reserved");
+    }
+
+    /// Reserves `bytes` for as long as the grant lives, if they are within the bound.
+    pub(crate) fn grant(self: &Arc<Self>, kind: Kind, bytes: u64) -> Option<Grant> {
+        let mut grant = Grant::none(self, kind);
+        grant.resize(bytes).then_some(grant)
+    }
+}
+
+/// Bytes of a budget that are reserved until this is dropped.
+#[derive(Debug)]
+pub struct Grant {
+    budget: Arc<Budget>,
+    kind: Kind,
+    bytes: u64,
+}
+
+impl Grant {
+    /// A grant of no bytes yet.
+    pub(crate) fn none(budget: &Arc<Budget>, kind: Kind) -> Self {
+        Self { budget: Arc::clone(budget), kind, bytes: 0 }
+    }
+
+    /// Bytes that it has.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Has `bytes` from now on. False: those are not within the bound, and it has as many as before.
+    pub(crate) fn resize(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && !self.budget.reserve(self.kind, more) {
+            return false;
+        }
+        self.shrink(bytes);
+        self.bytes = bytes;
+        true
+    }
+
+    /// Has `bytes` at least from now on, whatever is used: for what was begun and has to be done.
+    pub(crate) fn force(&mut self, bytes: u64) {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 {
+            self.budget.take(self.kind, more);
+            self.bytes = bytes;
+        }
+    }
+
+    /// Gives back what it has above `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let less = self.bytes.saturating_sub(bytes);
+        if less > 0 {
+            self.budget.release(self.kind, less);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.shrink(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reservation_beyond_the_bound_takes_nothing_and_is_counted() {
+        let budget = Budget::new(0, Some(100));
+        let first = budget.grant(Kind::Replies, 60).expect("it fits");
+        assert!(budget.grant(Kind::Queued, 41).is_none() && budget.grant(Kind::Queued, u64::MAX).is_none());
+        assert_eq!((budget.used(), budget.used_by(Kind::Queued), budget.refused()), (60, 0, 2));
+        let second = budget.grant(Kind::Queued, 40).expect("it fits");
+        drop(first);
+        assert_eq!((budget.used(), budget.used_by(Kind::Replies), budget.used_by(Kind::Queued)), (40, 0, 40));
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_grant_that_grows_and_shrinks_gives_back_what_it_has() {
+        let budget = Budget::new(0, Some(100));
+        let mut grant = Grant::none(&budget, Kind::Walks);
+        assert!(grant.resize(70) && grant.resize(30) && grant.resize(100) && !grant.resize(101));
+        assert_eq!((grant.bytes(), budget.used()), (100, 100));
+        grant.force(120);
+        assert!((budget.used(), budget.is_short()) == (120, true));
+        assert!(!budget.reserve(Kind::Walks, 1), "what was forced counts");
+        grant.shrink(10);
+        assert_eq!(budget.used(), 10);
+        drop(grant);
+        assert_eq!((budget.used(), budget.used_by(Kind::Walks)), (0, 0));
+    }
+
+    #[test]
+    fn what_stays_as_long_as_clients_like_leaves_room_for_what_comes_and_goes() {
+        let budget = Budget::new(0, Some(100));
+        assert!(budget.reserve(Kind::Rules, 25) && !budget.reserve(Kind::Rules, 1));
+        assert!(budget.reserve(Kind::Subscriptions, 50) && !budget.reserve(Kind::Subscriptions, 1));
+        assert!(budget.reserve(Kind::Replies, 25) && !budget.reserve(Kind::Replies, 1));
+    }
+
+    #[test]
+    fn the_bound_follows_the_memory_unless_a_setting_names_one() {
+        let (auto, named) = (Budget::new(1 << 30, None), Budget::new(1 << 30, Some(5)));
+        assert_eq!((auto.bytes_max(), named.bytes_max()), (128 << 20, 5));
+        auto.follow(64 << 20);
+        named.follow(64 << 20);
+        assert_eq!((auto.bytes_max(), named.bytes_max()), (BYTES_MIN, 5));
+    }
+
+    #[test]
+    fn threads_that_reserve_at_once_never_pass_the_bound() {
+        let budget = Budget::new(0, Some(1000));
+        std::thread::scope(|scope| {
+            for worker in 0..4 {
+                let budget = &budget;
+                scope.spawn(move || {
+                    for round in 0..20_000u64 {
+                        let kind = Kind::ALL[(round as usize + worker) % 5];
+                        let grant = budget.grant(kind, 1 + (round * 7 + worker as u64) % 600);
+                        assert!(budget.used() <= 1000);
+                        drop(grant);
+                    }
+                });
+            }
+        });
+        assert_eq!(budget.used(), 0);
+        assert!(Kind::ALL.iter().all(|kind| budget.used_by(*kind) == 0));
+    }
+}

@@ -1,0 +1,316 @@
+//! A whole server under any sequence of requests: both protocols, several connections, a clock that jumps, and restarts
+//! over a memory file with other limits. Shared by a test and a fuzz target.
+//!
+//! ```text
+//!   bytes ──> Choices ──> step: a command of Redis | one of memcached | the clock | a client's accident | a restart
+//!                           └──> World: one worker, its background, up to 6 clients on a simulated network
+//! ```
+//!
+//! One input is one run. What holds for every input: nothing panics (the assertions and the checks for overflow are
+//! on), and once all clients are gone no session, buffer, pin or byte of client memory is left.
+
+#![allow(dead_code)]
+
+mod choices;
+pub mod commands;
+
+use base::clock::UnixMillis;
+use choices::Choices;
+use gannet_server::budget::Kind;
+use gannet_server::clock::Clock;
+use gannet_server::command::Protocol;
+use gannet_server::shared::Shared;
+use gannet_server::start::{ServerConfig, assemble};
+use gannet_server::worker::{EVENTS_MAX, Worker, WorkerParts};
+use io::sim::{Faults, Sim, SimClient, SimDialler};
+use segment::Background;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+const START_NS: u64 = 1_700_000_000_000_000_000;
+/// Connections of one protocol.
+const CLIENTS: usize = 3;
+/// Steps of one input at most, whatever its length.
+const STEPS_MAX: usize = 600;
+/// Restarts of one input at most: each opens a file.
+const RESTARTS_MAX: usize = 2;
+/// Turns without a byte after which nothing more is to come.
+const SILENT_TURNS: usize = 12;
+/// Longer than any request waits for a time: a pause of a day, a sleep of an hour, the stall timeout.
+const PATIENCE_NS: u64 = 2 * 86_400 * 1_000_000_000;
+
+/// What a run has reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reached {
+    pub resp: usize,
+    pub memcache: usize,
+    pub restarts: usize,
+    pub reply_bytes: usize,
+    pub errors: usize,
+}
+
+impl Reached {
+    /// The sum of two runs.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            resp: self.resp + other.resp,
+            memcache: self.memcache + other.memcache,
+            restarts: self.restarts + other.restarts,
+            reply_bytes: self.reply_bytes + other.reply_bytes,
+            errors: self.errors + other.errors,
+        }
+    }
+}
+
+struct Client {
+    end: SimClient,
+    protocol: Protocol,
+    /// It does not take what the server has sent.
+    is_slow: bool,
+    /// What it has taken, as far as a test asks for that.
+    taken: Option<Vec<u8>>,
+}
+
+/// One server, its clients, and what it was started with.
+struct World {
+    worker: Worker<Sim>,
+    background: Background,
+    shared: Arc<Shared>,
+    dialler: SimDialler,
+    intake: SyncSender<gannet_server::handover::Arrival<io::sim::SimStream>>,
+    clock_ns: Arc<AtomicU64>,
+    clients: Vec<Client>,
+    reached: Reached,
+}
+
+fn config(file: Option<&Path>) -> ServerConfig {
+    ServerConfig {
+        memory_bytes: 24 << 20,
+        memory_bytes_max: 32 << 20,
+        item_bytes_max: 4 << 20,
+        segment_bytes: Some(256 << 10),
+        connections_max: 2 * CLIENTS + 2,
+        workers: 1,
+        hash_seed: Some(7),
+        huge_pages: false,
+        debug_command: true,
+        file: file.map(Path::to_owned),
+        ..ServerConfig::default()
+    }
+}
+
+impl World {
+    fn new(config: ServerConfig, clock_ns: Arc<AtomicU64>, reached: Reached) -> Option<Self> {
+        let now = UnixMillis(clock_ns.load(Relaxed) / 1_000_000);
+        let sessions_max = config.connections_max;
+        let (shared, background) = assemble(config, now).ok()?;
+        let io = Sim::new(1, Faults::NONE, Arc::clone(&clock_ns), EVENTS_MAX);
+        let (dialler, (intake, receiver)) = (io.dialler(), sync_channel(sessions_max));
+        let lane = shared.store.lane().expect("the first lane");
+        let clock = Clock::Simulated(Arc::clone(&clock_ns));
+        let shared_too = Arc::clone(&shared);
+        let worker =
+            Worker::new(WorkerParts { io, lane, shared: shared_too, number: 0, intake: receiver, clock, sessions_max });
+        let mut world = Self { worker, background, shared, dialler, intake, clock_ns, clients: Vec::new(), reached };
+        (0..CLIENTS).for_each(|_| [Protocol::Resp, Protocol::Memcache].into_iter().for_each(|p| world.connect(p)));
+        Some(world)
+    }
+
+    fn connect(&mut self, protocol: Protocol) {
+        let (end, stream) = self.dialler.connect();
+        self.intake.send((stream, protocol.into()).into()).expect("room in the intake");
+        self.clients.push(Client { end, protocol, is_slow: false, taken: None });
+    }
+
+    /// A turn of the worker and a slice of the background. Gives how many bytes the clients have read.
+    fn turn(&mut self) -> usize {
+        assert!(self.worker.turn(), "the worker does not stop by itself");
+        let mut steps = 0;
+        let now = UnixMillis(self.clock_ns.load(Relaxed) / 1_000_000);
+        self.background.slice(now, &mut || {
+            steps += 1;
+            steps > 16
+        });
+        let mut bytes = 0;
+        for client in self.clients.iter_mut().filter(|client| !client.is_slow) {
+            let taken = client.end.take(usize::MAX);
+            if let Some(all) = &mut client.taken {
+                all.extend_from_slice(&taken);
+            }
+            bytes += taken.len();
+            self.reached.errors += usize::from(taken.first() == Some(&b'-'));
+        }
+        self.reached.reply_bytes += bytes;
+        bytes
+    }
+
+    /// Turns until nothing more comes.
+    fn settle(&mut self) {
+        let mut silent = 0;
+        while silent < SILENT_TURNS {
+            silent = if self.turn() == 0 { silent + 1 } else { 0 };
+        }
+    }
+
+    /// Replaces the connections that the server has closed.
+    fn replace_closed(&mut self) {
+        for number in (0..self.clients.len()).rev() {
+            if self.clients[number].end.is_closed() {
+                let client = self.clients.swap_remove(number);
+                self.connect(client.protocol);
+            }
+        }
+    }
+
+    /// Ends all connections and asserts that nothing is held for them.
+    fn finish(mut self) -> Reached {
+        self.clients.iter_mut().for_each(|client| client.is_slow = false);
+        for _ in 0..2 {
+            self.settle();
+            // What waits for a time, or for a client that sends nothing more, ends with it.
+            self.clock_ns.fetch_add(PATIENCE_NS, Relaxed);
+        }
+        self.clients.iter().for_each(|client| client.end.close_send());
+        self.settle();
+        // Those that still have something to be told, or sleep many times in a row.
+        self.clients.iter().for_each(|client| client.end.reset());
+        for _ in 0..2 {
+            self.settle();
+            self.clock_ns.fetch_add(PATIENCE_NS, Relaxed);
+        }
+        let held = (self.worker.sessions(), self.worker.buffers_lent());
+        assert_eq!(held, (0, 0), "sessions and buffers are given back");
+        let shared = &self.shared;
+        assert_eq!((shared.pins.used(), shared.store.stats().pins), (0, 0), "pins and places are given back");
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Rules) {
+            assert_eq!(shared.budget.used_by(kind), 0, "the client memory of {} is given back", kind.name());
+        }
+        assert_eq!(shared.budget.used(), shared.budget.used_by(Kind::Rules), "what is used is the sum of all kinds");
+        self.reached
+    }
+}
+
+/// A folder of its own for a memory file, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let root = Path::new("/dev/shm");
+        let root = if root.is_dir() { root.to_owned() } else { std::env::temp_dir() };
+        let name = format!("gannet-whole-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let folder = root.join(name);
+        std::fs::create_dir_all(&folder).expect("a folder for the memory file");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Starts again over the same file, with other limits; with the former ones if those are refused.
+fn restart(world: World, file: &Path, choices: &mut Choices<'_>) -> Option<World> {
+    let World { worker, background, shared, clock_ns, mut reached, .. } = world;
+    drop((worker, background, shared));
+    reached.restarts += 1;
+    let item_bytes_max = *choices.of(&[4 << 20, 1 << 20, 64 << 10, 1 << 10, 12 << 20])?;
+    let memory_bytes = *choices.of(&[24 << 20, 24 << 20, 32 << 20, 16 << 20])?;
+    let evict = choices.chance(3, 4)?;
+    show(|| format!("restart with item_max {item_bytes_max}, memory {memory_bytes}, evict {evict}"));
+    let other = ServerConfig { item_bytes_max, memory_bytes, evict, ..config(Some(file)) };
+    World::new(other, Arc::clone(&clock_ns), reached).or_else(|| World::new(config(Some(file)), clock_ns, reached))
+}
+
+/// What a server answers to requests that are sent one after another, each by the first client of its protocol.
+pub fn answers(requests: &[(Protocol, Vec<u8>)]) -> Vec<Vec<u8>> {
+    let clock_ns = Arc::new(AtomicU64::new(START_NS));
+    let mut world = World::new(config(None), clock_ns, Reached::default()).expect("a new store");
+    let mut told = Vec::new();
+    for (protocol, request) in requests {
+        let client = world.clients.iter_mut().find(|client| client.protocol == *protocol).expect("one of each");
+        client.taken = Some(Vec::new());
+        client.end.send(request);
+        world.settle();
+        let client = world.clients.iter_mut().find(|client| client.protocol == *protocol).expect("it is there still");
+        told.extend(client.taken.take());
+    }
+    world.finish();
+    told
+}
+
+/// Runs one input to its end.
+pub fn run(bytes: &[u8]) -> Reached {
+    let folder = Folder::new();
+    let file = folder.0.join("store");
+    let mut choices = Choices::new(bytes);
+    let in_file = choices.chance(1, 2).unwrap_or(false);
+    let clock_ns = Arc::new(AtomicU64::new(START_NS));
+    let begun = config(in_file.then_some(&file));
+    let mut world = World::new(begun, clock_ns, Reached::default()).expect("a new store");
+    for _ in 0..STEPS_MAX {
+        let Some(kind) = choices.below(32) else { break };
+        if kind == 31 && in_file && world.reached.restarts < RESTARTS_MAX {
+            let Some(again) = restart(world, &file, &mut choices) else { return Reached::default() };
+            world = again;
+        } else if step(&mut world, kind, &mut choices).is_none() {
+            break;
+        }
+        world.replace_closed();
+    }
+    world.finish()
+}
+
+/// Prints a step, if `GANNET_WHOLE_SHOW` is set.
+fn show(text: impl FnOnce() -> String) {
+    if std::env::var_os("GANNET_WHOLE_SHOW").is_some() {
+        println!("{}", text());
+    }
+}
+
+/// One step; `None`: there are no more choices.
+fn step(world: &mut World, kind: u64, choices: &mut Choices<'_>) -> Option<()> {
+    let client = choices.below(world.clients.len() as u64)? as usize;
+    if kind > 24 {
+        show(|| format!("{client} step {kind}"));
+    }
+    match kind {
+        0..=24 => {
+            let Client { end, protocol, .. } = &world.clients[client];
+            let request = match protocol {
+                Protocol::Resp => {
+                    world.reached.resp += 1;
+                    choices.resp_request()?
+                }
+                Protocol::Memcache => {
+                    world.reached.memcache += 1;
+                    choices.memcache_request()?
+                }
+            };
+            show(|| format!("{client} {protocol:?} {}", request[..request.len().min(160)].escape_ascii()));
+            end.send(&request);
+        }
+        25 => {
+            let now_ms = world.clock_ns.load(Relaxed) / 1_000_000;
+            let ms = *choices.of(&[1, 100, 1100, 31_000, 3_600_000, 86_400_000, 315_360_000_000])?;
+            // Wall clocks end: ten jumps of ten years stay within what a millisecond clock tells.
+            if now_ms + ms < 4_000_000_000_000 {
+                world.clock_ns.fetch_add(ms * 1_000_000, Relaxed);
+            }
+        }
+        26 => world.clients[client].is_slow ^= true,
+        27 => world.clients[client].end.close_send(),
+        28 => world.clients[client].end.reset(),
+        // Half a request, and what else comes.
+        29 => world.clients[client].end.send(&choices.garbage()?),
+        _ => world.settle(),
+    }
+    for _ in 0..choices.below(4)? {
+        world.turn();
+    }
+    Some(())
+}
