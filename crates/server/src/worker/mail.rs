@@ -2,7 +2,7 @@
 //! what waits for them.
 
 use super::Core;
-use crate::buffers::OUT_BYTES;
+use crate::buffers::{Class, OUT_BYTES};
 use crate::session::{Phase, Place};
 use crate::watch::QUEUE_BYTES;
 use io::Backend;
@@ -88,6 +88,11 @@ impl<B: Backend> Core<B> {
             }
             if session.out.is_none() {
                 session.out = self.buffers.take_out();
+            }
+            if session.out.is_none() {
+                // The next visit finds one, if a session was blocked with one.
+                self.reclaim(Class::Out, index);
+                return true;
             }
             let Some(out) = &mut session.out else { return true };
             let bytes = session.state.take_mail(out.spare());

@@ -17,13 +17,14 @@
 mod arrive;
 mod batch;
 mod coming;
+mod hold;
 mod leave;
 mod mail;
 mod output;
 mod poll;
 mod upkeep;
 
-use crate::buffers::{Buffers, CLASSES, Class, Sizes};
+use crate::buffers::{Buffers, CLASSES, Class, Sizes, aside_bytes_max};
 use crate::card::Card;
 use crate::clock::{Clock, Ticks};
 use crate::command::resp::Spares;
@@ -38,6 +39,7 @@ use crate::watch::Watch;
 use arrive::Arrivals;
 use base::clock::UnixMillis;
 use coming::Coming;
+use hold::Holders;
 use io::{Backend, Event};
 use segment::{Lane, Namespace};
 use std::collections::VecDeque;
@@ -102,6 +104,7 @@ struct Core<B: Backend> {
     parked: Vec<u32>,
     coming: Coming,
     waiting: [VecDeque<u32>; CLASSES.len()],
+    holders: Holders,
     batch: Vec<u32>,
     /// Dead sessions whose state is to be given back in the next store turn.
     graves: Vec<u32>,
@@ -136,6 +139,8 @@ impl<B: Backend> Worker<B> {
         let piece_bytes_max = (turn.large_threshold() as usize).max(turn.large_piece_max());
         drop(turn);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
+        let aside = Arc::clone(&parts.shared.workers[parts.number].aside);
+        let aside_max = aside_bytes_max(parts.shared.config.memory_bytes, parts.shared.workers.len());
         let born = parts.clock.ticks();
         let sessions_max = parts.sessions_max;
         let ctx = WorkerContext {
@@ -169,13 +174,14 @@ impl<B: Backend> Worker<B> {
             io: parts.io,
             ctx,
             sessions: Table::new(sessions_max),
-            buffers: Buffers::new(sizes),
+            buffers: Buffers::new(sizes, aside, aside_max),
             intake: parts.intake,
             events: Vec::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(sessions_max),
             parked: Vec::with_capacity(sessions_max),
             coming: Coming::default(),
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
+            holders: Holders::new(sessions_max),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
             graves: Vec::with_capacity(sessions_max),
             born,
@@ -251,7 +257,7 @@ impl<B: Backend> Worker<B> {
 
     /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
     fn batch(lane: &mut Lane, core: &mut Core<B>) -> usize {
-        core.gather();
+        let discarded = core.gather();
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
         let served = if core.flush_if_due(&mut turn) {
@@ -268,7 +274,7 @@ impl<B: Backend> Worker<B> {
         }
         core.io.submit();
         core.ctx.counters().batches.add(1);
-        bytes.max(visits * VISIT_BYTES)
+        bytes.max(visits * VISIT_BYTES) + discarded
     }
 }
 
@@ -292,7 +298,7 @@ impl<B: Backend> Core<B> {
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
-        if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
+        let sleep = if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
         } else if !self.parked.is_empty()
             || self.coming.wants_room()
@@ -306,7 +312,8 @@ impl<B: Backend> Core<B> {
             SLEEP_MAX
         } else {
             SLEEP_ALONE_MAX
-        }
+        };
+        if self.holders.is_busy { sleep.min(self.holders.quiet(self.now_ns)) } else { sleep }
     }
 
     /// Reads the clocks and finds out who has something to do.
@@ -326,6 +333,8 @@ impl<B: Backend> Core<B> {
             let waiting = self.waiting[class.slot()].len();
             for _ in 0..waiting.min(self.buffers.free(class)) {
                 if let Some(index) = self.waiting[class.slot()].pop_front() {
+                    let waited_ns = self.now_ns.saturating_sub(self.sessions.at(index).waits_ns);
+                    self.ctx.counters().buffer_wait_ns.add(waited_ns);
                     self.call_back(index);
                 }
             }
@@ -427,6 +436,11 @@ impl<B: Backend> Core<B> {
             return;
         }
         session.place = Place::Waiting;
+        session.waits_ns = self.now_ns;
+        if let Some(input) = &session.input {
+            self.holders.note_input(index, input, self.now_ns);
+        }
+        self.holders.is_busy = true;
         self.waiting[class.slot()].push_back(index);
         self.ctx.counters().buffer_waits.add(1);
     }

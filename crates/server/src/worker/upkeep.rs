@@ -1,6 +1,8 @@
 //! What is not a request: timeouts, slow readers that keep the store's memory, a stop in progress, giving back.
 
 use super::Core;
+use super::output::LINGER_NS;
+use crate::buffers::Input;
 use crate::session::{Phase, Place, Table};
 use io::Backend;
 use segment::Turn;
@@ -9,8 +11,6 @@ use std::time::Duration;
 
 /// The whole table is looked at once in this time, a slice a turn.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// How long a finished session waits for its peer to close.
-const LINGER_NS: u64 = 1_000_000_000;
 /// How long a reader may keep pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
 /// How long a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
@@ -23,6 +23,9 @@ impl<B: Backend> Core<B> {
     pub(super) fn upkeep(&mut self) {
         if self.ctx.shared.stop.is_off() {
             if self.ctx.shared.stop.hands_over() { self.move_out() } else { self.stop() }
+        }
+        if self.holders.is_busy {
+            self.relieve_holders();
         }
         let elapsed_ns = self.now_ns - self.swept_ns;
         let due = (self.sessions.used_high() as u64 * elapsed_ns.min(SWEEP_NS) / SWEEP_NS) as usize;
@@ -109,7 +112,7 @@ impl<B: Backend> Core<B> {
                 Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
                 _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
                 _ if session.place != Place::Idle => None,
-                _ if wanted && session.input.is_some() && held_ns >= stall_ns => {
+                _ if wanted && session.input.as_ref().is_some_and(Input::is_lent) && held_ns >= stall_ns => {
                     Some(Some(&counters.slow_senders_dropped))
                 }
                 _ if session.state.listens() => None,

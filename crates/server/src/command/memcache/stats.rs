@@ -306,6 +306,12 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("accepting_conns", u64::from(open < max && !shared.stop.is_off()));
     lines.number("listen_disabled_num", shared.acceptor.descriptors_exhausted.value());
     lines.number("time_in_listen_disabled_us", 0);
+    lines.number("read_buf_count", shared.workers.iter().map(|worker| worker.aside.inputs()).sum());
+    lines.number("read_buf_bytes", shared.workers.iter().map(|worker| worker.aside.bytes()).sum());
+    lines.number("read_buf_oom", sum(shared, |worker| worker.slow_senders_dropped.value()));
+    lines.number("buffer_waits", sum(shared, |worker| worker.buffer_waits.value()));
+    lines.number("buffer_wait_us", sum(shared, |worker| worker.buffer_wait_ns.value()) / 1000);
+    lines.number("buffer_waiters", sum(shared, |worker| worker.buffer_waiters.value()));
 }
 
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
