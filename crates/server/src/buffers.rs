@@ -30,6 +30,7 @@
 
 use crate::context::LINE_BYTES_MAX;
 use crate::out::{OPS_MAX, OpTimes, OutBuffer};
+use crate::shared::Shared;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -239,6 +240,12 @@ impl Input {
 }
 
 impl Buffers {
+    /// The buffers of worker `number`.
+    pub(crate) fn of_worker(sizes: Sizes, shared: &Shared, number: usize) -> Self {
+        let aside_bytes_max = aside_bytes_max(shared.config.memory_bytes, shared.workers.len());
+        Self::new(sizes, Arc::clone(&shared.workers[number].aside), aside_bytes_max)
+    }
+
     /// The buffers of a worker that sets at most `aside_bytes_max` aside and counts that in `aside`.
     pub(crate) fn new(sizes: Sizes, aside: Arc<SetAside>, aside_bytes_max: u64) -> Self {
         let blocks = |count, bytes| (0..count).map(|_| vec![0u8; bytes].into_boxed_slice()).collect::<Vec<_>>();

@@ -7,6 +7,8 @@ mod common;
 #[path = "sim/half.rs"]
 mod half;
 mod sim;
+#[path = "sim/slices.rs"]
+mod slices;
 
 use base::clock::UnixMillis;
 use base::prng::Prng;
@@ -364,7 +366,7 @@ fn slow_senders_give_the_store_its_space_back_after_a_second_and_the_first_go_wh
     assert_eq!(shared.pins.used(), 0);
     let dropped = shared.workers[0].counters.slow_senders_dropped.value();
     let aside = &shared.workers[0].aside;
-    assert!(dropped >= 40 && dropped < 120 && aside.inputs() > 0, "{dropped} dropped");
+    assert!((40..120).contains(&dropped) && aside.inputs() > 0, "{dropped} dropped");
     assert!(aside.bytes() <= aside_bytes_max(shared.config.memory_bytes, 1), "{} bytes", aside.bytes());
     let quick = world.connect(Protocol::Memcache);
     quick.send(&set("quick", &pattern(100_000)));

@@ -260,6 +260,18 @@ pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: 
     }
 }
 
+/// What is before `len` bytes of such a text and a line end: at most [`NUMBER_LINE_BYTES_MAX`] and four bytes.
+pub fn text_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: u64) {
+    match version {
+        Version::Resp2 => bulk_head(sink, len),
+        Version::Resp3 => {
+            number_line(sink, b'=', len + 4);
+            sink.put(format);
+            sink.put(b":");
+        }
+    }
+}
+
 /// The line before an array of `len` replies: at most [`NUMBER_LINE_BYTES_MAX`].
 pub fn array(sink: &mut impl Sink, len: u64) {
     number_line(sink, b'*', len);

@@ -308,7 +308,13 @@ pub struct Args<'b> {
     left: u32,
 }
 
-impl Args<'_> {
+impl<'b> Args<'b> {
+    /// Those behind the first `count`, which take `bytes` with their lengths and ends: by so many bytes
+    /// [`Args::wire_bytes`] was less when they had been taken.
+    pub fn behind(&self, count: usize, bytes: usize) -> Self {
+        Self { rest: &self.rest[bytes..], left: self.left.saturating_sub(count as u32) }
+    }
+
     /// Bytes of those that are left, with their lengths and ends.
     pub fn wire_bytes(&self) -> usize {
         self.rest.len()

@@ -59,7 +59,7 @@ impl<B: Backend> Core<B> {
             let session = self.sessions.at(index);
             session.place = Place::Idle;
             match session.phase {
-                Phase::Dead => self.graves.push(index),
+                Phase::Dead => self.graves.push_back(index),
                 Phase::Finishing => {}
                 Phase::Lingering => discarded += VISIT_BYTES + self.linger(index),
                 Phase::Open => received += self.prepare(index),

@@ -24,7 +24,7 @@ mod output;
 mod poll;
 mod upkeep;
 
-use crate::buffers::{Buffers, CLASSES, Class, Sizes, aside_bytes_max};
+use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::card::Card;
 use crate::clock::{Clock, Ticks};
 use crate::command::resp::Spares;
@@ -107,7 +107,7 @@ struct Core<B: Backend> {
     holders: Holders,
     batch: Vec<u32>,
     /// Dead sessions whose state is to be given back in the next store turn.
-    graves: Vec<u32>,
+    graves: VecDeque<u32>,
     born: Ticks,
     /// This turn's instant, in ticks and in ns of the worker's life.
     turn_ticks: Ticks,
@@ -123,9 +123,11 @@ struct Core<B: Backend> {
     tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
-    /// A watcher of this worker could not be given all that waits for it.
-    mail: Vec<u32>,
+    /// Connections with mail: those that are served next, and those that could not be given all of it.
+    mail: VecDeque<u32>,
     again: Vec<u32>,
+    /// Some of the former were not visited in this turn.
+    mail_left: bool,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
     /// Connections that have left.
@@ -139,8 +141,7 @@ impl<B: Backend> Worker<B> {
         let piece_bytes_max = (turn.large_threshold() as usize).max(turn.large_piece_max());
         drop(turn);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
-        let aside = Arc::clone(&parts.shared.workers[parts.number].aside);
-        let aside_max = aside_bytes_max(parts.shared.config.memory_bytes, parts.shared.workers.len());
+        let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
         let born = parts.clock.ticks();
         let sessions_max = parts.sessions_max;
         let ctx = WorkerContext {
@@ -167,6 +168,8 @@ impl<B: Backend> Worker<B> {
             user_changes: 0,
             asks: false,
             hurries: false,
+            work_bytes: 0,
+            unpublished: VecDeque::new(),
             sampler: Sampler::new(parts.number),
             spares: Spares::default(),
         };
@@ -174,7 +177,7 @@ impl<B: Backend> Worker<B> {
             io: parts.io,
             ctx,
             sessions: Table::new(sessions_max),
-            buffers: Buffers::new(sizes, aside, aside_max),
+            buffers,
             intake: parts.intake,
             events: Vec::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(sessions_max),
@@ -183,7 +186,7 @@ impl<B: Backend> Worker<B> {
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
             holders: Holders::new(sessions_max),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
-            graves: Vec::with_capacity(sessions_max),
+            graves: VecDeque::with_capacity(sessions_max),
             born,
             turn_ticks: born,
             now_ns: 0,
@@ -195,8 +198,9 @@ impl<B: Backend> Worker<B> {
             arrivals: Arrivals::new(),
             tidied_ns: 0,
             stop_deadline_ns: None,
-            mail: Vec::new(),
+            mail: VecDeque::new(),
             again: Vec::new(),
+            mail_left: false,
             hurried: 0,
             moved: Vec::new(),
         };
@@ -260,13 +264,13 @@ impl<B: Backend> Worker<B> {
         let discarded = core.gather();
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
-        let served = if core.flush_if_due(&mut turn) {
+        let served = if !core.ctx.is_behind_publishing() && core.flush_if_due(&mut turn) {
             core.serve(&mut turn)
         } else {
             core.hold();
             0
         };
-        let bytes = served + core.arrivals.take_bytes();
+        let bytes = served + core.arrivals.take_bytes() + std::mem::take(&mut core.ctx.work_bytes);
         drop(turn);
         core.settle();
         if core.has_mail() {
@@ -284,12 +288,16 @@ impl<B: Backend> Drop for Worker<B> {
         let core = &mut self.core;
         core.kill_all();
         while let Some(index) = core.ready.pop_front().or_else(|| core.parked.pop()) {
-            core.graves.push(index);
+            core.graves.push_back(index);
         }
         for waiting in &mut core.waiting {
             core.graves.extend(waiting.drain(..));
         }
-        core.release(&mut self.lane.turn(core.ctx.now));
+        let mut left = usize::MAX;
+        while core.graves.len() < left {
+            left = core.graves.len();
+            core.release(&mut self.lane.turn(core.ctx.now));
+        }
     }
 }
 
@@ -298,21 +306,23 @@ impl<B: Backend> Core<B> {
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
-        let sleep = if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
-            Duration::ZERO
-        } else if !self.parked.is_empty()
-            || self.coming.wants_room()
-            || !self.mail.is_empty()
-            || !self.graves.is_empty()
-        {
-            PARKED_WAIT
-        } else if !self.pinners.is_empty() {
-            upkeep::PIN_CHECK
-        } else if self.sessions.len() > 0 {
-            SLEEP_MAX
-        } else {
-            SLEEP_ALONE_MAX
-        };
+        let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN || !self.ctx.unpublished.is_empty();
+        let sleep =
+            if !self.ready.is_empty() || self.intake_left || left || hurries || CLASSES.into_iter().any(recallable) {
+                Duration::ZERO
+            } else if !self.parked.is_empty()
+                || self.coming.wants_room()
+                || !self.mail.is_empty()
+                || !self.graves.is_empty()
+            {
+                PARKED_WAIT
+            } else if !self.pinners.is_empty() {
+                upkeep::PIN_CHECK
+            } else if self.sessions.len() > 0 {
+                SLEEP_MAX
+            } else {
+                SLEEP_ALONE_MAX
+            };
         if self.holders.is_busy { sleep.min(self.holders.quiet(self.now_ns)) } else { sleep }
     }
 
@@ -420,7 +430,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         if session.phase == Phase::Dead {
-            self.graves.push(index);
+            self.graves.push_back(index);
         } else if session.has_work() {
             session.place = Place::Ready;
             session.ready_at = self.turn_ticks;

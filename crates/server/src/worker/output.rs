@@ -117,7 +117,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         if std::mem::take(&mut session.mail) {
-            self.mail.push(index);
+            self.mail.push_back(index);
         }
         let silent = session.out.is_none();
         if session.phase == Phase::Finishing {
@@ -196,7 +196,7 @@ impl<B: Backend> Core<B> {
             self.buffers.put_input(input);
         }
         if session.place == Place::Idle {
-            self.graves.push(index);
+            self.graves.push_back(index);
         }
         if let Some(mut out) = session.out.take() {
             self.empty(&mut out);

@@ -11,6 +11,9 @@ use std::time::Duration;
 
 /// The whole table is looked at once in this time, a slice a turn.
 const SWEEP_NS: u64 = 1_000_000_000;
+/// Ended connections whose state one turn gives back, and those of them that are not done with after a step.
+pub(super) const GRAVES_A_TURN: usize = 64;
+const UNFINISHED_A_TURN: usize = 2;
 /// How long a reader may keep pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
 /// How long a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
@@ -172,16 +175,20 @@ impl<B: Backend> Core<B> {
         self.call_back_coming(usize::MAX, |_| true);
     }
 
-    /// Gives back to the store what ended connections held.
+    /// Gives back to the store what ended connections held: of [`GRAVES_A_TURN`], and of few of those that hold much. A
+    /// connection that is not done with is asked again in the next turn, behind the others.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
-        let mut at = 0;
-        while let Some(index) = self.graves.get(at).copied() {
+        let mut unfinished = 0;
+        for _ in 0..self.graves.len().min(GRAVES_A_TURN) {
+            let Some(index) = self.graves.pop_front() else { break };
             if !self.sessions.at(index).state.release(turn, &mut self.ctx) {
-                // It is asked again in the next turn.
-                at += 1;
+                self.graves.push_back(index);
+                unfinished += 1;
+                if unfinished == UNFINISHED_A_TURN {
+                    break;
+                }
                 continue;
             }
-            self.graves.swap_remove(at);
             let state = self.sessions.remove(index);
             self.ctx.shared.namespaces.leave(state.namespace());
             self.ctx.roster().close(index);

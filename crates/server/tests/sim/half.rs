@@ -18,7 +18,7 @@ fn config() -> ServerConfig {
 }
 
 /// Asks for something over both protocols; the answers come in [`TURNS_MAX`] turns.
-fn ask_beside(world: &mut World, bystanders: &[SimClient; 2], what: &str) {
+pub fn ask_beside(world: &mut World, bystanders: &[SimClient; 2], what: &str) {
     let get = [&b"get by\r\n"[..], b"*2\r\n$3\r\nGET\r\n$2\r\nby\r\n"];
     let expected = [value("by", b"stander"), b"$7\r\nstander\r\n".to_vec()];
     bystanders.iter().zip(get).for_each(|(client, get)| client.send(get));
@@ -30,7 +30,7 @@ fn ask_beside(world: &mut World, bystanders: &[SimClient; 2], what: &str) {
     assert!(got == expected, "{what}: {:?} in {TURNS_MAX} turns", got.map(|got| got.escape_ascii().to_string()));
 }
 
-fn bystanders(world: &mut World) -> [SimClient; 2] {
+pub fn bystanders(world: &mut World) -> [SimClient; 2] {
     let clients = [world.connect(Memcache), world.connect(Resp)];
     clients[0].send(&set("by", b"stander"));
     world.turns(4);

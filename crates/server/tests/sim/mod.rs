@@ -47,6 +47,7 @@ impl World {
     }
 
     /// Bytes that the worker has received over all connections.
+    #[allow(dead_code, reason = "not every test binary asks")]
     pub fn received_bytes(&self) -> u64 {
         self.dialler.received_bytes()
     }

@@ -15,6 +15,9 @@ use crate::mail::Subscriber;
 /// Bytes of one reply that is put together beside the output, at most.
 pub(super) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
 
+/// Subscriptions that one visit ends: some 100 us.
+const ENDED_A_VISIT: usize = 256;
+
 /// What a connection has beside its requests.
 #[derive(Default)]
 pub(super) struct Aside {
@@ -110,19 +113,34 @@ impl Call<'_, '_> {
 
     /// Answers with a reply that was put together beside the output, of any length up to [`LONG_REPLY_BYTES_MAX`].
     pub(super) fn say_long(&mut self, reply: Vec<u8>) -> Run {
-        assert!(reply.len() <= LONG_REPLY_BYTES_MAX, "a reply of {} bytes", reply.len());
+        self.say_long_from(reply, 0)
+    }
+
+    /// The same with a reply that begins at byte `from`.
+    pub(super) fn say_long_from(&mut self, reply: Vec<u8>, from: usize) -> Run {
+        let bytes = reply.len() - from;
+        assert!(bytes <= LONG_REPLY_BYTES_MAX, "a reply of {bytes} bytes");
         if self.session.answers != super::Answers::All {
             return Ok(());
         }
-        if self.beside && self.out.room() < reply.len() {
-            self.out.grow(self.out.mark() + reply.len() + LINE_ROOM);
+        if self.beside && self.out.room() < bytes {
+            self.out.grow(self.out.mark() + bytes + LINE_ROOM);
         }
-        let part = reply.len().min(self.out.spare().len());
-        self.out.push(&reply[..part]);
-        if part < reply.len() {
+        let end = from + bytes.min(self.out.spare().len());
+        self.out.push(&reply[from..end]);
+        if end < reply.len() {
             let aside = self.session.aside.get_or_insert_default();
-            (aside.long, aside.sent) = (reply, part);
+            (aside.long, aside.sent) = (reply, end);
         }
         Ok(())
+    }
+}
+
+impl SessionState {
+    /// Ends some of the client's subscriptions, and forgets some of the messages that wait for it; true if there are
+    /// none left. For a connection that ends, or is reset.
+    pub(super) fn end_some_subscriptions(&mut self) -> bool {
+        let subscriber = self.aside.as_mut().and_then(|aside| aside.subscriber.as_mut());
+        subscriber.is_none_or(|subscriber| subscriber.end_some(ENDED_A_VISIT))
     }
 }

@@ -308,6 +308,7 @@ pub(super) fn run(
                     out.truncate(0);
                     Fault::KeysTooLong.say(out);
                     (session.done, session.sum, session.walk) = (0, 0, None);
+                    (session.publishing, session.listing) = (None, None);
                     *at = queue.len();
                 } else if bytes > answer_bytes_max {
                     assert!(out.mark() > 0, "an empty buffer is long enough for every answer");

@@ -1,7 +1,7 @@
 //! `KEYS`: a walk over all keys that is one answer, made in pieces, between which others are served.
 
 use super::error::Fault;
-use super::glob::matches;
+use super::glob::{check, matches};
 use super::{Call, Run, Stop};
 use crate::context::{OPS_A_BATCH, State};
 use protocol::resp::Args;
@@ -53,6 +53,7 @@ pub const KEYS_TOLD_MAX: usize = 1 << 20;
 pub(super) const KEYS_AN_OP: usize = 16;
 
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    args.into_iter().next().map_or(Ok(()), check)?;
     if !call.beside {
         return call.run_beside("keys", args);
     }
