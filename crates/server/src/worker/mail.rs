@@ -50,9 +50,11 @@ impl<B: Backend> Core<B> {
         if post.has() {
             post.take(&mut self.mail);
         }
+        self.mail_left = false;
         if !self.mail.is_empty() {
             self.deliver();
         }
+        self.mail_left |= !self.ctx.unpublished.is_empty();
     }
 
     /// Serves those that are noted, once, up to [`VISITS_MAX`] of them or [`SENT_BYTES_MAX`] sent. A connection that

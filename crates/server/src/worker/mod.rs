@@ -46,6 +46,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use upkeep::Pinners;
 
 /// Sessions in one batch.
 pub const BATCH_SESSIONS_MAX: usize = 64;
@@ -115,8 +116,8 @@ struct Core<B: Backend> {
     swept_ns: u64,
     sweep_at: usize,
     pins_checked_ns: u64,
-    /// Blocked sessions with pins, and since when, in ns of the worker's life; some are so no more.
-    pinners: Vec<(u32, u64)>,
+    /// Blocked sessions with pins; some are so no more.
+    pinners: Pinners,
     /// More new connections may be in the intake.
     intake_left: bool,
     arrivals: Arrivals,
@@ -126,7 +127,7 @@ struct Core<B: Backend> {
     /// Connections with mail: those that are served next, and those that could not be given all of it.
     mail: VecDeque<u32>,
     again: Vec<u32>,
-    /// Some of the former were not visited in this turn.
+    /// Some of the former were not visited in this turn, or changes of keys are left to be published.
     mail_left: bool,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
@@ -193,7 +194,7 @@ impl<B: Backend> Worker<B> {
             swept_ns: 0,
             sweep_at: 0,
             pins_checked_ns: 0,
-            pinners: Vec::with_capacity(sizes.out_count),
+            pinners: Pinners::new(sessions_max),
             intake_left: false,
             arrivals: Arrivals::new(),
             tidied_ns: 0,
@@ -306,23 +307,24 @@ impl<B: Backend> Core<B> {
     fn sleep(&self) -> Duration {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
-        let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN || !self.ctx.unpublished.is_empty();
-        let sleep =
-            if !self.ready.is_empty() || self.intake_left || left || hurries || CLASSES.into_iter().any(recallable) {
-                Duration::ZERO
-            } else if !self.parked.is_empty()
-                || self.coming.wants_room()
-                || !self.mail.is_empty()
-                || !self.graves.is_empty()
-            {
-                PARKED_WAIT
-            } else if !self.pinners.is_empty() {
-                upkeep::PIN_CHECK
-            } else if self.sessions.len() > 0 {
-                SLEEP_MAX
-            } else {
-                SLEEP_ALONE_MAX
-            };
+        let sleep = if !self.ready.is_empty() || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
+            Duration::ZERO
+        } else if !self.parked.is_empty()
+            || self.coming.wants_room()
+            || self.mail_left
+            || !self.mail.is_empty()
+            || !self.graves.is_empty()
+        {
+            // What a turn left undone because it had done enough goes on at once.
+            let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN;
+            if left { Duration::ZERO } else { PARKED_WAIT }
+        } else if !self.pinners.sessions.is_empty() {
+            upkeep::PIN_CHECK
+        } else if self.sessions.len() > 0 {
+            SLEEP_MAX
+        } else {
+            SLEEP_ALONE_MAX
+        };
         if self.holders.is_busy { sleep.min(self.holders.quiet(self.now_ns)) } else { sleep }
     }
 

@@ -21,6 +21,19 @@ const COPY_OUT_NS: u64 = 100_000_000;
 /// How often blocked readers with pins are looked at, and whether anyone waits for a pin.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
+/// Blocked sessions with values pinned, each once.
+pub(super) struct Pinners {
+    pub(super) sessions: Vec<u32>,
+    /// For each session since when it is one, in ns of the worker's life; 0: it is not listed.
+    since_ns: Vec<u64>,
+}
+
+impl Pinners {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self { sessions: Vec::with_capacity(sessions_max), since_ns: vec![0; sessions_max] }
+    }
+}
+
 impl<B: Backend> Core<B> {
     /// The end of a turn.
     pub(super) fn upkeep(&mut self) {
@@ -49,25 +62,21 @@ impl<B: Backend> Core<B> {
 
     /// Notes a session that has just been blocked with values pinned.
     pub(super) fn note_pinner(&mut self, index: u32) {
-        if let Some(noted) = self.pinners.iter_mut().find(|(noted, _)| *noted == index) {
-            noted.1 = self.now_ns;
-            return;
+        let Pinners { sessions, since_ns } = &mut self.pinners;
+        if std::mem::replace(&mut since_ns[index as usize], self.now_ns.max(1)) == 0 {
+            sessions.push(index);
         }
-        if self.pinners.len() == self.pinners.capacity() {
-            // There are no more sessions with an output than that, and this one's is not noted.
-            let sessions = &self.sessions;
-            self.pinners.retain(|(index, _)| pins(sessions, *index));
-        }
-        self.pinners.push((index, self.now_ns));
     }
 
     /// Copies what slow readers keep pinned, where it fits and a block is free. What cannot be copied stays pinned
     /// until the reader takes it, someone else waits for a pin, or the stall timeout is over.
     fn relieve_pinners(&mut self) {
         let mut at = 0;
-        while let Some((index, since_ns)) = self.pinners.get(at).copied() {
-            if !pins(&self.sessions, index) || (self.now_ns - since_ns >= COPY_OUT_NS && self.copy_out(index)) {
-                self.pinners.swap_remove(at);
+        while let Some(index) = self.pinners.sessions.get(at).copied() {
+            let pinned_ns = self.now_ns.saturating_sub(self.pinners.since_ns[index as usize]);
+            if !pins(&self.sessions, index) || (pinned_ns >= COPY_OUT_NS && self.copy_out(index)) {
+                self.pinners.sessions.swap_remove(at);
+                self.pinners.since_ns[index as usize] = 0;
             } else {
                 at += 1;
             }
@@ -132,9 +141,9 @@ impl<B: Backend> Core<B> {
 
     /// Someone could not pin a value: of our readers that have taken nothing for a while, the slowest goes.
     fn drop_slowest_pinner(&mut self) {
-        let slowest = (self.pinners.iter())
-            .filter(|(index, _)| pins(&self.sessions, *index))
-            .filter_map(|(index, _)| self.sessions.peek(*index as usize).map(|session| (*index, session.moved_ns)))
+        let slowest = (self.pinners.sessions.iter())
+            .filter(|index| pins(&self.sessions, **index))
+            .filter_map(|index| self.sessions.peek(*index as usize).map(|session| (*index, session.moved_ns)))
             .filter(|(_, moved_ns)| self.now_ns.saturating_sub(*moved_ns) >= PIN_GRACE_NS)
             .min_by_key(|(_, moved_ns)| *moved_ns);
         if let Some((index, _)) = slowest {

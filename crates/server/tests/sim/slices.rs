@@ -166,6 +166,35 @@ fn a_message_for_many_receivers_and_patterns_is_published_in_slices_and_once_to_
     }
 }
 
+/// Each change takes more than a slice: 5,000 patterns are matched with its channel.
+#[test]
+fn changes_of_keys_are_published_in_slices_in_order_and_their_writers_wait() {
+    const CHANGES: usize = 400;
+    let mut beside = Beside::new(16);
+    let (writer, reader, patterns) = (beside.client(), beside.client(), beside.client());
+    beside.ask(&writer, &[b"CONFIG", b"SET", b"notify-keyspace-events", b"E$"]);
+    subscribe_many(&mut beside, &patterns, b"PSUBSCRIBE", "other-*-", 5000);
+    beside.ask(&reader, &[b"SUBSCRIBE", b"__keyevent@0__:set"]);
+    let requests: Vec<u8> = (0..CHANGES).flat_map(|n| request(&[b"SET", format!("k{n}").as_bytes(), b"x"])).collect();
+    writer.send(&requests);
+    let (mut stored, mut told, mut ahead_most, mut turns) = (0, Vec::new(), 0, 0);
+    while count(&told, b"$7\r\nmessage\r\n") < CHANGES {
+        let begun = cpu_ns();
+        beside.world.turn();
+        assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "turn {turns}");
+        stored += count(&writer.take(usize::MAX), b"+OK\r\n");
+        told.extend(reader.take(usize::MAX));
+        ahead_most = ahead_most.max(stored - count(&told, b"$7\r\nmessage\r\n").min(stored));
+        turns += 1;
+        assert!(turns < 100_000, "{stored} stored");
+    }
+    assert!(stored == CHANGES && ahead_most < CHANGES && turns > CHANGES, "{ahead_most} ahead, {turns} turns");
+    let keys = told.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"k"));
+    for (number, key) in keys.enumerate() {
+        assert_eq!(key, format!("k{number}\r").as_bytes(), "message {number}");
+    }
+}
+
 #[test]
 fn patterns_that_take_long_are_refused_everywhere_and_those_that_are_not_hold_nobody_up() {
     let mut beside = Beside::new(8);

@@ -54,6 +54,15 @@ impl Lines<'_> {
         self.next += 1;
     }
 
+    /// Passes so many lines if all of them were sent in an earlier visit, or none fits any more.
+    fn passes(&mut self, lines: usize) -> bool {
+        let sent = self.next + lines <= self.skip;
+        if sent && !self.full {
+            self.next += lines;
+        }
+        sent || self.full
+    }
+
     fn number(&mut self, name: &str, value: u64) {
         self.line(|line| reply::stat_u64(line, name, value));
     }
@@ -480,6 +489,9 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     let mut first = shared.config.memcached.len();
     for worker in &shared.workers {
         worker.roster.each(|connection| {
+            if lines.passes(CONNECTION_LINES) {
+                return;
+            }
             let number = (first + connection.number) as u64;
             let mut line = |name: &[u8], write: &dyn Fn(&mut Fixed<STAT_BYTES_MAX>)| {
                 lines.line(|line| {
@@ -503,6 +515,9 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
         first += worker.roster.room();
     }
 }
+
+/// Lines of one connection in `stats conns`.
+const CONNECTION_LINES: usize = 3;
 
 /// Formats without allocation.
 fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {
