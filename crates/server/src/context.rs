@@ -267,10 +267,10 @@ impl WorkerContext {
         self.unpublished.len() >= UNPUBLISHED_MAX
     }
 
-    /// Tells those that monitor.
-    pub(crate) fn tell_monitors(&mut self, line: &[u8]) {
+    /// Tells those that monitor; returns how many.
+    pub(crate) fn tell_monitors(&mut self, line: &[u8]) -> usize {
         let Self { shared, worker, to_wake, .. } = self;
-        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection));
+        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
     }
 
     /// Finds out at the beginning of a batch what clients of Redis may not do in it.

@@ -248,9 +248,9 @@ impl OutBuffer {
         self.ops.len() + OPS_A_BATCH <= OPS_MAX && self.len <= self.block.len() / 2 && self.pins_len == 0
     }
 
-    /// Fills `parts` with what is to be sent next and returns how many there are.
-    pub(crate) fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX]) -> usize {
-        let mut gather = Gather { skip: self.sent, parts, filled: 0 };
+    /// Fills `parts` with what is to be sent next, of `most` bytes at most, and returns how many there are.
+    pub(crate) fn parts<'s>(&'s self, store: &'s Store, parts: &mut [IoSlice<'s>; PARTS_MAX], most: usize) -> usize {
+        let mut gather = Gather { skip: self.sent, parts, filled: 0, left: most };
         let mut from = 0;
         for pin in self.pins[..self.pins_len].iter().flatten() {
             gather.add(&self.block[from..pin.at]);
@@ -280,7 +280,7 @@ impl OutBuffer {
         let mut copied = 0;
         while self.unsent() > 0 {
             let mut parts = [IoSlice::new(&[]); PARTS_MAX];
-            let count = self.parts(store, &mut parts);
+            let count = self.parts(store, &mut parts, usize::MAX);
             let before = copied;
             for part in &parts[..count] {
                 block[copied..copied + part.len()].copy_from_slice(part);
@@ -362,6 +362,7 @@ struct Gather<'p, 's> {
     skip: u64,
     parts: &'p mut [IoSlice<'s>; PARTS_MAX],
     filled: usize,
+    left: usize,
 }
 
 impl<'s> Gather<'_, 's> {
@@ -369,6 +370,8 @@ impl<'s> Gather<'_, 's> {
         let skipped = self.skip.min(bytes.len() as u64);
         self.skip -= skipped;
         let rest = &bytes[skipped as usize..];
+        let rest = &rest[..rest.len().min(self.left)];
+        self.left -= rest.len();
         if !rest.is_empty() && self.filled < PARTS_MAX {
             self.parts[self.filled] = IoSlice::new(rest);
             self.filled += 1;

@@ -251,13 +251,14 @@ impl Channels {
         self.hub.tell_commands(!monitors.is_empty());
     }
 
-    /// Tells those that monitor. `note` is called with a worker and its connection that has mail now.
-    pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) {
-        let monitors = lock(&self.monitors);
+    /// Tells those that monitor; returns how many. `note` is called with a worker and its connection that has mail now.
+    pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
+        let monitors: ArrayVec<Arc<Mailbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
             let message = Message::new(line.to_vec(), &self.budget);
             monitors.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
         }
+        monitors.len()
     }
 
     /// Tells those that are subscribed; returns how many they are, each as often as it is. `note` is called with a

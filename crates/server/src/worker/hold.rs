@@ -70,7 +70,7 @@ pub(super) struct Holders {
     aside: List,
     /// When there was no room to set something aside; 0: there was.
     full_ns: u64,
-    /// Some session is listed, or waits for a buffer.
+    /// Some session has a lent receive buffer, or waits for a buffer.
     pub(super) is_busy: bool,
 }
 
@@ -97,7 +97,6 @@ impl Holders {
     /// Notes a session that has just been blocked.
     pub(super) fn note_output(&mut self, index: u32, now_ns: u64) {
         self.outputs.note(index, now_ns);
-        self.is_busy = true;
     }
 
     /// Returns how long nothing has to be set aside.
@@ -162,8 +161,8 @@ impl<B: Backend> Core<B> {
         let counters = self.ctx.counters();
         counters.buffer_waiters.set(waiting as u64);
         counters.buffer_wait_oldest_ns.set(oldest_ns.map_or(0, |since_ns| self.now_ns.saturating_sub(since_ns)));
-        let Holders { inputs, outputs, .. } = &self.holders;
-        self.holders.is_busy = waiting > 0 || inputs.iter().chain([outputs]).any(|list| !list.queue.is_empty());
+        // Outputs are set aside only for sessions that wait.
+        self.holders.is_busy = waiting > 0 || self.holders.inputs.iter().any(|list| !list.queue.is_empty());
     }
 
     /// Frees one buffer of `class`, for session `asking`, by setting aside what another session holds without being
@@ -279,7 +278,9 @@ impl<B: Backend> Core<B> {
                 continue;
             }
             let is_served = session.servable && !session.blocked || session.place == Place::Batch;
-            if is_served || but.contains(&index) {
+            // It was noted for an earlier request, or for an earlier connection in its slot.
+            let is_newer = !has_output && session.held_ns > since_ns;
+            if is_served || is_newer || but.contains(&index) {
                 self.holders.aside.note(index, self.now_ns);
                 continue;
             }

@@ -6,6 +6,8 @@ use crate::session::{Pause, Phase, Place};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
+/// Bytes sent to one session in a visit: a socket whose peer reads all the time would take a long value in one.
+const SEND_BYTES_MAX: usize = 512 << 10;
 /// Receives that throw away what a finished session still gets, for each visit.
 const LINGER_RECEIVES: usize = 16;
 /// Bytes that a finished session may still send before its connection is closed without waiting for its end.
@@ -36,8 +38,10 @@ impl<B: Backend> Core<B> {
         self.move_on(index);
     }
 
-    /// Sends as much as the peer's socket takes.
+    /// Sends as much as the peer's socket takes, [`SEND_BYTES_MAX`] at most: the rest of a long reply goes out in the
+    /// next turns, as that of a session which is blocked.
     pub(super) fn send(&mut self, index: u32) {
+        let mut left = SEND_BYTES_MAX;
         loop {
             let session = self.sessions.at(index);
             let (Some(out), Some(stream)) = (&mut session.out, &session.stream) else {
@@ -46,7 +50,7 @@ impl<B: Backend> Core<B> {
             if out.is_empty() {
                 break;
             }
-            let (sent, offered) = offer(&mut self.io, stream, out, &self.ctx.shared.store);
+            let (sent, offered) = offer(&mut self.io, stream, out, &self.ctx.shared.store, left);
             match sent {
                 Sent::Bytes(bytes) => {
                     self.ctx.counters().bytes_written.add(bytes as u64);
@@ -54,20 +58,25 @@ impl<B: Backend> Core<B> {
                     if out.advance_sent(bytes) {
                         break;
                     }
-                    if bytes == offered {
+                    left -= bytes;
+                    if bytes == offered && left > 0 {
                         continue;
                     }
                 }
                 Sent::Blocked => {}
                 Sent::Reset => return self.kill(index),
             }
-            if session.blocked {
+            if session.blocked && left > 0 {
                 return;
             }
-            session.blocked = true;
+            let was_blocked = std::mem::replace(&mut session.blocked, true);
+            if was_blocked {
+                // Its socket may take more at once, and tells so again only if asked again.
+                return self.io.want_writable(stream, session.token, true);
+            }
             session.moved_ns = self.now_ns;
             self.holders.note_output(index, self.now_ns);
-            self.ctx.counters().sends_short.add(1);
+            self.ctx.counters().sends_short.add(u64::from(left > 0));
             self.io.want_writable(stream, session.token, true);
             if out.pinned_bytes() > 0 {
                 self.note_pinner(index);
@@ -205,13 +214,20 @@ impl<B: Backend> Core<B> {
     }
 }
 
-/// One send of what is next; says how much was offered too.
-fn offer<B: Backend>(io: &mut B, stream: &B::Stream, out: &OutBuffer, store: &segment::Store) -> (Sent, usize) {
+/// One send of what is next, of `most` bytes at most; says how much was offered too.
+fn offer<B: Backend>(
+    io: &mut B,
+    stream: &B::Stream,
+    out: &OutBuffer,
+    store: &segment::Store,
+    most: usize,
+) -> (Sent, usize) {
     if let Some(bytes) = out.plain() {
+        let bytes = &bytes[..bytes.len().min(most)];
         return (io.send(stream, &[IoSlice::new(bytes)]), bytes.len());
     }
     let mut parts = [IoSlice::new(&[]); PARTS_MAX];
-    let count = out.parts(store, &mut parts);
+    let count = out.parts(store, &mut parts, most);
     let offered = parts[..count].iter().map(|part| part.len()).sum();
     (io.send(stream, &parts[..count]), offered)
 }

@@ -284,3 +284,30 @@ fn who_sends_a_little_for_ever_after_quit_is_closed_after_a_second() {
         assert!(after_ms < 2500, "it lingers for {after_ms} ms");
     }
 }
+
+#[test]
+fn a_long_value_goes_out_over_many_turns_however_fast_its_reader_is() {
+    const BYTES: usize = 32 << 20;
+    let config = ServerConfig { item_bytes_max: 64 << 20, memory_bytes: 512 << 20, ..config() };
+    let mut world = World::new(8, Faults::NONE, config);
+    let bystanders = bystanders(&mut world);
+    let client = world.connect(Memcache);
+    client.send(&set("long", &pattern(BYTES)));
+    let mut stored = Vec::new();
+    while stored.len() < b"STORED\r\n".len() {
+        world.turn();
+        stored.extend(client.take(100));
+    }
+    client.send(b"get long\r\nget by\r\n");
+    let expected = [value("long", &pattern(BYTES)), value("by", b"stander")].concat();
+    let (mut got, mut most) = (Vec::new(), 0);
+    while got.len() < expected.len() {
+        let before = got.len();
+        ask_beside(&mut world, &bystanders, "a long value");
+        got.extend(client.take(usize::MAX));
+        most = most.max((got.len() - before) / TURNS_MAX);
+        assert!(got.len() > before, "{} of {} bytes", got.len(), expected.len());
+    }
+    assert!(got == expected && most <= 1 << 20, "{most} bytes in a turn");
+    assert_eq!(world.shared.pins.used(), 0);
+}

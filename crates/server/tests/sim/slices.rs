@@ -257,3 +257,29 @@ fn lists_and_closings_of_many_connections_take_a_bounded_part_of_each_turn() {
     }
     assert!(turns > 40, "in {turns} turns");
 }
+
+#[test]
+fn commands_beside_monitors_count_what_telling_those_takes() {
+    const MONITORS: usize = 60;
+    const COMMANDS: usize = 3000;
+    let mut beside = Beside::new(MONITORS + 16);
+    let client = beside.client();
+    let monitors: Vec<SimClient> = (0..MONITORS).map(|_| beside.world.connect(Resp)).collect();
+    monitors.iter().for_each(|monitor| monitor.send(&request(&[b"MONITOR"])));
+    beside.world.turns(20);
+    monitors.iter().for_each(|monitor| assert_eq!(monitor.take(100), b"+OK\r\n"));
+    client.send(&request(&[b"ECHO", b"text"]).repeat(COMMANDS));
+    let (mut answered, mut turns, mut told) = (0, 0, vec![0; MONITORS]);
+    while answered < COMMANDS || told.iter().any(|told| *told < COMMANDS) {
+        let begun = cpu_ns();
+        beside.world.turn();
+        assert!(cpu_ns() - begun < TURN_CPU_NS_MAX, "turn {turns}: {} ns", cpu_ns() - begun);
+        answered += count(&client.take(usize::MAX), b"$4\r\ntext\r\n");
+        for (told, monitor) in told.iter_mut().zip(&monitors) {
+            *told += count(&monitor.take(usize::MAX), b"\"ECHO\" \"text\"\r\n");
+        }
+        turns += 1;
+        assert!(turns < 20_000, "{answered} answered, {told:?} told");
+    }
+    assert!(turns > 60, "{turns} turns");
+}

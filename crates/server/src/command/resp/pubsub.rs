@@ -337,6 +337,8 @@ impl<'c> Call<'c, '_> {
             }
         }
         line.extend_from_slice(b"\r\n");
-        self.ctx.tell_monitors(&line);
+        let work = self.ctx.tell_monitors(&line) + line.len() / BYTES_AN_ENTRY;
+        self.ops += work / WORK_AN_OP;
+        self.ctx.note_work(work);
     }
 }
