@@ -441,3 +441,85 @@ impl Publishing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Subscriber;
+    use super::*;
+    use base::prng::Prng;
+
+    fn messages(subscriber: &Subscriber) -> usize {
+        let mut bytes = vec![0; 1 << 16];
+        let taken = subscriber.take(&mut bytes, Version::Resp3);
+        bytes[..taken].iter().filter(|byte| **byte == b'>').count()
+    }
+
+    /// Subscribers come and go between the slices of each publication: who stays gets each message once for each of its
+    /// subscriptions that match, and who comes or goes gets none twice.
+    #[test]
+    fn a_message_in_slices_reaches_who_stays_once_whoever_comes_and_goes() {
+        let channels = Arc::new(Channels::new(&Arc::default(), 1 << 30, 1 << 20));
+        let mut prng = Prng::new(3);
+        let mut stayers: Vec<_> = (0..300).map(|n| Subscriber::new(&channels, 0, n)).collect();
+        for (number, stayer) in stayers.iter_mut().enumerate() {
+            stayer.subscribe(Kind::Channel, b"news").expect("room");
+            stayer.subscribe(Kind::Pattern, format!("n*{}", ["", "s"][number % 2]).as_bytes()).expect("room");
+            stayer.subscribe(Kind::Pattern, format!("other-{number}*").as_bytes()).expect("room");
+        }
+        let mut others: Vec<Subscriber> = Vec::new();
+        let (mut slices, mut came_and_went) = (0, 0);
+        for _ in 0..30 {
+            let (mut publishing, mut told) = (Publishing::default(), None);
+            while told.is_none() {
+                let mut work = 20;
+                told = channels.publish_some(&mut publishing, Kind::Channel, (b"news", b"text"), &mut work, |_, _| {});
+                slices += 1;
+                for _ in 0..4 {
+                    if prng.chance(1, 2) || others.is_empty() {
+                        let mut other = Subscriber::new(&channels, 0, 1000);
+                        other.subscribe(Kind::Channel, b"news").expect("room");
+                        other.subscribe(Kind::Pattern, format!("n*{}", prng.below(3)).as_bytes()).expect("room");
+                        others.push(other);
+                    } else {
+                        let other = others.swap_remove(prng.below(others.len() as u64) as usize);
+                        assert!(messages(&other) <= 30);
+                        came_and_went += 1;
+                    }
+                }
+            }
+            assert!(told.is_some_and(|told| told >= 600), "{told:?}");
+            for (number, stayer) in stayers.iter().enumerate() {
+                assert_eq!(messages(stayer), 2, "stayer {number}");
+            }
+            assert!(others.iter().all(|other| messages(other) <= 1), "one message, one subscription that matches");
+        }
+        assert!(slices > 300 && came_and_went > 100, "{slices} {came_and_went}");
+        drop((stayers, others));
+        assert_eq!((channels.bytes(), channels.names(Kind::Channel), channels.names(Kind::Pattern)), (0, 0, 0));
+        assert!(!channels.has_subscribers());
+    }
+
+    /// Names that have the same beginning, and a walk over them while others come and go.
+    #[test]
+    fn a_walk_gives_each_name_that_stays_once() {
+        let channels = Arc::new(Channels::new(&Arc::default(), 1 << 30, 1 << 20));
+        let (mut stays, mut moves) = (Subscriber::new(&channels, 0, 0), Subscriber::new(&channels, 0, 1));
+        let name = |n: u32| [&[b'x'; 100][..], &n.to_be_bytes()].concat();
+        (0..1000).for_each(|n| stays.subscribe(Kind::Channel, &name(n)).expect("room"));
+        let (mut cursor, mut seen, mut round) = (NamesCursor::default(), std::collections::HashMap::new(), 1000);
+        loop {
+            let mut names = ArrayVec::<Name, 7>::new();
+            let is_end = channels.next_names(Kind::Channel, &mut cursor, &mut names);
+            names.iter().for_each(|name| *seen.entry(name.bytes().to_vec()).or_insert(0) += 1);
+            if is_end {
+                break;
+            }
+            moves.subscribe(Kind::Channel, &name(round)).expect("room");
+            moves.leave(Kind::Channel, &name(round - 3));
+            moves.forget(Kind::Channel);
+            round += 1;
+        }
+        assert!(round > 1100 && (0..1000).all(|n| seen.get(&name(n)) == Some(&1)), "{round} rounds");
+        assert!(seen.values().all(|times| *times == 1));
+    }
+}

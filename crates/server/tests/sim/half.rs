@@ -105,6 +105,32 @@ fn half_requests_of_more_clients_than_there_are_buffers_hold_nobody_up() {
     }
 }
 
+#[test]
+fn half_logins_of_strangers_hold_nobody_up() {
+    let path = std::env::temp_dir().join(format!("gannet-half-users-{}", std::process::id()));
+    std::fs::write(&path, "user:secret\n").expect("a file of users");
+    let mut world = World::new(9, Faults::NONE, ServerConfig { auth_file: Some(path.clone()), ..config() });
+    std::fs::remove_file(path).expect("it is read at the start");
+    let login = b"set auth 0 0 11\r\nuser secret\r\n";
+    let known = world.connect(Memcache);
+    known.send(login);
+    let strangers: Vec<SimClient> = (0..HALVES).map(|_| world.connect(Memcache)).collect();
+    world.turns(HALVES / 64 + 1);
+    assert_eq!(known.take(100), b"STORED\r\n");
+    // Of all of them each time: who has logged in stores a key of that name.
+    for at in [3, 17, 25] {
+        let halves = &strangers;
+        halves.iter().for_each(|stranger| stranger.send(&login[..at]));
+        world.turns(HALVES / 64 + 1);
+        known.send(b"get nothing\r\n");
+        world.turns(TURNS_MAX);
+        assert_eq!(known.take(100), b"END\r\n", "halves of {at} bytes");
+        halves.iter().for_each(|stranger| stranger.send(&login[at..]));
+        world.turns(HALVES / 16);
+        assert!(halves.iter().all(|stranger| stranger.take(100) == b"STORED\r\n"), "halves of {at} bytes");
+    }
+}
+
 /// Halves that nothing ends: lines, arrays, and values that were announced and do not come.
 #[test]
 fn announced_lengths_and_lines_without_end_hold_nobody_up() {
