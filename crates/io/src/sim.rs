@@ -68,6 +68,7 @@ struct Net {
     faults: Faults,
     clock_ns: Arc<AtomicU64>,
     wires: Vec<Wire>,
+    received_bytes: u64,
 }
 
 /// The network and the server's side of it.
@@ -89,7 +90,7 @@ pub struct SimClient {
 impl Sim {
     /// A network whose every accident follows from `seed`, and whose time is `clock_ns`.
     pub fn new(seed: u64, faults: Faults, clock_ns: Arc<AtomicU64>, events_max: usize) -> Self {
-        let net = Net { prng: Prng::new(seed), faults, clock_ns, wires: Vec::new() };
+        let net = Net { prng: Prng::new(seed), faults, clock_ns, wires: Vec::new(), received_bytes: 0 };
         Self { net: Rc::new(RefCell::new(net)), events_max }
     }
 
@@ -111,6 +112,11 @@ impl SimDialler {
         net.wires.push(Wire::default());
         let wire = net.wires.len() - 1;
         (SimClient { net: Rc::clone(&self.net), wire }, SimStream(wire))
+    }
+
+    /// Bytes that the server has received over all connections.
+    pub fn received_bytes(&self) -> u64 {
+        self.net.borrow().received_bytes
     }
 
     /// Whether a worker has nothing more to wait for: no byte is on its way to it and no event is due.
@@ -287,6 +293,7 @@ impl Backend for Sim {
         for (place, byte) in into.iter_mut().zip(wire.arrived.drain(..bytes)) {
             *place = byte;
         }
+        net.received_bytes += bytes as u64;
         match bytes {
             0 if wire.ended => Received::Closed,
             0 => Received::Blocked,

@@ -9,11 +9,30 @@
 //!
 //! Idle connections hold none. The free ones are stacks: the one used last is the one still in the cache.
 //!
-//! Who holds a buffer may wait for one of a class further down in the table, never further up: so among the waiting
-//! there is always one whom only its peer can hold up, and a peer that does so is dropped after the stall timeout.
+//! What bounds the time for which a buffer is lent:
+//!
+//! | class | a session keeps it | then |
+//! |---|---|---|
+//! | `Small`, `Big` | while it is served, and for [`LENT_NS_MAX`] after that | its bytes are set aside |
+//! | the same | until another session waits for one | the same, at once, the longest idle session first |
+//! | `Out`, `BigOut` | while its peer takes what is sent | |
+//! | the same, peer blocked | until another session waits for one | what is unsent is set aside, at once |
+//!
+//! Bytes that are set aside lie in an allocation of their size, which the session owns: it is served from there, and
+//! receives into what room is left there. All such allocations of a worker are reserved and released in one place
+//! ([`Buffers::reserve`], [`Buffers::release`]) and take at most [`aside_bytes_max`]. When that is used up and another
+//! session waits, the sessions that were set aside first are closed until the reservation fits: an incomplete request
+//! with an error, a client that does not read without one. Only a session that waits for a `BigOut` closes no reader
+//! before [`READER_GRACE_NS`]: many clients may well read long replies slowly. So no peer can hold up another session's
+//! buffer, whether it is slow to send or slow to read. `worker/hold.rs` applies these rules.
+//!
+//! A session that holds a buffer may wait for one of a class further down in the table, never further up.
 
 use crate::context::LINE_BYTES_MAX;
 use crate::out::{OPS_MAX, OpTimes, OutBuffer};
+use crate::shared::Shared;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of an ordinary receive buffer.
 pub const SMALL_BYTES: usize = 16 << 10;
@@ -28,6 +47,57 @@ pub const BYTES_A_WORKER_MAX: usize = 16 << 20;
 
 /// What an idle connection takes, in bytes: it holds no buffer. With io_uring, 128 bytes more.
 pub const BYTES_A_CONNECTION_MAX: usize = 1 << 10;
+
+/// How long a session that is not being served keeps a receive buffer, in ns.
+pub const LENT_NS_MAX: u64 = 2_000_000;
+
+/// How long a reader of a long reply has to take it when others wait for such a buffer and no memory is left, in ns.
+pub const READER_GRACE_NS: u64 = 1_000_000_000;
+
+/// Most and least bytes that all workers together set aside.
+const ASIDE_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 20;
+
+/// Free bytes behind a request of unknown length that is set aside: a peer that sends byte by byte is copied once for
+/// so many of them, or once for each half of the request's length.
+const ASIDE_ROOM: usize = 64;
+
+/// What an allocation costs beside its bytes, about.
+const ALLOCATION_OVERHEAD: u64 = 32;
+
+/// Bytes that one of `workers` sets aside at most, in a server of `memory_bytes`.
+pub fn aside_bytes_max(memory_bytes: u64, workers: usize) -> u64 {
+    (memory_bytes / 16).clamp(*ASIDE_BYTES.start(), *ASIDE_BYTES.end()) / workers.max(1) as u64
+}
+
+/// What one worker has set aside now. The worker writes it, any thread reads it.
+#[derive(Debug, Default)]
+pub struct SetAside {
+    bytes: AtomicU64,
+    inputs: AtomicU64,
+    outputs: AtomicU64,
+}
+
+impl SetAside {
+    /// Bytes of all allocations.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Sessions whose input is set aside.
+    pub fn inputs(&self) -> u64 {
+        self.inputs.load(Relaxed)
+    }
+
+    /// Sessions whose output is set aside.
+    pub fn outputs(&self) -> u64 {
+        self.outputs.load(Relaxed)
+    }
+}
+
+/// Adds to a number that this thread alone writes.
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Relaxed).wrapping_add(more), Relaxed);
+}
 
 /// How many buffers of each class there are, and how large the big ones are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,19 +165,33 @@ pub(crate) struct Buffers {
     outs: Vec<Box<OutBuffer>>,
     big_outs: Vec<Box<[u8]>>,
     sizes: Sizes,
+    aside: Arc<SetAside>,
+    aside_bytes_max: u64,
 }
 
-/// Received bytes that have not been consumed.
+/// Received bytes that have not been consumed, in a lent block or in one that is set aside.
 #[derive(Debug)]
 pub(crate) struct Input {
     block: Box<[u8]>,
     from: usize,
     to: usize,
+    is_aside: bool,
 }
 
 impl Input {
+    /// An empty one in a lent block.
     pub(crate) fn new(block: Box<[u8]>) -> Self {
-        Self { block, from: 0, to: 0 }
+        Self { block, from: 0, to: 0, is_aside: false }
+    }
+
+    /// Whether its block is lent: another session may need it.
+    pub(crate) fn is_lent(&self) -> bool {
+        !self.is_aside
+    }
+
+    /// The class of its block, if that is lent.
+    pub(crate) fn class(&self) -> Option<Class> {
+        self.is_lent().then_some(if self.block.len() == SMALL_BYTES { Class::Small } else { Class::Big })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -141,21 +225,29 @@ impl Input {
         assert!(self.to <= self.block.len(), "more was received than there was room for");
     }
 
-    /// The same bytes in a larger block; returns the old one.
-    pub(crate) fn exchange(&mut self, mut block: Box<[u8]>) -> Box<[u8]> {
-        let len = self.len();
-        block[..len].copy_from_slice(self.bytes());
-        (self.from, self.to) = (0, len);
-        std::mem::replace(&mut self.block, block)
+    /// Moves the bytes to another lent block, and returns the input that had them, for [`Buffers::put_input`].
+    pub(crate) fn exchange(&mut self, block: Box<[u8]>) -> Self {
+        self.replace(Self::new(block))
     }
 
-    pub(crate) fn into_block(self) -> Box<[u8]> {
-        self.block
+    /// Moves the bytes into `to`, which is empty and becomes this one; returns the old one.
+    fn replace(&mut self, mut to: Self) -> Self {
+        let len = self.len();
+        to.block[..len].copy_from_slice(self.bytes());
+        to.to = len;
+        std::mem::replace(self, to)
     }
 }
 
 impl Buffers {
-    pub(crate) fn new(sizes: Sizes) -> Self {
+    /// The buffers of worker `number`.
+    pub(crate) fn of_worker(sizes: Sizes, shared: &Shared, number: usize) -> Self {
+        let aside_bytes_max = aside_bytes_max(shared.config.memory_bytes, shared.workers.len());
+        Self::new(sizes, Arc::clone(&shared.workers[number].aside), aside_bytes_max)
+    }
+
+    /// The buffers of a worker that sets at most `aside_bytes_max` aside and counts that in `aside`.
+    pub(crate) fn new(sizes: Sizes, aside: Arc<SetAside>, aside_bytes_max: u64) -> Self {
         let blocks = |count, bytes| (0..count).map(|_| vec![0u8; bytes].into_boxed_slice()).collect::<Vec<_>>();
         let outs = blocks(sizes.out_count, OUT_BYTES).into_iter().map(|b| Box::new(OutBuffer::new(b))).collect();
         Self {
@@ -164,7 +256,58 @@ impl Buffers {
             outs,
             big_outs: blocks(sizes.big_out_count, sizes.big_bytes),
             sizes,
+            aside,
+            aside_bytes_max,
         }
+    }
+
+    /// Reserves `bytes` for an allocation beside the pools; false if all would pass `bytes_max` with them.
+    fn reserve(&self, bytes: u64, bytes_max: u64) -> bool {
+        let fits = self.aside.bytes() + bytes <= bytes_max;
+        if fits {
+            add(&self.aside.bytes, bytes);
+        }
+        fits
+    }
+
+    /// Gives back what [`Buffers::reserve`] granted.
+    fn release(&self, bytes: u64) {
+        debug_assert!(bytes <= self.aside.bytes(), "more is released than was reserved");
+        add(&self.aside.bytes, bytes.wrapping_neg());
+    }
+
+    /// Moves the bytes of `input` from its lent block into an allocation of their size, with room for what is still to
+    /// come of a request that needs `want` bytes (0: unknown) if `receives`. False, and nothing is done, if the bytes
+    /// that may be set aside are used up.
+    pub(crate) fn set_input_aside(&mut self, input: &mut Input, want: usize, receives: bool) -> bool {
+        debug_assert!(input.is_lent() && input.len() > 0, "nothing is lent, or nothing is there");
+        let len = input.len();
+        let ample = (len + len / 2 + ASIDE_ROOM).min(self.sizes.big_bytes);
+        let bytes = match want {
+            _ if !receives => len,
+            want if want > len && want <= 2 * ample => want,
+            _ => ample,
+        };
+        if !self.reserve(bytes as u64 + ALLOCATION_OVERHEAD, self.aside_bytes_max) {
+            return false;
+        }
+        let lent = input.replace(Input { is_aside: true, ..Input::new(vec![0; bytes].into_boxed_slice()) });
+        add(&self.aside.inputs, 1);
+        self.put_input(lent);
+        true
+    }
+
+    /// Moves what is unsent of `out` into one of its own size, and takes the lent ones back. Gives `out` back as it is
+    /// if the bytes that may be set aside are used up; long ones get half of them.
+    pub(crate) fn set_output_aside(&mut self, mut out: Box<OutBuffer>) -> Result<Box<OutBuffer>, Box<OutBuffer>> {
+        let bytes = out.bytes_aside() + ALLOCATION_OVERHEAD;
+        if !self.reserve(bytes, self.aside_bytes_max / if out.is_lent() { 2 } else { 1 }) {
+            return Err(out);
+        }
+        let aside = Box::new(out.move_aside(bytes));
+        add(&self.aside.outputs, 1);
+        self.put_out(out);
+        Ok(aside)
     }
 
     /// How many of `class` are free.
@@ -200,13 +343,18 @@ impl Buffers {
         self.big_outs.pop()
     }
 
-    /// Gives a receive block back to the class that its length names.
-    pub(crate) fn put_input(&mut self, block: Box<[u8]>) {
-        if block.len() == SMALL_BYTES {
-            self.small.push(block);
-        } else {
-            debug_assert_eq!(block.len(), self.sizes.big_bytes, "a block of no class");
-            self.big.push(block);
+    /// Takes an input's block back: a lent one to its class, the memory of one that was set aside to the allocator.
+    pub(crate) fn put_input(&mut self, input: Input) {
+        match input.class() {
+            Some(Class::Small) => self.small.push(input.block),
+            Some(_) => {
+                debug_assert_eq!(input.block.len(), self.sizes.big_bytes, "a block of no class");
+                self.big.push(input.block);
+            }
+            None => {
+                self.release(input.block.len() as u64 + ALLOCATION_OVERHEAD);
+                add(&self.aside.inputs, 1u64.wrapping_neg());
+            }
         }
     }
 
@@ -219,7 +367,13 @@ impl Buffers {
         if let Some(block) = out.take_lent() {
             self.big_outs.push(block);
         }
-        self.outs.push(out);
+        match out.reserved() {
+            0 => self.outs.push(out),
+            bytes => {
+                self.release(bytes);
+                add(&self.aside.outputs, 1u64.wrapping_neg());
+            }
+        }
     }
 
     /// How many are lent.
@@ -249,7 +403,7 @@ mod tests {
         input.received(6);
         assert_eq!(input.bytes(), b"efghijkl");
         input.consume(1);
-        assert_eq!(input.exchange(vec![0; 16].into_boxed_slice()).len(), 8);
+        assert_eq!(input.exchange(vec![0; 16].into_boxed_slice()).capacity(), 8);
         assert_eq!(input.bytes(), b"fghijkl");
         assert_eq!(input.room(8).len(), 9);
     }
@@ -257,9 +411,9 @@ mod tests {
     #[test]
     fn a_lent_block_comes_back_to_its_own_class() {
         let sizes = Sizes::new(3, 100_000);
-        let mut buffers = Buffers::new(sizes);
-        let small = buffers.take_input(SMALL_BYTES).unwrap();
-        let big = buffers.take_input(SMALL_BYTES + 1).unwrap();
+        let mut buffers = Buffers::new(sizes, Arc::default(), 0);
+        let small = Input::new(buffers.take_input(SMALL_BYTES).unwrap());
+        let big = Input::new(buffers.take_input(SMALL_BYTES + 1).unwrap());
         let mut out = buffers.take_out().unwrap();
         out.lend(buffers.take_big_out().unwrap());
         assert_eq!((buffers.lent(), out.capacity()), (4, sizes.big_bytes));
@@ -273,10 +427,71 @@ mod tests {
 
     #[test]
     fn an_empty_pool_names_the_class_to_wait_for() {
-        let mut buffers = Buffers::new(Sizes { small_count: 1, big_count: 0, ..Sizes::new(1, 0) });
+        let sizes = Sizes { small_count: 1, big_count: 0, ..Sizes::new(1, 0) };
+        let mut buffers = Buffers::new(sizes, Arc::default(), 0);
         assert!(buffers.take_input(1).is_ok());
         assert_eq!(buffers.take_input(1), Err(Class::Small));
         assert_eq!(buffers.take_input(SMALL_BYTES + 1), Err(Class::Big));
+    }
+
+    /// An input in a lent block, with `bytes` in it.
+    fn received(buffers: &mut Buffers, bytes: &[u8]) -> Input {
+        let mut input = Input::new(buffers.take_input(bytes.len()).unwrap());
+        input.room(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        input.received(bytes.len());
+        input
+    }
+
+    #[test]
+    fn bytes_set_aside_are_reserved_once_and_released_whole() {
+        let (sizes, aside) = (Sizes::new(4, 0), Arc::<SetAside>::default());
+        let mut buffers = Buffers::new(sizes, Arc::clone(&aside), 100_000);
+        let mut half = received(&mut buffers, b"set h 0 0 100");
+        half.consume(4);
+        assert!(buffers.set_input_aside(&mut half, 30, true));
+        assert_eq!((half.bytes(), half.capacity(), half.is_lent()), (&b"h 0 0 100"[..], 30, false));
+        let mut whole = received(&mut buffers, b"get k\r\n");
+        assert!(buffers.set_input_aside(&mut whole, 0, false));
+        assert_eq!((whole.bytes(), whole.capacity()), (&b"get k\r\n"[..], 7));
+        let mut long = received(&mut buffers, &vec![b'x'; 90_000]);
+        assert!(!buffers.set_input_aside(&mut long, 0, true), "it is larger than what is left");
+        assert_eq!((long.len(), long.is_lent(), buffers.lent()), (90_000, true, 1));
+        let mut out = buffers.take_out().unwrap();
+        out.lend(buffers.take_big_out().unwrap());
+        out.push(&[b'r'; 1000]);
+        assert!(!out.advance_sent(400));
+        let Ok(mut out) = buffers.set_output_aside(out) else { panic!("600 bytes are too many") };
+        assert_eq!((out.unsent(), out.plain().map(<[u8]>::len), buffers.lent()), (600, Some(600), 1));
+        assert_eq!((aside.inputs(), aside.outputs()), (2, 1));
+        assert!(out.advance_sent(600));
+        out.clear(|_| {});
+        buffers.put_out(out);
+        for input in [half, whole, long] {
+            buffers.put_input(input);
+        }
+        assert_eq!((aside.bytes(), aside.inputs(), aside.outputs(), buffers.lent()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_peer_that_sends_byte_by_byte_is_copied_a_few_times_in_all() {
+        let sizes = Sizes::new(2, 0);
+        let mut buffers = Buffers::new(sizes, Arc::default(), 1 << 20);
+        let (mut input, mut copied) = (received(&mut buffers, b"x"), 0);
+        for _ in 0..200_000 {
+            if input.is_lent() {
+                copied += input.len();
+                assert!(buffers.set_input_aside(&mut input, 0, true));
+            }
+            if input.len() == input.capacity() {
+                copied += input.len();
+                let block = buffers.take_input(input.len() + 1).unwrap();
+                let old = input.exchange(block);
+                buffers.put_input(old);
+            }
+            input.room(1)[0] = b'x';
+            input.received(1);
+        }
+        assert!(copied < 1_600_000, "{copied} bytes were copied for 200,000");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::clock::{Clock, Moment, Ticks};
 use crate::command::resp::Spares;
 use crate::counters::WorkerCounters;
 use crate::heat::{Look, Sampler};
-use crate::mail::Kind;
+use crate::mail::{Kind, Publishing};
 use crate::metrics::{Command, SlowLine, SlowLines};
 use crate::namespaces::{AWAY, PAUSED, ROUTED};
 use crate::notify::{self, Event};
@@ -27,6 +27,7 @@ use crate::shared::{Pause, Shared};
 use crate::watch::Watch;
 use base::clock::UnixMillis;
 use segment::{Key, Namespace, OpError, Pinned, Turn};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Operations that one session may execute before the others of its batch have had theirs.
@@ -37,6 +38,25 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Values that one worker receives straight into the store at once; the next ones are received into buffers.
 pub const ARRIVALS_MAX: usize = 64;
+
+/// Bytes whose parsing and serving takes about as long as filling a mailbox: some 100 ns.
+const ENTRY_WORK_BYTES: usize = 128;
+
+/// Entries that count as one operation.
+const ENTRIES_AN_OP: usize = 16;
+
+/// What one visit spends on publishing, in mailboxes filled: some 100 us.
+pub(crate) const PUBLISH_WORK: usize = 1024;
+
+/// Changes of keys that wait to be published, of one worker, from which on its requests wait.
+const UNPUBLISHED_MAX: usize = 256;
+
+/// A change of a key that is published in slices.
+pub(crate) struct Unpublished {
+    name: Box<[u8]>,
+    text: Box<[u8]>,
+    publishing: Publishing,
+}
 
 /// How far a `serve` came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +142,10 @@ pub struct WorkerContext {
     pub(crate) asks: bool,
     /// Workers whose connections got mail in this batch, a bit each.
     pub(crate) to_wake: u128,
+    /// Work of this batch that the bytes it parses do not show, as that of so many more bytes.
+    pub(crate) work_bytes: usize,
+    /// Changes of keys that are not published yet, in order.
+    pub(crate) unpublished: VecDeque<Unpublished>,
     /// Something was parked that waits for other workers' turns alone, which are short: the next turn begins at once.
     pub(crate) hurries: bool,
     /// Which keys are looked at for what is hot.
@@ -200,24 +224,68 @@ impl WorkerContext {
         }
     }
 
-    /// Tells those that are subscribed to `name`; returns how many.
-    pub(crate) fn publish(&mut self, kind: Kind, name: &[u8], text: &[u8]) -> u64 {
-        let Self { shared, worker, to_wake, .. } = self;
-        shared.channels.publish(kind, name, text, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
+    /// Counts work on `entries` (mailboxes filled, names looked at, subscriptions) in what ends a turn.
+    #[inline]
+    pub(crate) fn note_work(&mut self, entries: usize) {
+        self.work_bytes += entries * ENTRY_WORK_BYTES;
+        self.pace.charge(entries / ENTRIES_AN_OP);
     }
 
-    /// Tells those that are subscribed of a change of `key`.
-    #[cold]
-    pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
+    /// Goes on with a publication; returns how many were told once it is done, `None` when `work` is used up.
+    pub(crate) fn publish_some(
+        &mut self,
+        publishing: &mut Publishing,
+        kind: Kind,
+        message: (&[u8], &[u8]),
+        work: &mut usize,
+    ) -> Option<u64> {
         let Self { shared, worker, to_wake, .. } = self;
         let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
-        notify::tell(&shared.channels, shared.key_events(), namespace, event, key, note);
+        shared.channels.publish_some(publishing, kind, message, work, note)
     }
 
-    /// Tells those that monitor.
-    pub(crate) fn tell_monitors(&mut self, line: &[u8]) {
+    /// Tells those that are subscribed of a change of `key`: now, as far as that is little work and nothing is before
+    /// it, else in slices between batches.
+    #[cold]
+    pub(crate) fn tell_change(&mut self, namespace: Namespace, event: Event, key: &[u8]) {
+        let Self { shared, worker, to_wake, unpublished, .. } = self;
+        notify::tell(&shared.channels, shared.key_events(), namespace, event, key, |name, text| {
+            let (mut publishing, mut work) = (Publishing::default(), PUBLISH_WORK / 16);
+            let note = |to, connection| note_mail(shared, *worker, to_wake, to, connection);
+            let is_first = unpublished.is_empty();
+            let channels = &shared.channels;
+            let is_done = is_first
+                && channels.publish_some(&mut publishing, Kind::Channel, (name, text), &mut work, note).is_some();
+            if !is_done {
+                unpublished.push_back(Unpublished { name: name.into(), text: text.into(), publishing });
+            }
+        });
+    }
+
+    /// Goes on telling those that are subscribed of changes, for a bounded time.
+    #[cold]
+    pub(crate) fn publish_waiting(&mut self) {
+        let mut work = PUBLISH_WORK;
+        self.note_work(work);
+        while let Some(mut first) = self.unpublished.pop_front() {
+            let message = (&first.name[..], &first.text[..]);
+            if self.publish_some(&mut first.publishing, Kind::Channel, message, &mut work).is_none() {
+                self.unpublished.push_front(first);
+                return;
+            }
+        }
+    }
+
+    /// So many changes wait to be published that no further request is to be done first.
+    #[inline]
+    pub(crate) fn is_behind_publishing(&self) -> bool {
+        self.unpublished.len() >= UNPUBLISHED_MAX
+    }
+
+    /// Tells those that monitor; returns how many.
+    pub(crate) fn tell_monitors(&mut self, line: &[u8]) -> usize {
         let Self { shared, worker, to_wake, .. } = self;
-        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection));
+        shared.channels.tell_monitors(line, |to, connection| note_mail(shared, *worker, to_wake, to, connection))
     }
 
     /// Finds out at the beginning of a batch what clients of Redis may not do in it.

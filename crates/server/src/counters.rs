@@ -13,6 +13,11 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// Replaces the number, of a gauge. Only the owner's thread may.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// The number now.
     pub fn value(&self) -> u64 {
         self.0.load(Relaxed)
@@ -51,7 +56,7 @@ pub struct WorkerCounters {
     pub copied_out: Counter,
     /// Values whose senders were so slow that they were moved from their place in the store into a buffer.
     pub moved_out: Counter,
-    /// Connections dropped since they sent half a request and held a buffer that others waited for.
+    /// Connections dropped since their request was incomplete and other sessions needed its memory.
     pub slow_senders_dropped: Counter,
     /// Subscribers dropped since more messages waited for them than may.
     pub subscribers_dropped: Counter,
@@ -59,6 +64,14 @@ pub struct WorkerCounters {
     pub idle_closed: Counter,
     /// Waits for a receive or an output buffer.
     pub buffer_waits: Counter,
+    /// Time of those that are over, in ns.
+    pub buffer_wait_ns: Counter,
+    /// Gauge: sessions that wait for a buffer now.
+    pub buffer_waiters: Counter,
+    /// Gauge: how long the one of those that waits longest has, in ns.
+    pub buffer_wait_oldest_ns: Counter,
+    /// Inputs and outputs whose bytes were set aside, so that another session has the buffer.
+    pub set_aside: Counter,
     /// Requests that were answered with a protocol error; the protocol counts them.
     pub protocol_errors: Counter,
 }

@@ -9,7 +9,7 @@
 //! one bit of a word that a worker reads once a batch.
 
 use crate::config::value::{Shape, Value, Wrong};
-use crate::mail::{Channels, Kind};
+use crate::mail::Channels;
 use segment::Namespace;
 
 /// Which changes are told, a bit each: one of `K` and `E` says where, the others what.
@@ -123,26 +123,26 @@ events! {
     EVICTED b'e' "evicted",
 }
 
-/// Tells of `event` at `key` those that are subscribed, if it is among `events`. `note` is called with a worker and its
-/// connection that has mail now.
+/// Publishes `event` at `key`, if it is among `events` and somebody is subscribed to anything: `publish` is called with
+/// a channel and a message.
 pub(crate) fn tell(
     channels: &Channels,
     events: KeyEvents,
     namespace: Namespace,
     event: Event,
     key: &[u8],
-    mut note: impl FnMut(usize, u32),
+    mut publish: impl FnMut(&[u8], &[u8]),
 ) {
     if !events.has(event.letter) || !channels.has_subscribers() {
         return;
     }
     if events.has(b'K') {
         let place = format!("__keyspace@{}__:", namespace.0);
-        channels.publish(Kind::Channel, &[place.as_bytes(), key].concat(), event.name.as_bytes(), &mut note);
+        publish(&[place.as_bytes(), key].concat(), event.name.as_bytes());
     }
     if events.has(b'E') {
         let name = format!("__keyevent@{}__:{}", namespace.0, event.name);
-        channels.publish(Kind::Channel, name.as_bytes(), key, &mut note);
+        publish(name.as_bytes(), key);
     }
 }
 

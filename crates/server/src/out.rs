@@ -74,6 +74,8 @@ pub struct OutBuffer {
     pins_len: usize,
     pinned_bytes: u64,
     ops: Vec<OpTimes>,
+    /// Bytes that are reserved for one that is set aside; 0: it is of a pool.
+    reserved: u64,
     /// Blocks that are filled, of an output that collects answers, with their bytes and what they take together.
     full: VecDeque<Vec<u8>>,
     full_bytes: usize,
@@ -95,6 +97,11 @@ pub(crate) struct Spot {
 
 impl OutBuffer {
     pub(crate) fn new(block: Box<[u8]>) -> Self {
+        Self { ops: Vec::with_capacity(OPS_MAX), ..Self::without_times(block) }
+    }
+
+    /// One that has no room for the times of operations.
+    fn without_times(block: Box<[u8]>) -> Self {
         Self {
             block,
             grant: None,
@@ -104,18 +111,60 @@ impl OutBuffer {
             pins: [const { None }; PINS_MAX],
             pins_len: 0,
             pinned_bytes: 0,
-            ops: Vec::with_capacity(OPS_MAX),
+            ops: Vec::new(),
+            reserved: 0,
             full: VecDeque::new(),
             full_bytes: 0,
             full_held: 0,
         }
     }
 
+    /// Bytes that [`OutBuffer::move_aside`] allocates.
+    pub(crate) fn bytes_aside(&self) -> u64 {
+        (size_of::<Self>() + self.unsent_own().len() + size_of_val(&self.ops[..])) as u64
+    }
+
+    /// What of its own bytes has to be kept: with values pinned between them, all.
+    fn unsent_own(&self) -> &[u8] {
+        self.plain().unwrap_or(&self.block[..self.len])
+    }
+
+    /// Moves what is unsent, its pins and times into one that belongs to no pool and for which `reserved` bytes are
+    /// reserved. This one is empty then.
+    pub(crate) fn move_aside(&mut self, reserved: u64) -> Self {
+        assert!(reserved > 0, "what is reserved tells it from one of a pool");
+        let block: Box<[u8]> = self.unsent_own().into();
+        let sent = if self.pins_len == 0 { 0 } else { self.sent };
+        let aside = Self {
+            len: block.len(),
+            sent,
+            pins: std::mem::replace(&mut self.pins, [const { None }; PINS_MAX]),
+            pins_len: self.pins_len,
+            pinned_bytes: self.pinned_bytes,
+            ops: self.ops.as_slice().into(),
+            reserved,
+            ..Self::without_times(block)
+        };
+        (self.len, self.sent, self.pins_len, self.pinned_bytes) = (0, 0, 0, 0);
+        self.ops.clear();
+        aside
+    }
+
+    /// Bytes that are reserved for it, if it is set aside; 0 if it is of a pool.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Whether it holds a buffer of class `Out` or `BigOut` that another session could use.
+    pub(crate) fn holds_lent(&self) -> bool {
+        self.reserved == 0 || self.is_lent()
+    }
+
     /// One that collects answers, is never sent and belongs to no pool: without room until it is given some
     /// ([`OutBuffer::make_room`]).
     pub(crate) fn beside(budget: &Arc<Budget>) -> Self {
         let grant = Grant::none(budget, budget::Kind::Replies);
-        Self { ops: Vec::new(), grant: Some(grant), ..Self::new(Box::default()) }
+        Self { grant: Some(grant), ..Self::without_times(Box::default()) }
     }
 
     /// Bytes that can still be appended. 0 when the times of [`OPS_TOGETHER_MAX`] further operations cannot be kept, so

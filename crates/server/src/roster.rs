@@ -14,6 +14,7 @@
 
 use crate::card::Card;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -136,13 +137,31 @@ impl Roster {
         killed != 0 && entry.card().as_deref().is_some_and(|card| card.id == killed)
     }
 
-    /// Gives every client that has a card to `each`.
-    pub fn each_client(&self, mut each: impl FnMut(&Connection, &Card)) {
-        self.each(|connection| {
-            if let Some(card) = self.entries[connection.number].card().as_deref() {
+    /// Gives those clients that have a card, of the entries `numbers`, to `each`.
+    pub(crate) fn clients(&self, numbers: Range<usize>, mut each: impl FnMut(&Connection, &Card)) {
+        for number in numbers.start..numbers.end.min(self.entries.len()) {
+            if let Some(connection) = self.connection(number)
+                && let Some(card) = self.entries[number].card().as_deref()
+            {
                 each(&connection, card);
             }
-        });
+        }
+    }
+
+    /// The connection at `number`, if one is there.
+    fn connection(&self, number: usize) -> Option<Connection> {
+        let entry = self.entries.get(number)?;
+        let life = entry.life.load(Acquire);
+        if life.is_multiple_of(2) {
+            return None;
+        }
+        let ip = [entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)];
+        let (port, seen) = (entry.port.load(Relaxed), entry.seen.load(Relaxed));
+        fence(Acquire);
+        (entry.life.load(Relaxed) == life).then(|| {
+            let peer = entry.peer(ip, port);
+            Connection { number, peer, received_secs: seen / 2, watches: seen % 2 == 1 }
+        })
     }
 
     /// The other end of the connection `number`, for the worker whose it is; `None` for a unix socket.
@@ -153,19 +172,7 @@ impl Roster {
 
     /// Gives every connection to `each`.
     pub fn each(&self, mut each: impl FnMut(Connection)) {
-        for (number, entry) in self.entries.iter().enumerate() {
-            let life = entry.life.load(Acquire);
-            if life % 2 == 0 {
-                continue;
-            }
-            let ip = [entry.ip[0].load(Relaxed), entry.ip[1].load(Relaxed)];
-            let (port, seen) = (entry.port.load(Relaxed), entry.seen.load(Relaxed));
-            fence(Acquire);
-            if entry.life.load(Relaxed) == life {
-                let peer = entry.peer(ip, port);
-                each(Connection { number, peer, received_secs: seen / 2, watches: seen % 2 == 1 });
-            }
-        }
+        (0..self.entries.len()).filter_map(|number| self.connection(number)).for_each(&mut each);
     }
 }
 

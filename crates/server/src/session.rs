@@ -93,6 +93,10 @@ pub(crate) struct Session<S> {
     pub(crate) input_want: usize,
     /// Room that the next reply needs.
     pub(crate) out_want: usize,
+    /// Bytes that were thrown away since it was finished.
+    pub(crate) discarded: usize,
+    /// Since when it waits for a buffer, in ns of the worker's life.
+    pub(crate) waits_ns: u64,
     /// When its bytes were known to be there.
     pub(crate) ready_at: Ticks,
     /// When it last received, in ns of the worker's life.
@@ -126,6 +130,8 @@ impl<S> Session<S> {
             pause: Pause::None,
             input_want: 0,
             out_want: 0,
+            discarded: 0,
+            waits_ns: now_ns,
             ready_at: Ticks::default(),
             received_ns: now_ns,
             held_ns: now_ns,

@@ -3,6 +3,7 @@
 use crate::auth::Auth;
 use crate::background::BackgroundCounters;
 use crate::budget::Budget;
+use crate::buffers::SetAside;
 use crate::clock::{Clock, Origin};
 use crate::command::counters::{CommandCounters, CommandShared, CommandTotals};
 use crate::command::resp::acl::Users;
@@ -266,6 +267,8 @@ pub struct WorkerShared {
     pub commands: [CommandCounters; Namespace::MAX],
     /// The latencies of its operations.
     pub recorder: Recorder,
+    /// What it has set aside of requests and replies, beside its pools of buffers.
+    pub aside: Arc<SetAside>,
     /// Who is connected to it.
     pub roster: Roster,
     /// Which keys it is asked for.

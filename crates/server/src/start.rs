@@ -466,6 +466,7 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
         counters: WorkerCounters::default(),
         commands: std::array::from_fn(|_| CommandCounters::default()),
         recorder: Recorder::default(),
+        aside: Arc::default(),
         roster: Roster::new(config.sessions_max()),
         heat: Heat::default(),
         post: Post::default(),

@@ -47,6 +47,15 @@ fn ten_thousand_idle_connections_cost_a_kibibyte_each_and_are_all_served() {
             clients.iter_mut().skip(round).step_by(10).for_each(|client| client.send(b"get k\r\n"));
             clients.iter_mut().skip(round).step_by(10).for_each(|client| client.expect(&value("k", b"v")));
         }
+        // Half of a request of each: they hold no buffer, and the first one is served beside them.
+        clients.iter_mut().for_each(|client| client.send(b"get k"));
+        let worker = &running.shared().workers[0];
+        wait_until("all halves are set aside", || worker.aside.inputs() == count as u64);
+        (0..20).for_each(|_| first.ask(b"get k\r\n", &value("k", b"v")));
+        assert!(worker.aside.bytes() < 128 * count as u64, "{} bytes", worker.aside.bytes());
+        clients.iter_mut().for_each(|client| client.send(b"\r\n"));
+        clients.iter_mut().for_each(|client| client.expect(&value("k", b"v")));
+        assert_eq!(worker.aside.bytes(), 0);
         drop(clients);
         wait_until("they are gone", || running.shared().connections_open() == 1);
         first.ask(b"get k\r\n", &value("k", b"v"));

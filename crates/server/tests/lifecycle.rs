@@ -280,3 +280,50 @@ fn a_start_waits_for_the_address_of_a_process_that_is_being_taken_down() {
     freed.join().expect("it ends");
     running.stop();
 }
+
+#[test]
+fn half_requests_on_more_connections_than_there_are_buffers_delay_nobody_and_are_counted() {
+    const HALVES: usize = 700;
+    let running = start(ServerConfig { connections_max: HALVES + 2, ..config() });
+    let mut bystander = Client::connect(tcp(&running));
+    bystander.ask(&set("k", b"v"), b"STORED\r\n");
+    let request = set("h", &[b'x'; 100]);
+    let mut halves: Vec<Client> = (0..HALVES).map(|_| Client::connect(tcp(&running))).collect();
+    for half in &mut halves {
+        half.send(&request[..25]);
+    }
+    let worker = &running.shared().workers[0];
+    wait_until("all are set aside", || worker.aside.inputs() == HALVES as u64);
+    let begun = Instant::now();
+    (0..50).for_each(|_| bystander.ask(b"get k\r\n", &value("k", b"v")));
+    // Without buffers this would take the whole stall timeout.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(worker.counters.set_aside.value() >= HALVES as u64 && worker.aside.bytes() < 400 * HALVES as u64);
+    for half in &mut halves {
+        half.send(&request[25..]);
+        half.expect(b"STORED\r\n");
+    }
+    wait_until("nothing is set aside", || worker.aside.bytes() == 0);
+    running.stop();
+}
+
+#[test]
+fn who_goes_on_sending_after_quit_is_cut_off_and_delays_nobody() {
+    let running = start(config());
+    let mut bystander = Client::connect(tcp(&running));
+    bystander.ask(&set("k", b"v"), b"STORED\r\n");
+    let mut flood = Client::connect(tcp(&running));
+    let flooding = std::thread::spawn(move || {
+        let bytes = [&b"quit\r\n"[..], &vec![b'x'; 1 << 20]].concat();
+        let mut sent = 0;
+        // It ends with a connection that is reset.
+        while sent < 1 << 30 && std::io::Write::write_all(&mut flood.stream, &bytes).is_ok() {
+            sent += bytes.len();
+        }
+        sent
+    });
+    (0..200).for_each(|_| bystander.ask(b"get k\r\n", &value("k", b"v")));
+    let sent = flooding.join().expect("the flood ends");
+    assert!(sent < 64 << 20, "{sent} bytes were taken from a connection that had quit");
+    running.stop();
+}

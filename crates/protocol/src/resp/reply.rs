@@ -260,9 +260,8 @@ pub fn verbatim(sink: &mut impl Sink, version: Version, format: &[u8; 3], text: 
     }
 }
 
-/// What stands before a text of `len` bytes that [`verbatim`] puts whole: at most [`NUMBER_LINE_BYTES_MAX`] and 4.
-/// Behind the text comes `\r\n`.
-pub fn verbatim_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: u64) {
+/// What is before `len` bytes of such a text and a line end: at most [`NUMBER_LINE_BYTES_MAX`] and four bytes.
+pub fn text_head(sink: &mut impl Sink, version: Version, format: &[u8; 3], len: u64) {
     match version {
         Version::Resp2 => bulk_head(sink, len),
         Version::Resp3 => {

@@ -17,7 +17,7 @@ use crate::clock::Moment;
 use crate::command::counters::CommandTotals;
 use crate::counters::{Counter, WorkerCounters};
 use crate::namespaces::Figures;
-use crate::shared::Shared;
+use crate::shared::{Shared, WorkerShared};
 use crate::survey::resident_bytes;
 
 /// How a figure moves.
@@ -304,8 +304,35 @@ fn workers(list: &mut List, shared: &Shared) {
     }
     let values = shared.workers.iter().enumerate().map(|(number, w)| (number, w.counters.connections_open()));
     list.by(Kind::Gauge, "gannet_worker_connections", "Open connections, by worker.", "worker", values);
+    buffers(list, shared);
     let slow = shared.workers.iter().map(|worker| worker.recorder.slow().total()).sum();
     list.total("gannet_slow_requests_total", "Requests slower than log.slow_request.", slow);
+}
+
+/// Waits for buffers, and what is set aside so that nobody waits.
+fn buffers(list: &mut List, shared: &Shared) {
+    let mut by = |kind, name, help, of: fn(&WorkerShared) -> Number| {
+        let values = shared.workers.iter().enumerate().map(|(number, worker)| (number, of(worker)));
+        list.numbers_by(kind, name, help, "worker", values);
+    };
+    let help = "Time that connections waited for a buffer, by worker.";
+    by(Kind::Counter, "gannet_worker_buffer_wait_seconds_total", help, |worker| {
+        Number::Real(seconds(worker.counters.buffer_wait_ns.value()))
+    });
+    let help = "Connections that wait for a buffer now, by worker.";
+    by(Kind::Gauge, "gannet_worker_buffer_waiters", help, |w| Number::Count(w.counters.buffer_waiters.value()));
+    let help = "How long the connection that waits longest for a buffer has waited, by worker.";
+    by(Kind::Gauge, "gannet_worker_buffer_wait_oldest_seconds", help, |worker| {
+        Number::Real(seconds(worker.counters.buffer_wait_oldest_ns.value()))
+    });
+    let help = "Incomplete requests and unread replies that were set aside so that others had their buffer, by worker.";
+    by(Kind::Counter, "gannet_worker_set_aside_total", help, |w| Number::Count(w.counters.set_aside.value()));
+    let help = "Incomplete requests that are set aside now, by worker.";
+    by(Kind::Gauge, "gannet_worker_requests_set_aside", help, |w| Number::Count(w.aside.inputs()));
+    let help = "Unread replies that are set aside now, by worker.";
+    by(Kind::Gauge, "gannet_worker_replies_set_aside", help, |w| Number::Count(w.aside.outputs()));
+    let help = "Bytes of what is set aside now, by worker.";
+    by(Kind::Gauge, "gannet_worker_set_aside_bytes", help, |w| Number::Count(w.aside.bytes()));
 }
 
 fn threads(list: &mut List, threads: &BTreeMap<String, Placed>) {

@@ -91,6 +91,14 @@ impl SessionState {
         }
     }
 
+    /// What its client speaks.
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self {
+            Self::Memcache(_) => Protocol::Memcache,
+            Self::Resp(_) => Protocol::Resp,
+        }
+    }
+
     /// The namespace that it counts as a connection of.
     #[inline]
     pub(crate) fn namespace(&self) -> Namespace {

@@ -391,8 +391,9 @@ pub static SETTINGS: [Setting; 45] = [
         default: &["30s"],
         range: Some((SECOND / 10, DAY)),
         reload: Reload::Live,
-        help: "A client that takes none of its replies for this long is dropped; so is one that holds back half a \
-               request for this long while others wait for its buffer.",
+        help: "A client that takes none of its replies for this long is dropped. Incomplete requests need no such \
+               time: they are set aside within milliseconds, in a sixteenth of the memory, 64MiB at most. When that is \
+               used up, the oldest is closed.",
         value: |s| &mut s.stall_timeout,
     },
     Setting {

@@ -2,12 +2,15 @@
 
 use super::MailBudget;
 use super::mailbox::{Mailbox, Message, Posted};
+use super::names::{Hashed, Name, RECEIVERS_A_LOCK, Receivers};
 use crate::budget::Budget;
-use crate::command::resp::glob::matches;
+use crate::command::resp::glob;
 use crate::watch::Hub;
+use arrayvec::ArrayVec;
 use protocol::resp::{Version, reply};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +21,10 @@ pub const MONITORS_MAX: usize = 64;
 const PARTS: usize = 16;
 
 /// What a subscription costs beside its name, about, in bytes: its places in both maps.
-const SUBSCRIPTION_OVERHEAD: u64 = 192;
+const SUBSCRIPTION_OVERHEAD: u64 = 256;
+
+/// Steps of a match that take about as long as putting a message into a mailbox.
+const STEPS_A_RECEIVER: usize = 64;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +51,66 @@ impl Kind {
     }
 }
 
-type Subscribers = HashMap<Arc<[u8]>, Vec<Arc<Mailbox>>>;
+type Named = BTreeMap<Name, Receivers>;
+
+/// All patterns. Each has a number for as long as it is there; a later one has a higher number.
+#[derive(Default)]
+struct Patterns {
+    numbers: BTreeMap<Name, u64>,
+    by_number: BTreeMap<u64, (Name, Receivers)>,
+    next: u64,
+}
+
+/// Patterns that are taken under one lock, to be matched without it.
+const PATTERNS_A_LOCK: usize = 32;
+
+/// How far the publication of one message is. It goes on after each slice at the receiver, or the pattern, behind the
+/// last one: who stays subscribed gets the message once.
+#[derive(Debug, Default)]
+pub(crate) struct Publishing {
+    stage: Stage,
+    /// The message for the receivers at hand.
+    message: Option<Arc<Message>>,
+    /// The number of the receiver that is next.
+    receiver: u64,
+    /// The number of the pattern that is next.
+    pattern: u64,
+    /// The first number of patterns that were not there when it began.
+    patterns_end: Option<u64>,
+    told: u64,
+}
+
+/// What a publication is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Receivers of the channel.
+    #[default]
+    Named,
+    /// Patterns to be matched.
+    Patterns,
+    /// Receivers of the pattern that is next, which matches.
+    Matched,
+    Done,
+}
+
+/// A place in a walk over all names of a kind.
+#[derive(Debug, Default)]
+pub(crate) struct NamesCursor {
+    part: usize,
+    after: Option<Name>,
+}
 
 /// Everybody who is subscribed.
+///
+/// Locks are held to look up and to copy a bounded number of entries, never to match a pattern or to fill a queue.
 pub struct Channels {
     /// Channels and shard channels, by a hash of their names.
-    named: [[Mutex<Subscribers>; PARTS]; 2],
-    patterns: Mutex<Subscribers>,
+    named: [[Mutex<Named>; PARTS]; 2],
+    patterns: Mutex<Patterns>,
     monitors: Mutex<Vec<Arc<Mailbox>>>,
     hub: Arc<Hub>,
     hasher: RandomState,
+    next_mailbox: AtomicU64,
     /// Subscriptions of each kind.
     counts: [AtomicU64; 3],
     budget: Arc<MailBudget>,
@@ -85,6 +141,7 @@ impl Channels {
             monitors: Mutex::default(),
             hub: Arc::clone(hub),
             hasher: RandomState::new(),
+            next_mailbox: AtomicU64::new(1),
             counts: Default::default(),
             budget: Arc::new(MailBudget(Arc::clone(budget))),
             backlog_bytes_max: AtomicU64::new(backlog_bytes_max),
@@ -93,13 +150,28 @@ impl Channels {
         }
     }
 
-    fn part(&self, kind: Kind, name: &[u8]) -> &Mutex<Subscribers> {
-        let part = self.hasher.hash_one(name) as usize % PARTS;
-        match kind {
-            Kind::Channel => &self.named[0][part],
-            Kind::Shard => &self.named[1][part],
-            Kind::Pattern => &self.patterns,
-        }
+    /// The name as it is kept.
+    pub(super) fn name(&self, bytes: &[u8]) -> Name {
+        Name::new(self.hash(bytes), bytes)
+    }
+
+    /// What names are ordered by.
+    pub(super) fn hash(&self, bytes: &[u8]) -> u64 {
+        self.hasher.hash_one(bytes)
+    }
+
+    /// The mailbox of a connection, which is subscribed to nothing yet.
+    pub(super) fn mailbox(&self, worker: usize, connection: u32) -> Arc<Mailbox> {
+        Arc::new(Mailbox::new(self.next_mailbox.fetch_add(1, Relaxed), worker, connection))
+    }
+
+    /// The part that has the names with this hash, of channels or shard channels.
+    fn part(&self, kind: Kind, hash: u64) -> &Mutex<Named> {
+        &self.parts(kind)[hash as usize % PARTS]
+    }
+
+    fn parts(&self, kind: Kind) -> &[Mutex<Named>; PARTS] {
+        &self.named[usize::from(kind == Kind::Shard)]
     }
 
     /// Bytes of messages that wait and of names.
@@ -114,26 +186,52 @@ impl Channels {
     }
 
     /// Has `mailbox` be told of `name`, which it was not yet. False if the memory for mail does not allow it.
-    pub(super) fn subscribe(&self, kind: Kind, name: &Arc<[u8]>, mailbox: &Arc<Mailbox>) -> bool {
-        if !self.budget.grant(name.len() as u64 + SUBSCRIPTION_OVERHEAD) {
+    pub(super) fn subscribe(&self, kind: Kind, name: &Name, mailbox: &Arc<Mailbox>) -> bool {
+        if !self.budget.grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD) {
             return false;
         }
-        lock(self.part(kind, name)).entry(Arc::clone(name)).or_default().push(Arc::clone(mailbox));
+        if kind == Kind::Pattern {
+            let Patterns { numbers, by_number, next } = &mut *lock(&self.patterns);
+            let number = *numbers.entry(name.clone()).or_insert_with(|| {
+                *next += 1;
+                *next
+            });
+            let there = by_number.get_mut(&number);
+            match there {
+                Some((_, receivers)) => receivers.add(mailbox),
+                None => drop(by_number.insert(number, (name.clone(), Receivers::One(Arc::clone(mailbox))))),
+            }
+        } else {
+            let one = || Receivers::One(Arc::clone(mailbox));
+            lock(self.part(kind, name.hash()))
+                .entry(name.clone())
+                .and_modify(|receivers| receivers.add(mailbox))
+                .or_insert_with(one);
+        }
         self.counts[kind as usize].fetch_add(1, Relaxed);
         true
     }
 
     /// Has `mailbox`, which is, not be told of `name` any more.
-    pub(super) fn unsubscribe(&self, kind: Kind, name: &[u8], mailbox: &Arc<Mailbox>) {
-        let mut part = lock(self.part(kind, name));
-        let Some(list) = part.get_mut(name) else { return };
-        let Some(place) = list.iter().position(|other| Arc::ptr_eq(other, mailbox)) else { return };
-        list.swap_remove(place);
-        if list.is_empty() {
-            part.remove(name);
+    pub(super) fn unsubscribe(&self, kind: Kind, name: &Name, mailbox: &Mailbox) {
+        if kind == Kind::Pattern {
+            let Patterns { numbers, by_number, .. } = &mut *lock(&self.patterns);
+            let Some(number) = numbers.get(name).copied() else { return };
+            let left = by_number.get_mut(&number).and_then(|(_, receivers)| receivers.remove(mailbox));
+            let Some(left) = left else { return };
+            if left == 0 {
+                by_number.remove(&number);
+                numbers.remove(name);
+            }
+        } else {
+            let mut part = lock(self.part(kind, name.hash()));
+            let Some(left) = part.get_mut(name).and_then(|receivers| receivers.remove(mailbox)) else { return };
+            if left == 0 {
+                part.remove(name);
+            }
         }
         self.counts[kind as usize].fetch_sub(1, Relaxed);
-        self.budget.end_grant(name.len() as u64 + SUBSCRIPTION_OVERHEAD);
+        self.budget.end_grant(name.bytes().len() as u64 + SUBSCRIPTION_OVERHEAD);
     }
 
     /// Has `mailbox` be told of every command. False if as many are as may be.
@@ -154,37 +252,119 @@ impl Channels {
         self.hub.tell_commands(!monitors.is_empty());
     }
 
-    /// Tells those that monitor. `note` is called with a worker and its connection that has mail now.
-    pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) {
-        let monitors = lock(&self.monitors);
+    /// Tells those that monitor; returns how many. `note` is called with a worker and its connection that has mail now.
+    pub(crate) fn tell_monitors(&self, line: &[u8], mut note: impl FnMut(usize, u32)) -> usize {
+        let monitors: ArrayVec<Arc<Mailbox>, MONITORS_MAX> = lock(&self.monitors).iter().cloned().collect();
         if !monitors.is_empty() {
             let message = Message::new(line.to_vec(), &self.budget);
             monitors.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
         }
+        monitors.len()
     }
 
     /// Tells those that are subscribed; returns how many they are, each as often as it is. `note` is called with a
     /// worker and its connection that has mail now.
-    pub(crate) fn publish(&self, kind: Kind, name: &[u8], text: &[u8], mut note: impl FnMut(usize, u32)) -> u64 {
-        let mut told = 0;
-        if self.counts[kind as usize].load(Relaxed) > 0
-            && let Some(list) = lock(self.part(kind, name)).get(name)
-        {
-            let message = self.message(kind, &[name, text]);
-            list.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
-            told += list.len() as u64;
-        }
-        if kind == Kind::Channel && self.counts[Kind::Pattern as usize].load(Relaxed) > 0 {
-            for (pattern, list) in &*lock(&self.patterns) {
-                if matches(pattern, name) {
-                    let message = self.message(Kind::Pattern, &[pattern, name, text]);
-                    list.iter().for_each(|mailbox| self.put(mailbox, &message, &mut note));
-                    told += list.len() as u64;
+    pub(crate) fn publish(&self, kind: Kind, name: &[u8], text: &[u8], note: impl FnMut(usize, u32)) -> u64 {
+        let (mut publishing, mut work) = (Publishing::default(), usize::MAX);
+        self.publish_some(&mut publishing, kind, (name, text), &mut work, note).unwrap_or(publishing.told)
+    }
+
+    /// Goes on with a publication until it is done, and returns how many were told, or until `work` is used up: one for
+    /// each receiver, and for each pattern what matching it takes at most.
+    pub(crate) fn publish_some(
+        &self,
+        publishing: &mut Publishing,
+        kind: Kind,
+        (name, text): (&[u8], &[u8]),
+        work: &mut usize,
+        mut note: impl FnMut(usize, u32),
+    ) -> Option<u64> {
+        while *work > 0 {
+            match publishing.stage {
+                Stage::Named => self.tell_named(publishing, kind, (name, text), work, &mut note),
+                Stage::Patterns => self.match_patterns(publishing, name, work),
+                Stage::Matched => self.tell_matched(publishing, (name, text), work, &mut note),
+                Stage::Done => {
+                    self.delivered.fetch_add(publishing.told, Relaxed);
+                    return Some(publishing.told);
                 }
             }
         }
-        self.delivered.fetch_add(told, Relaxed);
-        told
+        None
+    }
+
+    fn tell_named(
+        &self,
+        publishing: &mut Publishing,
+        kind: Kind,
+        (name, text): (&[u8], &[u8]),
+        work: &mut usize,
+        note: &mut impl FnMut(usize, u32),
+    ) {
+        let mut next = ArrayVec::new();
+        if self.counts[kind as usize].load(Relaxed) > 0 {
+            let hash = self.hash(name);
+            if let Some(receivers) = lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed) {
+                receivers.take(publishing.receiver, &mut next);
+            }
+        }
+        if !next.is_empty() {
+            let message = publishing.message.get_or_insert_with(|| self.message(kind, &[name, text]));
+            next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+        }
+        if publishing.passed(&next, work) {
+            let matches = kind == Kind::Channel && self.counts[Kind::Pattern as usize].load(Relaxed) > 0;
+            publishing.stage = if matches { Stage::Patterns } else { Stage::Done };
+        }
+    }
+
+    /// Finds the next pattern that matches, outside the lock.
+    fn match_patterns(&self, publishing: &mut Publishing, name: &[u8], work: &mut usize) {
+        let mut next: ArrayVec<(u64, Name), PATTERNS_A_LOCK> = ArrayVec::new();
+        {
+            let patterns = lock(&self.patterns);
+            let end = *publishing.patterns_end.get_or_insert(patterns.next + 1);
+            let range = patterns.by_number.range(publishing.pattern..end.max(publishing.pattern));
+            next.extend(range.map(|(number, (name, _))| (*number, name.clone())).take(PATTERNS_A_LOCK));
+        }
+        let is_last = next.len() < PATTERNS_A_LOCK;
+        for (number, pattern) in next {
+            *work = work.saturating_sub(1 + glob::steps_max(pattern.bytes(), name) / STEPS_A_RECEIVER);
+            if glob::matches(pattern.bytes(), name) {
+                (publishing.pattern, publishing.stage) = (number, Stage::Matched);
+                return;
+            }
+            publishing.pattern = number + 1;
+            if *work == 0 {
+                return;
+            }
+        }
+        if is_last {
+            publishing.stage = Stage::Done;
+        }
+    }
+
+    fn tell_matched(
+        &self,
+        publishing: &mut Publishing,
+        (name, text): (&[u8], &[u8]),
+        work: &mut usize,
+        note: &mut impl FnMut(usize, u32),
+    ) {
+        let mut next = ArrayVec::new();
+        let pattern = lock(&self.patterns).by_number.get(&publishing.pattern).map(|(pattern, receivers)| {
+            receivers.take(publishing.receiver, &mut next);
+            pattern.clone()
+        });
+        if let Some(pattern) = pattern.filter(|_| !next.is_empty()) {
+            let words = [pattern.bytes(), name, text];
+            let message = publishing.message.get_or_insert_with(|| self.message(Kind::Pattern, &words));
+            next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+        }
+        if publishing.passed(&next, work) {
+            publishing.pattern += 1;
+            publishing.stage = Stage::Patterns;
+        }
     }
 
     fn message(&self, kind: Kind, words: &[&[u8]]) -> Arc<Message> {
@@ -207,27 +387,140 @@ impl Channels {
         }
     }
 
-    /// Names of channels that somebody is subscribed to, with how many are.
-    pub(crate) fn each(&self, kind: Kind, mut each: impl FnMut(&[u8], usize)) {
-        let parts = match kind {
-            Kind::Channel => &self.named[0][..],
-            Kind::Shard => &self.named[1][..],
-            Kind::Pattern => std::slice::from_ref(&self.patterns),
-        };
-        for part in parts {
-            lock(part).iter().for_each(|(name, list)| each(name, list.len()));
+    /// Fills `into` with the next names of channels or shard channels that somebody is subscribed to. True at the end
+    /// of all; names that stay are given once.
+    pub(crate) fn next_names<const N: usize>(
+        &self,
+        kind: Kind,
+        cursor: &mut NamesCursor,
+        into: &mut ArrayVec<Name, N>,
+    ) -> bool {
+        while let Some(part) = self.parts(kind).get(cursor.part) {
+            let part = lock(part);
+            let from = cursor.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let next = part.range::<Name, _>((from, Bound::Unbounded)).map(|(name, _)| name.clone());
+            into.extend(next.take(into.remaining_capacity()));
+            if into.is_full() {
+                cursor.after = into.last().cloned();
+                return false;
+            }
+            (cursor.part, cursor.after) = (cursor.part + 1, None);
         }
+        true
     }
 
-    /// How many are subscribed to one name.
+    /// How many are subscribed to one name of a channel or shard channel.
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
-        lock(self.part(kind, name)).get(name).map_or(0, Vec::len)
+        let hash = self.hash(name);
+        lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed).map_or(0, Receivers::len)
     }
 
     /// Different names of a kind that somebody is subscribed to.
     pub(crate) fn names(&self, kind: Kind) -> u64 {
-        let mut names = 0;
-        self.each(kind, |_, _| names += 1);
-        names
+        let names = match kind {
+            Kind::Pattern => lock(&self.patterns).numbers.len(),
+            _ => self.parts(kind).iter().map(|part| lock(part).len()).sum(),
+        };
+        names as u64
+    }
+}
+
+impl Publishing {
+    /// Goes behind receivers that have been told; true if they were the last ones of their name.
+    fn passed(&mut self, told: &ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>, work: &mut usize) -> bool {
+        self.told += told.len() as u64;
+        *work = work.saturating_sub(told.len() + 1);
+        match told.last() {
+            Some(last) if told.is_full() => {
+                self.receiver = last.id + 1;
+                false
+            }
+            _ => {
+                (self.receiver, self.message) = (0, None);
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Subscriber;
+    use super::*;
+    use base::prng::Prng;
+
+    fn messages(subscriber: &Subscriber) -> usize {
+        let mut bytes = vec![0; 1 << 16];
+        let taken = subscriber.take(&mut bytes, Version::Resp3);
+        bytes[..taken].iter().filter(|byte| **byte == b'>').count()
+    }
+
+    /// Subscribers come and go between the slices of each publication: who stays gets each message once for each of its
+    /// subscriptions that match, and who comes or goes gets none twice.
+    #[test]
+    fn a_message_in_slices_reaches_who_stays_once_whoever_comes_and_goes() {
+        let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
+        let mut prng = Prng::new(3);
+        let mut stayers: Vec<_> = (0..300).map(|n| Subscriber::new(&channels, 0, n)).collect();
+        for (number, stayer) in stayers.iter_mut().enumerate() {
+            stayer.subscribe(Kind::Channel, b"news").expect("room");
+            stayer.subscribe(Kind::Pattern, format!("n*{}", ["", "s"][number % 2]).as_bytes()).expect("room");
+            stayer.subscribe(Kind::Pattern, format!("other-{number}*").as_bytes()).expect("room");
+        }
+        let mut others: Vec<Subscriber> = Vec::new();
+        let (mut slices, mut came_and_went) = (0, 0);
+        for _ in 0..30 {
+            let (mut publishing, mut told) = (Publishing::default(), None);
+            while told.is_none() {
+                let mut work = 20;
+                told = channels.publish_some(&mut publishing, Kind::Channel, (b"news", b"text"), &mut work, |_, _| {});
+                slices += 1;
+                for _ in 0..4 {
+                    if prng.chance(1, 2) || others.is_empty() {
+                        let mut other = Subscriber::new(&channels, 0, 1000);
+                        other.subscribe(Kind::Channel, b"news").expect("room");
+                        other.subscribe(Kind::Pattern, format!("n*{}", prng.below(3)).as_bytes()).expect("room");
+                        others.push(other);
+                    } else {
+                        let other = others.swap_remove(prng.below(others.len() as u64) as usize);
+                        assert!(messages(&other) <= 30);
+                        came_and_went += 1;
+                    }
+                }
+            }
+            assert!(told.is_some_and(|told| told >= 600), "{told:?}");
+            for (number, stayer) in stayers.iter().enumerate() {
+                assert_eq!(messages(stayer), 2, "stayer {number}");
+            }
+            assert!(others.iter().all(|other| messages(other) <= 1), "one message, one subscription that matches");
+        }
+        assert!(slices > 300 && came_and_went > 100, "{slices} {came_and_went}");
+        drop((stayers, others));
+        assert_eq!((channels.bytes(), channels.names(Kind::Channel), channels.names(Kind::Pattern)), (0, 0, 0));
+        assert!(!channels.has_subscribers());
+    }
+
+    /// Names that have the same beginning, and a walk over them while others come and go.
+    #[test]
+    fn a_walk_gives_each_name_that_stays_once() {
+        let channels = Arc::new(Channels::new(&Arc::default(), &Budget::new(0, Some(1 << 30)), 1 << 20));
+        let (mut stays, mut moves) = (Subscriber::new(&channels, 0, 0), Subscriber::new(&channels, 0, 1));
+        let name = |n: u32| [&[b'x'; 100][..], &n.to_be_bytes()].concat();
+        (0..1000).for_each(|n| stays.subscribe(Kind::Channel, &name(n)).expect("room"));
+        let (mut cursor, mut seen, mut round) = (NamesCursor::default(), std::collections::HashMap::new(), 1000);
+        loop {
+            let mut names = ArrayVec::<Name, 7>::new();
+            let is_end = channels.next_names(Kind::Channel, &mut cursor, &mut names);
+            names.iter().for_each(|name| *seen.entry(name.bytes().to_vec()).or_insert(0) += 1);
+            if is_end {
+                break;
+            }
+            moves.subscribe(Kind::Channel, &name(round)).expect("room");
+            moves.leave(Kind::Channel, &name(round - 3));
+            moves.forget(Kind::Channel);
+            round += 1;
+        }
+        assert!(round > 1100 && (0..1000).all(|n| seen.get(&name(n)) == Some(&1)), "{round} rounds");
+        assert!(seen.values().all(|times| *times == 1));
     }
 }

@@ -38,6 +38,8 @@ impl Drop for Message {
 /// The messages for one connection, in order.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
+    /// Unlike that of any other; a later one's is higher.
+    pub(super) id: u64,
     /// Whose it is: a worker's number and the connection's number there.
     pub(crate) worker: usize,
     pub(crate) connection: u32,
@@ -53,7 +55,7 @@ struct Inner {
     taken: usize,
     /// What all of them count for.
     bytes: u64,
-    /// There was more than may wait: the connection is to be closed.
+    /// There was more than may wait, and the connection is to be closed, or it ends: no message comes in any more.
     broken: bool,
 }
 
@@ -71,8 +73,8 @@ pub(crate) enum Posted {
 }
 
 impl Mailbox {
-    pub(super) fn new(worker: usize, connection: u32) -> Self {
-        Self { worker, connection, waiting: AtomicBool::new(false), inner: Mutex::default() }
+    pub(super) fn new(id: u64, worker: usize, connection: u32) -> Self {
+        Self { id, worker, connection, waiting: AtomicBool::new(false), inner: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -102,7 +104,7 @@ impl Mailbox {
         let was_waiting = self.waiting.swap(true, Release);
         if bytes > bytes_max || (behind && !within) {
             message.budget.give_back(ENTRY_OVERHEAD);
-            inner.clear();
+            // What waits goes with the connection, a few messages at a time: see `drop_some`.
             inner.broken = true;
             return Posted::Broke;
         }
@@ -115,7 +117,7 @@ impl Mailbox {
     pub(super) fn take(&self, into: &mut [u8], version: Version) -> usize {
         let mut inner = self.lock();
         let mut bytes = 0;
-        while bytes < into.len() {
+        while bytes < into.len() && !inner.broken {
             let Some(message) = inner.messages.front() else { break };
             let rest = &message.bytes[inner.taken..];
             let part = rest.len().min(into.len() - bytes);
@@ -134,6 +136,16 @@ impl Mailbox {
             self.waiting.store(false, Relaxed);
         }
         bytes
+    }
+
+    /// Takes no more messages, and drops at most `most` of those that wait; true if none is left.
+    pub(super) fn drop_some(&self, most: usize) -> bool {
+        let mut inner = self.lock();
+        inner.broken = true;
+        for _ in 0..most.min(inner.messages.len()) {
+            inner.drop_first();
+        }
+        inner.messages.is_empty()
     }
 }
 
@@ -188,7 +200,7 @@ mod tests {
         let budget = budget(1 << 20);
         for (version, first) in [(Version::Resp2, b'*'), (Version::Resp3, b'>')] {
             for room in [1, 2, 3, 7, 100] {
-                let mailbox = Mailbox::new(0, 0);
+                let mailbox = Mailbox::new(1, 0, 0);
                 let posted: Vec<_> = (0..3)
                     .map(|n| mailbox.put(&Message::new(format!(">{n} text>\n").into_bytes(), &budget), 1 << 20))
                     .collect();
@@ -205,7 +217,7 @@ mod tests {
     #[test]
     fn who_is_behind_by_more_than_may_be_loses_all_and_is_told_once() {
         let budget = budget(1 << 20);
-        let mailbox = Mailbox::new(0, 0);
+        let mailbox = Mailbox::new(1, 0, 0);
         let message = Message::new(vec![b'x'; 84], &budget);
         assert_eq!(
             [(); 4].map(|()| mailbox.put(&message, 350)),
@@ -215,13 +227,14 @@ mod tests {
         assert!(mailbox.is_waiting() && mailbox.is_broken());
         assert_eq!(mailbox.take(&mut [0; 10], Version::Resp3), 0);
         drop(message);
+        assert!(!mailbox.drop_some(2) && budget.used() > 0 && mailbox.drop_some(2));
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
     fn when_all_mail_together_is_too_much_only_who_is_behind_goes() {
         let budget = budget(1000);
-        let (slow, quick) = (Mailbox::new(0, 0), Mailbox::new(0, 1));
+        let (slow, quick) = (Mailbox::new(1, 0, 0), Mailbox::new(2, 0, 1));
         let (one, two) = (Message::new(vec![b'1'; 800], &budget), Message::new(vec![b'2'; 800], &budget));
         assert_eq!(slow.put(&one, 1 << 20), Posted::Noted);
         drop(one);

@@ -22,15 +22,22 @@
 //! | connections that monitor | [`MONITORS_MAX`] | `MONITOR` is refused |
 //! | notes in a post | one for each connection and kind of mail | cannot be |
 //!
-//! Invariants: while nobody is subscribed nothing is allocated; nobody waits for a subscriber; a lock is held for
-//! putting messages into queues and never during a system call.
+//! Work that grows with subscriptions is done in slices: a publication remembers the receiver and the pattern behind
+//! which it goes on, a connection that ends gives up a few subscriptions and messages a visit, and a worker sends mail
+//! to a few connections a visit. Changes of keys that take more than a slice wait in the worker's queue
+//! (`WorkerContext::unpublished`), and its requests wait when that is long.
+//!
+//! Invariants: while nobody is subscribed nothing is allocated; nobody waits for a subscriber; a lock is held for a
+//! bounded number of entries, never while a pattern is matched and never during a system call.
 
 mod channels;
 mod mailbox;
+mod names;
 mod subscriber;
 
-pub(crate) use channels::Kind;
 pub use channels::{Channels, MONITORS_MAX};
+pub(crate) use channels::{Kind, NamesCursor, Publishing};
+pub(crate) use names::Name;
 pub use subscriber::SUBSCRIPTIONS_MAX;
 pub(crate) use subscriber::{Refused, Subscriber};
 
@@ -59,10 +66,10 @@ impl Post {
     }
 
     /// Moves the notes to the end of `into`.
-    pub(crate) fn take(&self, into: &mut Vec<u32>) {
+    pub(crate) fn take(&self, into: &mut impl Extend<u32>) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Relaxed);
-        into.append(&mut notes);
+        into.extend(notes.drain(..));
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::channels::{Channels, Kind};
 use super::mailbox::Mailbox;
+use super::names::{Hashed, Name};
 use protocol::resp::Version;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Names that one client is subscribed to at most.
@@ -23,9 +24,9 @@ pub(crate) enum Refused {
 pub(crate) struct Subscriber {
     channels: Arc<Channels>,
     mailbox: Arc<Mailbox>,
-    names: [HashSet<Arc<[u8]>>; 3],
+    names: [BTreeSet<Name>; 3],
     /// Subscribed off in [`Channels`] and not yet in `names`.
-    left: Option<Arc<[u8]>>,
+    left: Option<Name>,
     monitors: bool,
 }
 
@@ -34,7 +35,7 @@ impl Subscriber {
     pub(crate) fn new(channels: &Arc<Channels>, worker: usize, connection: u32) -> Self {
         Self {
             channels: Arc::clone(channels),
-            mailbox: Arc::new(Mailbox::new(worker, connection)),
+            mailbox: channels.mailbox(worker, connection),
             names: Default::default(),
             left: None,
             monitors: false,
@@ -48,7 +49,7 @@ impl Subscriber {
 
     /// It is subscribed to nothing, and does not monitor.
     pub(crate) fn is_idle(&self) -> bool {
-        self.names.iter().all(HashSet::is_empty) && !self.monitors
+        self.names.iter().all(BTreeSet::is_empty) && !self.monitors
     }
 
     /// It is subscribed to something.
@@ -63,13 +64,13 @@ impl Subscriber {
 
     /// Subscribes to `name`, unless it is already.
     pub(crate) fn subscribe(&mut self, kind: Kind, name: &[u8]) -> Result<(), Refused> {
-        if self.names[kind as usize].contains(name) {
+        if self.find(kind, name).is_some() {
             return Ok(());
         }
-        if self.names.iter().map(HashSet::len).sum::<usize>() >= SUBSCRIPTIONS_MAX {
+        if self.names.iter().map(BTreeSet::len).sum::<usize>() >= SUBSCRIPTIONS_MAX {
             return Err(Refused::TooMany);
         }
-        let name: Arc<[u8]> = name.into();
+        let name = self.channels.name(name);
         if !self.channels.subscribe(kind, &name, &self.mailbox) {
             return Err(Refused::NoMemory);
         }
@@ -77,17 +78,21 @@ impl Subscriber {
         Ok(())
     }
 
+    fn find(&self, kind: Kind, name: &[u8]) -> Option<&Name> {
+        self.names[kind as usize].get(&(self.channels.hash(name), name) as &dyn Hashed)
+    }
+
     /// No message for `name` comes in from here on. What had come in is taken before [`Subscriber::forget`].
     pub(crate) fn leave(&mut self, kind: Kind, name: &[u8]) {
-        self.left = self.names[kind as usize].get(name).cloned();
-        if self.left.is_some() {
+        self.left = self.find(kind, name).cloned();
+        if let Some(name) = &self.left {
             self.channels.unsubscribe(kind, name, &self.mailbox);
         }
     }
 
     /// The name that was left.
     pub(crate) fn left(&self) -> Option<Arc<[u8]>> {
-        self.left.clone()
+        self.left.as_ref().map(Name::shared)
     }
 
     /// Does not count the name that was left any more.
@@ -99,7 +104,25 @@ impl Subscriber {
 
     /// Some name of a kind that it is subscribed to.
     pub(crate) fn some_name(&self, kind: Kind) -> Option<Arc<[u8]>> {
-        self.names[kind as usize].iter().next().cloned()
+        self.names[kind as usize].first().map(Name::shared)
+    }
+
+    /// Ends at most `most` subscriptions, and drops as many messages; true if nothing is left of either. Takes no
+    /// message from its first call on.
+    pub(crate) fn end_some(&mut self, most: usize) -> bool {
+        let dropped = self.mailbox.drop_some(most);
+        let mut left = most;
+        for kind in Kind::ALL {
+            while let Some(name) = self.names[kind as usize].first() {
+                if left == 0 {
+                    return false;
+                }
+                left -= 1;
+                self.channels.unsubscribe(kind, name, &self.mailbox);
+                self.names[kind as usize].pop_first();
+            }
+        }
+        dropped
     }
 
     /// Is told of every command from now on. False if as many are as may be.
@@ -127,11 +150,7 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        for kind in Kind::ALL {
-            for name in self.names[kind as usize].drain() {
-                self.channels.unsubscribe(kind, &name, &self.mailbox);
-            }
-        }
+        while !self.end_some(usize::MAX) {}
         if self.monitors {
             self.channels.unmonitor(&self.mailbox);
         }

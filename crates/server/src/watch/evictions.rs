@@ -60,7 +60,9 @@ impl Evictions {
             let mut from = 0;
             for (event, namespace, to) in keys {
                 let (events, key) = (shared.key_events(), &bytes[from..to]);
-                notify::tell(&shared.channels, events, namespace, event, key, &mut note);
+                notify::tell(&shared.channels, events, namespace, event, key, |name, text| {
+                    shared.channels.publish(crate::mail::Kind::Channel, name, text, &mut note);
+                });
                 from = to;
             }
         }

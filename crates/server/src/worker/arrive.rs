@@ -55,15 +55,18 @@ impl<B: Backend> Core<B> {
         self.arrivals.sessions.push(index);
     }
 
-    /// One receive into the place of the value that is arriving. False if the session is dead.
-    pub(super) fn receive_arrival(&mut self, index: u32) -> bool {
+    /// One receive into the place of the value that is arriving; returns how many bytes that was. `None` if the session
+    /// is dead.
+    pub(super) fn receive_arrival(&mut self, index: u32) -> Option<usize> {
         let session = self.sessions.at(index);
         let room = session.state.arrival_room(&self.ctx.shared.store);
-        let (Some(room), Some(stream)) = (room, &session.stream) else { return false };
+        let (Some(room), Some(stream)) = (room, &session.stream) else { return None };
         let room_bytes = room.len();
         let is_early = session.early.is_some();
+        let mut received = 0;
         match receive(&mut self.io, stream, &mut session.early, room) {
             Received::Bytes(bytes) => {
+                received = bytes;
                 session.state.arrived(bytes);
                 session.readable = bytes == room_bytes || session.hangup || is_early;
                 session.servable = bytes == room_bytes;
@@ -75,10 +78,10 @@ impl<B: Backend> Core<B> {
             Received::Closed => (session.readable, session.ended) = (false, true),
             Received::Reset => {
                 self.kill(index);
-                return false;
+                return None;
             }
         }
-        true
+        Some(received)
     }
 
     /// It is time to look for values that take too long.
@@ -117,15 +120,23 @@ impl<B: Backend> Core<B> {
         let session = self.sessions.at(index);
         debug_assert!(session.input.is_none(), "what arrives goes to one place");
         let want = session.state.arrival_bytes();
-        let Ok(block) = self.buffers.take_input(want) else { return false };
+        let block = loop {
+            match self.buffers.take_input(want) {
+                Ok(block) => break block,
+                Err(class) if self.reclaim(class, index) => {}
+                Err(_) => return false,
+            }
+        };
+        let session = self.sessions.at(index);
         let mut input = Input::new(block);
         let bytes = session.state.move_arrival(turn, &mut self.ctx, input.room(want));
         if bytes > 0 {
             input.received(bytes);
+            self.holders.note_input(index, &input, self.now_ns);
             session.input = Some(input);
             session.held_ns = self.now_ns;
         } else {
-            self.buffers.put_input(input.into_block());
+            self.buffers.put_input(input);
         }
         session.input_want = want;
         self.ctx.counters().moved_out.add(1);

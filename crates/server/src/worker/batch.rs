@@ -1,6 +1,6 @@
 //! The first two thirds of a batch: gathering sessions with their bytes, and serving them inside one store turn.
 
-use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core, Queue};
+use super::{BATCH_LONG_MAX, BATCH_OPS_MAX, BATCH_SESSIONS_MAX, Core, Queue, VISIT_BYTES};
 use crate::buffers::{Buffers, Class, Input};
 use crate::command::{Head, SessionState, memcache, resp};
 use crate::context::{Progress, State};
@@ -10,11 +10,12 @@ use arrayvec::ArrayVec;
 use io::{Backend, Received};
 use segment::Turn;
 
-/// Bytes received, or sent for sessions that were blocked, after which a batch takes no further session.
+/// Sessions that one gathering visits.
+const VISITS_MAX: usize = 4 * BATCH_SESSIONS_MAX;
+/// Bytes received, thrown away, or sent for sessions that were blocked, after which a gathering ends.
 const GATHER_BYTES_MAX: u64 = 256 << 10;
 /// Bytes of replies after which a batch serves no further session: so much is sent for one batch.
 const REPLY_BYTES_MAX: u64 = 256 << 10;
-
 /// Bytes of a long value that one visit copies within the store: some 50 us.
 pub(super) const COPIED_BYTES_MAX: u64 = 256 << 10;
 
@@ -45,14 +46,23 @@ fn receive_early(early: &mut Option<Box<Early>>, room: &mut [u8]) -> Received {
 }
 
 impl<B: Backend> Core<B> {
-    /// Fills the batch from the head of the queue.
-    pub(super) fn gather(&mut self, queue: Queue) {
+    /// Fills the batch from the head of a queue. Returns the bytes of finished sessions that were thrown away, each
+    /// visit counted as [`VISIT_BYTES`] at least.
+    ///
+    /// A session is visited once: one that is ready again meanwhile has its turn in the next batch. So a gathering ends
+    /// whatever peers send, after [`VISITS_MAX`] visits or [`GATHER_BYTES_MAX`] bytes, and one receive.
+    pub(super) fn gather(&mut self, queue: Queue) -> usize {
         self.served = 0;
-        let (sessions_max, from) = match queue {
-            Queue::Ready => (BATCH_SESSIONS_MAX, self.bytes_moved()),
-            Queue::Long => (BATCH_LONG_MAX, self.bytes_moved()),
+        let (mut received, mut discarded, from) = (0, 0, self.bytes_sent());
+        let (sessions_max, waiting) = match queue {
+            Queue::Ready => (BATCH_SESSIONS_MAX, self.ready.len()),
+            Queue::Long => (BATCH_LONG_MAX, self.long.len()),
         };
-        while self.batch.len() < sessions_max && self.bytes_moved() - from < GATHER_BYTES_MAX {
+        for _ in 0..waiting.min(VISITS_MAX) {
+            let moved = self.bytes_sent() - from + (received + discarded) as u64;
+            if self.batch.len() == sessions_max || moved >= GATHER_BYTES_MAX {
+                break;
+            }
             let popped = match queue {
                 Queue::Ready => self.ready.pop_front(),
                 Queue::Long => self.long.pop_front(),
@@ -61,44 +71,55 @@ impl<B: Backend> Core<B> {
             let session = self.sessions.at(index);
             session.place = Place::Idle;
             match session.phase {
-                Phase::Dead => self.graves.push(index),
+                Phase::Dead => self.graves.push_back(index),
                 Phase::Open | Phase::Finishing if std::mem::take(&mut session.sending) => {
                     self.send_again(index);
                 }
                 Phase::Finishing => {}
-                Phase::Lingering => self.linger(index),
-                Phase::Open => self.prepare(index),
+                Phase::Lingering => discarded += VISIT_BYTES + self.linger(index),
+                Phase::Open => received += self.prepare(index),
             }
         }
+        discarded
     }
 
-    /// Bytes that this worker has received and sent.
-    fn bytes_moved(&self) -> u64 {
-        let counters = self.ctx.counters();
-        counters.bytes_read.value() + counters.bytes_written.value()
+    /// Bytes that this worker has sent.
+    fn bytes_sent(&self) -> u64 {
+        self.ctx.counters().bytes_written.value()
     }
 
     /// Receives for one session, lends it an output if it may have a whole request, and takes it into the batch.
-    fn prepare(&mut self, index: u32) {
+    /// Returns the bytes received.
+    fn prepare(&mut self, index: u32) -> usize {
         let session = self.sessions.at(index);
         if session.blocked {
-            return;
+            return 0;
         }
-        if !session.servable && session.readable && !self.receive(index) {
-            return;
+        let mut received = 0;
+        if !session.servable && session.readable {
+            match self.receive(index) {
+                Some(bytes) => received = bytes,
+                None => return 0,
+            }
         }
         let session = self.sessions.at(index);
         if session.servable
             && let Err(class) = lend_output(session, &mut self.buffers)
         {
-            return self.wait_for(index, class);
+            if self.reclaim(class, index) {
+                return received + self.prepare(index);
+            }
+            self.wait_for(index, class);
+            return received;
         }
         session.place = Place::Batch;
         self.batch.push(index);
+        received
     }
 
-    /// One receive into the session's buffer. False if it is not to be served now: it waits for a buffer, or is dead.
-    fn receive(&mut self, index: u32) -> bool {
+    /// One receive into the session's buffer; returns how many bytes that was. `None` if it is not to be served now: it
+    /// waits for a buffer, or is dead.
+    fn receive(&mut self, index: u32) -> Option<usize> {
         let session = self.sessions.at(index);
         if session.state.is_arriving() {
             return self.receive_arrival(index);
@@ -111,13 +132,14 @@ impl<B: Backend> Core<B> {
                 // No protocol asks for more than fits; if one did, this connection could never go on.
                 self.ctx.counters().protocol_errors.add(1);
                 self.kill(index);
-                return false;
+                return None;
             }
             let block = match self.buffers.take_input(need) {
                 Ok(block) => block,
+                Err(class) if self.reclaim(class, index) => return self.receive(index),
                 Err(class) => {
                     self.wait_for(index, class);
-                    return false;
+                    return None;
                 }
             };
             match &mut session.input {
@@ -129,16 +151,21 @@ impl<B: Backend> Core<B> {
             }
         }
         let (Some(input), Some(stream)) = (&mut session.input, &session.stream) else {
-            return false;
+            return None;
         };
         let room = input.room(need);
         let room_bytes = room.len();
         let is_early = session.early.is_some();
+        let mut received = 0;
         match receive(&mut self.io, stream, &mut session.early, room) {
             Received::Bytes(bytes) => {
+                received = bytes;
                 input.received(bytes);
                 session.readable = bytes == room_bytes || session.hangup || is_early;
                 session.servable = input.len() >= session.input_want;
+                if !session.servable {
+                    self.holders.note_input(index, input, self.now_ns);
+                }
                 session.received_ns = self.now_ns;
                 self.ctx.counters().bytes_read.add(bytes as u64);
             }
@@ -146,15 +173,15 @@ impl<B: Backend> Core<B> {
             Received::Closed => (session.readable, session.ended) = (false, true),
             Received::Reset => {
                 self.kill(index);
-                return false;
+                return None;
             }
         }
         if input.len() == 0
             && let Some(input) = session.input.take()
         {
-            self.buffers.put_input(input.into_block());
+            self.buffers.put_input(input);
         }
-        true
+        Some(received)
     }
 
     /// Serves the batch; returns the bytes consumed.
@@ -193,16 +220,16 @@ impl<B: Backend> Core<B> {
                 SessionState::Memcache(state) => memcache::serve(turn, input, heads[number], out, state, &mut self.ctx),
                 SessionState::Resp(state) => resp::serve(turn, input, heads[number], out, state, &mut self.ctx),
             };
-            if let Some(input) = &mut session.input
-                && progress.consumed > 0
-            {
-                input.consume(progress.consumed);
-                session.held_ns = self.now_ns;
-                bytes += progress.consumed;
-                if input.len() == 0
-                    && let Some(input) = session.input.take()
-                {
-                    self.buffers.put_input(input.into_block());
+            if let Some(input) = &mut session.input {
+                if progress.consumed > 0 {
+                    input.consume(progress.consumed);
+                    session.held_ns = self.now_ns;
+                    bytes += progress.consumed;
+                }
+                if input.len() > 0 {
+                    self.holders.note_input(index, input, self.now_ns);
+                } else if let Some(input) = session.input.take() {
+                    self.buffers.put_input(input);
                 }
             }
             replies += out.unsent();
@@ -260,6 +287,9 @@ impl<B: Backend> Core<B> {
             let session = self.sessions.at(*index);
             if session.servable {
                 session.pause = Pause::Store;
+                if let Some(input) = &session.input {
+                    self.holders.note_input(*index, input, self.now_ns);
+                }
                 self.ctx.counters().parked.add(1);
             }
         }

@@ -19,6 +19,7 @@
 mod arrive;
 mod batch;
 mod coming;
+mod hold;
 mod leave;
 mod mail;
 mod output;
@@ -41,12 +42,14 @@ use crate::watch::Watch;
 use arrive::Arrivals;
 use base::clock::UnixMillis;
 use coming::Coming;
+use hold::Holders;
 use io::{Backend, Event};
 use segment::{Lane, Namespace};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use upkeep::Pinners;
 
 /// Sessions in one batch.
 pub const BATCH_SESSIONS_MAX: usize = 64;
@@ -68,6 +71,8 @@ const HURRIED_MAX: u32 = 64;
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long a worker without connections sleeps at most.
 const SLEEP_ALONE_MAX: Duration = Duration::from_secs(1);
+/// Steps in which a worker that ends gives back what its connections hold; what they have begun is done in slices.
+const RELEASES_MAX: usize = 1 << 20;
 /// How often a worker hands old open segments to the background.
 const TIDY_NS: u64 = 1_000_000_000;
 
@@ -118,11 +123,12 @@ struct Core<B: Backend> {
     parked: Vec<u32>,
     coming: Coming,
     waiting: [VecDeque<u32>; CLASSES.len()],
+    holders: Holders,
     batch: Vec<u32>,
     /// Sessions of the batch that were visited; the others are the first of the next one.
     served: usize,
     /// Dead sessions whose state is to be given back in the next store turn.
-    graves: Vec<u32>,
+    graves: VecDeque<u32>,
     born: Ticks,
     /// This turn's instant, in ticks and in ns of the worker's life.
     turn_ticks: Ticks,
@@ -130,19 +136,21 @@ struct Core<B: Backend> {
     swept_ns: u64,
     sweep_at: usize,
     pins_checked_ns: u64,
-    /// Blocked sessions with pins, and since when, in ns of the worker's life; some are so no more.
-    pinners: Vec<(u32, u64)>,
+    /// Blocked sessions with pins; some are so no more.
+    pinners: Pinners,
     /// Blocked sessions for which answers are kept outside the store; some are so no more.
-    holders: Vec<u32>,
+    keepers: Vec<u32>,
     /// More new connections may be in the intake.
     intake_left: bool,
     arrivals: Arrivals,
     tidied_ns: u64,
     /// When a stop in progress becomes impatient, in ns of the worker's life.
     stop_deadline_ns: Option<u64>,
-    /// A watcher of this worker could not be given all that waits for it.
-    mail: Vec<u32>,
+    /// Connections with mail: those that are served next, and those that could not be given all of it.
+    mail: VecDeque<u32>,
     again: Vec<u32>,
+    /// Some of the former were not visited in this turn, or changes of keys are left to be published.
+    mail_left: bool,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
     /// Connections that have left.
@@ -156,6 +164,7 @@ impl<B: Backend> Worker<B> {
         let piece_bytes_max = (turn.large_threshold() as usize).max(turn.large_piece_max());
         drop(turn);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
+        let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
         let born = parts.clock.ticks();
         let sessions_max = parts.sessions_max;
         let ctx = WorkerContext {
@@ -184,6 +193,8 @@ impl<B: Backend> Worker<B> {
             user_changes: 0,
             asks: false,
             hurries: false,
+            work_bytes: 0,
+            unpublished: VecDeque::new(),
             sampler: Sampler::new(parts.number),
             spares: Spares::default(),
         };
@@ -191,7 +202,7 @@ impl<B: Backend> Worker<B> {
             io: parts.io,
             ctx,
             sessions: Table::new(sessions_max),
-            buffers: Buffers::new(sizes),
+            buffers,
             intake: parts.intake,
             events: Vec::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(sessions_max),
@@ -199,23 +210,25 @@ impl<B: Backend> Worker<B> {
             parked: Vec::with_capacity(sessions_max),
             coming: Coming::default(),
             waiting: CLASSES.map(|_| VecDeque::with_capacity(sessions_max)),
+            holders: Holders::new(sessions_max),
             batch: Vec::with_capacity(BATCH_SESSIONS_MAX),
             served: 0,
-            graves: Vec::with_capacity(sessions_max),
+            graves: VecDeque::with_capacity(sessions_max),
             born,
             turn_ticks: born,
             now_ns: 0,
             swept_ns: 0,
             sweep_at: 0,
             pins_checked_ns: 0,
-            pinners: Vec::with_capacity(sizes.out_count),
-            holders: Vec::with_capacity(sizes.out_count),
+            pinners: Pinners::new(sessions_max),
+            keepers: Vec::with_capacity(sizes.out_count),
             intake_left: false,
             arrivals: Arrivals::new(),
             tidied_ns: 0,
             stop_deadline_ns: None,
-            mail: Vec::new(),
+            mail: VecDeque::new(),
             again: Vec::new(),
+            mail_left: false,
             hurried: 0,
             moved: Vec::new(),
         };
@@ -283,17 +296,17 @@ impl<B: Backend> Worker<B> {
 
     /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
     fn batch(lane: &mut Lane, core: &mut Core<B>, queue: Queue) -> usize {
-        core.gather(queue);
+        let discarded = core.gather(queue);
         let visits = core.batch.len().max(1);
         let mut turn = lane.turn(core.ctx.now);
-        let served = if core.flush_if_due(&mut turn) {
+        let served = if !core.ctx.is_behind_publishing() && core.flush_if_due(&mut turn) {
             core.serve(&mut turn, queue)
         } else {
             core.hold();
             core.served = core.batch.len();
             0
         };
-        let bytes = served + core.arrivals.take_bytes();
+        let bytes = served + core.arrivals.take_bytes() + std::mem::take(&mut core.ctx.work_bytes);
         drop(turn);
         core.settle(queue);
         if core.has_mail() {
@@ -301,7 +314,7 @@ impl<B: Backend> Worker<B> {
         }
         core.io.submit();
         core.ctx.counters().batches.add(1);
-        bytes.max(visits * VISIT_BYTES)
+        bytes.max(visits * VISIT_BYTES) + discarded
     }
 }
 
@@ -311,12 +324,18 @@ impl<B: Backend> Drop for Worker<B> {
         let core = &mut self.core;
         core.kill_all();
         while let Some(index) = core.ready.pop_front().or_else(|| core.long.pop_front()).or_else(|| core.parked.pop()) {
-            core.graves.push(index);
+            core.graves.push_back(index);
         }
         for waiting in &mut core.waiting {
             core.graves.extend(waiting.drain(..));
         }
-        core.release(&mut self.lane.turn(core.ctx.now));
+        for _ in 0..RELEASES_MAX {
+            if core.graves.is_empty() {
+                break;
+            }
+            core.ctx.pace.begin_iteration(core.ctx.clock.ticks());
+            core.release(&mut self.lane.turn(core.ctx.now));
+        }
     }
 }
 
@@ -326,21 +345,25 @@ impl<B: Backend> Core<B> {
         let recallable = |class: Class| !self.waiting[class.slot()].is_empty() && self.buffers.free(class) > 0;
         let hurries = self.ctx.hurries && self.hurried < HURRIED_MAX;
         let ready = !self.ready.is_empty() || !self.long.is_empty();
-        if ready || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
+        let sleep = if ready || self.intake_left || hurries || CLASSES.into_iter().any(recallable) {
             Duration::ZERO
         } else if !self.parked.is_empty()
             || self.coming.wants_room()
+            || self.mail_left
             || !self.mail.is_empty()
             || !self.graves.is_empty()
         {
-            PARKED_WAIT
-        } else if !self.pinners.is_empty() || !self.holders.is_empty() {
+            // What a turn left undone because it had done enough goes on at once.
+            let left = self.mail_left || self.graves.len() > upkeep::GRAVES_A_TURN;
+            if left { Duration::ZERO } else { PARKED_WAIT }
+        } else if !self.pinners.sessions.is_empty() || !self.keepers.is_empty() {
             upkeep::PIN_CHECK
         } else if self.sessions.len() > 0 {
             SLEEP_MAX
         } else {
             SLEEP_ALONE_MAX
-        }
+        };
+        if self.holders.is_busy { sleep.min(self.holders.quiet(self.now_ns)) } else { sleep }
     }
 
     /// Whether the iteration is to poll before it visits another session.
@@ -366,6 +389,8 @@ impl<B: Backend> Core<B> {
             let waiting = self.waiting[class.slot()].len();
             for _ in 0..waiting.min(self.buffers.free(class)) {
                 if let Some(index) = self.waiting[class.slot()].pop_front() {
+                    let waited_ns = self.now_ns.saturating_sub(self.sessions.at(index).waits_ns);
+                    self.ctx.counters().buffer_wait_ns.add(waited_ns);
                     self.call_back(index);
                 }
             }
@@ -447,7 +472,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         if session.phase == Phase::Dead {
-            self.graves.push(index);
+            self.graves.push_back(index);
         } else if session.has_work() {
             session.place = Place::Ready;
             session.ready_at = self.turn_ticks;
@@ -463,6 +488,11 @@ impl<B: Backend> Core<B> {
             return;
         }
         session.place = Place::Waiting;
+        session.waits_ns = self.now_ns;
+        if let Some(input) = &session.input {
+            self.holders.note_input(index, input, self.now_ns);
+        }
+        self.holders.is_busy = true;
         self.waiting[class.slot()].push_back(index);
         self.ctx.counters().buffer_waits.add(1);
     }

@@ -6,10 +6,15 @@ use crate::session::{Pause, Phase, Place};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
-/// Bytes of one session that are sent before others have their turn.
+/// Bytes of one session that are sent before others have their turn: a socket whose peer reads all the time would take a
+/// long value in one.
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// Receives that throw away what a finished session still gets, for each visit.
 const LINGER_RECEIVES: usize = 16;
+/// Bytes that a finished session may still send before its connection is closed without waiting for its end.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+/// How long a finished session waits for its peer to close.
+pub(super) const LINGER_NS: u64 = 1_000_000_000;
 
 impl<B: Backend> Core<B> {
     /// Sends for the sessions of the batch that were visited, and notes who has more to do. The others stay first.
@@ -86,15 +91,16 @@ impl<B: Backend> Core<B> {
                 self.ctx.counters().sends_short.add(1);
                 self.io.want_writable(stream, session.token, true);
             }
-            let holds = session.state.reply_held().is_some();
+            let keeps = session.state.reply_held().is_some();
             if !std::mem::replace(&mut session.blocked, true) {
                 session.moved_ns = self.now_ns;
+                self.holders.note_output(index, self.now_ns);
                 if pins {
                     self.note_pinner(index);
                 }
             }
-            if holds {
-                self.note_holder(index);
+            if keeps {
+                self.note_keeper(index);
             }
             return;
         }
@@ -145,7 +151,7 @@ impl<B: Backend> Core<B> {
             return self.make_ready(index);
         }
         if std::mem::take(&mut session.mail) {
-            self.mail.push(index);
+            self.mail.push_back(index);
         }
         let silent = session.out.is_none();
         if session.phase == Phase::Finishing {
@@ -168,16 +174,16 @@ impl<B: Backend> Core<B> {
     }
 
     /// All is said: closes, or first lets the peer read it if bytes of its own are still on the way.
-    fn finish(&mut self, index: u32) {
+    pub(super) fn finish(&mut self, index: u32) {
         let session = self.sessions.at(index);
         if session.ended || (!session.readable && session.input.is_none()) {
             return self.kill(index);
         }
         session.phase = Phase::Lingering;
-        session.moved_ns = self.now_ns;
+        (session.moved_ns, session.discarded) = (self.now_ns, 0);
         session.servable = false;
         if let Some(input) = session.input.take() {
-            self.buffers.put_input(input.into_block());
+            self.buffers.put_input(input);
         }
         if let Some(stream) = &session.stream {
             self.io.shutdown_send(stream);
@@ -185,24 +191,31 @@ impl<B: Backend> Core<B> {
         self.make_ready(index);
     }
 
-    /// Throws away what a finished session still receives, until its peer closes.
-    pub(super) fn linger(&mut self, index: u32) {
-        let mut waste = [0u8; 4096];
+    /// Throws away what a finished session still receives, until its peer closes, for [`LINGER_NS`] and
+    /// [`LINGER_BYTES_MAX`] at most. Returns how many bytes this visit threw away.
+    pub(super) fn linger(&mut self, index: u32) -> usize {
+        let (mut waste, mut bytes) = ([0u8; 4096], 0);
+        let session = self.sessions.at(index);
+        let is_over = self.now_ns.saturating_sub(session.moved_ns) >= LINGER_NS;
+        let mut ends = is_over || session.discarded >= LINGER_BYTES_MAX;
         for _ in 0..LINGER_RECEIVES {
-            let session = self.sessions.at(index);
-            let Some(stream) = &session.stream else {
-                return;
-            };
+            let Some(stream) = session.stream.as_ref().filter(|_| !ends) else { break };
             match self.io.receive(stream, &mut waste) {
-                Received::Bytes(_) => {}
+                Received::Bytes(received) => bytes += received,
                 Received::Blocked => {
                     session.readable = false;
-                    return;
+                    break;
                 }
-                Received::Closed | Received::Reset => return self.kill(index),
+                Received::Closed | Received::Reset => ends = true,
             }
         }
-        self.make_ready(index);
+        session.discarded += bytes;
+        if ends {
+            self.kill(index);
+        } else {
+            self.make_ready(index);
+        }
+        bytes
     }
 
     /// Closes at once, whatever is unsent. The slot is given back when no list notes it.
@@ -214,10 +227,10 @@ impl<B: Backend> Core<B> {
             self.io.close(stream);
         }
         if let Some(input) = session.input.take() {
-            self.buffers.put_input(input.into_block());
+            self.buffers.put_input(input);
         }
         if session.place == Place::Idle {
-            self.graves.push(index);
+            self.graves.push_back(index);
         }
         if let Some(mut out) = session.out.take() {
             self.empty(&mut out);

@@ -2,6 +2,8 @@
 
 use super::Core;
 use super::batch::COPIED_BYTES_MAX;
+use super::output::LINGER_NS;
+use crate::buffers::Input;
 use crate::clock::Ticks;
 use crate::session::{Phase, Place, Table};
 use io::Backend;
@@ -11,8 +13,9 @@ use std::time::Duration;
 
 /// The whole table is looked at once in this time, a slice a turn.
 const SWEEP_NS: u64 = 1_000_000_000;
-/// How long a finished session waits for its peer to close.
-const LINGER_NS: u64 = 1_000_000_000;
+/// Ended connections whose state one turn gives back, and those of them that are not done with after a step.
+pub(super) const GRAVES_A_TURN: usize = 64;
+const UNFINISHED_A_TURN: usize = 2;
 /// How long a reader may keep pinned values while others wait for memory to pin.
 const PIN_GRACE_NS: u64 = 1_000_000_000;
 /// How long a blocked reader keeps its values pinned before they are copied, if they fit into a big block.
@@ -22,11 +25,27 @@ const READ_GRACE_NS: u64 = 100_000_000;
 /// How often blocked readers with pins are looked at, and whether anyone waits for a pin.
 pub(super) const PIN_CHECK: Duration = Duration::from_millis(25);
 
+/// Blocked sessions with values pinned, each once.
+pub(super) struct Pinners {
+    pub(super) sessions: Vec<u32>,
+    /// For each session since when it is one, in ns of the worker's life; 0: it is not listed.
+    since_ns: Vec<u64>,
+}
+
+impl Pinners {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self { sessions: Vec::with_capacity(sessions_max), since_ns: vec![0; sessions_max] }
+    }
+}
+
 impl<B: Backend> Core<B> {
     /// The end of a turn.
     pub(super) fn upkeep(&mut self) {
         if self.ctx.shared.stop.is_off() {
             if self.ctx.shared.stop.hands_over() { self.move_out() } else { self.stop() }
+        }
+        if self.holders.is_busy {
+            self.relieve_holders();
         }
         let elapsed_ns = self.now_ns - self.swept_ns;
         let due = (self.sessions.used_high() as u64 * elapsed_ns.min(SWEEP_NS) / SWEEP_NS) as usize;
@@ -43,7 +62,7 @@ impl<B: Backend> Core<B> {
                 self.drop_slowest_pinner();
             }
             let sessions = &self.sessions;
-            self.holders.retain(|index| holds_reply(sessions, *index).is_some());
+            self.keepers.retain(|index| holds_reply(sessions, *index).is_some());
             if self.ctx.shared.budget.is_short() {
                 self.drop_oldest_readers();
             }
@@ -52,25 +71,21 @@ impl<B: Backend> Core<B> {
 
     /// Notes a session that has just been blocked with values pinned.
     pub(super) fn note_pinner(&mut self, index: u32) {
-        if let Some(noted) = self.pinners.iter_mut().find(|(noted, _)| *noted == index) {
-            noted.1 = self.now_ns;
-            return;
+        let Pinners { sessions, since_ns } = &mut self.pinners;
+        if std::mem::replace(&mut since_ns[index as usize], self.now_ns.max(1)) == 0 {
+            sessions.push(index);
         }
-        if self.pinners.len() == self.pinners.capacity() {
-            // There are no more sessions with an output than that, and this one's is not noted.
-            let sessions = &self.sessions;
-            self.pinners.retain(|(index, _)| pins(sessions, *index));
-        }
-        self.pinners.push((index, self.now_ns));
     }
 
     /// Copies what slow readers keep pinned, where it fits and a block is free. What cannot be copied stays pinned
     /// until the reader takes it, someone else waits for a pin, or the stall timeout is over.
     fn relieve_pinners(&mut self) {
         let mut at = 0;
-        while let Some((index, since_ns)) = self.pinners.get(at).copied() {
-            if !pins(&self.sessions, index) || (self.now_ns - since_ns >= COPY_OUT_NS && self.copy_out(index)) {
-                self.pinners.swap_remove(at);
+        while let Some(index) = self.pinners.sessions.get(at).copied() {
+            let pinned_ns = self.now_ns.saturating_sub(self.pinners.since_ns[index as usize]);
+            if !pins(&self.sessions, index) || (pinned_ns >= COPY_OUT_NS && self.copy_out(index)) {
+                self.pinners.sessions.swap_remove(at);
+                self.pinners.since_ns[index as usize] = 0;
             } else {
                 at += 1;
             }
@@ -118,7 +133,7 @@ impl<B: Backend> Core<B> {
                 Phase::Lingering => (unmoved_ns >= LINGER_NS).then_some(None),
                 _ if session.blocked => (unmoved_ns >= stall_ns).then_some(Some(&counters.slow_readers_dropped)),
                 _ if session.place != Place::Idle => None,
-                _ if wanted && session.input.is_some() && held_ns >= stall_ns => {
+                _ if wanted && session.input.as_ref().is_some_and(Input::is_lent) && held_ns >= stall_ns => {
                     Some(Some(&counters.slow_senders_dropped))
                 }
                 _ if session.state.listens() => None,
@@ -135,9 +150,9 @@ impl<B: Backend> Core<B> {
 
     /// Someone could not pin a value: of our readers that have taken nothing for a while, the slowest goes.
     fn drop_slowest_pinner(&mut self) {
-        let slowest = (self.pinners.iter())
-            .filter(|(index, _)| pins(&self.sessions, *index))
-            .filter_map(|(index, _)| self.sessions.peek(*index as usize).map(|session| (*index, session.moved_ns)))
+        let slowest = (self.pinners.sessions.iter())
+            .filter(|index| pins(&self.sessions, **index))
+            .filter_map(|index| self.sessions.peek(*index as usize).map(|session| (*index, session.moved_ns)))
             .filter(|(_, moved_ns)| self.now_ns.saturating_sub(*moved_ns) >= PIN_GRACE_NS)
             .min_by_key(|(_, moved_ns)| *moved_ns);
         if let Some((index, _)) = slowest {
@@ -147,16 +162,16 @@ impl<B: Backend> Core<B> {
     }
 
     /// Notes a session that has just been blocked with an answer that is kept for it outside the store.
-    pub(super) fn note_holder(&mut self, index: u32) {
-        if self.holders.contains(&index) {
+    pub(super) fn note_keeper(&mut self, index: u32) {
+        if self.keepers.contains(&index) {
             return;
         }
-        if self.holders.len() == self.holders.capacity() {
+        if self.keepers.len() == self.keepers.capacity() {
             // There are no more sessions with an output than that, and this one's is not noted.
             let sessions = &self.sessions;
-            self.holders.retain(|index| holds_reply(sessions, *index).is_some());
+            self.keepers.retain(|index| holds_reply(sessions, *index).is_some());
         }
-        self.holders.push(index);
+        self.keepers.push(index);
     }
 
     /// Client memory is short: of our readers that take nothing of the answers that are kept for them, those go whose
@@ -166,12 +181,12 @@ impl<B: Backend> Core<B> {
         let enough = budget.used().saturating_sub(budget.bytes_max() / 4 * 3);
         let mut freed = 0;
         while freed < enough.max(1) {
-            let oldest = (self.holders.iter().enumerate())
+            let oldest = (self.keepers.iter().enumerate())
                 .filter(|(_, index)| is_slow(&self.sessions, **index, self.now_ns))
                 .filter_map(|(place, index)| Some((place, *index, holds_reply(&self.sessions, *index)?)))
                 .min_by_key(|(_, _, (since, _))| *since);
             let Some((place, index, (_, bytes))) = oldest else { return };
-            self.holders.swap_remove(place);
+            self.keepers.swap_remove(place);
             self.ctx.counters().client_memory_dropped.add(1);
             self.kill(index);
             freed += bytes;
@@ -210,22 +225,25 @@ impl<B: Backend> Core<B> {
         self.call_back_coming(usize::MAX, |_| true);
     }
 
-    /// Gives back to the store what ended connections held.
+    /// Gives back to the store what ended connections held: of [`GRAVES_A_TURN`], and of few of those that hold much. A
+    /// connection that is not done with is asked again in the next turn, behind the others.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>) {
-        let mut at = 0;
-        while let Some(index) = self.graves.get(at).copied() {
-            if self.is_over() {
-                // What their transactions have begun is done in slices, as those of connections that live.
-                return;
+        let mut unfinished = 0;
+        for number in 0..self.graves.len().min(GRAVES_A_TURN) {
+            if number > 0 && self.is_over() {
+                break;
             }
+            let Some(index) = self.graves.pop_front() else { break };
             let session = self.sessions.at(index);
             turn.serve(session.token.0, COPIED_BYTES_MAX);
             if !session.state.release(turn, &mut self.ctx) {
-                // It is asked again in the next turn.
-                at += 1;
+                self.graves.push_back(index);
+                unfinished += 1;
+                if unfinished == UNFINISHED_A_TURN {
+                    break;
+                }
                 continue;
             }
-            self.graves.swap_remove(at);
             let state = self.sessions.remove(index);
             self.ctx.shared.namespaces.leave(state.namespace());
             self.ctx.roster().close(index);

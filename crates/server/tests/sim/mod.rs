@@ -46,6 +46,12 @@ impl World {
         client
     }
 
+    /// Bytes that the worker has received over all connections.
+    #[allow(dead_code, reason = "not every test binary asks")]
+    pub fn received_bytes(&self) -> u64 {
+        self.dialler.received_bytes()
+    }
+
     /// A turn of the worker, and a short slice of the background.
     pub fn turn(&mut self) {
         assert!(self.worker.turn(), "the worker does not stop by itself");

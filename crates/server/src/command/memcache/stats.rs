@@ -54,6 +54,15 @@ impl Lines<'_> {
         self.next += 1;
     }
 
+    /// Passes so many lines if all of them were sent in an earlier visit, or none fits any more.
+    fn passes(&mut self, lines: usize) -> bool {
+        let sent = self.next + lines <= self.skip;
+        if sent && !self.full {
+            self.next += lines;
+        }
+        sent || self.full
+    }
+
     fn number(&mut self, name: &str, value: u64) {
         self.line(|line| reply::stat_u64(line, name, value));
     }
@@ -309,6 +318,12 @@ fn connections(lines: &mut Lines<'_>, shared: &Shared) {
     lines.number("accepting_conns", u64::from(open < max && !shared.stop.is_off()));
     lines.number("listen_disabled_num", shared.acceptor.descriptors_exhausted.value());
     lines.number("time_in_listen_disabled_us", 0);
+    lines.number("read_buf_count", shared.workers.iter().map(|worker| worker.aside.inputs()).sum());
+    lines.number("read_buf_bytes", shared.workers.iter().map(|worker| worker.aside.bytes()).sum());
+    lines.number("read_buf_oom", sum(shared, |worker| worker.slow_senders_dropped.value()));
+    lines.number("buffer_waits", sum(shared, |worker| worker.buffer_waits.value()));
+    lines.number("buffer_wait_us", sum(shared, |worker| worker.buffer_wait_ns.value()) / 1000);
+    lines.number("buffer_waiters", sum(shared, |worker| worker.buffer_waiters.value()));
 }
 
 fn command_lines(lines: &mut Lines<'_>, commands: &CommandTotals) {
@@ -477,6 +492,9 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
     let mut first = shared.config.memcached.len();
     for worker in &shared.workers {
         worker.roster.each(|connection| {
+            if lines.passes(CONNECTION_LINES) {
+                return;
+            }
             let number = (first + connection.number) as u64;
             let mut line = |name: &[u8], write: &dyn Fn(&mut Fixed<STAT_BYTES_MAX>)| {
                 lines.line(|line| {
@@ -500,6 +518,9 @@ fn conns(lines: &mut Lines<'_>, shared: &Shared, now_secs: u64) {
         first += worker.roster.room();
     }
 }
+
+/// Lines of one connection in `stats conns`.
+const CONNECTION_LINES: usize = 3;
 
 /// Formats without allocation.
 fn put_display(sink: &mut impl Sink, value: &impl std::fmt::Display) {

@@ -22,6 +22,8 @@ pub(super) const LONG_REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// What such a reply begins with, in bytes.
 const LONG_REPLY_BYTES_MIN: usize = 4 << 10;
+/// Subscriptions that one visit ends: some 100 us.
+const ENDED_A_VISIT: usize = 256;
 
 /// What a connection has beside its requests.
 #[derive(Default)]
@@ -44,20 +46,6 @@ pub(super) struct LongReply {
 impl LongReply {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self { bytes: Vec::new(), grant: Grant::none(budget, budget::Kind::Replies), refused: None }
-    }
-
-    /// Bytes that were put.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Puts what `write` writes before everything else.
-    pub(super) fn insert_front(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut front = Vec::new();
-        write(&mut front);
-        if self.make_room(front.len()) {
-            self.bytes.splice(0..0, front);
-        }
     }
 
     /// Makes room for `more` bytes; from a refusal on, for none.
@@ -198,37 +186,56 @@ impl Call<'_, '_> {
 
     /// Answers with a reply that was put together beside the output, whose length has a bound of its own.
     pub(super) fn say_long(&mut self, reply: Vec<u8>) -> Run {
+        self.say_long_from(reply, 0)
+    }
+
+    /// The same with a reply that begins at byte `from`.
+    pub(super) fn say_long_from(&mut self, reply: Vec<u8>, from: usize) -> Run {
         let mut long = self.long_reply();
-        if reply.len() > self.out.room() && !long.grant.resize(reply.capacity() as u64) {
+        if reply.len() - from > self.out.room() && !long.grant.resize(reply.capacity() as u64) {
             return Err(Fault::ClientMemory.into());
         }
         long.bytes = reply;
-        self.say(long)
+        self.say_from(long, from)
     }
 
     /// Answers with a reply that was put together beside the output. One that was refused is an error: its length
     /// follows from what clients have stored, so it has no other bound.
     pub(super) fn say(&mut self, reply: LongReply) -> Run {
-        let LongReply { bytes: reply, grant, refused } = reply;
+        self.say_from(reply, 0)
+    }
+
+    fn say_from(&mut self, reply: LongReply, from: usize) -> Run {
+        let LongReply { bytes: mut reply, grant, refused } = reply;
         if let Some(fault) = refused {
             return Err(fault.into());
         }
         if self.session.answers != super::Answers::All {
             return Ok(());
         }
-        if self.beside && self.out.room() < reply.len() {
+        if self.beside && self.out.room() < reply.len() - from {
             // The block counts among the answers from here on.
             drop(grant);
+            reply.drain(..from);
             self.out.push_block(reply);
             return Ok(());
         }
-        let part = reply.len().min(self.out.spare().len());
-        self.out.push(&reply[..part]);
-        if part < reply.len() {
+        let end = from + (reply.len() - from).min(self.out.spare().len());
+        self.out.push(&reply[from..end]);
+        if end < reply.len() {
             let since = self.ctx.op_begun;
             let aside = self.session.aside.get_or_insert_default();
-            (aside.long, aside.sent, aside.held) = (reply, part, Some((grant, since)));
+            (aside.long, aside.sent, aside.held) = (reply, end, Some((grant, since)));
         }
         Ok(())
+    }
+}
+
+impl SessionState {
+    /// Ends some of the client's subscriptions, and forgets some of the messages that wait for it; true if there are
+    /// none left. For a connection that ends, or is reset.
+    pub(super) fn end_some_subscriptions(&mut self) -> bool {
+        let subscriber = self.aside.as_mut().and_then(|aside| aside.subscriber.as_mut());
+        subscriber.is_none_or(|subscriber| subscriber.end_some(ENDED_A_VISIT))
     }
 }

@@ -307,7 +307,7 @@ pub(super) fn run(
                 Room::Grown => {}
                 Room::Refused(fault) => {
                     fault.say(out);
-                    session.walk = None;
+                    (session.walk, session.publishing, session.listing) = (None, None, None);
                     session.end_request();
                     (*at, *current, *answer_at) = (end, None, out.spot());
                 }

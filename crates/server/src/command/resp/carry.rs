@@ -15,6 +15,8 @@ impl SessionState {
             && self.under_way.is_none()
             && self.copy.is_none()
             && self.walk.is_none()
+            && self.publishing.is_none()
+            && self.listing.is_none()
             && self.sleeps_until_ms == 0
             && self.answers != Answers::SkipNext
             && !self.is_answering();

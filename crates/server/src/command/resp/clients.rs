@@ -5,13 +5,17 @@
 
 use super::aside::LONG_REPLY_BYTES_MAX;
 use super::error::Fault;
+use super::listing::{LISTING_WORK, Listing};
 use super::number::integer;
 use super::table::lower;
 use super::{Call, Run, Stop};
 use crate::card::Card;
 use crate::roster::Connection;
 use protocol::resp::{Args, reply};
-use protocol::sink::Sink;
+use std::collections::BTreeSet;
+
+/// What a line of a list counts for, in entries looked at.
+const WORK_A_LINE: usize = 7;
 
 /// The longest pause, in ms: a day.
 const PAUSE_MS_MAX: i64 = 86_400_000;
@@ -43,7 +47,7 @@ impl Kind {
 /// Which connections are meant. All that is said must hold.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filter<'c> {
-    ids: Option<Args<'c>>,
+    ids: Option<&'c BTreeSet<u64>>,
     id: Option<u64>,
     addr: Option<&'c [u8]>,
     laddr: Option<&'c [u8]>,
@@ -57,7 +61,7 @@ struct Filter<'c> {
 impl Filter<'_> {
     fn takes(&self, connection: &Connection, card: &Card, me: u64, now_secs: u64) -> bool {
         let is = |wanted: &[u8], addr| shown(addr).as_bytes() == wanted;
-        self.ids.is_none_or(|mut ids| ids.any(|id| id == card.id.to_string().as_bytes()))
+        self.ids.is_none_or(|ids| ids.contains(&card.id))
             && self.id.is_none_or(|id| id == card.id)
             && self.addr.is_none_or(|addr| is(addr, connection.peer))
             && self.laddr.is_none_or(|addr| is(addr, card.local))
@@ -109,20 +113,37 @@ fn line(connection: &Connection, card: &Card, now_secs: u64, text: &mut impl std
 }
 
 impl<'c> Call<'c, '_> {
-    fn each_client(&self, filter: &Filter<'_>, mut each: impl FnMut(usize, &Connection, &Card)) {
-        let (me, now_secs) = (self.id(), self.ctx.now.secs());
-        for (number, worker) in self.ctx.shared.workers.iter().enumerate() {
-            worker.roster.each_client(|connection, card| {
-                if filter.takes(connection, card, me, now_secs) {
-                    each(number, connection, card);
+    /// Gives the next connections that are meant to `each`: of [`LISTING_WORK`] entries, each of which that is meant
+    /// counts as many as `each` says. True at the end of all.
+    fn next_clients(
+        &self,
+        filter: &Filter<'_>,
+        (worker, number): &mut (usize, usize),
+        mut each: impl FnMut(usize, &Connection, &Card) -> usize,
+    ) -> bool {
+        let (me, now_secs, mut work) = (self.id(), self.ctx.now.secs(), LISTING_WORK);
+        while let Some(shared) = self.ctx.shared.workers.get(*worker) {
+            while *number < shared.roster.room() {
+                if work == 0 {
+                    return false;
                 }
-            });
+                work -= 1;
+                shared.roster.clients(*number..*number + 1, |connection, card| {
+                    if filter.takes(connection, card, me, now_secs) {
+                        work = work.saturating_sub(each(*worker, connection, card));
+                    }
+                });
+                *number += 1;
+            }
+            (*worker, *number) = (*worker + 1, 0);
         }
+        true
     }
 
     /// `CLIENT LIST [TYPE kind | ID id ...]`
     pub(super) fn client_list(&mut self, mut args: Args<'c>) -> Run {
         let mut filter = Filter::default();
+        let all = args;
         match (args.next().map(lower), args.len()) {
             (None, _) => {}
             (Some(word), 1) if &word[..] == b"type" => {
@@ -130,76 +151,98 @@ impl<'c> Call<'c, '_> {
                 let Some(read) = Kind::read(kind) else { return self.no_kind(kind) };
                 filter.kind = Some(read);
             }
-            (Some(word), 1..) if &word[..] == b"id" => {
-                if args.into_iter().any(|id| integer(id).is_ok_and(|id| id <= 0) || integer(id).is_err()) {
-                    return Err(Fault::ClientId.into());
-                }
-                filter.ids = Some(args);
-            }
+            (Some(word), 1..) if &word[..] == b"id" => self.read_ids(all)?,
             _ => return Err(Fault::Syntax.into()),
         }
-        let (now_secs, mut text) = (self.ctx.now.secs(), self.long_reply());
+        let (now_secs, mut listing) = (self.ctx.now.secs(), self.listing());
         self.note_command("client|list");
-        self.each_client(&filter, |_, connection, card| {
+        let Listing { text, connection, ids, .. } = &mut *listing;
+        filter.ids = (!ids.is_empty()).then_some(ids);
+        let mut written = String::new();
+        let is_end = self.next_clients(&filter, connection, |_, connection, card| {
             // What would not fit into a reply is left out.
-            if text.len() + 1024 < LONG_REPLY_BYTES_MAX {
-                line(connection, card, now_secs, &mut text);
+            if text.len() + written.len() + 1024 < LONG_REPLY_BYTES_MAX {
+                line(connection, card, now_secs, &mut written);
             }
+            WORK_A_LINE
         });
-        let (version, bytes) = (self.session.version, text.len() as u64);
-        text.insert_front(|front| reply::verbatim_head(front, version, b"txt", bytes));
-        text.put(b"\r\n");
-        self.say(text)
+        text.extend_from_slice(written.as_bytes());
+        if is_end { self.say_list_text(*listing) } else { self.list_later(listing) }
     }
 
-    fn no_kind(&mut self, word: &[u8]) -> Run {
-        super::error::word(self.out, "ERR Unknown client type", word);
-        Ok(())
+    /// Reads the numbers behind the first of `args` into the list, in which they are sorted.
+    fn read_ids(&mut self, args: Args<'c>) -> Run {
+        if self.session.done == 0 {
+            // The word before them.
+            self.session.done = 1;
+        }
+        let mut listing = self.listing();
+        let read = self.each_key(args, |_, id| {
+            let id = integer(id).ok().filter(|id| *id > 0).ok_or(Fault::ClientId)?;
+            listing.ids.insert(id as u64);
+            Ok(())
+        });
+        if !matches!(read, Err(Stop::Fault(_))) {
+            self.session.listing = Some(listing);
+        }
+        read
     }
 
     /// `CLIENT INFO`
     pub(super) fn client_info(&mut self) -> Run {
-        let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
         self.note_command("client|info");
-        let filter = Filter { id: Some(self.id()), ..Filter::default() };
-        self.each_client(&filter, |_, connection, card| line(connection, card, now_secs, &mut text));
+        let text = self.client_line();
         self.say_text(&text)
     }
 
     /// The line of this client, as `CLIENT INFO` has it.
     pub(super) fn client_line(&self) -> String {
         let (now_secs, mut text) = (self.ctx.now.secs(), String::new());
-        let filter = Filter { id: Some(self.id()), ..Filter::default() };
-        self.each_client(&filter, |_, connection, card| line(connection, card, now_secs, &mut text));
+        let number = self.ctx.watch.connection as usize;
+        self.ctx.roster().clients(number..number + 1, |connection, card| line(connection, card, now_secs, &mut text));
         text
     }
 
     /// Ends the connections of a user's clients; says whether this is one of them.
     pub(super) fn end_clients_of(&mut self, user: &[u8]) -> bool {
         let filter = Filter { user: Some(user), ..Filter::default() };
-        self.kill_clients(&filter).1
+        let mut listing = Box::<Listing>::default();
+        while !self.kill_clients(&filter, &mut listing) {}
+        listing.closes_me
     }
 
-    /// Ends the connections of clients; says how many, and whether this is one of them, which ends by itself.
-    fn kill_clients(&mut self, filter: &Filter<'_>) -> (usize, bool) {
-        let (me, mut dies) = (self.id(), false);
+    /// Ends the connections of the next clients, and counts them in `listing`: this one ends by itself. True when all
+    /// are done.
+    fn kill_clients(&mut self, filter: &Filter<'_>, listing: &mut Listing) -> bool {
+        let me = self.id();
         let mut killed = Vec::new();
-        self.each_client(filter, |worker, connection, card| {
-            if card.id == me { dies = true } else { killed.push((worker, connection.number as u32, card.id)) }
+        let Listing { connection, closes_me, count, .. } = listing;
+        let is_end = self.next_clients(filter, connection, |worker, connection, card| {
+            *count += 1;
+            if card.id == me {
+                *closes_me = true;
+            } else {
+                killed.push((worker, connection.number as u32, card.id));
+            }
+            1
         });
-        let count = killed.len() + usize::from(dies);
         for (worker, number, id) in killed {
             if self.ctx.shared.workers[worker].roster.kill(number, id) {
                 self.ctx.note_mail(worker, number);
             }
         }
-        (count, dies)
+        is_end
     }
 
     fn say_text(&mut self, text: &str) -> Run {
         let mut all = Vec::with_capacity(text.len() + 32);
         reply::verbatim(&mut all, self.session.version, b"txt", text.as_bytes());
         self.say_long(all)
+    }
+
+    fn no_kind(&mut self, word: &[u8]) -> Run {
+        super::error::word(self.out, "ERR Unknown client type", word);
+        Ok(())
     }
 
     /// `CLIENT KILL addr:port`, or `CLIENT KILL` with what the connections to be closed have in common.
@@ -232,7 +275,11 @@ impl<'c> Call<'c, '_> {
                 _ => return Err(Fault::Syntax.into()),
             }
         }
-        let (count, dies) = self.kill_clients(&filter);
+        let mut listing = self.listing();
+        if !self.kill_clients(&filter, &mut listing) {
+            return self.list_later(listing);
+        }
+        let (count, dies) = (listing.count, listing.closes_me);
         match (old_form, count) {
             (true, 0) => return Err(Fault::NoSuchClient.into()),
             (true, _) => self.out.push(reply::OK),

@@ -3,8 +3,8 @@
 //!
 //! A change lasts as long as the server. Settings of the file have names of their own: docs/configuration.md.
 
-use super::error::subcommand;
-use super::glob::matches;
+use super::error::{Fault, subcommand};
+use super::glob::{check, matches};
 use super::number::integer;
 use super::table::lower;
 use super::{Call, Run};
@@ -63,6 +63,9 @@ fn slow_us(shared: &Shared) -> Option<u64> {
     (above_ns != u64::MAX).then_some(above_ns / 1000)
 }
 
+/// Patterns of one `CONFIG GET`.
+const GET_PATTERNS_MAX: usize = 256;
+
 /// A change that was understood.
 enum Change {
     Memory(u64),
@@ -81,6 +84,10 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let topic = args.next().unwrap_or_default();
     match (&lower(topic)[..], args.len()) {
         (b"get", 1..) => {
+            if args.len() > GET_PATTERNS_MAX {
+                return Err(Fault::TooManyPatterns.into());
+            }
+            args.into_iter().try_for_each(check)?;
             let wanted =
                 |name: &str| args.into_iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
             let known: Vec<&Known> = KNOWN.iter().filter(|(name, _)| wanted(name)).collect();

@@ -4,6 +4,7 @@ use super::error::Fault;
 use super::table::lower;
 use super::{Call, REDIS_VERSION, Run, Stop};
 use crate::card::Card;
+use crate::context::{OPS_A_BATCH, State};
 use protocol::resp::{Args, Version, reply};
 use segment::Namespace;
 
@@ -118,6 +119,11 @@ pub(super) fn hello<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 }
 
 pub(super) fn reset<'c>(call: &mut Call<'c, '_>, _: Args<'c>) -> Run {
+    if !call.session.end_some_subscriptions() {
+        call.ops = OPS_A_BATCH;
+        call.ctx.note_work(1024);
+        return Err(State::Yield.into());
+    }
     call.discard_all();
     let (held_off, home, from) = (call.session.held_off, call.session.home, call.session.namespace);
     if from != home {

@@ -74,6 +74,10 @@ pub(super) enum Fault {
     Subscribed(&'static str),
     /// The name of a channel is longer than the name of a key's may be.
     ChannelTooLong,
+    /// `CONFIG GET` is asked for more patterns than may be.
+    TooManyPatterns,
+    /// A pattern would take too many steps to match.
+    PatternTooLong,
     /// The client is subscribed to as much as one may be.
     TooManySubscriptions,
     /// All clients together are subscribed to as much as may be.
@@ -224,6 +228,10 @@ impl Fault {
             Self::NoSuchClient => "ERR No such client",
             Self::Timeout => "ERR timeout is not an integer or out of range",
             Self::ChannelTooLong => "ERR the name of a channel has at most 65600 bytes",
+            Self::TooManyPatterns => "ERR CONFIG GET takes at most 256 patterns: ask with several commands",
+            Self::PatternTooLong => {
+                "ERR pattern too complex: more than 512 bytes between its first and its last *; shorten it"
+            }
             Self::TooManySubscriptions => "ERR a client may be subscribed to 100000 names: unsubscribe from some first",
             Self::NoMailMemory => {
                 "OOM names of channels and waiting messages take all the memory that they may: subscribe to fewer \

@@ -6,7 +6,7 @@ use super::{Call, LINE_ROOM, REDIS_VERSION, Run, Stop};
 use crate::context::State;
 use crate::mail::Kind;
 use crate::namespaces::Namespaces;
-use crate::shared::Shared;
+use crate::shared::{Shared, WorkerShared};
 use protocol::resp::{Args, Version, reply};
 use protocol::sink::Fixed;
 use std::fmt::Write as _;
@@ -100,7 +100,20 @@ fn server(text: &mut Text, shared: &Shared, now_secs: u64) -> std::fmt::Result {
 
 fn clients(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {
     let most = shared.live.connections_max.load(Relaxed);
-    write!(text, "connected_clients:{}\r\nmaxclients:{most}\r\nblocked_clients:0\r\n", shared.connections_open())
+    let sum = |of: fn(&WorkerShared) -> u64| shared.workers.iter().map(of).sum::<u64>();
+    write!(
+        text,
+        "connected_clients:{}\r\nmaxclients:{most}\r\nblocked_clients:0\r\nbuffer_waits:{}\r\n\
+         buffer_wait_us:{}\r\nbuffer_waiters:{}\r\nrequests_set_aside:{}\r\nreplies_set_aside:{}\r\n\
+         bytes_set_aside:{}\r\n",
+        shared.connections_open(),
+        sum(|worker| worker.counters.buffer_waits.value()),
+        sum(|worker| worker.counters.buffer_wait_ns.value()) / 1000,
+        sum(|worker| worker.counters.buffer_waiters.value()),
+        sum(|worker| worker.aside.inputs()),
+        sum(|worker| worker.aside.outputs()),
+        sum(|worker| worker.aside.bytes()),
+    )
 }
 
 fn memory(text: &mut Text, shared: &Shared, _: u64) -> std::fmt::Result {

@@ -33,6 +33,7 @@ mod hotkeys;
 mod info;
 mod keys;
 mod lease;
+mod listing;
 mod long;
 mod mget;
 mod number;
@@ -58,6 +59,7 @@ use super::large::ARRIVING_BYTES_MIN;
 use super::values::LINE_ROOM;
 use crate::card::Card;
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
+use crate::mail::Publishing;
 use crate::metrics::Command;
 use crate::notify::Event;
 use crate::out::OutBuffer;
@@ -104,8 +106,8 @@ pub struct SessionState {
     known: bool,
     /// Keys or lines of the request at hand that are answered.
     done: u32,
-    /// Bytes of those words, from the first that counts.
-    done_bytes: usize,
+    /// How many arguments of the request at hand were passed, and how many bytes these take: see [`Call::behind`].
+    passed: (u32, usize),
     /// What the answered ones come to.
     sum: i64,
     /// A value that is copied into the answer over several visits.
@@ -136,6 +138,10 @@ pub struct SessionState {
     under_way: Option<Box<transaction::Transaction>>,
     /// A copy of a value in many parts that is under way.
     copy: Option<Box<segment::PartsCopy>>,
+    /// A publication that is under way.
+    publishing: Option<Box<Publishing>>,
+    /// A list that is put together over several visits.
+    listing: Option<Box<listing::Listing>>,
     /// A walk over the keys that is under way.
     walk: Option<Box<walk::Walk>>,
     /// Until when a walk over records with a rate is not to go on, in Unix ms.
@@ -151,13 +157,13 @@ impl SessionState {
     /// Gives back what the connection holds; false if it has to be asked again in a later turn.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
         self.end_long(turn, ctx);
-        self.end_transaction(turn, ctx)
+        self.end_some_subscriptions() && self.end_transaction(turn, ctx)
     }
 
     /// The request at hand is answered.
     #[inline(always)]
     fn end_request(&mut self) {
-        (self.done, self.done_bytes, self.sum, self.is_published) = (0, 0, 0, false);
+        (self.done, self.passed, self.sum, self.is_published) = (0, (0, 0), 0, false);
         self.copying = None;
     }
 
@@ -168,7 +174,7 @@ impl SessionState {
 
     /// The request at hand takes many visits.
     pub(super) fn is_long(&self) -> bool {
-        self.under_way.is_some() || self.walk.is_some() || self.done > 0
+        self.under_way.is_some() || self.walk.is_some() || self.listing.is_some() || self.done > 0
     }
 
     /// Something that was begun is not all done or told.
@@ -605,18 +611,34 @@ impl<'c> Call<'c, '_> {
 
     /// Does `each` for every key of the request that was not done in an earlier call.
     fn each_key(&mut self, args: Args<'c>, mut each: impl FnMut(&mut Self, &'c [u8]) -> Run) -> Run {
-        let mut left = self.words_left(args);
+        let mut left = self.behind(args, self.session.done);
         loop {
-            let before = left.wire_bytes();
             let Some(key) = left.next() else { return Ok(()) };
             self.room(0)?;
             if self.ops >= OPS_A_BATCH {
                 return Err(State::Yield.into());
             }
             each(self, key)?;
-            self.words_done(1, before - left.wire_bytes());
+            self.session.done += 1;
+            self.passed(args, left, self.session.done);
             self.ops += 1;
         }
+    }
+
+    /// The arguments behind the first `count`. Where [`Call::passed`] has noted where they begin, none is walked over.
+    fn behind(&self, args: Args<'c>, count: u32) -> Args<'c> {
+        let (passed, bytes) = self.session.passed;
+        if count > 0 && passed == count {
+            return args.behind(count, bytes);
+        }
+        let mut left = args;
+        (0..count).all(|_| left.next().is_some());
+        left
+    }
+
+    /// Notes where the arguments `left` behind the first `count` of the request's `args` begin.
+    fn passed(&mut self, args: Args<'c>, left: Args<'c>, count: u32) {
+        self.session.passed = (count, args.wire_bytes() - left.wire_bytes());
     }
 }
 

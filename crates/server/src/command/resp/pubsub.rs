@@ -6,15 +6,29 @@
 
 use super::aside::LONG_REPLY_BYTES_MAX;
 use super::error::{Fault, subcommand};
-use super::glob::matches;
+use super::glob::{check, matches, steps_max};
+use super::listing::LISTING_WORK;
 use super::table::{Entry, lower};
 use super::{Answers, Call, Run, Stop};
-use crate::context::{OPS_A_BATCH, State};
-use crate::mail::{Kind, Refused, Subscriber};
+use crate::context::{OPS_A_BATCH, PUBLISH_WORK, State};
+use crate::mail::{Kind, Name, Publishing, Refused, Subscriber};
+use arrayvec::ArrayVec;
 use protocol::resp::{Args, Version, reply};
 
 /// The longest name of a channel, in bytes: that of a notification about a key.
 const NAME_BYTES_MAX: usize = (64 << 10) + 64;
+
+/// Mailboxes filled that count as one operation.
+const WORK_AN_OP: usize = 16;
+
+/// Mailboxes filled that take as long as looking a name up, or subscribing to it.
+const WORK_A_NAME: usize = 4;
+
+/// Names that are taken under one lock for a list.
+const NAMES_A_LOCK: usize = 32;
+
+/// Bytes copied, or steps of a match, that count as one entry of a list.
+const BYTES_AN_ENTRY: usize = 256;
 
 /// Bytes of a command that those that monitor are told.
 const MONITORED_BYTES_MAX: usize = 16 << 10;
@@ -132,12 +146,16 @@ impl<'c> Call<'c, '_> {
             if name.len() > NAME_BYTES_MAX {
                 return Err(Fault::ChannelTooLong.into());
             }
+            if kind == Kind::Pattern {
+                check(name)?;
+            }
             call.room(name.len())?;
             call.subscriber().subscribe(kind, name).map_err(|refused| match refused {
                 Refused::TooMany => Fault::TooManySubscriptions,
                 Refused::NoMemory => Fault::NoMailMemory,
             })?;
             call.tell_subscription(kind, true, Some(name));
+            call.ctx.note_work(WORK_A_NAME);
             Ok(())
         });
         self.note_subscriptions();
@@ -151,10 +169,11 @@ impl<'c> Call<'c, '_> {
     /// comes in any more; and when those that had come in are out, that is said.
     fn unsubscribe(&mut self, kind: Kind, args: Args<'c>) -> Run {
         let named = args.len();
+        let mut left = self.behind(args, self.session.done / 2);
         loop {
-            let number = (self.session.done / 2) as usize;
+            let mut next = left;
+            let asked = next.next();
             if self.session.done.is_multiple_of(2) {
-                let asked = args.into_iter().nth(number);
                 let held = self.session.subscriber().filter(|_| named == 0).and_then(|held| held.some_name(kind));
                 let name: &[u8] = match (asked, &held) {
                     (Some(name), _) => name,
@@ -170,9 +189,8 @@ impl<'c> Call<'c, '_> {
                 }
                 self.session.done += 1;
             }
-            let asked = args.into_iter().nth(number);
-            let left = self.session.subscriber().and_then(Subscriber::left);
-            let Some(name) = asked.or(left.as_deref()) else { break };
+            let gone = self.session.subscriber().and_then(Subscriber::left);
+            let Some(name) = asked.or(gone.as_deref()) else { break };
             if self.session.answers == Answers::All {
                 self.take_mail()?;
             }
@@ -182,6 +200,9 @@ impl<'c> Call<'c, '_> {
             }
             self.tell_subscription(kind, false, Some(name));
             self.session.done += 1;
+            left = next;
+            self.passed(args, left, self.session.done / 2);
+            self.ctx.note_work(WORK_A_NAME);
             self.ops += 1;
         }
         if self.session.done == 0 {
@@ -199,35 +220,62 @@ impl<'c> Call<'c, '_> {
         self.card(|card| (card.subscriptions, card.monitors) = (Kind::ALL.map(count), monitors));
     }
 
+    /// A message for many, or with many patterns to be matched, takes several visits.
     fn publish(&mut self, kind: Kind, mut args: Args<'c>) -> Run {
-        let (name, text) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-        let told = self.ctx.publish(kind, name, text);
+        let message = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+        let (publishing, mut work) = (self.session.publishing.take(), PUBLISH_WORK);
+        let mut publishing = publishing.map_or_else(Publishing::default, |publishing| *publishing);
+        let told = self.ctx.publish_some(&mut publishing, kind, message, &mut work);
+        self.ops += (PUBLISH_WORK - work) / WORK_AN_OP;
+        self.ctx.note_work(PUBLISH_WORK - work);
+        let Some(told) = told else {
+            self.session.publishing = Some(Box::new(publishing));
+            self.session.done = 1;
+            return Err(State::Yield.into());
+        };
         self.int(told as i64);
         Ok(())
     }
 
     fn tell_names(&mut self, kind: Kind, pattern: Option<&[u8]>) -> Run {
-        let (mut names, mut count) = (self.long_reply(), 0);
-        self.ctx.shared.channels.each(kind, |name, _| {
-            // What would not fit into a reply is left out.
-            let fits = names.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
-            if pattern.is_none_or(|pattern| matches(pattern, name)) && fits {
-                reply::bulk(&mut names, name);
-                count += 1;
+        pattern.map_or(Ok(()), check)?;
+        let (mut listing, mut work) = (self.listing(), LISTING_WORK);
+        loop {
+            let mut names = ArrayVec::<Name, NAMES_A_LOCK>::new();
+            let is_end = self.ctx.shared.channels.next_names(kind, &mut listing.names, &mut names);
+            for name in names.iter().map(Name::bytes) {
+                work = work.saturating_sub(1 + name.len() / BYTES_AN_ENTRY);
+                if let Some(pattern) = pattern {
+                    work = work.saturating_sub(steps_max(pattern, name) / BYTES_AN_ENTRY);
+                }
+                // What would not fit into a reply is left out.
+                let fits = listing.len() + name.len() + 64 < LONG_REPLY_BYTES_MAX;
+                if fits && pattern.is_none_or(|pattern| matches(pattern, name)) {
+                    reply::bulk(&mut listing.text, name);
+                    listing.count += 1;
+                }
             }
-        });
-        names.insert_front(|front| reply::array(front, count));
-        self.say(names)
+            if is_end {
+                return self.say_list(*listing);
+            }
+            if work == 0 {
+                return self.list_later(listing);
+            }
+        }
     }
 
     fn tell_subscribers(&mut self, kind: Kind, args: Args<'c>) -> Run {
-        let mut all = Vec::new();
-        reply::array(&mut all, 2 * args.len() as u64);
-        for name in args {
-            reply::bulk(&mut all, name);
-            reply::int(&mut all, self.ctx.shared.channels.subscribers(kind, name) as i64);
+        if self.session.done == 0 {
+            reply::array(self.out, 2 * args.len() as u64);
         }
-        self.say_long(all)
+        self.each_key(args, |call, name| {
+            call.room(name.len())?;
+            reply::bulk(call.out, name);
+            let subscribers = call.ctx.shared.channels.subscribers(kind, name);
+            call.int(subscribers as i64);
+            call.ctx.note_work(WORK_A_NAME);
+            Ok(())
+        })
     }
 
     /// Refuses what a subscriber of version 2 may not do: it could not tell replies from messages.
@@ -275,7 +323,11 @@ impl<'c> Call<'c, '_> {
                     7 => line.extend_from_slice(b"\\a"),
                     8 => line.extend_from_slice(b"\\b"),
                     b' '..=b'~' => line.push(byte),
-                    _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+                    _ => {
+                        const HEX: &[u8; 16] = b"0123456789abcdef";
+                        let digits = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+                        line.extend_from_slice(&[b'\\', b'x', digits[0], digits[1]]);
+                    }
                 }
             }
             line.push(b'"');
@@ -285,6 +337,8 @@ impl<'c> Call<'c, '_> {
             }
         }
         line.extend_from_slice(b"\r\n");
-        self.ctx.tell_monitors(&line);
+        let work = self.ctx.tell_monitors(&line) + line.len() / BYTES_AN_ENTRY;
+        self.ops += work / WORK_AN_OP;
+        self.ctx.note_work(work);
     }
 }

@@ -4,7 +4,7 @@
 //! that stays is told at least once, and may be told twice.
 
 use super::error::Fault;
-use super::glob::matches;
+use super::glob::{check, matches};
 use super::number::integer;
 use super::table::lower;
 use super::typed::{View, type_name};
@@ -38,7 +38,10 @@ pub(super) fn scan<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     while let Some(word) = args.next() {
         let value = args.next().ok_or(Fault::Syntax)?;
         match &lower(word)[..] {
-            b"match" => filter.pattern = Some(value),
+            b"match" => {
+                check(value)?;
+                filter.pattern = Some(value);
+            }
             b"count" => {
                 count = integer(value)?;
                 if count < 1 {

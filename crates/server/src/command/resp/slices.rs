@@ -61,13 +61,14 @@ const NOTHING: (u64, u32, u64) = (0, 0, 0);
 impl<'c> Call<'c, '_> {
     /// The words of the request that are not done.
     pub(super) fn words_left(&self, args: Args<'c>) -> Args<'c> {
-        args.behind(self.session.done, self.session.done_bytes)
+        self.behind(args, self.session.done)
     }
 
     /// So many more words are done, which take so many bytes.
     pub(super) fn words_done(&mut self, words: u32, bytes: usize) {
+        let (_, before) = self.session.passed;
         self.session.done += words;
-        self.session.done_bytes += bytes;
+        self.session.passed = (self.session.done, before + bytes);
     }
 
     /// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words

@@ -5,7 +5,7 @@
 //! all that has to be known to report each key once.
 
 use super::error::Fault;
-use super::glob::matches;
+use super::glob::{check, matches};
 use super::slices::Reading;
 use super::table::entry;
 use super::{Call, Run, Stop};
@@ -92,6 +92,7 @@ pub(crate) fn walk_step_ops(items: usize) -> usize {
 }
 
 pub(super) fn keys<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
+    args.into_iter().next().map_or(Ok(()), check)?;
     if !call.beside {
         return call.run_beside(entry("keys"), args);
     }

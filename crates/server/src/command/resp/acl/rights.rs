@@ -7,7 +7,7 @@
 //! Each command and subcommand has a number, and a user one bit for each. What was said of commands is kept as text
 //! too, since it is told again so.
 
-use super::super::glob::matches;
+use super::super::glob::{is_bounded, matches};
 use super::super::support::absent_of;
 use super::super::table::{COMMANDS, Entry, find};
 use super::subcommands::SUBCOMMANDS;
@@ -127,6 +127,7 @@ const KEY_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allk
 const CHANNEL_AFTER_ALL: Wrong = "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and \
                                   does not have any effect. Try 'resetchannels' to start with an empty list of \
                                   channels";
+const TOO_COMPLEX: Wrong = "Pattern too complex: more than 512 bytes between its first and its last *; shorten it";
 const TOO_MANY: Wrong = "The user has as many rules as this server keeps";
 
 impl Rights {
@@ -250,6 +251,7 @@ impl Rights {
                     return Err(CHANNEL_AFTER_ALL);
                 }
                 plain(pattern)?;
+                bounded(pattern)?;
                 if pattern == b"*" {
                     self.channels.clear();
                 }
@@ -283,6 +285,7 @@ impl Rights {
             return Err(KEY_AFTER_ALL);
         }
         plain(pattern)?;
+        bounded(pattern)?;
         if is_all {
             self.keys.clear();
         }
@@ -348,6 +351,11 @@ impl Rights {
     pub(super) fn namespaces_text(&self) -> Vec<u8> {
         self.namespaces.iter().map(|name| format!("ns={name}")).collect::<Vec<_>>().join(" ").into_bytes()
     }
+}
+
+/// Refuses a pattern that takes too many steps to match.
+fn bounded(pattern: &[u8]) -> Result<(), Wrong> {
+    if is_bounded(pattern) { Ok(()) } else { Err(TOO_COMPLEX) }
 }
 
 /// What stands in a line between spaces.

@@ -4,7 +4,7 @@
 //! whatever is stored and deleted meanwhile.
 
 use crate::command::resp::error::Fault;
-use crate::command::resp::glob::matches;
+use crate::command::resp::glob::{check, matches};
 use crate::command::resp::number::integer;
 use crate::command::resp::slices;
 use crate::command::resp::table::{entry, lower};
@@ -37,7 +37,11 @@ impl<'c> Scan<'c> {
         let mut scan = Self { pattern: None, count: COUNT, values: true };
         while let Some(word) = args.next() {
             match &lower(word)[..] {
-                b"match" => scan.pattern = Some(args.next().ok_or(Fault::Syntax)?),
+                b"match" => {
+                    let pattern = args.next().ok_or(Fault::Syntax)?;
+                    check(pattern)?;
+                    scan.pattern = Some(pattern);
+                }
                 b"count" => {
                     scan.count = integer(args.next().ok_or(Fault::Syntax)?)?;
                     if scan.count < 1 {

@@ -1,0 +1,103 @@
+//! Lists that take more than one visit: what is found is put together beside the output, a bounded part a visit.
+
+use super::error::Fault;
+use super::{Call, Run};
+use crate::budget::{self, Grant};
+use crate::context::{OPS_A_BATCH, State};
+use crate::mail::NamesCursor;
+use protocol::resp::reply;
+use protocol::sink::{Fixed, Sink};
+use std::collections::BTreeSet;
+
+/// Room for the line before a list, whose count is known when all of it is there.
+const HEAD_BYTES: usize = 40;
+
+/// Bytes of one number in a set of them.
+const BYTES_AN_ID: usize = 16;
+
+/// What one visit spends on a list, in entries looked at: some 100 us.
+pub(super) const LISTING_WORK: usize = 512;
+
+/// A list, as far as it is.
+pub(super) struct Listing {
+    /// Its text, behind room for its head.
+    pub(super) text: Vec<u8>,
+    /// Entries in it, or done.
+    pub(super) count: u64,
+    /// Where it goes on among names of channels.
+    pub(super) names: NamesCursor,
+    /// Where it goes on among connections: the worker, and the number there.
+    pub(super) connection: (usize, usize),
+    /// Clients that it is about, by number; empty: all.
+    pub(super) ids: BTreeSet<u64>,
+    /// The one who asks is among those that are closed.
+    pub(super) closes_me: bool,
+    /// What it has of the memory of clients between two visits.
+    grant: Option<Grant>,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self {
+            text: vec![0; HEAD_BYTES],
+            count: 0,
+            names: NamesCursor::default(),
+            connection: (0, 0),
+            ids: BTreeSet::new(),
+            closes_me: false,
+            grant: None,
+        }
+    }
+}
+
+impl Listing {
+    /// Bytes of its text.
+    pub(super) fn len(&self) -> usize {
+        self.text.len() - HEAD_BYTES
+    }
+}
+
+impl Call<'_, '_> {
+    /// The list of the request at hand, which is begun with its first visit.
+    pub(super) fn listing(&mut self) -> Box<Listing> {
+        self.session.listing.take().unwrap_or_default()
+    }
+
+    /// The list goes on in another visit.
+    pub(super) fn list_later(&mut self, mut listing: Box<Listing>) -> Run {
+        let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
+        let none = || Grant::none(&self.ctx.shared.budget, budget::Kind::Replies);
+        if !listing.grant.get_or_insert_with(none).resize(bytes as u64) {
+            return Err(Fault::ClientMemory.into());
+        }
+        self.session.listing = Some(listing);
+        self.session.done = self.session.done.max(1);
+        self.ops = OPS_A_BATCH;
+        self.ctx.note_work(2 * LISTING_WORK);
+        Err(State::Yield.into())
+    }
+
+    /// Answers with the list as an array of bulk strings.
+    pub(super) fn say_list(&mut self, mut listing: Listing) -> Run {
+        // Its bytes count among the replies from here on.
+        listing.grant = None;
+        let mut head = Fixed::<HEAD_BYTES>::new();
+        reply::array(&mut head, listing.count);
+        self.say_behind(head.as_slice(), listing.text)
+    }
+
+    /// Answers with the list as text.
+    pub(super) fn say_list_text(&mut self, mut listing: Listing) -> Run {
+        listing.grant = None;
+        let mut head = Fixed::<HEAD_BYTES>::new();
+        reply::text_head(&mut head, self.session.version, b"txt", listing.len() as u64);
+        listing.text.put(b"\r\n");
+        self.say_behind(head.as_slice(), listing.text)
+    }
+
+    fn say_behind(&mut self, head: &[u8], mut text: Vec<u8>) -> Run {
+        let from = HEAD_BYTES - head.len();
+        text[from..HEAD_BYTES].copy_from_slice(head);
+        self.say_long_from(text, from)
+    }
+}

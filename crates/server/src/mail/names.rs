@@ -1,0 +1,145 @@
+//! Names of channels and patterns, and the sets of those that receive what is published to one.
+//!
+//! Names are ordered by a keyed hash and then by their bytes: two names are compared byte by byte only if they are most
+//! likely the same, however long their common beginning is. All sets are trees, so that no insertion moves the others.
+
+use super::mailbox::Mailbox;
+use arrayvec::ArrayVec;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Receivers that are taken from a set under one lock.
+pub(super) const RECEIVERS_A_LOCK: usize = 64;
+
+/// A name that is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    hash: u64,
+    bytes: Arc<[u8]>,
+}
+
+impl Name {
+    pub(super) fn new(hash: u64, bytes: &[u8]) -> Self {
+        Self { hash, bytes: bytes.into() }
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(super) fn shared(&self) -> Arc<[u8]> {
+        Arc::clone(&self.bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A hash and a name, kept or not.
+pub(super) trait Hashed {
+    fn parts(&self) -> (u64, &[u8]);
+}
+
+impl Hashed for Name {
+    fn parts(&self) -> (u64, &[u8]) {
+        (self.hash, &self.bytes)
+    }
+}
+
+impl Hashed for (u64, &[u8]) {
+    fn parts(&self) -> (u64, &[u8]) {
+        *self
+    }
+}
+
+impl<'n> Borrow<dyn Hashed + 'n> for Name {
+    fn borrow(&self) -> &(dyn Hashed + 'n) {
+        self
+    }
+}
+
+impl PartialEq for dyn Hashed + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for dyn Hashed + '_ {}
+
+impl PartialOrd for dyn Hashed + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Hashed + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+/// Mailboxes in the order of their numbers: a walk that remembers a number goes on behind it, whoever came or went.
+#[derive(Debug)]
+pub(super) enum Receivers {
+    One(Arc<Mailbox>),
+    Many(BTreeMap<u64, Arc<Mailbox>>),
+}
+
+impl Receivers {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    /// Adds one that is not there.
+    pub(super) fn add(&mut self, mailbox: &Arc<Mailbox>) {
+        if let Self::One(one) = self {
+            *self = Self::Many(BTreeMap::from([(one.id, Arc::clone(one))]));
+        }
+        if let Self::Many(many) = self {
+            many.insert(mailbox.id, Arc::clone(mailbox));
+        }
+    }
+
+    /// Removes one; `None` if it was not there, else how many are left.
+    pub(super) fn remove(&mut self, mailbox: &Mailbox) -> Option<usize> {
+        match self {
+            Self::One(one) => (one.id == mailbox.id).then_some(0),
+            Self::Many(many) => many.remove(&mailbox.id).map(|_| many.len()),
+        }
+    }
+
+    /// Takes the next ones, from number `from` on.
+    pub(super) fn take(&self, from: u64, into: &mut ArrayVec<Arc<Mailbox>, RECEIVERS_A_LOCK>) {
+        match self {
+            Self::One(one) if one.id >= from => into.push(Arc::clone(one)),
+            Self::One(_) => {}
+            Self::Many(many) => into.extend(many.range(from..).map(|(_, one)| Arc::clone(one)).take(into.capacity())),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Buffers that sessions hold without using them: when they are set aside, and who is closed if that cannot be done.
+//!
+//! ```text
+//!   served, a part of a request is left ──> inputs ──after LENT_NS_MAX, or when one is needed──> set aside ──> aside
+//!   the peer takes no more output ────────> outputs ───────────────when one is needed──────────> set aside ──> aside
+//!   no bytes are left to be set aside ────> the first of `aside` is closed
+//! ```
+//!
+//! The rules are those of [`crate::buffers`]. Each list has a session once at most, so none is longer than the table. A
+//! session that no longer belongs to a list is dropped from it when its turn comes.
+
+use super::Core;
+use crate::buffers::{CLASSES, Class, Input, LENT_NS_MAX, READER_GRACE_NS};
+use crate::command::Protocol;
+use crate::out::OutBuffer;
+use crate::session::{Phase, Place, Session};
+use io::Backend;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// Sessions that one turn sets aside because their time is over, and entries that one search looks at.
+const LOOKS_MAX: usize = 32;
+/// Bytes that one turn copies because the time of their sessions is over.
+const BYTES_A_TURN: usize = 256 << 10;
+/// After a time in which nothing more could be set aside, how long until it is tried again.
+const RETRY_NS: u64 = 25_000_000;
+/// Sessions that are closed at most to make room for one other.
+const CLOSED_MAX: usize = 8;
+
+/// Sessions in the order in which they were noted, each once.
+struct List {
+    /// With the instant from which its time counts, in ns of the worker's life.
+    queue: VecDeque<(u32, u64)>,
+    has: Vec<bool>,
+}
+
+impl List {
+    fn new(sessions_max: usize) -> Self {
+        Self { queue: VecDeque::with_capacity(sessions_max), has: vec![false; sessions_max] }
+    }
+
+    fn note(&mut self, index: u32, now_ns: u64) {
+        if !std::mem::replace(&mut self.has[index as usize], true) {
+            self.queue.push_back((index, now_ns));
+        }
+    }
+
+    /// Puts the session that was taken last back to the front.
+    fn put_back(&mut self, index: u32, since_ns: u64) {
+        self.has[index as usize] = true;
+        self.queue.push_front((index, since_ns));
+    }
+
+    fn pop(&mut self) -> Option<(u32, u64)> {
+        let (index, since_ns) = self.queue.pop_front()?;
+        self.has[index as usize] = false;
+        Some((index, since_ns))
+    }
+}
+
+/// The sessions that hold lent buffers without being served, and those whose bytes are set aside.
+pub(super) struct Holders {
+    /// Sessions with a lent receive buffer: a small one, or a big one. One that got another kind since it was noted is
+    /// moved when it is found.
+    inputs: [List; 2],
+    /// Sessions that are blocked with an output.
+    outputs: List,
+    /// Sessions whose input or output is set aside.
+    aside: List,
+    /// When there was no room to set something aside; 0: there was.
+    full_ns: u64,
+    /// Some session has a lent receive buffer, or waits for a buffer.
+    pub(super) is_busy: bool,
+}
+
+impl Holders {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self {
+            inputs: [(); 2].map(|()| List::new(sessions_max)),
+            outputs: List::new(sessions_max),
+            aside: List::new(sessions_max),
+            full_ns: 0,
+            is_busy: false,
+        }
+    }
+
+    /// Notes a session that keeps a receive buffer with a part of a request.
+    #[inline]
+    pub(super) fn note_input(&mut self, index: u32, input: &Input, now_ns: u64) {
+        if let Some(class) = input.class() {
+            self.inputs[class.slot()].note(index, now_ns);
+            self.is_busy = true;
+        }
+    }
+
+    /// Notes a session that has just been blocked.
+    pub(super) fn note_output(&mut self, index: u32, now_ns: u64) {
+        self.outputs.note(index, now_ns);
+    }
+
+    /// Returns how long nothing has to be set aside.
+    pub(super) fn quiet(&self, now_ns: u64) -> Duration {
+        let fronts = self.inputs.iter().filter_map(|list| list.queue.front());
+        let due_ns = fronts.map(|(_, since_ns)| since_ns + LENT_NS_MAX).min().unwrap_or(u64::MAX);
+        let retry_ns = if self.full_ns > 0 { self.full_ns + RETRY_NS } else { 0 };
+        Duration::from_nanos(due_ns.max(retry_ns).saturating_sub(now_ns))
+    }
+}
+
+impl<B: Backend> Core<B> {
+    /// Sets aside what has been lent for too long, and what sessions wait for. Writes the gauges of waiting sessions.
+    #[cold]
+    pub(super) fn relieve_holders(&mut self) {
+        if self.now_ns.saturating_sub(self.holders.full_ns) >= RETRY_NS {
+            self.holders.full_ns = 0;
+        }
+        for class in [Class::Small, Class::Big] {
+            self.relieve_inputs(class);
+        }
+        for class in CLASSES {
+            let waiting = self.waiting[class.slot()].len().min(LOOKS_MAX);
+            while self.buffers.free(class) < waiting && self.reclaim(class, u32::MAX) {}
+        }
+        self.tell_waits();
+    }
+
+    /// Sets aside what has been lent for too long of one class, as far as there is room.
+    fn relieve_inputs(&mut self, class: Class) {
+        let mut copied = 0;
+        for _ in 0..LOOKS_MAX {
+            let list = &mut self.holders.inputs[class.slot()];
+            let Some(&(index, since_ns)) = list.queue.front() else { return };
+            let is_due = self.now_ns.saturating_sub(since_ns) >= LENT_NS_MAX;
+            if !is_due || copied >= BYTES_A_TURN || self.holders.full_ns > 0 {
+                return;
+            }
+            list.pop();
+            let Some((session, input)) = holder(self.sessions.peek(index as usize)) else { continue };
+            let active_ns = session.received_ns.max(session.held_ns);
+            let len = input.len();
+            if session.place == Place::Ready {
+                self.holders.note_input(index, input, self.now_ns);
+            } else if self.now_ns.saturating_sub(active_ns) < LENT_NS_MAX {
+                self.holders.note_input(index, input, active_ns);
+            } else if self.set_input_aside(index) {
+                copied += len;
+            } else {
+                // It keeps its place and the buffer, until a session waits for one.
+                self.holders.inputs[class.slot()].put_back(index, since_ns);
+                self.holders.full_ns = self.now_ns;
+            }
+        }
+    }
+
+    /// Writes down how many sessions wait for a buffer, and for how long the first of them has.
+    fn tell_waits(&mut self) {
+        let waiting = self.waiting.iter().map(VecDeque::len).sum::<usize>();
+        let since = |list: &VecDeque<u32>| self.sessions.peek(*list.front()? as usize).map(|one| one.waits_ns);
+        let oldest_ns = self.waiting.iter().filter_map(since).min();
+        let counters = self.ctx.counters();
+        counters.buffer_waiters.set(waiting as u64);
+        counters.buffer_wait_oldest_ns.set(oldest_ns.map_or(0, |since_ns| self.now_ns.saturating_sub(since_ns)));
+        // Outputs are set aside only for sessions that wait.
+        self.holders.is_busy = waiting > 0 || self.holders.inputs.iter().any(|list| !list.queue.is_empty());
+    }
+
+    /// Frees one buffer of `class`, for session `asking`, by setting aside what another session holds without being
+    /// served. False if no session does.
+    #[cold]
+    pub(super) fn reclaim(&mut self, class: Class, asking: u32) -> bool {
+        match class {
+            Class::Small | Class::Big => self.reclaim_input(class, asking),
+            Class::Out | Class::BigOut => self.reclaim_output(class, asking),
+        }
+    }
+
+    fn reclaim_input(&mut self, class: Class, asking: u32) -> bool {
+        for _ in 0..self.holders.inputs[class.slot()].queue.len().min(LOOKS_MAX) {
+            let Some((index, _)) = self.holders.inputs[class.slot()].pop() else { break };
+            let Some((session, input)) = holder(self.sessions.peek(index as usize)) else { continue };
+            let is_served = matches!(session.place, Place::Ready | Place::Batch);
+            if is_served || index == asking || input.class() != Some(class) {
+                self.holders.note_input(index, input, self.now_ns);
+                continue;
+            }
+            if !self.with_room([index, asking], 0, Self::set_input_aside) {
+                self.close_holder(index);
+            }
+            return true;
+        }
+        false
+    }
+
+    fn reclaim_output(&mut self, class: Class, asking: u32) -> bool {
+        let holds = |out: &OutBuffer| if class == Class::BigOut { out.is_lent() } else { out.reserved() == 0 };
+        let grace_ns = if class == Class::BigOut { READER_GRACE_NS } else { 0 };
+        for _ in 0..self.holders.outputs.queue.len().min(LOOKS_MAX) {
+            let Some((index, since_ns)) = self.holders.outputs.pop() else { break };
+            let Some(session) = self.sessions.peek_mut(index) else { continue };
+            let Some(out) = session.out.as_ref().filter(|_| session.blocked && session.phase != Phase::Dead) else {
+                continue;
+            };
+            let (here, any) = (holds(out), out.holds_lent());
+            if !here || index == asking || session.place == Place::Batch {
+                if any {
+                    self.holders.note_output(index, self.now_ns);
+                }
+                continue;
+            }
+            if !self.with_room([index, asking], grace_ns, Self::set_output_aside) {
+                if self.now_ns.saturating_sub(since_ns) < grace_ns {
+                    self.holders.outputs.put_back(index, since_ns);
+                    return false;
+                }
+                self.close_holder(index);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Does `set_aside` for the first of two sessions. Closes, until there is room for that, the first of the others
+    /// that were set aside, at least `grace_ns` ago.
+    fn with_room(&mut self, but: [u32; 2], grace_ns: u64, set_aside: impl Fn(&mut Self, u32) -> bool) -> bool {
+        for _ in 0..CLOSED_MAX {
+            if set_aside(self, but[0]) {
+                return true;
+            }
+            if !self.close_first_aside(but, grace_ns) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Sets the input of one session aside; false if there is no room for it.
+    fn set_input_aside(&mut self, index: u32) -> bool {
+        let session = self.sessions.at(index);
+        let (want, receives) = (session.input_want, !session.servable);
+        let Some(input) = &mut session.input else { return true };
+        let done = self.buffers.set_input_aside(input, want, receives);
+        if done {
+            self.note_aside(index);
+        }
+        done
+    }
+
+    /// Sets the output of one session aside; false if there is no room for it.
+    fn set_output_aside(&mut self, index: u32) -> bool {
+        let session = self.sessions.at(index);
+        let Some(out) = session.out.take() else { return true };
+        let (out, done) = match self.buffers.set_output_aside(out) {
+            Ok(out) => (out, true),
+            Err(out) => (out, false),
+        };
+        session.out = Some(out);
+        if done {
+            self.note_aside(index);
+        }
+        done
+    }
+
+    fn note_aside(&mut self, index: u32) {
+        self.holders.aside.note(index, self.now_ns);
+        self.ctx.counters().set_aside.add(1);
+    }
+
+    /// Closes the session that was set aside first, at least `grace_ns` ago, of those that only their peers hold up.
+    /// False if there is none.
+    fn close_first_aside(&mut self, but: [u32; 2], grace_ns: u64) -> bool {
+        for _ in 0..self.holders.aside.queue.len().min(LOOKS_MAX) {
+            let Some((index, since_ns)) = self.holders.aside.pop() else { break };
+            let Some(session) = self.sessions.peek(index as usize) else { continue };
+            let has_input = session.input.as_ref().is_some_and(|input| !input.is_lent());
+            let has_output = session.out.as_ref().is_some_and(|out| out.reserved() > 0);
+            if session.phase == Phase::Dead || !(has_input || has_output) {
+                continue;
+            }
+            let is_served = session.servable && !session.blocked || session.place == Place::Batch;
+            // It was noted for an earlier request, or for an earlier connection in its slot.
+            let is_newer = !has_output && session.held_ns > since_ns;
+            if is_served || is_newer || but.contains(&index) {
+                self.holders.aside.note(index, self.now_ns);
+                continue;
+            }
+            if self.now_ns.saturating_sub(since_ns) < grace_ns {
+                self.holders.aside.put_back(index, since_ns);
+                return false;
+            }
+            self.close_holder(index);
+            return true;
+        }
+        false
+    }
+
+    /// Closes a session that holds bytes for which there is no room: with an error if it may read one.
+    fn close_holder(&mut self, index: u32) {
+        let session = self.sessions.at(index);
+        if session.blocked || session.phase != Phase::Open {
+            self.ctx.counters().slow_readers_dropped.add(1);
+            return self.kill(index);
+        }
+        self.ctx.counters().slow_senders_dropped.add(1);
+        if session.out.is_none()
+            && !session.state.is_answering()
+            && let Some(stream) = &session.stream
+        {
+            // Of a socket that takes nothing the error is lost; it is closed all the same.
+            let error = error(session.state.protocol());
+            let _ = self.io.send(stream, &[IoSlice::new(error)]);
+        }
+        self.finish(index);
+    }
+}
+
+/// The session and its input, if it lives and that is in a lent buffer.
+fn holder<S>(session: Option<&Session<S>>) -> Option<(&Session<S>, &Input)> {
+    let session = session.filter(|session| session.phase != Phase::Dead)?;
+    Some((session, session.input.as_ref().filter(|input| input.is_lent())?))
+}
+
+/// What the client reads whose incomplete request cannot be kept.
+const fn error(protocol: Protocol) -> &'static [u8] {
+    match protocol {
+        Protocol::Memcache => b"SERVER_ERROR out of memory reading request\r\n",
+        Protocol::Resp => {
+            b"-ERR cannot read request: memory for incomplete requests is used up; send requests whole\r\n"
+        }
+    }
+}
