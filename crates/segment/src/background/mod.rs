@@ -129,6 +129,8 @@ pub struct Background {
     rebuilding: Hand,
     /// Segments that were walked when one was given up last.
     given_up_at: Option<usize>,
+    /// Headers that were looked at since a segment was found that could be copied out.
+    scanned_in_vain: usize,
     growing: Option<Growing>,
     shrinking: Option<Shrinking>,
     scrub: Option<Scrub>,
@@ -164,6 +166,7 @@ impl Background {
             digging: None,
             rebuilding: Hand::default(),
             given_up_at: Some(0),
+            scanned_in_vain: 0,
             growing: store.index.is_growing().then(|| Growing { to: store.index.groups_next(), begun: true }),
             shrinking: store.index.is_shrinking().then(|| Shrinking::to(store.index.groups_next())),
             scrub: store.reopened().filter(|reopened| reopened.found).map(|_| Scrub::default()),

@@ -61,13 +61,14 @@ impl Background {
         SliceKind::Rebuild
     }
 
-    /// So much was walked since a segment was given up last that dead ones had the time to show: who needs memory waits
-    /// for that.
+    /// No segment is mostly dead, and so much was walked since one was given up last that dead ones had the time to
+    /// show: who needs memory waits for that.
     fn is_time_to_give_up(&mut self, store: &Store) -> bool {
         let walked = store.rebuild.as_ref().map_or(0, Rebuild::walked);
-        let is_time = self.given_up_at.is_none_or(|at| walked >= at + WALKED_A_GIVEN);
+        let is_none_dead = self.scanned_in_vain >= store.segments.high_water();
+        let is_time = is_none_dead && self.given_up_at.is_none_or(|at| walked >= at + WALKED_A_GIVEN);
         if is_time {
-            self.given_up_at = Some(walked);
+            (self.given_up_at, self.scanned_in_vain) = (Some(walked), 0);
         }
         is_time
     }
@@ -75,11 +76,17 @@ impl Background {
     /// A segment of which at least half is dead and that may be copied out. Nothing in it ends: what has ended may hide
     /// something older, and has to stay.
     fn mostly_dead(&mut self, store: &Store) -> Option<SegmentId> {
-        let rebuild = store.rebuild.as_ref().filter(|_| store.segments.free_count() > 0)?;
+        let rebuild = store.rebuild.as_ref()?;
+        if store.segments.free_count() == 0 {
+            // There is nothing to copy into.
+            self.scanned_in_vain = store.segments.high_water();
+            return None;
+        }
         let (taken, half) = (store.segments.high_water(), store.segments.segment_bytes() as u32 / 2);
         for _ in 0..SCAN_HEADERS.min(taken) {
             let id = SegmentId(self.scan as u32);
             self.scan = (self.scan + 1) % taken;
+            self.scanned_in_vain += 1;
             let header = store.segments.header(id);
             let is_dead = header.state() == State::Sealed && header.dead_bytes() >= half;
             if is_dead
@@ -88,6 +95,7 @@ impl Background {
                 && rebuild.may_copy(header, store.reopened_at)
                 && self.queues.leave(store, id)
             {
+                self.scanned_in_vain = 0;
                 return Some(id);
             }
         }
