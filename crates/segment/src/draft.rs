@@ -182,20 +182,6 @@ impl Store {
         Ok(Draft { layout, reserved })
     }
 
-    /// When a draft that was made at `now` ends: what was asked for, as its namespace allows it and rounded to the unit
-    /// of its segment.
-    pub(crate) fn draft_expire(&self, draft: &Draft, asked: Expire, now: UnixMillis) -> Expire {
-        if matches!(asked, Expire::At(at) if at <= now) {
-            // A time that is past is written as the latest one that is.
-            return asked;
-        }
-        if !draft.layout.has(EXPIRY) {
-            return Expire::Never;
-        }
-        let relative = draft.layout.expiry(&self.segments.heap, draft.address()).load(Relaxed);
-        Expire::At(self.segments.expire_at(draft.address(), relative))
-    }
-
     /// Makes the draft the key's item. `old` is what [`Store::find_locked`] found under this lock.
     ///
     /// Gives the large value that lost its head, whose pieces the caller removes after the lock; or the draft back,

@@ -608,37 +608,47 @@ impl Store {
     /// The item as a caller sees it.
     #[inline(always)]
     pub(crate) fn item<'s>(&'s self, seen: &Seen<'_>) -> Item<'s> {
-        let heap = &self.segments.heap;
-        let (layout, address) = (&seen.layout, seen.address);
-        let header = self.segments.header_of(address);
         // The token first, the value second: an in-place change writes them the other way round, so a token is never
         // newer than the value it is given out with.
         let token = self.token(seen);
         let value = self.value(seen);
         let meta = self.meta(seen);
-        let (fetched, last_access) = self.access(seen.slot, seen.address, meta);
+        self.item_from(seen, token, value, self.expire(seen), meta, meta)
+    }
+
+    /// The item as `snap` has it, of which every word was proved to belong to one instant. What changes in place is
+    /// taken from the snapshot alone: the words in the heap may be those of a later change.
+    #[inline(always)]
+    pub(crate) fn item_as<'s>(&'s self, seen: &Seen<'_>, snap: &Snap) -> Item<'s> {
+        let value = if seen.layout.has(NUM) { Value::Integer(snap.number()) } else { self.value(seen) };
+        self.item_from(seen, snap.token(), value, snap.expire(self, seen), self.meta(seen), Some(snap.lease()))
+    }
+
+    /// `access` is the META word for the facts of access, `lease` the one for the lease.
+    #[inline(always)]
+    fn item_from<'s>(
+        &'s self,
+        seen: &Seen<'_>,
+        token: u64,
+        value: Value<'s>,
+        expire: Expire,
+        access: Option<u32>,
+        lease: Option<u32>,
+    ) -> Item<'s> {
+        let (heap, layout, address) = (&self.segments.heap, &seen.layout, seen.address);
+        let (fetched, last_access) = self.access(seen.slot, address, access);
         Item {
             key: layout.key(heap, address),
             value,
             client_flags: layout.client_flags(heap, address),
-            expire: self.expire(seen),
+            expire,
             token,
             fetched,
             last_access,
-            stale: meta.is_some_and(|meta| meta & META_STALE != 0),
+            stale: lease.is_some_and(|lease| lease & META_STALE != 0),
             stored_bytes: layout.size as u64,
-            ttl_class: header.class(),
+            ttl_class: self.segments.header_of(address).class(),
         }
-    }
-}
-
-impl Store {
-    /// The item as `snap` has it, of which every word was proved to belong to one instant. What changes in place is
-    /// taken from the snapshot alone: the words in the heap may be those of a later change.
-    pub(crate) fn item_as<'s>(&'s self, seen: &Seen<'_>, snap: &Snap) -> Item<'s> {
-        let item = self.item(seen);
-        let value = if seen.layout.has(NUM) { Value::Integer(snap.number()) } else { item.value };
-        Item { value, token: snap.token(), expire: snap.expire(self, seen), stale: snap.is_stale(), ..item }
     }
 }
 

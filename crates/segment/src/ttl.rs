@@ -57,6 +57,17 @@ pub(crate) fn relative(class: u8, created: UnixMillis, at: UnixMillis, now: Unix
     u32::try_from(units).unwrap_or(u32::MAX).max(1)
 }
 
+/// When an item ends that is written at `now` to end at `expire`. A time that is past stays as it is.
+pub(crate) fn written(expire: Expire, now: UnixMillis) -> Expire {
+    match expire {
+        Expire::At(at) if at > now => {
+            let unit = unit_ms(class_of(expire, now));
+            Expire::At(UnixMillis(at.0.div_ceil(unit).saturating_mul(unit)))
+        }
+        past_or_never => past_or_never,
+    }
+}
+
 /// When an item with the expiry word `relative` ends.
 #[inline(always)]
 pub(crate) fn absolute(class: u8, created: UnixMillis, relative: u32) -> UnixMillis {
@@ -91,6 +102,20 @@ mod tests {
                 assert!(back >= at && back.ms_since(at) < unit_ms(class), "class {class} ttl {ttl_ms}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_written_ends_when_it_is_said_to() {
+        let now = UnixMillis(1_700_000_000_123);
+        for ttl_ms in [1, 999, 8_000, 86_400_000, 24 * 86_400_000, 25 * 86_400_000, 400 * 86_400_000] {
+            let expire = Expire::At(now.plus_ms(ttl_ms));
+            let class = class_of(expire, now);
+            let created = creation(class, now);
+            let back = absolute(class, created, relative(class, created, now.plus_ms(ttl_ms), now));
+            assert_eq!(written(expire, now), Expire::At(back), "ttl {ttl_ms}");
+        }
+        let past = Expire::At(UnixMillis(now.0 - 5));
+        assert_eq!((written(past, now), written(Expire::Never, now)), (past, Expire::Never));
     }
 
     #[test]

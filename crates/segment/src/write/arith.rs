@@ -7,6 +7,7 @@ use crate::lane::Turn;
 use crate::op::{Arith, ArithOutcome, Expire, OpError};
 use crate::store::Seen;
 use crate::write::Snap;
+use crate::write::put::Expect;
 use crate::write::rewrite::{Rewrite, TokenRule};
 
 /// The longest text that is read as a number, in bytes: the digits of 2^64 - 1.
@@ -112,8 +113,8 @@ impl Turn<'_> {
             taken: arith.want_token,
             ..Plan::bare(Kind::Plain, Content::Number(value))
         };
-        let done = self.commit_ending(key, &plan, None)?;
-        Ok(done.map(|made| outcome(arith, value, made.token, made.expire)))
+        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
+        Ok(done.map(|token| outcome(arith, value, token, self.written_expire(key, expire))))
     }
 }
 

@@ -8,14 +8,15 @@
 
 use base::clock::UnixMillis;
 
-use crate::draft::{Content, Draft, Plan};
+use crate::draft::{Content, Plan};
 use crate::item::{Kind, META_STALE, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Fetch, Fetched, Item, Lease, OpError, Value};
 use crate::samples::Asked;
 use crate::slot::Slot;
-use crate::store::{Seen, Store};
+use crate::store::Seen;
+use crate::ttl;
 use crate::write::Snap;
 use crate::write::put::Expect;
 use crate::write::touch::Alter;
@@ -34,7 +35,7 @@ impl<'l> Turn<'l> {
     ///
     /// # Errors
     /// [`OpError::Parked`] (nothing was changed: again in a later turn), [`OpError::OutOfMemory`].
-    pub fn fetch(&mut self, key: &Key<'_>, fetch: &Fetch) -> Result<Option<Fetched<'_>>, OpError> {
+    pub fn fetch<'t>(&'t mut self, key: &Key<'t>, fetch: &Fetch) -> Result<Option<Fetched<'t>>, OpError> {
         if !fetch.no_bump {
             self.sample(key, Asked::Read);
         }
@@ -42,12 +43,15 @@ impl<'l> Turn<'l> {
         self.retry(|turn| turn.try_fetch(key, fetch, &mut before))
     }
 
-    fn try_fetch(
+    fn try_fetch<'t>(
         &mut self,
-        key: &Key<'_>,
+        key: &Key<'t>,
         fetch: &Fetch,
         before: &mut Option<Before>,
-    ) -> Result<Option<Option<Fetched<'l>>>, OpError> {
+    ) -> Result<Option<Option<Fetched<'t>>>, OpError>
+    where
+        'l: 't,
+    {
         let Some((seen, snap)) = self.snap_at_once(key)? else {
             return match fetch.vivify {
                 Some(expire) => Ok(self.vivify(key, fetch, expire)?.map(Some)),
@@ -100,7 +104,7 @@ impl<'l> Turn<'l> {
     }
 
     /// Stores an empty item that the caller is to fill. `None`: something is there by now.
-    fn vivify(&mut self, key: &Key<'_>, fetch: &Fetch, expire: Expire) -> Result<Option<Fetched<'l>>, OpError> {
+    fn vivify<'t>(&mut self, key: &Key<'t>, fetch: &Fetch, expire: Expire) -> Result<Option<Fetched<'t>>, OpError> {
         let store = self.store;
         self.check_size(key, 0)?;
         let meta = meta_word(store.meta_now(self.now), META_WON);
@@ -111,14 +115,12 @@ impl<'l> Turn<'l> {
             meta: Some(meta),
             ..Plan::bare(Kind::Plain, Content::Bytes(&[], &[]))
         };
-        let now = self.now;
-        let placed =
-            |store: &Store, draft: &Draft| (draft.address(), draft.layout, store.draft_expire(draft, expire, now));
-        let done = self.commit_with(key, &plan, Some(Expect::there(None)), placed)?;
-        Ok(done.map(|(token, (address, layout, expire))| {
-            let (fetched, last_access) = store.access(Slot::EMPTY, address, Some(meta));
+        let done = self.commit(key, &plan, Some(Expect::there(None)))?;
+        Ok(done.map(|token| {
+            let expire = self.written_expire(key, expire);
+            let (fetched, last_access) = store.access(Slot::EMPTY, 0, Some(meta));
             let item = Item {
-                key: layout.key(&store.segments.heap, address),
+                key: key.bytes,
                 value: Value::Bytes(&[]),
                 client_flags: 0,
                 expire,
@@ -126,8 +128,8 @@ impl<'l> Turn<'l> {
                 fetched,
                 last_access,
                 stale: false,
-                stored_bytes: layout.size as u64,
-                ttl_class: store.segments.header_of(address).class(),
+                stored_bytes: plan.layout(key.bytes.len()).in_heap(&store.segments.heap).size as u64,
+                ttl_class: ttl::class_of(expire, self.now),
             };
             Fetched { item, lease: Lease::Won, vivified: true, expire_before: Expire::Never }
         }))

@@ -95,11 +95,6 @@ impl Snap {
         }
     }
 
-    /// The item is stale.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.lease & META_STALE != 0
-    }
-
     /// The lease bits of the META word.
     pub(crate) fn lease(&self) -> u32 {
         self.lease
@@ -188,13 +183,18 @@ impl<'l> Turn<'l> {
     ///
     /// One word that changes in place belongs to an instant by itself. Several do if the stripe was neither held nor
     /// taken while they were loaded; else they are loaded again under its lock.
+    #[inline]
     pub(crate) fn snap_at_once(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
+        match self.snap(key)? {
+            Some((seen, _)) if seen.layout.has_several_words() => self.snap_words(key),
+            there => Ok(there),
+        }
+    }
+
+    fn snap_words(&self, key: &Key<'_>) -> Result<Option<(Seen<'l>, Snap)>, OpError> {
         let (store, index) = (self.store, &self.store.index);
         let before = (index.growth(), index.changes(key.hash));
         let Some((seen, snap)) = self.snap(key)? else { return Ok(None) };
-        if !seen.layout.has_several_words() {
-            return Ok(Some((seen, snap)));
-        }
         fence(Acquire);
         if before.1.is_some() && before == (index.growth(), index.changes(key.hash)) {
             return Ok(Some((seen, snap)));

@@ -1,6 +1,6 @@
 //! set, add, replace, append, prepend, and their compared forms.
 
-use crate::draft::{Content, Draft, Plan};
+use crate::draft::{Content, Plan};
 use crate::item::{KEY_BYTES_MAX, Kind, META_STALE, NUM, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
@@ -160,24 +160,12 @@ impl Turn<'_> {
 
     /// Drafts and publishes, and returns the new token. `None`: what is there is not what was expected; nothing was
     /// changed.
-    #[inline]
     pub(crate) fn commit(
         &mut self,
         key: &Key<'_>,
         plan: &Plan<'_>,
         expect: Option<Expect>,
     ) -> Result<Option<u64>, OpError> {
-        Ok(self.commit_with(key, plan, expect, |_, _| ())?.map(|(token, ())| token))
-    }
-
-    /// The same, with what `of_draft` reads of the item before anybody else can change it.
-    pub(crate) fn commit_with<R>(
-        &mut self,
-        key: &Key<'_>,
-        plan: &Plan<'_>,
-        expect: Option<Expect>,
-        of_draft: impl FnOnce(&Store, &Draft) -> R,
-    ) -> Result<Option<(u64, R)>, OpError> {
         let (store, counters) = (self.store, self.counters());
         let mut ruled = None;
         // The pieces of a large value outlive its head, which the rule is for.
@@ -187,7 +175,6 @@ impl Turn<'_> {
         let plan = ruled.as_ref().unwrap_or(plan);
         let draft = store.draft(&mut self.own.open, key, plan, self.now).inspect_err(|_| counters.parked.add(1))?;
         let token = plan.token.unwrap_or_else(|| store.place_token(draft.address()));
-        let read = of_draft(store, &draft);
         let locked = if expect.is_none() { self.lock_over(key) } else { self.lock(key) };
         let Ok(locked) = locked else {
             self.own.open.give_back(store, draft.reserved);
@@ -225,7 +212,7 @@ impl Turn<'_> {
         if orphan.is_some() {
             self.bury(orphan, plan.object().or(expect.and_then(|expect| expect.kept)));
         }
-        Ok(Some((token, read)))
+        Ok(Some(token))
     }
 
     /// Appends or prepends to the item that was judged.

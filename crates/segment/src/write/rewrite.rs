@@ -1,12 +1,13 @@
 //! Copying an item with something changed: what cannot be done in place.
 
-use crate::draft::{Content, Draft, Plan};
+use crate::draft::{Content, Plan};
 use crate::header::Queue;
 use crate::item::{CAS_FIELD, CAS_TAKEN, NUM};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, OpError};
 use crate::store::{Seen, Store};
+use crate::ttl;
 use crate::write::Snap;
 use crate::write::put::Expect;
 
@@ -85,20 +86,13 @@ impl Turn<'_> {
         rewrite: Rewrite<'_>,
     ) -> Result<Option<Copied>, OpError> {
         let plan = self.store.copy_plan(seen, &snap, rewrite);
-        self.commit_ending(key, &plan, Some(snap))
+        let done = self.commit(key, &plan, Some(Expect::there(Some(snap))))?;
+        Ok(done.map(|token| Copied { token, expire: self.written_expire(key, plan.expire) }))
     }
 
-    /// Publishes an item over the expected one, or over none, and returns its token and its end.
-    pub(crate) fn commit_ending(
-        &mut self,
-        key: &Key<'_>,
-        plan: &Plan<'_>,
-        there: Option<Snap>,
-    ) -> Result<Option<Copied>, OpError> {
-        let (asked, now) = (plan.expire, self.now);
-        // Read of the draft: once it is published, the words of the item may be those of a later change.
-        let expire_of = |store: &Store, draft: &Draft| store.draft_expire(draft, asked, now);
-        let done = self.commit_with(key, plan, Some(Expect::there(there)), expire_of)?;
-        Ok(done.map(|(token, expire)| Copied { token, expire }))
+    /// When an item of the key ends that is written now with this expiry: as its namespace allows it, in the unit of
+    /// its class. The word of the item itself may be that of a later change once it is published.
+    pub(crate) fn written_expire(&self, key: &Key<'_>, expire: Expire) -> Expire {
+        ttl::written(self.store.spaces.expire(key.namespace, expire, self.now), self.now)
     }
 }

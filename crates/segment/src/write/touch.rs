@@ -60,13 +60,21 @@ pub(crate) struct Altered {
     pub(crate) expire: Expire,
 }
 
+/// An item as a touch found it, and what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched<'l> {
+    seen: Seen<'l>,
+    snap: Snap,
+    altered: Altered,
+}
+
 impl<'l> Turn<'l> {
     /// Gives the item a new expiry, and shows it, for the last time if that is past. Counts as an access.
     ///
     /// # Errors
     /// [`OpError::Parked`]: nothing was changed, again in a later turn.
     pub fn touch(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
-        self.retry(|turn| turn.try_touch(key, expire, false))
+        self.touch_with(key, expire, false)
     }
 
     /// Gives the item a new expiry, and shows it with a CAS token that is exact from now on. Counts as an access.
@@ -74,23 +82,31 @@ impl<'l> Turn<'l> {
     /// # Errors
     /// Those of [`Turn::gets`].
     pub fn touch_gets(&mut self, key: &Key<'_>, expire: Expire) -> Result<Option<Item<'_>>, OpError> {
-        self.retry(|turn| turn.try_touch(key, expire, true))
+        self.touch_with(key, expire, true)
     }
 
-    /// The item as this very operation left it.
+    fn touch_with(&mut self, key: &Key<'_>, expire: Expire, takes: bool) -> Result<Option<Item<'l>>, OpError> {
+        let touched = self.retry(|turn| turn.try_touch(key, expire, takes))?;
+        Ok(touched.map(|Touched { seen, snap, altered }| {
+            let item = self.store.item_as(&seen, &snap);
+            Item { token: altered.token, expire: altered.expire, ..item }
+        }))
+    }
+
+    /// The item, as this very operation found it, and what it made of it.
+    #[inline]
     pub(crate) fn try_touch(
         &mut self,
         key: &Key<'_>,
         expire: Expire,
         takes: bool,
-    ) -> Result<Option<Option<Item<'l>>>, OpError> {
+    ) -> Result<Option<Option<Touched<'l>>>, OpError> {
         let Some((seen, snap)) = self.snap_at_once(key)? else { return Ok(Some(None)) };
         // Before the item is copied, so that the copy has it.
         self.store.note_access(&seen, self.now);
         let expire = Some(self.store.spaces.expire(key.namespace, expire, self.now));
         let altered = self.alter(key, &seen, snap, Alter { expire, takes, ..Alter::default() })?;
-        let item = self.store.item_as(&seen, &snap);
-        Ok(altered.map(|altered| Some(Item { token: altered.token, expire: altered.expire, ..item })))
+        Ok(altered.map(|altered| Some(Touched { seen, snap, altered })))
     }
 
     /// Gives the item the new expiry. `None`: the item changed meanwhile, and nothing was done.
