@@ -417,6 +417,7 @@ fn the_oldest_reader_that_takes_nothing_goes_when_client_memory_is_short() {
     read_much(&mut quick, 20);
     (0..21).for_each(|_| assert!(quick.next().starts_with(b"+")));
     assert!(quick.next().starts_with(b"*20\r\n$100000\r\n"), "others are served");
+    drop(other);
     running.stop();
 }
 

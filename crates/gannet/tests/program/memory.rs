@@ -133,8 +133,8 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// What a client of each kind sends, and how many bytes it reads before it reads no more: so many that what it asked for
-/// is done. What each holds of the server's memory has no bound but the one that all have together.
+/// What a client of each kind sends, and how many bytes it reads before it reads no more: so many that what it asked
+/// for is done. What each holds of the server's memory has no bound but the one that all have together.
 type Sends = fn(usize) -> Vec<u8>;
 const QUEUED: usize = 300;
 const KINDS: [(&str, usize, Sends); 7] = [
