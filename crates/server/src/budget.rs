@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `queued` | requests of `MULTI` and of commands over several keys, watched keys | all |
 //! | `replies` | answers of transactions, and long replies, that are not sent | all |
-//! | `requests` | parts of requests that are not all there, beside the buffers of the workers | all |
+//! | `requests` | parts of requests that are not all there, beside buffers: long keys of arriving values | all |
 //! | `walks` | what a walk over keys, records or fields remembers between two visits | all |
 //! | `copies` | a value or a list of fields that is put together outside the store | all |
 //! | `messages` | messages that wait for subscribers, and what a queue of them takes | all |

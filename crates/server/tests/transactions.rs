@@ -393,3 +393,67 @@ fn a_value_longer_than_kept_answers_is_refused_among_several_keys_and_ends_no_se
     }
     std::fs::remove_file(&path).unwrap();
 }
+
+/// Sends a transaction of reads whose answers are `count` times as long as the value under `long`.
+fn read_much(client: &mut Replies, count: usize) {
+    let get = request(&[b"GET", b"long"]).repeat(count);
+    client.client.send(&[request(&[b"MULTI"]), get, request(&[b"EXEC"])].concat());
+}
+
+#[test]
+fn the_oldest_reader_that_takes_nothing_goes_when_client_memory_is_short() {
+    let running = start(ServerConfig { client_memory_bytes: Some(24 << 20), ..both(1) });
+    let (mut slow, mut quick) = (resp(&running), resp(&running));
+    assert_eq!(quick.ask(&[b"SET", b"long", &vec![b'x'; 100_000]]), b"+OK\r\n");
+    let dropped = || running.shared().workers[0].counters.client_memory_dropped.value();
+    // Half of the bound, which is no reason to drop anybody.
+    read_much(&mut slow, 120);
+    wait_until("the answers", || running.shared().budget.used_by(Kind::Replies) > 11_000_000);
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    assert_eq!(dropped(), 0, "there is memory for others");
+    let mut other = resp(&running);
+    read_much(&mut other, 80);
+    wait_until("the end of the slow reader", || dropped() == 1);
+    assert!(slow.client.read_to_end().len() < 12_000_000, "it was closed before it had read all");
+    read_much(&mut quick, 20);
+    (0..21).for_each(|_| assert!(quick.next().starts_with(b"+")));
+    assert!(quick.next().starts_with(b"*20\r\n$100000\r\n"), "others are served");
+    drop(other);
+    running.stop();
+}
+
+#[test]
+fn what_client_memory_has_no_room_for_is_refused_by_name_and_changes_nothing() {
+    let running = start(ServerConfig { client_memory_bytes: Some(1 << 20), ..both(1) });
+    let mut client = resp(&running);
+    assert_eq!(client.ask(&[b"SET", b"long", &vec![b'x'; 700_000]]), b"+OK\r\n");
+    let oom = |answer: &[u8]| answer.starts_with(b"-OOM client memory is used up");
+    client.client.send(&[request(&[b"MULTI"]), request(&[b"SET", b"a", b"1"])].concat());
+    client.client.send(&[request(&[b"GETDEL", b"long"]).repeat(2), request(&[b"GET", b"long"])].concat());
+    client.client.send(&[request(&[b"INCR", b"n"]), request(&[b"EXEC"])].concat());
+    (0..6).for_each(|_| assert!(client.next().starts_with(b"+")));
+    let answer = String::from_utf8(client.next()).expect("text");
+    assert!(answer.starts_with("*5\r\n+OK\r\n$700000\r\n") && answer.ends_with("$-1\r\n$-1\r\n:1\r\n"));
+    // What does not fit is told in its place, and what changes something is done.
+    assert_eq!(client.ask(&[b"SET", b"long", &vec![b'x'; 700_000]]), b"+OK\r\n");
+    client.client.send(&[request(&[b"MULTI"]), request(&[b"GET", b"long"]), request(&[b"GETDEL", b"long"])].concat());
+    client.client.send(&[request(&[b"INCR", b"n"]), request(&[b"EXEC"])].concat());
+    (0..4).for_each(|_| assert!(client.next().starts_with(b"+")));
+    let answer = client.next();
+    let tail = answer.split(|byte| *byte == b'\n').rev().take(3).collect::<Vec<_>>();
+    assert!(tail[1] == b":2\r" && oom(tail[2]), "{}", answer[answer.len() - 300..].escape_ascii());
+    assert_eq!(client.ask(&[b"STRLEN", b"long"]), b":700000\r\n", "a refused command is not executed");
+    // Queued requests, and a transaction that they spoil.
+    client.ask(&[b"MULTI"]);
+    let refused = (0..20).filter(|_| oom(&client.ask(&[b"SET", b"b", &[b'x'; 100_000]]))).count();
+    assert!(refused > 5 && client.ask(&[b"EXEC"]).starts_with(b"-EXECABORT "));
+    assert_eq!(client.ask(&[b"EXISTS", b"b"]), b":0\r\n");
+    // Names of channels have a half of the bound.
+    let refused = (0..20).filter(|n| oom_of_names(&client.ask(&[b"SUBSCRIBE", &[b'a' + *n as u8; 60_000]]))).count();
+    assert!((5..15).contains(&refused), "{refused} refused");
+    running.stop();
+}
+
+fn oom_of_names(answer: &[u8]) -> bool {
+    answer.starts_with(b"-OOM names of channels")
+}

@@ -15,6 +15,7 @@
 //! long it takes (`worker/arrive.rs`). So a client that announces a value and sends nothing holds the space of one
 //! piece, for a second, and after that a receive buffer.
 
+use crate::budget::{self, Grant};
 use crate::clock::Ticks;
 use crate::context::{ARRIVALS_MAX, WorkerContext};
 use segment::{Arriving, Key, LargeWriter, Namespace, OpError, Put, PutOutcome, Store, Turn};
@@ -60,34 +61,37 @@ struct Arrival {
 #[expect(clippy::large_enum_variant, reason = "it lies in a connection's slot; a box would be allocated")]
 enum HeldKey {
     Short([u8; SHORT_KEY_BYTES_MAX], u8),
-    Long(Box<[u8]>),
+    /// With what it has of the memory of clients.
+    Long(Box<[u8]>, #[expect(dead_code, reason = "it is given back with the key")] Grant),
 }
 
 const _: () = assert!(SHORT_KEY_BYTES_MAX <= u8::MAX as usize);
 
 impl HeldKey {
-    /// `None` if it is long and there are as many of those as may be.
+    /// `None` if it is long and there are as many of those as may be, or client memory is used up.
     fn new(bytes: &[u8], ctx: &mut WorkerContext) -> Option<Self> {
         if bytes.len() <= SHORT_KEY_BYTES_MAX {
             let mut kept = [0; SHORT_KEY_BYTES_MAX];
             kept[..bytes.len()].copy_from_slice(bytes);
             return Some(Self::Short(kept, bytes.len() as u8));
         }
-        (ctx.long_keys < LONG_KEYS_MAX).then(|| {
-            ctx.long_keys += 1;
-            Self::Long(bytes.into())
-        })
+        if ctx.long_keys == LONG_KEYS_MAX {
+            return None;
+        }
+        let grant = ctx.shared.budget.grant(budget::Kind::Requests, bytes.len() as u64)?;
+        ctx.long_keys += 1;
+        Some(Self::Long(bytes.into(), grant))
     }
 
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Short(bytes, len) => &bytes[..usize::from(*len)],
-            Self::Long(bytes) => bytes,
+            Self::Long(bytes, _) => bytes,
         }
     }
 
     fn let_go(&mut self, ctx: &mut WorkerContext) {
-        if matches!(self, Self::Long(_)) {
+        if matches!(self, Self::Long(..)) {
             ctx.long_keys -= 1;
             *self = Self::Short([0; SHORT_KEY_BYTES_MAX], 0);
         }
