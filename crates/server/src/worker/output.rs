@@ -168,6 +168,8 @@ impl<B: Backend> Core<B> {
 
     /// Throws away what a finished session still receives, until its peer closes, for [`LINGER_NS`] and
     /// [`LINGER_BYTES_MAX`] at most. Returns how many bytes this visit threw away.
+    #[cold]
+    #[inline(never)]
     pub(super) fn linger(&mut self, index: u32) -> usize {
         let (mut waste, mut bytes) = ([0u8; 4096], 0);
         let session = self.sessions.at(index);
@@ -215,6 +217,7 @@ impl<B: Backend> Core<B> {
 }
 
 /// One send of what is next, of `most` bytes at most; says how much was offered too.
+#[inline(always)]
 fn offer<B: Backend>(
     io: &mut B,
     stream: &B::Stream,
@@ -226,6 +229,18 @@ fn offer<B: Backend>(
         let bytes = &bytes[..bytes.len().min(most)];
         return (io.send(stream, &[IoSlice::new(bytes)]), bytes.len());
     }
+    offer_parts(io, stream, out, store, most)
+}
+
+/// The same of bytes with values pinned between them.
+#[inline(never)]
+fn offer_parts<B: Backend>(
+    io: &mut B,
+    stream: &B::Stream,
+    out: &OutBuffer,
+    store: &segment::Store,
+    most: usize,
+) -> (Sent, usize) {
     let mut parts = [IoSlice::new(&[]); PARTS_MAX];
     let count = out.parts(store, &mut parts, most);
     let offered = parts[..count].iter().map(|part| part.len()).sum();
