@@ -106,10 +106,7 @@ impl<B: Backend> Core<B> {
         if session.servable
             && let Err(class) = lend_output(session, &mut self.buffers)
         {
-            if self.reclaim(class, index) {
-                return received + self.prepare(index);
-            }
-            self.wait_for(index, class);
+            self.reclaim_for(index, class);
             return received;
         }
         session.place = Place::Batch;
@@ -136,9 +133,8 @@ impl<B: Backend> Core<B> {
             }
             let block = match self.buffers.take_input(need) {
                 Ok(block) => block,
-                Err(class) if self.reclaim(class, index) => return self.receive(index),
                 Err(class) => {
-                    self.wait_for(index, class);
+                    self.reclaim_for(index, class);
                     return None;
                 }
             };

@@ -111,6 +111,7 @@ impl Holders {
 impl<B: Backend> Core<B> {
     /// Sets aside what has been lent for too long, and what sessions wait for. Writes the gauges of waiting sessions.
     #[cold]
+    #[inline(never)]
     pub(super) fn relieve_holders(&mut self) {
         if self.now_ns.saturating_sub(self.holders.full_ns) >= RETRY_NS {
             self.holders.full_ns = 0;
@@ -165,9 +166,22 @@ impl<B: Backend> Core<B> {
         self.holders.is_busy = waiting > 0 || self.holders.inputs.iter().any(|list| !list.queue.is_empty());
     }
 
+    /// No buffer of `class` is free for a session: frees one and serves the session next, or has it wait.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn reclaim_for(&mut self, index: u32, class: Class) {
+        if self.reclaim(class, index) {
+            self.sessions.at(index).place = Place::Ready;
+            self.ready.push_front(index);
+        } else {
+            self.wait_for(index, class);
+        }
+    }
+
     /// Frees one buffer of `class`, for session `asking`, by setting aside what another session holds without being
     /// served. False if no session does.
     #[cold]
+    #[inline(never)]
     pub(super) fn reclaim(&mut self, class: Class, asking: u32) -> bool {
         match class {
             Class::Small | Class::Big => self.reclaim_input(class, asking),

@@ -193,6 +193,8 @@ impl<B: Backend> Core<B> {
 
     /// Throws away what a finished session still receives, until its peer closes, for [`LINGER_NS`] and
     /// [`LINGER_BYTES_MAX`] at most. Returns how many bytes this visit threw away.
+    #[cold]
+    #[inline(never)]
     pub(super) fn linger(&mut self, index: u32) -> usize {
         let (mut waste, mut bytes) = ([0u8; 4096], 0);
         let session = self.sessions.at(index);
@@ -240,6 +242,7 @@ impl<B: Backend> Core<B> {
 }
 
 /// One send of what is next, at most `bytes_max` of it; says how much was offered too.
+#[inline(always)]
 fn offer<B: Backend>(
     io: &mut B,
     stream: &B::Stream,
@@ -251,6 +254,18 @@ fn offer<B: Backend>(
         let bytes = &bytes[..bytes.len().min(bytes_max)];
         return (io.send(stream, &[IoSlice::new(bytes)]), bytes.len());
     }
+    offer_parts(io, stream, out, store, bytes_max)
+}
+
+/// The same of bytes with values pinned between them.
+#[inline(never)]
+fn offer_parts<B: Backend>(
+    io: &mut B,
+    stream: &B::Stream,
+    out: &OutBuffer,
+    store: &segment::Store,
+    bytes_max: usize,
+) -> (Sent, usize) {
     let mut parts = [IoSlice::new(&[]); PARTS_MAX];
     let count = out.parts(store, &mut parts, bytes_max);
     let offered = parts[..count].iter().map(|part| part.len()).sum();
