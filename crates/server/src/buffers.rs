@@ -28,6 +28,7 @@
 //!
 //! A session that holds a buffer may wait for one of a class further down in the table, never further up.
 
+use crate::budget::{Budget, Kind};
 use crate::context::LINE_BYTES_MAX;
 use crate::out::{OPS_MAX, OpTimes, OutBuffer};
 use crate::shared::Shared;
@@ -166,6 +167,7 @@ pub(crate) struct Buffers {
     big_outs: Vec<Box<[u8]>>,
     sizes: Sizes,
     aside: Arc<SetAside>,
+    budget: Arc<Budget>,
     aside_bytes_max: u64,
 }
 
@@ -243,11 +245,11 @@ impl Buffers {
     /// The buffers of worker `number`.
     pub(crate) fn of_worker(sizes: Sizes, shared: &Shared, number: usize) -> Self {
         let aside_bytes_max = aside_bytes_max(shared.config.memory_bytes, shared.workers.len());
-        Self::new(sizes, Arc::clone(&shared.workers[number].aside), aside_bytes_max)
+        Self::new(sizes, Arc::clone(&shared.workers[number].aside), aside_bytes_max, &shared.budget)
     }
 
-    /// The buffers of a worker that sets at most `aside_bytes_max` aside and counts that in `aside`.
-    pub(crate) fn new(sizes: Sizes, aside: Arc<SetAside>, aside_bytes_max: u64) -> Self {
+    /// The buffers of a worker that sets at most `aside_bytes_max` aside and counts that in `aside` and in `budget`.
+    pub(crate) fn new(sizes: Sizes, aside: Arc<SetAside>, aside_bytes_max: u64, budget: &Arc<Budget>) -> Self {
         let blocks = |count, bytes| (0..count).map(|_| vec![0u8; bytes].into_boxed_slice()).collect::<Vec<_>>();
         let outs = blocks(sizes.out_count, OUT_BYTES).into_iter().map(|b| Box::new(OutBuffer::new(b))).collect();
         Self {
@@ -256,6 +258,7 @@ impl Buffers {
             outs,
             big_outs: blocks(sizes.big_out_count, sizes.big_bytes),
             sizes,
+            budget: Arc::clone(budget),
             aside,
             aside_bytes_max,
         }
@@ -266,6 +269,9 @@ impl Buffers {
         let fits = self.aside.bytes() + bytes <= bytes_max;
         if fits {
             add(&self.aside.bytes, bytes);
+            // It has a share of its own, so that what other clients hold closes no client that is slow; it counts all
+            // the same, so that they are refused sooner.
+            self.budget.take(Kind::Requests, bytes);
         }
         fits
     }
@@ -274,6 +280,7 @@ impl Buffers {
     fn release(&self, bytes: u64) {
         debug_assert!(bytes <= self.aside.bytes(), "more is released than was reserved");
         add(&self.aside.bytes, bytes.wrapping_neg());
+        self.budget.release(Kind::Requests, bytes);
     }
 
     /// Moves the bytes of `input` from its lent block into an allocation of their size, with room for what is still to
@@ -411,7 +418,7 @@ mod tests {
     #[test]
     fn a_lent_block_comes_back_to_its_own_class() {
         let sizes = Sizes::new(3, 100_000);
-        let mut buffers = Buffers::new(sizes, Arc::default(), 0);
+        let mut buffers = Buffers::new(sizes, Arc::default(), 0, &Budget::new(0, None));
         let small = Input::new(buffers.take_input(SMALL_BYTES).unwrap());
         let big = Input::new(buffers.take_input(SMALL_BYTES + 1).unwrap());
         let mut out = buffers.take_out().unwrap();
@@ -428,7 +435,7 @@ mod tests {
     #[test]
     fn an_empty_pool_names_the_class_to_wait_for() {
         let sizes = Sizes { small_count: 1, big_count: 0, ..Sizes::new(1, 0) };
-        let mut buffers = Buffers::new(sizes, Arc::default(), 0);
+        let mut buffers = Buffers::new(sizes, Arc::default(), 0, &Budget::new(0, None));
         assert!(buffers.take_input(1).is_ok());
         assert_eq!(buffers.take_input(1), Err(Class::Small));
         assert_eq!(buffers.take_input(SMALL_BYTES + 1), Err(Class::Big));
@@ -445,7 +452,7 @@ mod tests {
     #[test]
     fn bytes_set_aside_are_reserved_once_and_released_whole() {
         let (sizes, aside) = (Sizes::new(4, 0), Arc::<SetAside>::default());
-        let mut buffers = Buffers::new(sizes, Arc::clone(&aside), 100_000);
+        let mut buffers = Buffers::new(sizes, Arc::clone(&aside), 100_000, &Budget::new(0, None));
         let mut half = received(&mut buffers, b"set h 0 0 100");
         half.consume(4);
         assert!(buffers.set_input_aside(&mut half, 30, true));
@@ -475,7 +482,7 @@ mod tests {
     #[test]
     fn a_peer_that_sends_byte_by_byte_is_copied_a_few_times_in_all() {
         let sizes = Sizes::new(2, 0);
-        let mut buffers = Buffers::new(sizes, Arc::default(), 1 << 20);
+        let mut buffers = Buffers::new(sizes, Arc::default(), 1 << 20, &Budget::new(0, None));
         let (mut input, mut copied) = (received(&mut buffers, b"x"), 0);
         for _ in 0..200_000 {
             if input.is_lent() {
