@@ -319,7 +319,7 @@ impl<'b> Args<'b> {
     /// Those behind the first `args`, which take `bytes` with their lengths and ends.
     #[must_use]
     pub fn behind(self, args: u32, bytes: usize) -> Self {
-        Self { rest: &self.rest[bytes..], left: self.left - args }
+        Self { rest: &self.rest[bytes..], left: self.left.saturating_sub(args) }
     }
 
     /// Those that are left as they came, with their lengths and ends.

@@ -302,15 +302,17 @@ impl Channels {
         note: &mut impl FnMut(usize, u32),
     ) {
         let mut next = ArrayVec::new();
-        if self.counts[kind as usize].load(Relaxed) > 0 {
-            let hash = self.hash(name);
-            if let Some(receivers) = lock(self.part(kind, hash)).get(&(hash, name) as &dyn Hashed) {
-                receivers.take(publishing.receiver, &mut next);
-            }
-        }
-        if !next.is_empty() {
+        let is_named = self.counts[kind as usize].load(Relaxed) > 0;
+        let hash = if is_named { self.hash(name) } else { 0 };
+        let key = (hash, name);
+        if is_named && lock(self.part(kind, hash)).contains_key(&key as &dyn Hashed) {
             let message = publishing.message.get_or_insert_with(|| self.message(kind, &[name, text]));
-            next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+            // Under the lock, so that whoever leaves the channel has been told all that it was counted for.
+            let part = lock(self.part(kind, hash));
+            if let Some(receivers) = part.get(&key as &dyn Hashed) {
+                receivers.take(publishing.receiver, &mut next);
+                next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+            }
         }
         if publishing.passed(&next, work) {
             let matches = kind == Kind::Channel && self.counts[Kind::Pattern as usize].load(Relaxed) > 0;
@@ -352,14 +354,16 @@ impl Channels {
         note: &mut impl FnMut(usize, u32),
     ) {
         let mut next = ArrayVec::new();
-        let pattern = lock(&self.patterns).by_number.get(&publishing.pattern).map(|(pattern, receivers)| {
-            receivers.take(publishing.receiver, &mut next);
-            pattern.clone()
-        });
-        if let Some(pattern) = pattern.filter(|_| !next.is_empty()) {
+        let number = publishing.pattern;
+        let pattern = lock(&self.patterns).by_number.get(&number).map(|(pattern, _)| pattern.clone());
+        if let Some(pattern) = pattern {
             let words = [pattern.bytes(), name, text];
             let message = publishing.message.get_or_insert_with(|| self.message(Kind::Pattern, &words));
-            next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+            let patterns = lock(&self.patterns);
+            if let Some((_, receivers)) = patterns.by_number.get(&number) {
+                receivers.take(publishing.receiver, &mut next);
+                next.iter().for_each(|mailbox| self.put(mailbox, message, note));
+            }
         }
         if publishing.passed(&next, work) {
             publishing.pattern += 1;

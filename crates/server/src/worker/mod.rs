@@ -251,6 +251,11 @@ impl<B: Backend> Worker<B> {
         self.core.sessions.len()
     }
 
+    /// Whether it goes on at once: sessions have something to do, or have ended with something begun.
+    pub fn is_busy(&self) -> bool {
+        !self.core.ready.is_empty() || !self.core.long.is_empty() || !self.core.graves.is_empty()
+    }
+
     /// Buffers that are lent to sessions now.
     pub fn buffers_lent(&self) -> usize {
         self.core.buffers.lent()
