@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Release;
 
 use base::clock::UnixMillis;
 
-use crate::item::{CAS_TAKEN, META, META_FETCHED, META_WON, meta_word};
+use crate::item::{CAS_TAKEN, Kind, META, META_FETCHED, META_WON, meta_word};
 use crate::key::Key;
 use crate::lane::Turn;
 use crate::op::{Expire, Item, OpError};
@@ -137,6 +137,14 @@ impl<'l> Turn<'l> {
         let begins = (alter.wins || alter.begins) && !layout.has(META);
         if touch.is_none() && !alter.wins && !takes && !begins {
             return Ok(Some(Altered { token: snap.token(), expire: present }));
+        }
+        if let Some(past) =
+            touch.filter(|to| matches!(to, Expire::At(at) if *at <= self.now) && layout.kind() == Kind::Head)
+        {
+            // At once, head first: giving its pieces that time may take several turns, and the one that shows the value
+            // for the last time would find it broken.
+            let ended = Altered { token: snap.token(), expire: past };
+            return Ok(self.remove_same(key, snap)?.then_some(ended));
         }
         self.touch_pieces(seen, touch)?;
         let copies = begins

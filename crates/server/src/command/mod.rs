@@ -161,11 +161,6 @@ impl SessionState {
         }
     }
 
-    /// What was begun goes on though no further byte of input is there.
-    pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self, Self::Resp(state) if state.is_under_way())
-    }
-
     /// The request at hand takes many visits.
     pub(crate) fn is_long(&self) -> bool {
         match self {

@@ -302,7 +302,8 @@ fn apply<S>(session: &mut Session<S>, progress: Progress) {
             session.input_want = want;
             session.servable = false;
         }
-        State::Yield => session.servable = left > 0 || session.state.is_under_way(),
+        // A reply may be in the output in part, with nothing received behind its request.
+        State::Yield => session.servable = left > 0 || session.state.is_answering(),
         State::OutputFull { want } => {
             // With nothing to send, waiting for room is waiting for someone else's pins.
             let longer = session.out.as_ref().is_some_and(|out| want > out.capacity() && !out.is_lent());
