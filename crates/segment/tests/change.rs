@@ -279,3 +279,95 @@ fn a_walk_misses_no_item_that_stays_while_the_index_grows_and_shrinks() {
     let stats = store.stats();
     assert!(stats.index_growths > 0 && stats.index_shrinks > 0, "{stats:?}");
 }
+
+/// The whole value, large or not.
+fn read_whole(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire)> {
+    let turn = lane.turn(NOW);
+    let key = turn.key(Namespace::DEFAULT, name);
+    let item = turn.get(&key)?;
+    let bytes = match item.value {
+        Value::Bytes(bytes) => bytes.len() as u64,
+        Value::Large(large) => large.bytes,
+        _ => unreachable!("bytes were stored"),
+    };
+    let mut whole = Vec::new();
+    assert!(turn.copy_range(&key, item.value, 0..bytes, &mut |part| whole.extend_from_slice(part)), "a piece is lost");
+    Some((whole, item.expire))
+}
+
+/// Does `op` with the smallest share of each turn, and says in how many turns it was put off for that.
+fn in_shares<T>(
+    lane: &mut Lane,
+    background: &mut Background,
+    mut op: impl FnMut(&mut Turn<'_>) -> Result<T, OpError>,
+) -> (T, u32) {
+    let mut paused = 0;
+    loop {
+        let mut turn = lane.turn(NOW);
+        turn.serve(7, 1);
+        match op(&mut turn) {
+            Err(OpError::Parked) if turn.is_paused() => paused += 1,
+            Err(OpError::Parked) => {
+                drop(turn);
+                slice(background);
+            }
+            done => return (done.expect("room"), paused),
+        }
+    }
+}
+
+#[test]
+fn a_large_value_that_is_changed_over_many_turns_is_changed_once_and_whole() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let mut value: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+    in_shares(&mut lane, &mut background, |turn| {
+        turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put::set(&value))
+    });
+    for round in 0..3_u8 {
+        let part = vec![round; 1000];
+        let mode = if round == 1 { PutMode::Prepend } else { PutMode::Append };
+        let (stored, paused) = in_shares(&mut lane, &mut background, |turn| {
+            turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { mode, ..Put::set(&part) })
+        });
+        assert!(matches!(stored, PutOutcome::Stored { .. }) && paused > 1, "{stored:?} after {paused} pauses");
+        value = if round == 1 { [part, value].concat() } else { [value, part].concat() };
+        assert_eq!(read_whole(&mut lane, b"k"), Some((value.clone(), Expire::Never)));
+    }
+    for expire in [60_000, 1000, 90_000].map(|after| Expire::At(UnixMillis(NOW.0 + after))) {
+        let (touched, _) = in_shares(&mut lane, &mut background, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"k");
+            Ok(turn.touch(&key, expire)?.map(|item| item.expire))
+        });
+        assert_eq!(touched, Some(expire));
+        assert_eq!(read_whole(&mut lane, b"k"), Some((value.clone(), expire)));
+    }
+    let (copied, paused) = in_shares(&mut lane, &mut background, |turn| {
+        let (from, to) = (turn.key(Namespace::DEFAULT, b"k"), turn.key(Namespace::DEFAULT, b"copy"));
+        turn.copy_large(&from, &to)
+    });
+    assert!(copied.is_some() && paused > 1, "{paused} pauses");
+    assert_eq!(read_whole(&mut lane, b"copy").map(|(copy, _)| copy == value), Some(true));
+    assert_eq!(store.stats().large_broken, 0);
+}
+
+/// A request that ends a value is the last to show it, and so must not find it half ended by its own earlier turn.
+#[test]
+fn a_time_in_the_past_ends_a_large_value_in_one_turn() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let value = vec![b'v'; 700_000];
+    for soon in [Expire::Never, Expire::At(UnixMillis(NOW.0 + 60_000))] {
+        in_shares(&mut lane, &mut background, |turn| {
+            turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { expire: soon, ..Put::set(&value) })
+        });
+        let past = Expire::At(UnixMillis(NOW.0 - 1));
+        let (touched, paused) = in_shares(&mut lane, &mut background, |turn| {
+            let key = turn.key(Namespace::DEFAULT, b"k");
+            Ok(turn.touch(&key, past)?.is_some())
+        });
+        assert_eq!((touched, paused), (true, 0));
+        assert_eq!(read_whole(&mut lane, b"k"), None);
+    }
+    assert_eq!(store.stats().large_broken, 0);
+}
