@@ -321,9 +321,7 @@ fn a_large_value_that_is_changed_over_many_turns_is_changed_once_and_whole() {
     let (store, mut background) = store(64, 1);
     let mut lane = store.lane().unwrap();
     let mut value: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
-    in_shares(&mut lane, &mut background, |turn| {
-        turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put::set(&value))
-    });
+    in_shares(&mut lane, &mut background, |turn| turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put::set(&value)));
     for round in 0..3_u8 {
         let part = vec![round; 1000];
         let mode = if round == 1 { PutMode::Prepend } else { PutMode::Append };

@@ -253,7 +253,8 @@ fn fields_are_drawn_each_once_or_with_repetition() {
 
 #[test]
 fn an_answer_that_is_longer_than_the_output_comes_whole() {
-    let running = start(ServerConfig { segment_bytes: Some(1 << 20), ..both() });
+    let client_memory_bytes = Some(256 << 20);
+    let running = start(ServerConfig { segment_bytes: Some(1 << 20), client_memory_bytes, ..both() });
     let mut redis = resp(&running);
     let long = common::pattern(3000);
     for number in 0..40 {

@@ -240,6 +240,8 @@ impl Lab {
             bystander.client.take(usize::MAX);
             self.world.turn();
         }
+        let left = self.world.shared.budget.used();
+        assert!(left == 0, "{}: {left} bytes of client memory are in use when nobody is there", row.name);
     }
 
     fn run(&mut self, rows: &[Row]) {

@@ -28,6 +28,7 @@ use crate::command::values::LINE_ROOM;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::out::{OutBuffer, Spot};
+use crate::start::ServerConfig;
 use arrayvec::ArrayVec;
 use protocol::resp::{Args, Limits, Parsed, Parser};
 use segment::{KeyHash, Turn};
@@ -273,6 +274,11 @@ impl<'c> Call<'c, '_> {
     }
 }
 
+/// Bytes of answers that are kept at most, which have room for every value that can be stored now.
+pub(super) fn answers_bytes_max(config: &ServerConfig) -> usize {
+    ANSWER_BYTES_MAX.max(config.item_bytes_max as usize + 2 * LINE_ROOM)
+}
+
 /// Runs what is queued and not done. The claim is had.
 pub(super) fn run(
     turn: &mut Turn<'_>,
@@ -281,7 +287,7 @@ pub(super) fn run(
     ctx: &mut WorkerContext,
     ops: &mut usize,
 ) -> Step {
-    let answer_bytes_max = ANSWER_BYTES_MAX.max(ctx.shared.config.item_bytes_max as usize + 2 * LINE_ROOM);
+    let answer_bytes_max = answers_bytes_max(&ctx.shared.config);
     let Transaction { queue, claim, out, at, current, answer_at, is_cut, is_lone, ready, .. } = transaction;
     let from = (!*is_lone).then_some(*ready);
     ctx.op_begun = ctx.clock.ticks();

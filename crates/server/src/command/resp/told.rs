@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
+use super::atomic::answers_bytes_max;
 use super::{Answers, Call, Fault, State, Stop};
 pub(super) use crate::command::values::Identity;
 use crate::command::values::{LINE_ROOM, pin_or_room};
@@ -137,6 +138,10 @@ impl Call<'_, '_> {
                         copying.head
                     }
                     None => {
+                        let most = answers_bytes_max(&self.ctx.shared.config);
+                        if range.end - range.start > most.saturating_sub(self.out.collected() + LINE_ROOM) as u64 {
+                            return Err(Fault::KeysTooLong.into());
+                        }
                         let head = self.out.reserve_head();
                         let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
                         reply::bulk_head(&mut line, range.end - range.start);
@@ -150,7 +155,7 @@ impl Call<'_, '_> {
         while at < range.end {
             self.session.copying = Some(Copying { object, head, at });
             let to = range.end.min(at + COPIED_AT_ONCE_BYTES);
-            super::slices::collect_room(self.out, (to - at) as usize)?;
+            self.room((to - at) as usize)?;
             let out = &mut *self.out;
             if !self.turn.copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
                 self.out.cut_to_head(head);

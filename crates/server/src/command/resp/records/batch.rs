@@ -109,6 +109,8 @@ pub(in super::super) fn mput<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) ->
                 other => return Err(other),
             }
         }
+        // Each record is changed on its own, and tells so.
+        call.session.is_published = false;
         call.session.done += 1;
         call.ops += 1;
     }
