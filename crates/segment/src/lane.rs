@@ -159,8 +159,8 @@ impl<'l> Turn<'l> {
         self.now
     }
 
-    /// Begins a visit of a requester, who repeats a request until it is answered: what it copies at most in this turn is
-    /// `bytes`, and what takes more is parked and goes on where it was ([`Turn::is_paused`]).
+    /// Begins a visit of a requester, who repeats a request until it is answered: what it copies at most in this turn
+    /// is `bytes`, and what takes more is parked and goes on where it was ([`Turn::is_paused`]).
     #[inline(always)]
     pub fn serve(&mut self, requester: u64, bytes: u64) {
         self.own.unfinished.begin(requester, bytes);

@@ -390,7 +390,8 @@ impl<'l> Turn<'l> {
         Ok(Fed::All)
     }
 
-    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many turns as it takes.
+    /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many turns as it
+    /// takes.
     /// `None`: it has none, or has lost a piece.
     ///
     /// # Errors

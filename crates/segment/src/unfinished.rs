@@ -11,8 +11,8 @@
 //! ([`crate::Turn::serve`]); one that is met with another item or other lengths begins anew, and what it had written is
 //! removed. Nothing is published before all is written.
 //!
-//! Bounds: [`JOINS_MAX`] for each per-thread handle, the oldest goes first; one whose requester has not come back for two
-//! calls of [`crate::Lane::tidy`] goes too.
+//! Bounds: [`JOINS_MAX`] for each per-thread handle, the oldest goes first; one whose requester has not come back for
+//! two calls of [`crate::Lane::tidy`] goes too.
 
 use crate::large::LargeWriter;
 use crate::op::Expire;

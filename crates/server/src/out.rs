@@ -233,8 +233,8 @@ impl OutBuffer {
         &self.block[mark..self.len]
     }
 
-    /// Has room for `bytes` from now on, in a block of its own if there is none; false if client memory is used up. Marks
-    /// from before mean nothing then. Only for an output that collects answers.
+    /// Has room for `bytes` from now on, in a block of its own if there is none; false if client memory is used up.
+    /// Marks from before mean nothing then. Only for an output that collects answers.
     pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
         if self.block.len() - self.len >= bytes {
             return true;
@@ -297,7 +297,8 @@ impl OutBuffer {
         }
     }
 
-    /// Keeps a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects answers.
+    /// Keeps a place for bytes that are known later ([`OutBuffer::fill_head`]). Only for an output that collects
+    /// answers.
     pub(crate) fn reserve_head(&mut self) -> HeadPlace {
         self.push_block(Vec::new());
         HeadPlace(self.full.len() - 1)

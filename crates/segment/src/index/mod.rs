@@ -120,7 +120,8 @@ pub(crate) struct Index {
 /// Slots of a range at most: those of two groups, while one is split or merged.
 pub(crate) const RANGE_SLOTS_MAX: usize = 2 * GROUP_SLOTS;
 
-/// A walk takes so many steps for the keys of a group, so that one step has few of them: by the upper bits of their tags.
+/// A walk takes so many steps for the keys of a group, so that one step has few of them: by the upper bits of their
+/// tags.
 pub(crate) const RANGE_PARTS: u128 = 16;
 
 /// The keys of a group, or of a part of one while it is split or merged: see [`Index::range`].

@@ -28,8 +28,8 @@
 //! (`WorkerContext::unpublished`), and its requests wait when that is long.
 //!
 //! Invariants: while nobody is subscribed nothing is allocated; nobody waits for a subscriber; a lock is held for a
-//! bounded number of entries, never while a pattern is matched and never during a system call. Mailboxes are filled under
-//! the lock of the name, so whoever has left it was sent all that it was counted for.
+//! bounded number of entries, never while a pattern is matched and never during a system call. Mailboxes are filled
+//! under the lock of the name, so whoever has left it was sent all that it was counted for.
 
 mod channels;
 mod mailbox;

@@ -14,7 +14,8 @@
 //!
 //! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
 //! `Backend::wait` waits (`poll.rs`); the store turn holds no system call. Between two waits at most 500 us of work are
-//! done ([`crate::pace`]): a session whose request takes many visits waits in a list of its own, behind every new request.
+//! done ([`crate::pace`]): a session whose request takes many visits waits in a list of its own, behind every new
+//! request.
 
 mod arrive;
 mod batch;
@@ -118,7 +119,8 @@ struct Core<B: Backend> {
     intake: Receiver<Arrival<B::Stream>>,
     events: Vec<Event>,
     ready: VecDeque<u32>,
-    /// Sessions whose request takes many visits, or whose output many sends, or that used their share of the last visit.
+    /// Sessions whose request takes many visits, or whose output many sends, or that used their share of the last
+    /// visit.
     long: VecDeque<u32>,
     parked: Vec<u32>,
     coming: Coming,
@@ -157,6 +159,42 @@ struct Core<B: Backend> {
     moved: Vec<Moved<B::Stream>>,
 }
 
+/// What a worker's commands have in common, before its first turn.
+fn context(shared: Arc<Shared>, worker: usize, clock: Clock, request_bytes_max: usize) -> WorkerContext {
+    let op_begun = clock.ticks();
+    WorkerContext {
+        now: UnixMillis::default(),
+        ahead_ms: 0,
+        shared,
+        worker,
+        pace: Pace::new(&clock),
+        clock,
+        request_bytes_max,
+        op_begun,
+        ready: op_begun,
+        namespace: Namespace::DEFAULT,
+        guards: 0,
+        routes: Arc::default(),
+        route_changes: 0,
+        rationed_here: false,
+        batch_ops: 0,
+        arrivals: 0,
+        long_keys: 0,
+        slow_lines: SlowLines::default(),
+        watch: Watch::default(),
+        to_wake: 0,
+        pause: Pause::None,
+        restrained: false,
+        user_changes: 0,
+        asks: false,
+        hurries: false,
+        work_bytes: 0,
+        unpublished: VecDeque::new(),
+        sampler: Sampler::new(worker),
+        spares: Spares::default(),
+    }
+}
+
 impl<B: Backend> Worker<B> {
     /// A worker without connections. All that it will ever allocate is allocated here.
     pub fn new(mut parts: WorkerParts<B>) -> Self {
@@ -167,37 +205,7 @@ impl<B: Backend> Worker<B> {
         let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
         let born = parts.clock.ticks();
         let sessions_max = parts.sessions_max;
-        let ctx = WorkerContext {
-            now: UnixMillis::default(),
-            ahead_ms: 0,
-            shared: parts.shared,
-            worker: parts.number,
-            pace: Pace::new(&parts.clock),
-            clock: parts.clock,
-            request_bytes_max: sizes.big_bytes,
-            op_begun: born,
-            ready: born,
-            namespace: Namespace::DEFAULT,
-            guards: 0,
-            routes: Arc::default(),
-            route_changes: 0,
-            rationed_here: false,
-            batch_ops: 0,
-            arrivals: 0,
-            long_keys: 0,
-            slow_lines: SlowLines::default(),
-            watch: Watch::default(),
-            to_wake: 0,
-            pause: Pause::None,
-            restrained: false,
-            user_changes: 0,
-            asks: false,
-            hurries: false,
-            work_bytes: 0,
-            unpublished: VecDeque::new(),
-            sampler: Sampler::new(parts.number),
-            spares: Spares::default(),
-        };
+        let ctx = context(parts.shared, parts.number, parts.clock, sizes.big_bytes);
         let core = Core {
             io: parts.io,
             ctx,

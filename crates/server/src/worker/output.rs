@@ -6,8 +6,8 @@ use crate::session::{Pause, Phase, Place};
 use io::{Backend, Received, Sent};
 use std::io::IoSlice;
 
-/// Bytes of one session that are sent before others have their turn: a socket whose peer reads all the time would take a
-/// long value in one.
+/// Bytes of one session that are sent before others have their turn: a socket whose peer reads all the time would take
+/// a long value in one.
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// Receives that throw away what a finished session still gets, for each visit.
 const LINGER_RECEIVES: usize = 16;

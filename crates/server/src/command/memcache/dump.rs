@@ -51,8 +51,8 @@ pub(super) struct Dumping {
 }
 
 impl Call<'_, '_> {
-    /// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed with
-    /// the last one, so that the session is asked again until then.
+    /// Reports the next items: what a step finds is reported once the step has come to its end. The line is consumed
+    /// with the last one, so that the session is asked again until then.
     pub(super) fn dump(&mut self, format: Format, consumed: usize) -> Step {
         let mut dumping = self.session.dump.take().unwrap_or_default();
         let told = self.dump_step(format, &mut dumping);

@@ -345,8 +345,8 @@ fn read(queue: &[u8], at: usize) -> Current {
 enum Room {
     /// There is room now: the request is run again.
     Grown,
-    /// Its answer is longer than may be kept, for this reason. What it has answered so far is given up, and there is room
-    /// for the error.
+    /// Its answer is longer than may be kept, for this reason. What it has answered so far is given up, and there is
+    /// room for the error.
     Refused(Fault),
     /// There is no room for a line. The answers are given up, the requests are executed all the same, and the
     /// connection is closed when they are done.

@@ -72,9 +72,9 @@ impl<'c> Call<'c, '_> {
     }
 
     /// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
-    /// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its own,
-    /// with the key claimed. `stored_bytes` is what it may store at most. `each` gives false if the value that an earlier
-    /// visit changed is gone: all are done again then.
+    /// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its
+    /// own, with the key claimed. `stored_bytes` is what it may store at most. `each` gives false if the value that an
+    /// earlier visit changed is gone: all are done again then.
     pub(super) fn in_slices(
         &mut self,
         name: &'static str,
@@ -167,8 +167,8 @@ impl<'c> Call<'c, '_> {
         State::Yield.into()
     }
 
-    /// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in another
-    /// visit, and goes if it begins anew or is a fault.
+    /// Ends a visit of a walk whose answer is collected behind a head: what was collected stands if it goes on in
+    /// another visit, and goes if it begins anew or is a fault.
     pub(super) fn end_visit(&mut self, mut walk: Box<Walk>, mut ran: Run) -> Run {
         if matches!(ran, Err(Stop::State(_))) && !walk.reserve(&self.ctx.shared.budget) {
             ran = Err(Fault::ClientMemory.into());

@@ -119,8 +119,8 @@ impl Call<'_, '_> {
         Ok(Some(told))
     }
 
-    /// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for. False if
-    /// a piece of it is lost: nothing of it is put then.
+    /// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for. False
+    /// if a piece of it is lost: nothing of it is put then.
     pub(super) fn put_pieces(
         &mut self,
         key: &Key<'_>,

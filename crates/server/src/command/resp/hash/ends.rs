@@ -59,8 +59,8 @@ impl<'c> Call<'c, '_> {
         }
     }
 
-    /// Changes each field of a command and answers with a number for each. The command's words are `all`, and the fields'
-    /// names the last of them.
+    /// Changes each field of a command and answers with a number for each. The command's words are `all`, and the
+    /// fields' names the last of them.
     fn tell_and_change_each(
         &mut self,
         (name, event): (&'static str, Event),
@@ -256,8 +256,8 @@ pub(in super::super) fn hgetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
     })
 }
 
-/// What `HSETEX` is at, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them is not
-/// as it is to be.
+/// What `HSETEX` is at, as [`super::super::SessionState::sum`]: its fields are looked at, or stored, or one of them is
+/// not as it is to be.
 const LOOKING: i64 = 0;
 const STORING: i64 = 1;
 const REFUSED: i64 = 2;
