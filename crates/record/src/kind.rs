@@ -29,6 +29,11 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
+    /// Its values are kept in parts.
+    pub const fn is_large(self) -> bool {
+        self as u8 & PARTS != 0
+    }
+
     /// As `TYPE` names it.
     pub const fn name(self) -> &'static str {
         match self {

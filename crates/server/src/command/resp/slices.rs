@@ -73,7 +73,7 @@ impl<'c> Call<'c, '_> {
 
     /// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
     /// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its
-    /// own, with the key claimed. `stored_bytes` is what it may store at most. `each` gives false if the value that an
+    /// own, with the key claimed. `stores` says that it may store what the words say. `each` gives false if the value that an
     /// earlier visit changed is gone: all are done again then.
     pub(super) fn in_slices(
         &mut self,
@@ -81,15 +81,22 @@ impl<'c> Call<'c, '_> {
         all: Args<'c>,
         key: &[u8],
         (words, each_words): (Args<'c>, u32),
-        stored_bytes: usize,
+        stores: bool,
         mut each: impl FnMut(&mut Self, Args<'c>, bool) -> Result<bool, Stop>,
     ) -> Run {
         if !self.beside && words.len() as u32 > FIELDS_A_SLICE * each_words {
             return self.run_claimed(name, all, key);
         }
-        let is_first = self.session.done == 0;
-        if is_first && stored_bytes > 0 {
-            self.room_to_store(if self.beside { stored_bytes as u64 } else { 0 })?;
+        if stores && self.session.done == 0 {
+            self.room_to_store(if self.beside { words.wire_bytes() as u64 } else { 0 })?;
+        }
+        if !self.beside {
+            // All of it in this visit.
+            if !each(self, words, true)? {
+                return Err(State::Yield.into());
+            }
+            self.ops += OPS_AN_EDITED_FIELD * words.len() / each_words as usize;
+            return Ok(());
         }
         let together = if words.len() as u32 > FIELDS_A_SLICE * each_words { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
         let mut left = self.words_left(words);

@@ -33,7 +33,7 @@ fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, name: &'static str) -> R
     if !args.len().is_multiple_of(2) {
         return Err(Fault::Arity(name).into());
     }
-    call.in_slices(name, all, key, (args, 2), args.wire_bytes(), |call, pairs, is_first| {
+    call.in_slices(name, all, key, (args, 2), true, |call, pairs, is_first| {
         let added = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
                 // What was stored has gone meanwhile.
@@ -82,7 +82,7 @@ pub(in super::super) fn hsetnx<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) 
 pub(in super::super) fn hdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let all = args;
     let key = args.next().unwrap_or_default();
-    call.in_slices("hdel", all, key, (args, 1), 0, |call, names, _| {
+    call.in_slices("hdel", all, key, (args, 1), false, |call, names, _| {
         call.session.sum += call.edit_record(key, Event::HDEL, &mut |_, edit, _| {
             let mut removed = 0;
             for name in names {

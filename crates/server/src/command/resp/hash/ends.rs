@@ -69,7 +69,7 @@ impl<'c> Call<'c, '_> {
         each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<i64, Fault>,
     ) -> Run {
         let key = all.into_iter().next().unwrap_or_default();
-        self.in_slices(name, all, key, (names, 1), 0, |call, slice, _| {
+        self.in_slices(name, all, key, (names, 1), false, |call, slice, _| {
             call.answer_room((slice.len() + 1) * reply::NUMBER_LINE_BYTES_MAX)?;
             let told = call.edit_record(key, event, &mut |_, edit, _| {
                 let mut told = Vec::with_capacity(slice.len());
@@ -141,7 +141,7 @@ impl<'c> Call<'c, '_> {
         each: impl Fn(&mut Edit<'_>, &Name<'_>) -> Result<bool, Fault>,
     ) -> Run {
         let key = all.into_iter().next().unwrap_or_default();
-        self.in_slices(name, all, key, (names, 1), 0, |call, slice, _| {
+        self.in_slices(name, all, key, (names, 1), false, |call, slice, _| {
             let (room, version) = (call.out.room(), call.session.version);
             let told = call.edit_record(key, event, &mut |_, edit, _| {
                 let (mut told, mut changed) = (Vec::new(), false);
@@ -271,6 +271,19 @@ struct SetOptions {
     keep: bool,
 }
 
+impl SetOptions {
+    /// Whether one of the fields is not as it is to be.
+    fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, Fault> {
+        let Some(wanted) = self.wanted else { return Ok(false) };
+        for (name, _) in Pairs(fields) {
+            if wanted != edit.bin(&Name::new(name))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all;
     let key = args.next().unwrap_or_default();
@@ -290,17 +303,11 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         }
     };
     let Pairs(words) = pairs;
-    if call.session.sum == LOOKING && options.wanted.is_some() {
-        // The fields are looked at first: all are stored or none.
-        call.in_slices("hsetex", all, key, (words, 2), words.wire_bytes(), |call, slice, _| {
-            let is_refused = call.edit_record(key, Event::HSET, &mut |_, edit, _| {
-                for (name, _) in Pairs(slice) {
-                    if options.wanted != Some(edit.bin(&Name::new(name))?.is_some()) {
-                        return Ok(Edited::Keep(true));
-                    }
-                }
-                Ok(Edited::Keep(false))
-            })?;
+    if call.beside && call.session.sum == LOOKING && options.wanted.is_some() {
+        // With the key claimed the fields are looked at first: all are stored or none.
+        call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, _| {
+            let is_refused =
+                call.edit_record(key, Event::HSET, &mut |_, edit, _| Ok(Edited::Keep(options.refuses(edit, slice)?)))?;
             if is_refused {
                 call.session.sum = REFUSED;
             }
@@ -315,10 +322,14 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
         call.int(0);
         return Ok(());
     }
-    call.in_slices("hsetex", all, key, (words, 2), words.wire_bytes(), |call, slice, is_first| {
-        call.edit_record(key, Event::HSET, &mut |old, edit, _| {
+    let looks_here = !call.beside;
+    call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, is_first| {
+        let stored = call.edit_record(key, Event::HSET, &mut |old, edit, _| {
             if !is_first && old.is_none() {
-                return Ok(Edited::Keep(false));
+                return Ok(Edited::Keep(None));
+            }
+            if looks_here && options.refuses(edit, slice)? {
+                return Ok(Edited::Keep(Some(false)));
             }
             for (name, value) in Pairs(slice) {
                 let name = Name::new(name);
@@ -327,9 +338,17 @@ pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Ru
                     edit.set_end(&name, options.end)?;
                 }
             }
-            Ok(Edited::Store(true))
-        })
+            Ok(Edited::Store(Some(true)))
+        })?;
+        if stored == Some(false) {
+            call.session.sum = REFUSED;
+        }
+        Ok(stored.is_some())
     })?;
+    if call.session.sum == REFUSED {
+        call.int(0);
+        return Ok(());
+    }
     call.note_store();
     if options.end.is_some() {
         call.changed(Event::HEXPIRE, key);

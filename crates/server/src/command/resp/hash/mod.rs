@@ -19,7 +19,8 @@ use crate::out::OutBuffer;
 use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
-use record::{Bin, Damaged, HASHES, Name, Record};
+use record::{Bin, Damaged, HASHES, Kind, Name, Record};
+use segment::Value;
 
 /// What is told of each field of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl<'c> Call<'c, '_> {
 
     fn tell_all(&mut self, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
         let key = args.into_iter().next().unwrap_or_default();
-        if self.beside && self.session.walk.is_some() || self.is_large(key)? {
+        if self.beside && self.session.walk.is_some() || self.is_large(key) {
             if !self.beside {
                 return self.run_reading(name, args, key);
             }
@@ -74,12 +75,14 @@ impl<'c> Call<'c, '_> {
         self.at_any_length(name, args, |call, args| call.tell_all_here(args, telling))
     }
 
-    /// Whether the record under a key is kept in leaves, so that all of it takes several visits.
-    pub(super) fn is_large(&self, bytes: &[u8]) -> Result<bool, Stop> {
+    /// Whether the record under a key is kept in leaves, so that all of it takes several visits. What is no record is
+    /// not.
+    pub(super) fn is_large(&self, bytes: &[u8]) -> bool {
         let key = self.key(bytes);
-        let item = self.turn.peek(&key);
-        let parts = KeyParts::new(self.turn, key);
-        Ok(typed::opened(item.as_ref(), self.ctx.view(), &parts)?.is_some_and(|record| record.is_large()))
+        match self.turn.peek(&key).map(|item| item.value) {
+            Some(Value::Typed { kind, .. }) => Kind::of(kind).is_some_and(Kind::is_large),
+            _ => false,
+        }
     }
 
     /// Answers with all fields of a record, leaf after leaf.
