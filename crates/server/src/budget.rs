@@ -12,7 +12,6 @@
 //! | `replies` | answers of transactions, and long replies, that are not sent | all |
 //! | `requests` | parts of requests that are not all there, beside buffers: long keys of arriving values | all |
 //! | `walks` | what a walk over keys, records or fields remembers between two visits | all |
-//! | `copies` | a value or a list of fields that is put together outside the store | all |
 //! | `messages` | messages that wait for subscribers, and what a queue of them takes | all |
 //! | `subscriptions` | names of channels and patterns | a half |
 //! | `rules` | users of `ACL`, their passwords and rules | a quarter |
@@ -46,8 +45,6 @@ pub enum Kind {
     Requests,
     /// What walks remember.
     Walks,
-    /// Values that are put together outside the store.
-    Copies,
     /// Messages that wait for subscribers.
     Messages,
     /// Names of channels and patterns.
@@ -58,12 +55,11 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Queued,
         Self::Replies,
         Self::Requests,
         Self::Walks,
-        Self::Copies,
         Self::Messages,
         Self::Subscriptions,
         Self::Rules,
@@ -76,7 +72,6 @@ impl Kind {
             Self::Replies => "replies",
             Self::Requests => "requests",
             Self::Walks => "walks",
-            Self::Copies => "copies",
             Self::Messages => "messages",
             Self::Subscriptions => "subscriptions",
             Self::Rules => "rules",
