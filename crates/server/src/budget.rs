@@ -55,15 +55,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
-        Self::Queued,
-        Self::Replies,
-        Self::Requests,
-        Self::Walks,
-        Self::Messages,
-        Self::Subscriptions,
-        Self::Rules,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Queued, Self::Replies, Self::Requests, Self::Walks, Self::Messages, Self::Subscriptions, Self::Rules];
 
     /// Its name in metrics.
     pub const fn name(self) -> &'static str {

@@ -20,7 +20,7 @@ use protocol::resp::Args;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
 use record::{Bin, Damaged, HASHES, Kind, Name, Record};
-use segment::Value;
+use segment::{Item, Value};
 
 /// What is told of each field of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,22 +66,18 @@ impl<'c> Call<'c, '_> {
 
     fn tell_all(&mut self, name: &'static str, args: Args<'c>, telling: Telling) -> Run {
         let key = args.into_iter().next().unwrap_or_default();
-        if self.beside && self.session.walk.is_some() || self.is_large(key) {
-            if !self.beside {
-                return self.run_reading(name, args, key);
-            }
+        if self.beside && self.session.walk.is_some() {
             return self.tell_leaves(key, telling);
         }
-        self.at_any_length(name, args, |call, args| call.tell_all_here(args, telling))
-    }
-
-    /// Whether the record under a key is kept in leaves, so that all of it takes several visits. What is no record is
-    /// not.
-    pub(super) fn is_large(&self, bytes: &[u8]) -> bool {
-        let key = self.key(bytes);
-        match self.turn.peek(&key).map(|item| item.value) {
-            Some(Value::Typed { kind, .. }) => Kind::of(kind).is_some_and(Kind::is_large),
-            _ => false,
+        let mut is_told = true;
+        self.at_any_length(name, args, |call, args| {
+            is_told = call.tell_all_here(args, telling)?;
+            Ok(())
+        })?;
+        match (is_told, self.beside) {
+            (true, _) => Ok(()),
+            (false, true) => self.tell_leaves(key, telling),
+            (false, false) => self.run_reading(name, args, key),
         }
     }
 
@@ -123,10 +119,14 @@ impl<'c> Call<'c, '_> {
         Ok(())
     }
 
-    fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Run {
+    /// Answers with all fields of a record in this visit. False, and nothing is put, if it is kept in leaves.
+    fn tell_all_here(&mut self, mut args: Args<'c>, telling: Telling) -> Result<bool, Stop> {
         let (key, now_ms) = (self.key(args.next().unwrap_or_default()), self.ctx.now.0);
         let (version, bytes_max) = (self.session.version, self.answer_bytes_max());
         let item = self.turn.get(&key);
+        if item.as_ref().is_some_and(is_large) {
+            return Ok(false);
+        }
         let parts = KeyParts::new(self.turn, key);
         let record = record(item.as_ref(), self.ctx.view(), &parts)?;
         let fields = record.as_ref().map_or(Ok(0), |record| record.count(now_ms))? as u64;
@@ -151,8 +151,13 @@ impl<'c> Call<'c, '_> {
         }
         let hit = record.is_some();
         self.note_read(hit);
-        Ok(())
+        Ok(true)
     }
+}
+
+/// Whether an item is a record that is kept in leaves, so that all of it takes several visits.
+fn is_large(item: &Item<'_>) -> bool {
+    matches!(item.value, Value::Typed { kind, .. } if Kind::of(kind).is_some_and(Kind::is_large))
 }
 
 pub(super) fn hgetall<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {

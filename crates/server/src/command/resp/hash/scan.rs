@@ -269,7 +269,7 @@ impl Drawing {
 pub(in super::super) fn hrandfield<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     let key = args.into_iter().next().unwrap_or_default();
     let drawing = Drawing::read(args.behind_first(), call.session.version)?;
-    if call.session.walk.is_none() && !call.is_large(key) {
+    if call.session.walk.is_none() && !call.turn.peek(&call.key(key)).is_some_and(|item| super::is_large(&item)) {
         return call.at_any_length("hrandfield", args, |call, _| call.draw_from_plain(key, drawing));
     }
     drawing.check(call.ctx.request_bytes_max)?;
