@@ -73,8 +73,8 @@ impl<'c> Call<'c, '_> {
 
     /// Does `each` for the words of a command that changes one value, some of them at a time: `fields` says which words
     /// of `all` and how many are for one field. With more than a slice has room for it becomes a transaction of its
-    /// own, with the key claimed. `stores` says that it may store what the words say. `each` gives false if the value that an
-    /// earlier visit changed is gone: all are done again then.
+    /// own, with the key claimed. `stores` says that it may store what the words say. `each` gives false if the value
+    /// that an earlier visit changed is gone: all are done again then.
     pub(super) fn in_slices(
         &mut self,
         name: &'static str,

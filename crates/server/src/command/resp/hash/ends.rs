@@ -272,6 +272,25 @@ struct SetOptions {
 }
 
 impl SetOptions {
+    /// The options, and the words of the fields behind them.
+    fn read<'c>(call: &Call<'c, '_>, mut args: Args<'c>) -> Result<(Self, Args<'c>), Fault> {
+        let mut options = Self::default();
+        loop {
+            let word = args.next();
+            match word.map(lower).as_deref() {
+                Some(b"fnx") if options.wanted.is_none() => options.wanted = Some(false),
+                Some(b"fxx") if options.wanted.is_none() => options.wanted = Some(true),
+                Some(b"keepttl") if options.end.is_none() && !options.keep => options.keep = true,
+                Some(b"fields") | None => return Ok((options, fields(word, args, 2)?)),
+                Some(option) => {
+                    let free = options.end.is_none() && !options.keep;
+                    let end = option_end(option, &mut args, call, "hsetex")?.filter(|_| free);
+                    options.end = Some(end.ok_or(Fault::Syntax)?);
+                }
+            }
+        }
+    }
+
     /// Whether one of the fields is not as it is to be.
     fn refuses(self, edit: &mut Edit<'_>, fields: Args<'_>) -> Result<bool, Fault> {
         let Some(wanted) = self.wanted else { return Ok(false) };
@@ -287,22 +306,7 @@ impl SetOptions {
 pub(in super::super) fn hsetex<'c>(call: &mut Call<'c, '_>, all: Args<'c>) -> Run {
     let mut args = all;
     let key = args.next().unwrap_or_default();
-    let mut options = SetOptions::default();
-    let pairs = loop {
-        let word = args.next();
-        match word.map(lower).as_deref() {
-            Some(b"fnx") if options.wanted.is_none() => options.wanted = Some(false),
-            Some(b"fxx") if options.wanted.is_none() => options.wanted = Some(true),
-            Some(b"keepttl") if options.end.is_none() && !options.keep => options.keep = true,
-            Some(b"fields") | None => break Pairs(fields(word, args, 2)?),
-            Some(option) => {
-                let free = options.end.is_none() && !options.keep;
-                let end = option_end(option, &mut args, call, "hsetex")?.filter(|_| free);
-                options.end = Some(end.ok_or(Fault::Syntax)?);
-            }
-        }
-    };
-    let Pairs(words) = pairs;
+    let (options, words) = SetOptions::read(call, args)?;
     if call.beside && call.session.sum == LOOKING && options.wanted.is_some() {
         // With the key claimed the fields are looked at first: all are stored or none.
         call.in_slices("hsetex", all, key, (words, 2), true, |call, slice, _| {
