@@ -1,6 +1,7 @@
-/* The machine's wall clock plus an offset that another process sets, for a program that is started with this library
+/* The machine's wall and monotonic clocks plus an offset that another process sets, for a program that is started with this library
  * in LD_PRELOAD. The offset, nanoseconds as a signed 64-bit number, is the content of the file that SOAK_CLOCK names.
- * No other clock changes, nor does the wall clock of any other process. */
+ * Both move, as when time passes: times to live follow the monotonic clock. No other clock changes, nor does one of any
+ * other process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
     if (!offset_ns)
         abort();
     int result = real_clock(clock, time);
-    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_MONOTONIC)) {
         int64_t ns = time->tv_nsec + *offset_ns % 1000000000;
         time->tv_sec += *offset_ns / 1000000000 + ns / 1000000000;
         time->tv_nsec = ns % 1000000000;
