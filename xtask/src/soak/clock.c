@@ -5,9 +5,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,4 +38,27 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
         time->tv_nsec = ns % 1000000000;
     }
     return result;
+}
+
+/* Waits until an instant of the monotonic clock end by the real one, which the kernel knows. */
+long syscall(long number, ...) {
+    static long (*real_syscall)(long, ...);
+    if (!real_syscall)
+        real_syscall = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    long args[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        args[i] = va_arg(list, long);
+    va_end(list);
+    struct timespec until;
+    int waits = number == SYS_futex && (args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+    if (waits && args[3] && !(args[1] & FUTEX_CLOCK_REALTIME) && offset_ns) {
+        until = *(struct timespec *)args[3];
+        int64_t ns = until.tv_nsec - *offset_ns % 1000000000;
+        until.tv_sec -= *offset_ns / 1000000000 + (ns < 0);
+        until.tv_nsec = ns < 0 ? ns + 1000000000 : ns;
+        args[3] = (long)&until;
+    }
+    return real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
 }
