@@ -7,10 +7,10 @@
 //! Run with `make loom`, or `RUSTFLAGS='--cfg loom' cargo test --release -p gannet-segment --test loom`.
 #![cfg(loom)]
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the model uses a part of the module")]
 #[path = "../src/epoch.rs"]
 mod epoch;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the model uses a part of the module")]
 #[path = "../src/segments/free.rs"]
 mod free;
 
@@ -25,7 +25,7 @@ mod raw {
             #[derive(Debug, Default)]
             pub(crate) struct $name($atomic);
 
-            #[allow(dead_code)]
+            #[allow(dead_code, reason = "not every word needs every operation")]
             impl $name {
                 pub(crate) fn new(value: $int) -> Self {
                     Self($atomic::new(value))

@@ -3,12 +3,15 @@
 
 #[path = "../../../fuzz/corpus.rs"]
 mod corpus;
+#[path = "common/request.rs"]
+mod request;
 mod resp_commands;
 mod whole_server;
 
 use base::prng::Prng;
 use gannet_server::command::Protocol;
 use gannet_server::command::resp::table::COMMANDS;
+use request::request;
 use resp_commands::{assert_cut, is_timeless, replies};
 use std::time::{Duration, Instant};
 use whole_server::Reached;
@@ -107,17 +110,6 @@ fn the_whole_server_is_asked_every_command_there_is() {
 fn a_sum_that_wraps_fails_a_test() {
     let most = std::hint::black_box(u64::MAX);
     let _ = std::hint::black_box(most + std::hint::black_box(1));
-}
-
-/// A request as an array of bulk strings.
-fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 /// The layout of an item asserts that its key is no longer than one may be: each way to make an item has to ask first.

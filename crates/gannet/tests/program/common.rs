@@ -1,5 +1,10 @@
 //! The program as a process of its own, ended by its id when a test is over.
 
+#[path = "../../../server/tests/common/request.rs"]
+mod request;
+
+pub use request::request;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;

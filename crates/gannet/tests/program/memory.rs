@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::common::{Serving, TempFile, ask, connect};
+use crate::common::{Serving, TempFile, ask, connect, request};
 
 /// The stated constant: 16 MiB for the program, 17 MiB a worker for its buffers and histograms, and what its reactor
 /// holds, which is 6 MiB more with io_uring.
@@ -120,17 +120,6 @@ const CLIENTS: usize = 24;
 
 fn number_of(variable: &str) -> Option<usize> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
-}
-
-/// A request as an array of bulk strings.
-fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 /// What a client of each kind sends, and how many bytes it reads before it reads no more: so many that what it asked

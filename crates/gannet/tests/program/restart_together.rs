@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use base::prng::Prng;
 
-use crate::common::{PATIENCE, Serving, TempFile, connect};
+use crate::common::{PATIENCE, Serving, TempFile, connect, request};
 use crate::restart::{MemoryFile, before_a_kill, get, kills, seed_told, serve, value_of};
 
 /// A connection that speaks RESP.
@@ -21,13 +21,7 @@ impl Redis {
     }
 
     fn send(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend(format!("${}\r\n", word.len()).as_bytes());
-            bytes.extend_from_slice(word);
-            bytes.extend(b"\r\n");
-        }
-        self.0.get_mut().write_all(&bytes)
+        self.0.get_mut().write_all(&request(words))
     }
 
     /// The next answer: its elements with spaces between them, `nil` for none.

@@ -12,7 +12,7 @@ use super::claiming::as_one;
 use super::{NOW, explore, put, read, store, until_done};
 use crate::lane::Lane;
 use crate::op::{Delete, DeleteOutcome, Expire, Fetch, Item, OpError, Put, PutMode, PutOutcome, Value};
-use crate::{AddOutcome, Change, Namespace, Turn, Version};
+use crate::{AddOutcome, Background, Change, Namespace, Store, Turn, Version};
 
 const KEY: &[u8] = b"key";
 
@@ -53,18 +53,24 @@ fn touch_gets(turn: &mut Turn<'_>) -> Result<(u64, u64), OpError> {
     turn.touch_gets(&key, later).map(|item| counted(&item.expect("it is there")))
 }
 
+/// A number of 10, and a thread that adds 1 to it twice.
+fn beside_two_additions() -> (Arc<Store>, Background, Lane, thread::JoinHandle<()>) {
+    let (store, background) = store(2);
+    let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
+    add(&mut a, 10);
+    let adder = thread::spawn(move || {
+        add(&mut b, 1);
+        add(&mut b, 1);
+    });
+    (store, background, a, adder)
+}
+
 /// Two additions of 1 beside a read and a store of 1000 more by its token.
 fn a_compared_store_beside_two_additions(look: Look) {
     let (stored, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counts = (Arc::clone(&stored), Arc::clone(&refused));
     explore(move || {
-        let (store, _background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        add(&mut a, 10);
-        let adder = thread::spawn(move || {
-            add(&mut b, 1);
-            add(&mut b, 1);
-        });
+        let (_store, _background, mut a, adder) = beside_two_additions();
         let (value, token) = until_done(&mut a, look);
         let next = (value + 1000).to_string();
         let outcome = until_done(&mut a, |turn| {
@@ -107,13 +113,7 @@ fn a_watched_number_that_two_additions_changed_has_changed() {
     let (stored, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let counts = (Arc::clone(&stored), Arc::clone(&refused));
     explore(move || {
-        let (store, _background) = store(2);
-        let (mut a, mut b) = (store.lane().expect("lane"), store.lane().expect("lane"));
-        add(&mut a, 10);
-        let adder = thread::spawn(move || {
-            add(&mut b, 1);
-            add(&mut b, 1);
-        });
+        let (store, _background, mut a, adder) = beside_two_additions();
         let version = |turn: &mut Turn<'_>| -> Result<Version, OpError> {
             let key = turn.key(Namespace::DEFAULT, KEY);
             turn.version(&key)

@@ -200,12 +200,11 @@ fn number(line: &mut Line, name: &str, value: u64) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_line_of_an_eviction_fits_for_a_key_that_a_client_of_redis_stored() {
-        let key = vec![0xff; 64 << 10];
-        let item = segment::Item {
-            key: &key,
-            value: segment::Value::Bytes(b"v"),
+    /// An item whose line is as long as that of such a key and value gets.
+    fn evicted<'i>(key: &'i [u8], value: segment::Value<'i>) -> segment::Item<'i> {
+        segment::Item {
+            key,
+            value,
             client_flags: 0,
             expire: segment::Expire::Never,
             token: 0,
@@ -213,8 +212,14 @@ mod tests {
             last_access: UnixMillis(0),
             stale: false,
             stored_bytes: 0,
-            ttl_class: 0,
-        };
+            ttl_class: u8::MAX,
+        }
+    }
+
+    #[test]
+    fn the_line_of_an_eviction_fits_for_a_key_that_a_client_of_redis_stored() {
+        let key = vec![0xff; 64 << 10];
+        let item = evicted(&key, segment::Value::Bytes(b"v"));
         let mut lines = Lines::default();
         let head = Head { now: UnixMillis(1), gid: 1 };
         lines.tell(Kind::Evictions, |line| head.eviction(line, &item, -1, 0));
@@ -227,18 +232,7 @@ mod tests {
     fn the_longest_line_of_each_kind_fits() {
         let head = Head { now: UnixMillis(u64::MAX), gid: u64::MAX };
         let key = [0xff; KEY_BYTES_MAX];
-        let item = segment::Item {
-            key: &key,
-            value: segment::Value::Large(segment::LargeRef { object: 0, bytes: u64::MAX }),
-            client_flags: 0,
-            expire: segment::Expire::Never,
-            token: 0,
-            fetched: true,
-            last_access: UnixMillis(0),
-            stale: false,
-            stored_bytes: 0,
-            ttl_class: u8::MAX,
-        };
+        let item = evicted(&key, segment::Value::Large(segment::LargeRef { object: 0, bytes: u64::MAX }));
         let event = StoreEvent {
             status: "not_stored",
             cmd: "prepend",

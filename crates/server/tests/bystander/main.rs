@@ -11,6 +11,7 @@ mod common;
 #[path = "../sim/mod.rs"]
 mod sim;
 
+use common::redis::request;
 use gannet_server::command::Protocol;
 use gannet_server::pace::ITERATION_OPS_MAX;
 use gannet_server::start::ServerConfig;
@@ -33,19 +34,9 @@ fn cpu_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn resp(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
-}
-
 fn line(text: &str) -> Vec<u8> {
     let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-    resp(&words)
+    request(&words)
 }
 
 /// A command with words for each of so many numbers behind it.
@@ -55,7 +46,7 @@ fn many(head: &str, count: usize, words: impl Fn(usize) -> String) -> Vec<u8> {
         all.extend(words(number).split(' ').map(|word| word.as_bytes().to_vec()));
     }
     let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
-    resp(&all)
+    request(&all)
 }
 
 /// So many requests as one transaction.
@@ -332,7 +323,7 @@ fn commands_over_one_long_value_hold_nobody_up() {
     let mut lab = Lab::new();
     let bytes = 40 << 20;
     let value = vec![b'x'; bytes];
-    lab.fill(std::iter::once(resp(&[b"SET", b"v", &value])));
+    lab.fill(std::iter::once(request(&[b"SET", b"v", &value])));
     // What one visit copies, within the store and into an answer, and what one send takes.
     let copied = 256 << 10;
     let row = |name, text: &str, bytes: usize| Row::new(name, line(text), bytes, copied);

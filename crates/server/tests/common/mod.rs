@@ -5,6 +5,7 @@ pub mod hashes;
 pub mod memcached;
 pub mod records;
 pub mod redis;
+pub mod request;
 pub mod tiered;
 
 use gannet_server::config::kinds::IoChoice;

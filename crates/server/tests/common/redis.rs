@@ -1,5 +1,6 @@
 //! Debian's Redis, to compare with, and replies as they are on the wire.
 
+pub use super::request::request;
 use super::{Client, PATIENCE, config, start};
 use gannet_server::command::Protocol;
 use gannet_server::start::{Running, ServerConfig};
@@ -73,17 +74,6 @@ pub fn running() -> Running {
 /// The words of a line.
 pub fn words(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
-}
-
-/// A request as an array of bulk strings.
-pub fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 /// Reads replies, whole.
