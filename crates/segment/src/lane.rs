@@ -124,7 +124,9 @@ impl Lane {
             self.own.unfinished.grow_older();
             let mut turn = self.turn(now);
             while let Some(writer) = turn.own.unfinished.take_idle() {
-                turn.large_abort(writer);
+                if let Some(writer) = writer {
+                    turn.large_abort(writer);
+                }
             }
         }
     }

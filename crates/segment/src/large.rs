@@ -27,8 +27,9 @@ use crate::op::{Expire, LargeRef, OpError, Put, PutMode, PutOutcome, Value};
 use crate::pin::Pinned;
 use crate::slot::Slot;
 use crate::store::{Seen, Store, large_ref, large_value};
-use crate::unfinished::{JoinOf, SOURCES_MAX};
+use crate::unfinished::{JoinOf, SOURCES_MAX, earlier, outlasting, outlasts};
 use crate::write::put::{Body, Expect};
+use crate::write::touch::Alter;
 
 /// A large value that is being written, piece by piece, over as many turns as it takes.
 ///
@@ -46,6 +47,11 @@ impl LargeWriter {
     /// The whole value's length, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// When its pieces end.
+    pub(crate) fn expire(&self) -> Expire {
+        self.expire
     }
 
     /// How many bytes are written.
@@ -120,10 +126,12 @@ impl Source<'_> {
         }
     }
 
-    /// Its length, and of a large value which it is.
+    /// Its length, and of a large value which it is, of bytes their hash: another request of the same requester may
+    /// have as many.
     fn identity(&self) -> (u64, u64) {
         match self {
-            Self::Bytes(_) | Self::Zeros(_) => (self.len(), 0),
+            Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
+            Self::Zeros(_) => (self.len(), 0),
             Self::Item { large, .. } | Self::Part(large) | Self::Copied(large) => (self.len(), large.object),
         }
     }
@@ -292,15 +300,19 @@ impl<'l> Turn<'l> {
     ) -> Result<Option<u64>, OpError> {
         let bytes = sources.iter().map(Source::len).sum();
         let of = join_of(key, plan.expire, expect, sources);
-        let (begun, other) = self.own.unfinished.take(&of);
+        let (begun, other) = self.own.unfinished.take_join(&of);
         if let Some(other) = other {
             self.large_abort(other);
         }
         let mut writer = match begun {
             Some(writer) => writer,
+            None if !self.own.unfinished.can_keep() => {
+                self.own.unfinished.pause();
+                return Err(self.parked());
+            }
             None => {
                 self.check_room(key, bytes)?;
-                self.large_begin(key, bytes, plan.expire)?
+                self.large_begin(key, bytes, outlasting(plan.expire, self.now))?
             }
         };
         let mut scratch = std::mem::take(&mut self.own.scratch);
@@ -317,9 +329,8 @@ impl<'l> Turn<'l> {
             Ok(Fed::CopiedLost) => Ok(None),
             Ok(Fed::Paused) => {
                 // What is written stays for the next turn. Where memory is short it does not: see above.
-                if let Some(oldest) = self.own.unfinished.keep(of, writer) {
-                    self.large_abort(oldest);
-                }
+                self.own.unfinished.keep_join(of, writer);
+                self.own.unfinished.pause();
                 return Err(self.parked());
             }
             Err(error) => Err(error),
@@ -391,8 +402,7 @@ impl<'l> Turn<'l> {
     }
 
     /// Stores the large value that `from` has under `to` too, with its flags and its expiry, over as many turns as it
-    /// takes.
-    /// `None`: it has none, or has lost a piece.
+    /// takes. `None`: it has none, or has lost a piece.
     ///
     /// # Errors
     /// [`OpError::Parked`] (again in a later turn), [`OpError::TooLarge`], [`OpError::OutOfMemory`].
@@ -549,26 +559,51 @@ impl<'l> Turn<'l> {
         if self.store.can_touch_in_place(seen, expire, self.now) {
             return Ok(());
         }
-        let namespace = self.store.segments.header_of(seen.address).namespace();
         let large = large_ref(seen.layout.value(&self.store.segments.heap, seen.address));
-        for number in 0..self.store.piece_count(large.bytes) {
-            let name = piece_name(large.object, number);
-            let key = self.store.hasher.piece(namespace, &name);
-            // One that lasts as long already was given that in an earlier turn, or needs nothing.
-            let lasts = |seen: Seen<'_>| self.store.can_touch_in_place(&seen, expire, self.now);
-            if self.find_live(&key).is_none_or(lasts) {
-                continue;
-            }
+        let (mut place, other) = self.own.unfinished.take_touch(large.object, expire);
+        if let Some(other) = other {
+            self.large_abort(other);
+        }
+        let namespace = self.store.segments.header_of(seen.address).namespace();
+        let mut touched = Ok(());
+        while place.0 < self.store.piece_count(large.bytes) && touched.is_ok() {
             if self.own.unfinished.is_spent() {
                 self.own.unfinished.pause();
-                return Err(self.parked());
+                touched = Err(self.parked());
+            } else {
+                touched = self.touch_piece(namespace, (large.object, place.0), expire).map(|lasts| {
+                    place = (place.0 + 1, earlier(place.1, lasts));
+                });
             }
-            self.retry(|turn| Ok(turn.try_touch(&key, expire, false)?.map(drop)))?;
-            self.own.unfinished.spend(self.store.geometry.piece_bytes as u64);
         }
-        Ok(())
+        if touched.is_err() {
+            self.own.unfinished.keep_touch(large.object, place);
+        }
+        touched
+    }
+
+    /// Gives a piece an expiry behind that of its head, if it has none; says when it ends.
+    fn touch_piece(&mut self, namespace: u8, (object, number): (u64, u32), head: Expire) -> Result<Expire, OpError> {
+        let name = piece_name(object, number);
+        let key = self.store.hasher.piece(namespace, &name);
+        let lasting = outlasting(head, self.now);
+        self.own.unfinished.spend(LOOKED_AT_BYTES);
+        self.retry(|turn| {
+            // One that is lost is found to be when the value is read.
+            let Some((seen, snap)) = turn.snap_at_once(&key)? else { return Ok(Some(Expire::Never)) };
+            let present = turn.store.expire(&seen);
+            if outlasts(present, head) {
+                return Ok(Some(present));
+            }
+            turn.own.unfinished.spend(turn.store.geometry.piece_bytes as u64);
+            let alter = Alter { expire: Some(lasting), ..Alter::default() };
+            Ok(turn.alter(&key, &seen, snap, alter)?.map(|altered| altered.expire))
+        })
     }
 }
+
+/// Looking at a piece counts for as many bytes of a turn's share.
+const LOOKED_AT_BYTES: u64 = 512;
 
 /// Header, extended lengths, META, flags, expiry, CAS and padding of an item, in bytes, at most.
 const ITEM_OVERHEAD: usize = 40;

@@ -1,27 +1,60 @@
-//! Large values that are put together over several turns, so that no turn copies more than its share.
+//! What is done to a large value over several turns, so that no turn copies more than its share.
 //!
 //! ```text
-//!   append, splice, copy of a large value
-//!     join    some pieces, until the turn's share is used up ──> Parked, what is written is kept here
-//!     join    the same request in a later turn: the same item, the same lengths ──> goes on behind what is written
-//!     commit  the head, if the item that is there is still the one that the join began with
+//!   append, splice, copy      some pieces, until the turn's share is used up ──> Parked, what is written is kept here
+//!                             the same request in a later turn ──> goes on behind what is written
+//!                             the head, if the item that is there is still the one that the join began with
+//!   a later expiry            some pieces get it ──> Parked, the place is kept here; the head gets it last
 //! ```
 //!
-//! Invariants: a join belongs to one requester, who repeats the same request until it is answered
-//! ([`crate::Turn::serve`]); one that is met with another item or other lengths begins anew, and what it had written is
-//! removed. Nothing is published before all is written.
+//! Invariants: work belongs to one requester, who repeats the same request until it is answered
+//! ([`crate::Turn::serve`]). A join that is met with another item or other bytes begins anew, and what it had written
+//! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
+//! ([`outlasting`]), so that a request whose time to live is counted from a later turn finds those that are done to be
+//! done.
 //!
-//! Bounds: [`JOINS_MAX`] for each per-thread handle, the oldest goes first; one whose requester has not come back for
-//! two calls of [`crate::Lane::tidy`] goes too.
+//! Bounds: [`WORKS_MAX`] for each per-thread handle. Who comes when there are so many waits until one is done; one
+//! whose requester has not come back for two calls of [`crate::Lane::tidy`] goes.
+
+use base::clock::UnixMillis;
 
 use crate::large::LargeWriter;
 use crate::op::Expire;
 use crate::write::Snap;
 
-/// Joins that one handle keeps.
-const JOINS_MAX: usize = 64;
+/// Works that one handle keeps.
+const WORKS_MAX: usize = 64;
 /// Sources of a join at most.
 pub(crate) const SOURCES_MAX: usize = 4;
+/// Ms by which pieces outlast their head at least, and the part of its time to live.
+const OUTLAST_MS: u64 = 2000;
+const OUTLAST_PART: u64 = 8;
+
+/// When the pieces of a head with this expiry end: late enough that no request takes until then.
+pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
+    match head {
+        Expire::Never => Expire::Never,
+        Expire::At(end) => Expire::At(end.plus_ms(OUTLAST_MS).plus_ms(end.ms_since(now) / OUTLAST_PART)),
+    }
+}
+
+/// Whether pieces with one expiry may have a head with the other. Those that never end are not left behind one that
+/// does.
+pub(crate) fn outlasts(pieces: Expire, head: Expire) -> bool {
+    match (pieces, head) {
+        (Expire::At(pieces), Expire::At(head)) => pieces >= head,
+        (pieces, head) => pieces == head,
+    }
+}
+
+/// The earlier of two expiries.
+pub(crate) fn earlier(one: Expire, other: Expire) -> Expire {
+    match (one, other) {
+        (Expire::At(one), Expire::At(other)) => Expire::At(one.min(other)),
+        (Expire::Never, other) => other,
+        (one, Expire::Never) => one,
+    }
+}
 
 /// What tells one join from another.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +62,11 @@ pub(crate) struct JoinOf {
     pub(crate) namespace: u8,
     /// The hash of the key that the value is for.
     pub(crate) hash: u64,
-    /// When its pieces end: no head may outlive them.
+    /// When the head is to end.
     pub(crate) expire: Expire,
     /// The item that is there.
     pub(crate) there: Option<Snap>,
-    /// How long each source is, and of a large one which it is.
+    /// How long each source is, and of a large one which it is, of bytes their hash.
     pub(crate) sources: [(u64, u64); SOURCES_MAX],
 }
 
@@ -45,25 +78,47 @@ impl JoinOf {
             _ => false,
         };
         let same_key = self.namespace == other.namespace && self.hash == other.hash;
-        same_key && self.expire == other.expire && self.sources == other.sources && same_item
+        same_key && self.sources == other.sources && same_item
     }
 }
 
 #[derive(Debug)]
-struct Join {
+enum Work {
+    Join {
+        of: JoinOf,
+        writer: LargeWriter,
+    },
+    /// The pieces of an object before `next` end at `lasts` or later.
+    Touch {
+        object: u64,
+        next: u32,
+        lasts: Expire,
+    },
+}
+
+impl Work {
+    fn into_writer(self) -> Option<LargeWriter> {
+        match self {
+            Self::Join { writer, .. } => Some(writer),
+            Self::Touch { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Begun {
     requester: u64,
-    of: JoinOf,
-    writer: LargeWriter,
+    work: Work,
     /// Calls of `tidy` since its requester came last.
     idle: u32,
 }
 
-/// The joins of one handle that are not at their end, and the share of the turn at hand.
+/// The works of one handle that are not at their end, and the share of the turn at hand.
 #[derive(Debug)]
 pub(crate) struct Unfinished {
-    joins: Vec<Join>,
+    begun: Vec<Begun>,
     requester: u64,
-    /// Bytes that the request at hand may still copy.
+    /// Bytes that the request at hand may still copy; `u64::MAX`: all at once.
     left: u64,
     /// The request at hand has used its share, and goes on in a later turn.
     paused: bool,
@@ -72,7 +127,7 @@ pub(crate) struct Unfinished {
 impl Unfinished {
     /// None; requests have no share but do all at once until [`Unfinished::begin`] is called.
     pub(crate) fn new() -> Self {
-        Self { joins: Vec::new(), requester: 0, left: u64::MAX, paused: false }
+        Self { begun: Vec::new(), requester: 0, left: u64::MAX, paused: false }
     }
 
     /// A request of `requester` begins, and may copy so many bytes.
@@ -104,33 +159,68 @@ impl Unfinished {
         self.paused
     }
 
-    /// The join that this is, to go on with; one of the same requester that is not it comes back as the second.
-    pub(crate) fn take(&mut self, of: &JoinOf) -> (Option<LargeWriter>, Option<LargeWriter>) {
-        let Some(at) = self.joins.iter().position(|join| join.requester == self.requester) else { return (None, None) };
-        let join = self.joins.remove(at);
-        if join.of.same(of) { (Some(join.writer), None) } else { (None, Some(join.writer)) }
+    /// Whether the request at hand can be put off: it has no share, or what it has done can be kept. Asked when it has
+    /// taken what it had.
+    pub(crate) fn can_keep(&self) -> bool {
+        self.left == u64::MAX || self.begun.len() < WORKS_MAX
     }
 
-    /// Keeps a join; the oldest one comes back if there are too many.
-    pub(crate) fn keep(&mut self, of: JoinOf, writer: LargeWriter) -> Option<LargeWriter> {
-        let oldest = (self.joins.len() == JOINS_MAX).then(|| self.joins.remove(0).writer);
-        self.joins.push(Join { requester: self.requester, of, writer, idle: 0 });
-        self.paused = true;
-        oldest
+    fn take(&mut self) -> Option<Work> {
+        let at = self.begun.iter().position(|begun| begun.requester == self.requester)?;
+        Some(self.begun.remove(at).work)
+    }
+
+    /// The join that this is, to go on with; one of the same requester that is not it comes back as the second.
+    pub(crate) fn take_join(&mut self, of: &JoinOf) -> (Option<LargeWriter>, Option<LargeWriter>) {
+        match self.take() {
+            Some(Work::Join { of: begun, writer }) if begun.same(of) && outlasts(writer.expire(), of.expire) => {
+                (Some(writer), None)
+            }
+            other => (None, other.and_then(Work::into_writer)),
+        }
+    }
+
+    /// From which piece on those of an object may have to be given a later expiry, and when those before it end; a join
+    /// of the same requester comes back as the second.
+    pub(crate) fn take_touch(&mut self, of: u64, expire: Expire) -> ((u32, Expire), Option<LargeWriter>) {
+        let anew = (0, Expire::Never);
+        match self.take() {
+            Some(Work::Touch { object, next, lasts }) if object == of && outlasts(lasts, expire) => {
+                ((next, lasts), None)
+            }
+            other => (anew, other.and_then(Work::into_writer)),
+        }
+    }
+
+    /// Keeps a join until its requester comes back. [`Unfinished::can_keep`] held.
+    pub(crate) fn keep_join(&mut self, of: JoinOf, writer: LargeWriter) {
+        self.keep(Work::Join { of, writer });
+    }
+
+    /// Keeps how far the pieces of an object have a later expiry, if there is room for it: all of them are looked at
+    /// again else.
+    pub(crate) fn keep_touch(&mut self, object: u64, (next, lasts): (u32, Expire)) {
+        self.keep(Work::Touch { object, next, lasts });
+    }
+
+    fn keep(&mut self, work: Work) {
+        if self.begun.len() < WORKS_MAX {
+            self.begun.push(Begun { requester: self.requester, work, idle: 0 });
+        }
     }
 
     /// One whose requester has not come back since two calls ago.
-    pub(crate) fn take_idle(&mut self) -> Option<LargeWriter> {
-        let at = self.joins.iter().position(|join| join.idle >= 2)?;
-        Some(self.joins.remove(at).writer)
+    pub(crate) fn take_idle(&mut self) -> Option<Option<LargeWriter>> {
+        let at = self.begun.iter().position(|begun| begun.idle >= 2)?;
+        Some(self.begun.remove(at).work.into_writer())
     }
 
     /// Another call of `tidy`.
     pub(crate) fn grow_older(&mut self) {
-        self.joins.iter_mut().for_each(|join| join.idle += 1);
+        self.begun.iter_mut().for_each(|begun| begun.idle += 1);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.joins.is_empty()
+        self.begun.is_empty()
     }
 }

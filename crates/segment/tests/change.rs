@@ -295,7 +295,8 @@ fn read_whole(lane: &mut Lane, name: &[u8]) -> Option<(Vec<u8>, Expire)> {
     Some((whole, item.expire))
 }
 
-/// Does `op` with the smallest share of each turn, and says in how many turns it was put off for that.
+/// Does `op` with the smallest share of each turn, and says in how many turns it was put off for that. A ms passes
+/// between two of them.
 fn in_shares<T>(
     lane: &mut Lane,
     background: &mut Background,
@@ -303,7 +304,8 @@ fn in_shares<T>(
 ) -> (T, u32) {
     let mut paused = 0;
     loop {
-        let mut turn = lane.turn(NOW);
+        assert!(paused < 10_000, "it never comes to its end");
+        let mut turn = lane.turn(NOW.plus_ms(paused.into()));
         turn.serve(7, 1);
         match op(&mut turn) {
             Err(OpError::Parked) if turn.is_paused() => paused += 1,
@@ -347,6 +349,80 @@ fn a_large_value_that_is_changed_over_many_turns_is_changed_once_and_whole() {
     assert!(copied.is_some() && paused > 1, "{paused} pauses");
     assert_eq!(read_whole(&mut lane, b"copy").map(|(copy, _)| copy == value), Some(true));
     assert_eq!(store.stats().large_broken, 0);
+}
+
+/// A time to live is counted from the turn that asks for it, and each turn is a later one: what the turns before have
+/// done has to count all the same, whatever unit the expiry is kept in.
+#[test]
+fn a_time_to_live_that_is_given_over_many_turns_is_given() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let value = vec![b'v'; 900_000];
+    for (from, ms) in [(Expire::Never, 100_000), (Expire::At(NOW.plus_ms(60_000)), 2_592_000_001), (Expire::Never, 900)]
+    {
+        in_shares(&mut lane, &mut background, |turn| {
+            turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { expire: from, ..Put::set(&value) })
+        });
+        let (until, paused) = in_shares(&mut lane, &mut background, |turn| {
+            let (key, until) = (turn.key(Namespace::DEFAULT, b"k"), Expire::At(turn.now().plus_ms(ms)));
+            Ok(turn.touch(&key, until)?.map(|item| item.expire))
+        });
+        let Some(Expire::At(until)) = until else { panic!("it is there, and ends: {until:?}") };
+        assert!(until.ms_since(NOW) >= ms && (6..=120).contains(&paused), "{until:?} after {paused} pauses");
+        assert_eq!(read_whole(&mut lane, b"k").map(|(whole, _)| whole == value), Some(true));
+        let turn = lane.turn(until.plus_ms(2000));
+        assert!(turn.peek(&turn.key(Namespace::DEFAULT, b"k")).is_none(), "it ends");
+    }
+    assert_eq!(store.stats().large_broken, 0);
+}
+
+/// More requests at once than one handle keeps the work of: each comes to its end.
+#[test]
+fn more_values_than_are_kept_unfinished_are_all_put_together() {
+    const REQUESTERS: usize = 100;
+    let (store, mut background) = store(128, 1);
+    let mut lane = store.lane().unwrap();
+    let value = vec![b'v'; 300_000];
+    let names: Vec<Vec<u8>> = (0..REQUESTERS).map(|number| format!("k{number}").into_bytes()).collect();
+    for name in &names {
+        until_done(&mut lane, &mut background, |turn| turn.put(&turn.key(Namespace::DEFAULT, name), &Put::set(&value)));
+    }
+    let (mut left, mut rounds): (Vec<usize>, _) = ((0..REQUESTERS).collect(), 0);
+    while !left.is_empty() {
+        left.retain(|number| {
+            let mut turn = lane.turn(NOW);
+            turn.serve(*number as u64, 1);
+            let key = turn.key(Namespace::DEFAULT, &names[*number]);
+            turn.put(&key, &Put { mode: PutMode::Append, ..Put::set(b"more") }).is_err()
+        });
+        slice(&mut background);
+        rounds += 1;
+        assert!(rounds < 1000, "{} are never put together", left.len());
+    }
+    for name in &names {
+        assert_eq!(read_whole(&mut lane, name).map(|(whole, _)| whole.len()), Some(value.len() + 4));
+    }
+}
+
+/// Work that a request has left behind is none of another one's, however alike they are.
+#[test]
+fn a_value_that_is_put_together_has_only_bytes_of_its_own_request() {
+    let (store, mut background) = store(64, 1);
+    let mut lane = store.lane().unwrap();
+    let value = vec![b'v'; 700_000];
+    until_done(&mut lane, &mut background, |turn| turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put::set(&value)));
+    {
+        let mut turn = lane.turn(NOW);
+        turn.serve(7, 1);
+        let key = turn.key(Namespace::DEFAULT, b"k");
+        let put = Put { mode: PutMode::Prepend, ..Put::set(b"AAAA") };
+        assert!(turn.put(&key, &put).is_err() && turn.is_paused(), "it is given up when some of it is written");
+    }
+    in_shares(&mut lane, &mut background, |turn| {
+        turn.put(&turn.key(Namespace::DEFAULT, b"k"), &Put { mode: PutMode::Prepend, ..Put::set(b"BBBB") })
+    });
+    let (whole, _) = read_whole(&mut lane, b"k").expect("it is there");
+    assert_eq!((&whole[..5], whole.len()), (&b"BBBBv"[..], value.len() + 4));
 }
 
 /// A request that ends a value is the last to show it, and so must not find it half ended by its own earlier turn.

@@ -28,7 +28,7 @@ mod fetch;
 pub(crate) mod put;
 pub(crate) mod rewrite;
 mod splice;
-mod touch;
+pub(crate) mod touch;
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
