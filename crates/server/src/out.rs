@@ -313,13 +313,7 @@ impl OutBuffer {
         self.full_held += block.capacity() - before;
     }
 
-    /// Forgets what was appended behind a place; what was written to it stays.
-    pub(crate) fn cut_behind_head(&mut self, place: HeadPlace) {
-        self.keep_blocks(place.0 + 1);
-        self.len = 0;
-    }
-
-    /// Forgets what was appended behind a place, and the place.
+    /// Forgets a place, and what was appended behind it.
     pub(crate) fn cut_to_head(&mut self, place: HeadPlace) {
         self.keep_blocks(place.0);
         self.len = 0;

@@ -34,6 +34,10 @@ fn heir_of(running: &Running, config: &ServerConfig) -> ServerConfig {
     ServerConfig { memcached: at(0), resp: at(1), ..config.clone() }
 }
 
+fn bytes_read(running: &Running) -> usize {
+    running.shared().workers.iter().map(|worker| worker.counters.bytes_read.value() as usize).sum()
+}
+
 fn go_on(config: ServerConfig, estate: Estate) -> Running {
     Server::prepare(config, estate).expect("it goes on").go()
 }
@@ -61,8 +65,7 @@ fn connections_items_and_ports_go_on_in_the_next_server() {
         let cut = b"*2\r\n$3\r\nGET\r\n$3\r\nin";
         third.send(cut);
         wait_until("all is received", || {
-            let read = running.shared().workers.iter().map(|worker| worker.counters.bytes_read.value()).sum::<u64>();
-            read as usize == set("k", b"v").len() + half_sent.len() + hello.len() + named.len() + cut.len()
+            bytes_read(&running) == set("k", b"v").len() + half_sent.len() + hello.len() + named.len() + cut.len()
         });
         let heir = heir_of(&running, &config);
         let estate = estate_of(running);
@@ -121,6 +124,7 @@ fn who_can_not_go_on_is_closed_and_the_others_are_not_kept_waiting_by_it() {
     let mut large = Client::connect(memcached);
     large.send(b"set large 0 0 1000000\r\n");
     large.send(&pattern(700_000));
+    wait_until("a part of the value is received", || bytes_read(&running) > 500_000);
     let mut plain = Client::connect(resp);
     plain.ask(b"SET k v\r\n", b"+OK\r\n");
     let heir = heir_of(&running, &config);

@@ -3,6 +3,8 @@
 //! Each client keeps to its own keys, so what it must read is known when it sends: the whole stream of replies is
 //! compared. `GANNET_SIM_SEED=n` runs that seed alone.
 
+#[path = "sim/answers.rs"]
+mod answers;
 mod common;
 #[path = "sim/half.rs"]
 mod half;

@@ -55,8 +55,10 @@ struct Inner {
     taken: usize,
     /// What all of them count for.
     bytes: u64,
-    /// There was more than may wait, and the connection is to be closed, or it ends: no message comes in any more.
+    /// There was more than may wait, and the connection is to be closed: no message comes in any more.
     broken: bool,
+    /// Its subscriber ends all subscriptions, by a command or with its connection: no message comes in any more.
+    ended: bool,
 }
 
 /// What became of a message.
@@ -68,7 +70,7 @@ pub(crate) enum Posted {
     Noted,
     /// The subscriber was behind by more than may be: nothing waits for it any more, which its worker does not know.
     Broke,
-    /// The subscriber was broken already.
+    /// The subscriber was broken already, or ends its subscriptions.
     Gone,
 }
 
@@ -95,7 +97,7 @@ impl Mailbox {
     /// Puts `message` behind the others, if not more than `bytes_max` wait then.
     pub(super) fn put(&self, message: &Arc<Message>, bytes_max: u64) -> Posted {
         let mut inner = self.lock();
-        if inner.broken {
+        if inner.broken || inner.ended {
             return Posted::Gone;
         }
         let bytes = inner.bytes + message.bytes.len() as u64 + ENTRY_OVERHEAD;
@@ -117,7 +119,7 @@ impl Mailbox {
     pub(super) fn take(&self, into: &mut [u8], version: Version) -> usize {
         let mut inner = self.lock();
         let mut bytes = 0;
-        while bytes < into.len() && !inner.broken {
+        while bytes < into.len() && !inner.broken && !inner.ended {
             let Some(message) = inner.messages.front() else { break };
             let rest = &message.bytes[inner.taken..];
             let part = rest.len().min(into.len() - bytes);
@@ -141,7 +143,10 @@ impl Mailbox {
     /// Takes no more messages, and drops at most `most` of those that wait; true if none is left.
     pub(super) fn drop_some(&self, most: usize) -> bool {
         let mut inner = self.lock();
-        inner.broken = true;
+        inner.ended = true;
+        if !inner.broken {
+            self.waiting.store(false, Relaxed);
+        }
         for _ in 0..most.min(inner.messages.len()) {
             inner.drop_first();
         }
@@ -228,6 +233,19 @@ mod tests {
         assert_eq!(mailbox.take(&mut [0; 10], Version::Resp3), 0);
         drop(message);
         assert!(!mailbox.drop_some(2) && budget.used() > 0 && mailbox.drop_some(2));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn who_ends_its_subscriptions_in_steps_is_not_broken_by_that() {
+        let budget = budget(1 << 20);
+        let mailbox = Mailbox::new(1, 0, 0);
+        let message = Message::new(vec![b'x'; 84], &budget);
+        (0..5).for_each(|_| assert_ne!(mailbox.put(&message, 1 << 20), Posted::Gone));
+        assert!(!mailbox.drop_some(2) && !mailbox.is_broken() && !mailbox.is_waiting());
+        assert_eq!((mailbox.put(&message, 1 << 20), mailbox.take(&mut [0; 10], Version::Resp3)), (Posted::Gone, 0));
+        assert!(!mailbox.drop_some(2) && mailbox.drop_some(2) && !mailbox.is_broken());
+        drop(message);
         assert_eq!(budget.used(), 0);
     }
 

@@ -119,7 +119,7 @@ impl Replies {
 }
 
 /// The length of the reply at the start of `bytes`, if it is all there.
-fn reply_len(bytes: &[u8]) -> Option<usize> {
+pub fn reply_len(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let line = end + 2;
     let number = || std::str::from_utf8(&bytes[1..end]).unwrap().parse::<i64>().unwrap();

@@ -313,14 +313,16 @@ pub(super) fn run(
                 Room::Grown => {}
                 Room::Refused(fault) => {
                     fault.say(out);
-                    (session.walk, session.publishing, session.listing) = (None, None, None);
-                    session.end_request();
+                    session.give_up();
                     (*at, *current, *answer_at) = (end, None, out.spot());
                 }
                 Room::Cut => {
-                    (*is_cut, *answer_at) = (true, Spot::default());
                     out.forget();
                     out.force_room(LINE_ROOM);
+                    (*is_cut, *answer_at) = (true, out.spot());
+                    if !session.goes_on_unanswered(args) {
+                        (*at, *current) = (end, None);
+                    }
                 }
             },
             Err(state) => break Err(state),
@@ -328,6 +330,23 @@ pub(super) fn run(
     };
     turn.act_for_none(claim);
     ran
+}
+
+impl SessionState {
+    /// All answers are given up, with the places among them. Whether the request at hand is executed to its end all the
+    /// same: one that only reads has nobody to read for.
+    fn goes_on_unanswered(&mut self, mut args: Args<'_>) -> bool {
+        let entry = table::find(args.next().unwrap_or_default());
+        if entry.is_some_and(|entry| entry.has(table::Flag::ReadOnly)) {
+            self.give_up();
+            return false;
+        }
+        self.copying = None;
+        if let Some(walk) = &mut self.walk {
+            walk.head = None;
+        }
+        true
+    }
 }
 
 /// The request that begins at `at` of a queue.
@@ -399,6 +418,7 @@ fn run_one<'c>(
     *ops = call.ops;
     match ran {
         Ok(()) | Err(Stop::Quit) => {
+            debug_assert!(!call.is_copying(), "{} is answered with a part of a value", entry.name);
             call.queued_done(entry, (name, args), queued);
             Ok(())
         }
@@ -412,6 +432,7 @@ fn run_one<'c>(
         Err(Stop::Fault(fault)) => {
             // What earlier visits have answered goes too.
             call.out.cut_to_spot(answer_at);
+            call.session.give_up();
             call.out.force_room(LINE_ROOM);
             call.fault(fault);
             if !matches!(fault, Fault::NoLonger(_)) {

@@ -34,11 +34,16 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     call.room(0)?;
     for _ in 0..LOOKS_MAX {
         let Some((token, identity)) = call.turn.gets(&key)?.map(|item| (item.token, Identity::of(&item))) else {
+            if call.is_copying() {
+                return Err(call.copy_anew());
+            }
             call.note_read(false);
             reply::null_array(call.out, call.session.version);
             return Ok(());
         };
-        reply::array(call.out, 2);
+        if !call.is_copying() {
+            reply::array(call.out, 2);
+        }
         match call.tell(&key)? {
             Some(told) if told.identity == identity => {
                 call.finish(told);
@@ -47,7 +52,12 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
                 return Ok(());
             }
             // Another value has taken its place: value and token have to be of one item.
-            Some(other) => call.take_back(Some(other), mark),
+            Some(other) => {
+                call.take_back(Some(other), mark);
+                if call.beside {
+                    return Err(State::Yield.into());
+                }
+            }
             // What the token belongs to has no value any more.
             None => {
                 call.note_read(false);
@@ -131,7 +141,12 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     // What holds the place of a value that is awaited is empty, and has no meaning.
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
     let mark = call.out.mark();
-    reply::array(call.out, 3);
+    if awaited && call.is_copying() {
+        return Err(call.copy_anew());
+    }
+    if !call.is_copying() {
+        reply::array(call.out, 3);
+    }
     if awaited {
         call.null();
     } else {

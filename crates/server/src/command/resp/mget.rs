@@ -49,7 +49,8 @@ impl Call<'_, '_> {
         if self.ops >= OPS_A_BATCH {
             return Err(State::Yield.into());
         }
-        let hit = match self.answer_short(key, ahead)? {
+        let short = if self.is_copying() { None } else { self.answer_short(key, ahead)? };
+        let hit = match short {
             Some(hit) => hit,
             None => {
                 self.room(0)?;

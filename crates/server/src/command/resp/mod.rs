@@ -167,6 +167,13 @@ impl SessionState {
         self.copying = None;
     }
 
+    /// The request at hand is not gone on with: what it keeps between visits goes too.
+    #[cold]
+    fn give_up(&mut self) {
+        (self.walk, self.publishing, self.listing) = (None, None, None);
+        self.end_request();
+    }
+
     /// What is answered of the request at hand stands, whatever it waits for.
     fn is_answered_in_part(&self) -> bool {
         self.done > 0 || self.copying.is_some()
@@ -450,6 +457,7 @@ impl<'c> Call<'c, '_> {
             Err(Stop::Fault(fault)) => {
                 // What was answered in part goes; a request that was answered in an earlier call has no fault left.
                 self.out.truncate(mark);
+                self.session.give_up();
                 self.fault(fault);
             }
         }

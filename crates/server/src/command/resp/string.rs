@@ -3,6 +3,7 @@
 use super::error::Fault;
 use super::expire::{Deadline, Unit};
 use super::number::{float, integer, put_float};
+use super::told::copy_on;
 use super::typed::string;
 use super::{Answers, Call, Identity, LINE_ROOM, Run, Stop};
 use crate::clock::Moment;
@@ -190,6 +191,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             return Err(State::Parked.into());
         }
         // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.
+        copy_on(call.out, call.session, None)?;
         call.note_read(false);
         call.null();
         return Ok(());
@@ -232,11 +234,13 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let (from, to) = (integer(args.next().unwrap_or_default())?, integer(args.next().unwrap_or_default())?);
     let key = call.key(bytes);
     let Some(item) = call.turn.get(&key) else {
+        copy_on(call.out, call.session, None)?;
         call.note_read(false);
         reply::bulk(call.out, b"");
         return Ok(());
     };
     string(Some(&item))?;
+    copy_on(call.out, call.session, Some(&item.value))?;
     let range = range(item.value_len(), from, to).unwrap_or(0..0);
     let (bytes, value) = (range.end - range.start, item.value);
     if let Value::Large(large) = value
@@ -246,7 +250,10 @@ pub(super) fn getrange<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
             return call.range_of_large(&key, large, range);
         }
         let is_whole = call.put_pieces(&key, large, range)?;
-        if !is_whole {
+        if is_whole {
+            call.session.copying = None;
+            call.out.push(b"\r\n");
+        } else {
             reply::bulk(call.out, b"");
         }
         call.note_read(is_whole);

@@ -4,10 +4,10 @@
 //! Invariant: nothing is put of a value that cannot be answered, and what was put is taken back when the rest fails.
 
 use super::atomic::answers_bytes_max;
-use super::{Answers, Call, Fault, State, Stop};
+use super::{Answers, Call, Fault, SessionState, State, Step, Stop};
 pub(super) use crate::command::values::Identity;
 use crate::command::values::{LINE_ROOM, pin_or_room};
-use crate::out::HeadPlace;
+use crate::out::{HeadPlace, OutBuffer};
 use protocol::number::Decimal;
 use protocol::resp::reply::{self, NUMBER_LINE_BYTES_MAX};
 use protocol::sink::Fixed;
@@ -54,9 +54,11 @@ impl Call<'_, '_> {
             return Err(State::Parked.into());
         }
         let Some(item) = self.turn.get(key) else {
+            copy_on(self.out, self.session, None)?;
             reply::null(self.out, self.session.version);
             return Ok(None);
         };
+        copy_on(self.out, self.session, Some(&item.value))?;
         let mut told = Told { identity: Identity::of(&item), pinned: None, tail: &b"\r\n"[..] };
         match item.value {
             Value::Typed { .. } => {
@@ -89,38 +91,52 @@ impl Call<'_, '_> {
                 if !is_whole {
                     reply::null(self.out, self.session.version);
                 }
-                return Ok(is_whole.then_some(Told { identity, pinned: None, tail: b"" }));
+                return Ok(is_whole.then_some(Told { identity, pinned: None, tail: b"\r\n" }));
             }
             Value::Large(large) if self.copies || self.turn.acts() => {
                 // It is copied over several visits, by a transaction of its own.
                 return Err(State::OutputFull { want: (LINE_ROOM as u64 + large.bytes) as usize }.into());
             }
             Value::Large(large) => {
-                if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
-                    return Err(State::OutputFull { want: LINE_ROOM }.into());
+                told.pinned = self.pin_long(key, large)?;
+                if told.pinned.is_none() {
+                    // It has lost a piece, and counts as missing.
+                    reply::null(self.out, self.session.version);
+                    return Ok(None);
                 }
-                match self.turn.pin_large(key, large) {
-                    Ok(Some(pinned)) => {
-                        reply::bulk_head(self.out, large.bytes);
-                        told.pinned = Some(pinned);
-                    }
-                    refused => {
-                        self.ctx.pin_refund(large.bytes);
-                        if let Err(error) = refused {
-                            return Err(error.into());
-                        }
-                        // It has lost a piece, and counts as missing.
-                        reply::null(self.out, self.session.version);
-                        return Ok(None);
-                    }
-                }
+                reply::bulk_head(self.out, large.bytes);
             }
         }
         Ok(Some(told))
     }
 
-    /// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for. False
-    /// if a piece of it is lost: nothing of it is put then.
+    /// Pins a value that lies in pieces, to be sent from the store; `None` if a piece of it is lost.
+    fn pin_long(&mut self, key: &Key<'_>, large: LargeRef) -> Result<Option<Pinned>, Stop> {
+        if !self.out.has_pin_room() || !self.ctx.pin_budget(large.bytes) {
+            return Err(State::OutputFull { want: LINE_ROOM }.into());
+        }
+        let pinned = self.turn.pin_large(key, large);
+        if !matches!(pinned, Ok(Some(_))) {
+            self.ctx.pin_refund(large.bytes);
+        }
+        Ok(pinned?)
+    }
+
+    /// Whether an earlier visit has put what comes before a value, and a part of that.
+    pub(super) fn is_copying(&self) -> bool {
+        self.session.copying.is_some()
+    }
+
+    /// What earlier visits have put is of a value that is not there any more: begins anew.
+    pub(super) fn copy_anew(&mut self) -> Stop {
+        self.session.copying = None;
+        State::Yield.into()
+    }
+
+    /// Puts some bytes of a value into an answer that is collected, as much in a visit as its slice has room for,
+    /// behind those that an earlier visit has put of it ([`copy_on`]). The line end is not put, and as long as the
+    /// session says that it is copied, another visit finds it in the answer. False if a piece of it is lost: nothing of
+    /// it is put then.
     pub(super) fn put_pieces(
         &mut self,
         key: &Key<'_>,
@@ -129,26 +145,16 @@ impl Call<'_, '_> {
     ) -> Result<bool, Stop> {
         let object = large.object;
         let (head, mut at) = match self.session.copying {
-            Some(copying) if copying.object == object => (copying.head, copying.at),
-            begun => {
-                let head = match begun {
-                    // What was copied is another value by now.
-                    Some(copying) => {
-                        self.out.cut_behind_head(copying.head);
-                        copying.head
-                    }
-                    None => {
-                        let most = answers_bytes_max(&self.ctx.shared.config);
-                        if range.end - range.start > most.saturating_sub(self.out.collected() + LINE_ROOM) as u64 {
-                            return Err(Fault::KeysTooLong.into());
-                        }
-                        let head = self.out.reserve_head();
-                        let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
-                        reply::bulk_head(&mut line, range.end - range.start);
-                        self.out.fill_head(head, line.as_slice());
-                        head
-                    }
-                };
+            Some(copying) => (copying.head, copying.at),
+            None => {
+                let most = answers_bytes_max(&self.ctx.shared.config);
+                if range.end - range.start > most.saturating_sub(self.out.collected() + LINE_ROOM) as u64 {
+                    return Err(Fault::KeysTooLong.into());
+                }
+                let head = self.out.reserve_head();
+                let mut line = Fixed::<NUMBER_LINE_BYTES_MAX>::new();
+                reply::bulk_head(&mut line, range.end - range.start);
+                self.out.fill_head(head, line.as_slice());
                 (head, range.start)
             }
         };
@@ -158,9 +164,7 @@ impl Call<'_, '_> {
             self.room((to - at) as usize)?;
             let out = &mut *self.out;
             if !self.turn.copy_range(key, Value::Large(large), at..to, &mut |part| out.push(part)) {
-                self.out.cut_to_head(head);
-                self.session.copying = None;
-                self.room(0)?;
+                copy_on(self.out, self.session, None)?;
                 return Ok(false);
             }
             at = to;
@@ -171,8 +175,6 @@ impl Call<'_, '_> {
             }
         }
         self.room(0)?;
-        self.out.push(b"\r\n");
-        self.session.copying = None;
         Ok(true)
     }
 
@@ -182,14 +184,18 @@ impl Call<'_, '_> {
             self.out.push_pinned(pinned);
         }
         self.out.push(told.tail);
+        self.session.copying = None;
     }
 
-    /// Takes back what was put of a value.
+    /// Takes back what was put of a value. An answer that is collected stays until the value is looked at again: if it
+    /// is another one by then, it goes.
     pub(super) fn take_back(&mut self, told: Option<Told>, mark: usize) {
         if let Some(pinned) = told.and_then(|told| told.pinned) {
             self.ctx.unpin(pinned);
         }
-        self.out.truncate(mark);
+        if !self.beside {
+            self.out.truncate(mark);
+        }
     }
 
     /// Answers with a key's value or null and changes the item as `decide` says, if it is the one that was answered; it
@@ -225,5 +231,19 @@ impl Call<'_, '_> {
                 Err(error.into())
             }
         }
+    }
+}
+
+/// What is there now is known: a value of which an earlier visit has copied a part goes on being copied only if it is
+/// that one. Else the part goes.
+#[inline]
+pub(super) fn copy_on(out: &mut OutBuffer, session: &mut SessionState, value: Option<&Value<'_>>) -> Step {
+    match session.copying {
+        Some(copying) if !matches!(value, Some(Value::Large(large)) if large.object == copying.object) => {
+            session.copying = None;
+            out.cut_to_head(copying.head);
+            if out.room() < LINE_ROOM { Err(State::OutputFull { want: LINE_ROOM }) } else { Ok(()) }
+        }
+        _ => Ok(()),
     }
 }

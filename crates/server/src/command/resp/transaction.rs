@@ -215,7 +215,7 @@ impl Transaction {
 
     /// When it was begun, and the bytes of its answers, while its client is told those.
     pub(super) fn answer_held(&self) -> Option<(Ticks, u64)> {
-        (self.stage == Stage::Telling).then(|| (self.begun, self.out.capacity() as u64))
+        (self.stage == Stage::Telling).then(|| (self.begun, self.out.held()))
     }
 
     fn unwatch(&mut self) {

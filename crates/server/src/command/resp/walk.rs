@@ -132,10 +132,7 @@ fn step(call: &mut Call<'_, '_>, walk: &mut Walk, pattern: &[u8]) -> Result<bool
         met.clear();
         *ended = Some(next.unwrap_or(0));
     }
-    let want = found.len() + 2 * NUMBER_LINE_BYTES_MAX;
-    if call.out.room() < want {
-        return Err(State::OutputFull { want }.into());
-    }
+    call.room(found.len())?;
     call.out.push(found);
     call.ops += walk_step_ops(*looked);
     (*looked, *cursor) = (0, ended.take().unwrap_or(0));
