@@ -60,6 +60,8 @@ pub(super) struct Drain {
     end: usize,
     /// What an item takes on the mean, in bytes, of all that its namespace held when the walk began.
     mean_bytes: usize,
+    /// It stands at an item that may not go and whose copy there was no room for.
+    pub(super) lacks_room: bool,
 }
 
 /// An item of at most so many times the mean length is carried on by [`PROMOTE_FREQ`] reads, and a longer one needs one
@@ -80,6 +82,8 @@ pub(super) enum Step {
     Done,
     /// Its lock was not had: again in the next slice.
     Busy,
+    /// It may not go, and there was no room for its copy: again when there is.
+    Full,
 }
 
 /// The segment is older than this process: what it counts may be off by what a crash cut. When its walk is over, each
@@ -102,12 +106,27 @@ pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     }
 }
 
+/// While the index is made anew an item hides older versions of its key that are still to be found, even when it has
+/// expired: what is only to be moved may not go. A flush goes for older versions too.
+fn hides_older(store: &Store, why: Why) -> bool {
+    why == Why::Compact && store.is_rebuilding()
+}
+
+/// The item is not to go for what it is itself.
+fn stands(store: &Store, seen: &Seen<'_>, why: Why, now: UnixMillis) -> bool {
+    match store.ended(seen, now) {
+        None => true,
+        Some(Ended::Expired) => hides_older(store, why),
+        Some(Ended::Flushed) => false,
+    }
+}
+
 /// How many items are handled between two looks at the time.
 const ITEMS_PER_LOOK: usize = 32;
 
 impl Drain {
     pub(super) fn of(id: SegmentId, header: &SegmentHeader, why: Why, mean_bytes: usize) -> Self {
-        Self { id, why, at: 0, end: header.written.load(Acquire) as usize, mean_bytes }
+        Self { id, why, at: 0, end: header.written.load(Acquire) as usize, mean_bytes, lacks_room: false }
     }
 }
 
@@ -122,6 +141,7 @@ impl Background {
     ) -> Option<Drain> {
         let (start, header) = (store.segments.start(drain.id), store.segments.header(drain.id));
         let mut items = 0;
+        drain.lacks_room = false;
         while drain.at < drain.end {
             let address = start + drain.at;
             let Some(layout) = store.item_in(header, address) else {
@@ -129,8 +149,12 @@ impl Background {
                 debug_assert!(lived_on(store, header), "an item that does not fit");
                 break;
             };
-            if !layout.has(DEAD) && self.drain_item(store, &drain, address, &layout, now) == Step::Busy {
-                return Some(drain);
+            if !layout.has(DEAD) {
+                let step = self.drain_item(store, &drain, address, &layout, now);
+                drain.lacks_room = step == Step::Full;
+                if step != Step::Done {
+                    return Some(drain);
+                }
             }
             drain.at += layout.size;
             items += 1;
@@ -157,7 +181,7 @@ impl Background {
         let freq = store.freq_with_head(&key, &seen);
         let room = store.segments.free_count() > 0;
         let target = match drain.why {
-            _ if store.ended(&seen, now).is_some() => None,
+            _ if !stands(store, &seen, drain.why, now) => None,
             _ if key.piece && store.is_orphan(&key) => None,
             Why::Expire | Why::Flush => None,
             Why::Evict(Queue::Small) if freq >= promote_freq(layout.size, drain.mean_bytes) && room => {
@@ -170,7 +194,7 @@ impl Background {
             Why::Compact => Some((header.queue(), None)),
         };
         match target {
-            Some((queue, freq)) => self.relocate(store, &key, &seen, queue, freq, now),
+            Some((queue, freq)) => self.relocate(store, &key, &seen, (drain.why, queue, freq), now),
             None if matches!(drain.why, Why::Evict(_)) && store.tier.is_some() && store.ended(&seen, now).is_none() => {
                 self.demote(store, &key, &seen, drain.why, now)
             }
@@ -192,23 +216,22 @@ impl Background {
         Step::Done
     }
 
-    /// Copies the item to a segment of `queue`. Without room for it, or if it changes at the same time, it is tried
-    /// again or evicted.
+    /// Copies the item to a segment of a queue. Without room for it, or if it changes at the same time, it is tried again
+    /// or evicted.
     fn relocate(
         &mut self,
         store: &Store,
         key: &Key<'_>,
         seen: &Seen<'_>,
-        queue: Queue,
-        freq: Option<u64>,
+        (why, queue, freq): (Why, Queue, Option<u64>),
         now: UnixMillis,
     ) -> Step {
         let snap = Snap::of(store, seen);
         let plan = Plan { queue, ..store.copy_plan(seen, &snap, Rewrite::SAME) };
         let Ok(draft) = store.draft(&mut self.open, key, &plan, now) else {
             // A store that keeps everything waits until there is room.
-            let keeps = store.keeps(Namespace(key.namespace));
-            return if keeps { Step::Busy } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
+            let keeps = hides_older(store, why) || store.keeps(Namespace(key.namespace));
+            return if keeps { Step::Full } else { self.remove(store, key, seen.address, Why::Evict(queue), now) };
         };
         let counters = Self::counters(store);
         let Some(locked) = store.index.lock(key.hash) else {
@@ -217,7 +240,7 @@ impl Background {
         };
         let old = store.find_locked(&locked, key);
         // Flushed and expired are looked at again under the lock: a flush must not be outlived by a copy.
-        match store.live(old, now).filter(|there| Snap::of(store, there).same(&snap)) {
+        match old.filter(|there| stands(store, there, why, now) && Snap::of(store, there).same(&snap)) {
             Some(there) => {
                 let orphan = store.publish(&locked, counters, key, draft, Some(&there), freq);
                 let orphan = orphan.expect("an item that has a slot needs no room for another");
@@ -316,12 +339,28 @@ mod tests {
 
 #[cfg(all(test, not(shuttle)))]
 impl Background {
-    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction.
-    pub(crate) fn drain_whole(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
+    fn begin(&mut self, id: SegmentId, why: Why) {
         let store = std::sync::Arc::clone(&self.store);
         self.queues.collect_sealed(&store);
         assert!(self.queues.leave(&store, id), "it is in a queue");
-        self.begin_drain(&store, id, if compact { Why::Compact } else { Why::Evict(Queue::Small) });
+        self.begin_drain(&store, id, why);
+    }
+
+    /// Begins to copy a sealed segment out; the slices go on with it.
+    pub(crate) fn begin_compaction(&mut self, id: SegmentId) {
+        assert!(self.drain.is_none(), "another one is under way");
+        self.begin(id, Why::Compact);
+    }
+
+    /// Whether a segment is copied out that there is no room for.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.lacks_room)
+    }
+
+    /// Drains one sealed segment from its first item to its last, as a compaction or as an eviction.
+    pub(crate) fn drain_whole(&mut self, id: SegmentId, compact: bool, now: UnixMillis) {
+        let store = std::sync::Arc::clone(&self.store);
+        self.begin(id, if compact { Why::Compact } else { Why::Evict(Queue::Small) });
         let drain = self.drain.take().expect("it was begun");
         assert!(self.run_drain(&store, drain, now, &mut || false).is_none(), "nobody holds it up");
     }

@@ -32,17 +32,21 @@ impl Background {
 
     /// One slice of it; whoever waits for the index to grow comes first.
     pub(super) fn run_rebuild(&mut self, store: &Store, now: UnixMillis, over: &mut dyn FnMut() -> bool) -> SliceKind {
-        let short = self.short(store).filter(|_| self.drain.is_none());
+        let lacks_room = self.drain.as_ref().is_some_and(|drain| drain.lacks_room);
+        let short = self.short(store).filter(|_| self.drain.is_none() || lacks_room);
         if let Some(namespace) = short {
-            match self.mostly_dead(store) {
+            match if lacks_room { None } else { self.mostly_dead(store) } {
                 Some(id) => self.begin_drain(store, id, Why::Compact),
-                None if self.is_time_to_give_up(store) => self.give_up_cheapest(store, namespace),
+                None if lacks_room || self.is_time_to_give_up(store) => self.give_up_cheapest(store, namespace),
                 None => {}
             }
         }
         if let Some(drain) = self.drain.take() {
             self.drain = self.run_drain(store, drain, now, over);
-            return SliceKind::Compact;
+            // Without room for what is copied the index goes on: then there is what can be given up or evicted.
+            if !self.drain.as_ref().is_some_and(|drain| drain.lacks_room) {
+                return SliceKind::Compact;
+            }
         }
         if self.run_growth(store, over) {
             return SliceKind::Grow;

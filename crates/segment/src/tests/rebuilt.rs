@@ -8,7 +8,9 @@ use base::prng::Prng;
 
 use super::crashes::{NOW, Rig, fill, in_both_modes, key, keys, place, with_index_in_dram};
 use super::parted;
+use crate::header::State;
 use crate::op::{Arith, Delete, Expire, Put, PutMode};
+use crate::segments::SegmentId;
 use crate::{IndexPlace, Namespace, RebuildStep};
 
 /// Values by key, and what of them the store has to know now.
@@ -311,5 +313,60 @@ fn a_memory_that_is_half_dead_loses_no_item_to_writes_while_the_index_is_made_an
             (0..UNTOUCHED).filter(|number| rig.read(&key(*number)) != Some(value(*number))).collect();
         assert!(missing.is_empty(), "{} are gone, {} segments were given up", missing.len(), progress.segments_dropped);
         (0..40).for_each(|number| assert_eq!(rig.read(&hot(number)), Some(vec![b'n'; 40]), "{number}"));
+    });
+}
+
+/// An end so far away that its segment is never past as a whole.
+const FAR_MS: u64 = 400 * 86_400_000;
+
+/// A store that has not found the old version of a key yet and has stored a later one that ends, and the sealed segment
+/// of that.
+fn with_two_versions() -> (Rig, SegmentId) {
+    let mut rig = Rig::new();
+    rig.put(b"twice", b"old");
+    (0..400).for_each(|number| rig.put(&key(number), &[b'v'; 60]));
+    let mut rig = Rig::open_early(Arc::new(rig.file.image().expect("an image")), NOW);
+    rig.put_until(b"twice", b"new", Expire::At(NOW.plus_ms(FAR_MS)));
+    (500..510).for_each(|number| rig.put(&key(number), &[b'w'; 60]));
+    rig.lane.own_seal(&rig.store);
+    let store = &rig.store;
+    let seen = store.find(&store.hasher.key(Namespace::DEFAULT, b"twice")).expect("it was stored");
+    let id = store.segments.of(seen.address);
+    assert!(store.is_rebuilding() && store.segments.header(id).state() == State::Sealed);
+    (rig, id)
+}
+
+#[test]
+fn what_has_ended_hides_what_is_older_when_its_segment_is_copied_out_before_that_is_found() {
+    with_index_in_dram(|| {
+        let (mut rig, id) = with_two_versions();
+        rig.now = NOW.plus_ms(FAR_MS + 1000);
+        rig.background.drain_whole(id, true, rig.now);
+        assert!(rig.store.is_rebuilding());
+        rig.settle();
+        assert_eq!((rig.read(&key(0)).is_some(), rig.read(b"twice")), (true, None), "an older version came back");
+    });
+}
+
+/// All memory is taken while a segment is copied out: nothing goes of it whose older versions are still to
+/// be found, and the index comes to its end all the same.
+#[test]
+fn a_segment_that_is_copied_out_without_room_for_the_copies_hides_what_is_older_all_the_same() {
+    with_index_in_dram(|| {
+        let (mut rig, id) = with_two_versions();
+        let held: Vec<SegmentId> = std::iter::from_fn(|| rig.store.segments.take_free(0)).collect();
+        rig.background.begin_compaction(id);
+        let mut full = 0;
+        while rig.store.is_rebuilding() {
+            rig.background.slice(NOW, &mut || true);
+            full += u32::from(rig.background.lacks_room());
+            let there = rig.read(b"twice");
+            assert!(there.as_deref().is_none_or(|value| value == b"new"), "an older version came back");
+        }
+        held.into_iter().for_each(|id| rig.store.segments.push_free(id));
+        assert!(full > 0, "there was room all the time");
+        rig.settle();
+        assert!(rig.read(b"twice").is_none_or(|value| value == b"new"), "an older version came back");
+        assert_eq!(rig.store.stats().items, rig.slots() as u64);
     });
 }
