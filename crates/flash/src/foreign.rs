@@ -20,6 +20,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 
 use crate::aligned::{ALIGN, Aligned};
 use crate::front;
@@ -240,9 +241,14 @@ fn is_empty_file(file: &File, bytes: u64) -> io::Result<bool> {
     let mut window = Aligned::new(WINDOW_BYTES as usize);
     let mut at = 0;
     while at < bytes {
-        // Behind the last data there is only a hole; where holes are not known, everything is data.
-        let Ok(data) = seek(file, SeekFrom::Data(at)) else { return Ok(true) };
-        at = data & !(ALIGN as u64 - 1);
+        at = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data & !(ALIGN as u64 - 1),
+            // Behind the last data there is only a hole.
+            Err(Errno::NXIO) => return Ok(true),
+            // Holes are not known here: everything is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => at,
+            Err(error) => return Err(error.into()),
+        };
         let read = read_up_to(file, window.bytes_mut(), at)?;
         if !is_zero(&window.bytes()[..read]) {
             return Ok(false);

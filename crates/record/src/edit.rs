@@ -92,6 +92,11 @@ impl Body<'_> {
     }
 }
 
+/// What a bin takes of a record that has this name and this text and may have an end, in bytes at most.
+pub fn bin_bytes_max(name: &[u8], text: &[u8]) -> usize {
+    END_BYTES + Name::new(name).coded.len() + Coded::of(&Value::of_text(text)).len()
+}
+
 impl<'e> Edit<'e> {
     /// Begins with the bins of `old` that are there at `now_ms`, or none, behind what `to` has. The revision is the
     /// next one: 1 where nothing was; the set that of `old`, or none.

@@ -23,7 +23,7 @@ mod tree;
 mod value;
 
 pub use collection::{DEPTH_MAX, List, Map, Values, push_value};
-pub use edit::Edit;
+pub use edit::{Edit, bin_bytes_max};
 pub use filter::{FILTER_BYTES_MAX, Filter, FilterError};
 pub use index::{Entry, Index, IndexFull, IndexType};
 pub use kind::Kind;

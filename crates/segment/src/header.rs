@@ -115,6 +115,12 @@ const UNVERIFIED: u32 = 1 << 15;
 /// The bits of a namespace beside that mark.
 const NAMESPACE_MASK: u8 = 0x7f;
 
+/// What a segment is, in one word: whose items it takes, and whether lookups verify them from the first on.
+pub(crate) fn kind_of(class: u8, namespace: u8, queue: Queue, is_unverified: bool) -> u32 {
+    let mark = if is_unverified { UNVERIFIED } else { 0 };
+    u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16 | mark
+}
+
 const _: () = assert!(crate::Namespace::MAX <= NAMESPACE_MASK as usize);
 const _: () = assert!(size_of::<SegmentHeader>() == 128 && std::mem::offset_of!(SegmentHeader, written) == 64);
 
@@ -130,12 +136,12 @@ impl SegmentHeader {
         self.state.store(to as u32, Release);
     }
 
-    /// Free -> Open, with a sequence that was never used before.
-    pub(crate) fn open(&self, sequence: u64, created: UnixMillis, class: u8, namespace: u8, queue: Queue) {
+    /// Free -> Open, with a sequence that was never used before. `kind`: see [`kind_of`].
+    pub(crate) fn open(&self, sequence: u64, created: UnixMillis, kind: u32) {
         assert!(self.written.load(Relaxed) == 0 && self.pins.load(Relaxed) == 0, "a free segment is empty");
         self.sequence.store(sequence, Relaxed);
         self.created_ms.store(created.0, Relaxed);
-        self.kind.store(u32::from(class) | u32::from(namespace) << 8 | (queue as u32) << 16, Relaxed);
+        self.kind.store(kind, Relaxed);
         self.latest_ms.store(0, Relaxed);
         self.go(State::Open);
     }
@@ -402,7 +408,7 @@ mod tests {
     fn a_new_life_has_another_generation_and_no_counts() {
         let header = SegmentHeader::default();
         let before = header.slot_generation();
-        header.open(9, UnixMillis(5), 3, 2, Queue::Main);
+        header.open(9, UnixMillis(5), kind_of(3, 2, Queue::Main, false));
         header.written.store(100, Relaxed);
         assert_eq!((header.class(), header.namespace(), header.queue()), (3, 2, Queue::Main));
         for state in [State::Sealed, State::Draining, State::Limbo] {

@@ -199,7 +199,12 @@ impl Store {
 impl<'l> Turn<'l> {
     /// The longest value that is stored whole under this key, in bytes.
     pub(crate) fn whole_max(&self, key: &Key<'_>) -> u64 {
-        (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key.bytes.len()) as u64
+        self.whole_max_of(key.bytes.len())
+    }
+
+    /// The same under a key of so many bytes.
+    pub(crate) fn whole_max_of(&self, key_bytes: usize) -> u64 {
+        (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }
 
     /// Values longer than this may be stored in pieces: give them to [`Turn::large_begin`] as they come in.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use base::clock::UnixMillis;
 
 use crate::config::OPEN_MAX;
-use crate::header::{Queue, SegmentHeader};
+use crate::header::{Queue, SegmentHeader, kind_of};
 use crate::item::{FILLER, FILLER_BYTES};
 use crate::op::OpError;
 use crate::raw::Reserved;
@@ -205,9 +205,11 @@ impl OpenTable {
         let id = store.take_segment(self.whose, want.namespace)?;
         let sequence = store.segments.next_sequence();
         let created = ttl::creation(want.class, now);
-        store.segments.header(id).open(sequence, created, want.class, want.namespace, want.queue);
-        if store.is_unverified() {
-            store.mark_opened(id);
+        let is_unverified = store.is_unverified();
+        let kind = kind_of(want.class, want.namespace, want.queue, is_unverified);
+        store.segments.header(id).open(sequence, created, kind);
+        if is_unverified {
+            store.check_mark(id);
         }
         self.open.push(Open {
             id,

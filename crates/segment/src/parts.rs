@@ -333,6 +333,11 @@ impl Turn<'_> {
         self.store.kept.objects.fetch_add(1, Relaxed)
     }
 
+    /// The longest part, in bytes.
+    pub fn part_bytes_max(&self) -> usize {
+        self.whole_max_of(NAME_BYTES) as usize
+    }
+
     /// Whether a part was looked for in this turn and not found, since this was asked last.
     pub fn takes_lost(&self) -> bool {
         self.lost.replace(false)
@@ -384,8 +389,7 @@ impl Turn<'_> {
         parts: &Parts,
     ) -> Result<(), OpError> {
         let longest = parts.new.iter().map(|(_, place)| place.len()).max().unwrap_or(0);
-        let room = Key { bytes: &[0; NAME_BYTES], ..*key };
-        if longest as u64 > self.whole_max(&room) {
+        if longest > self.part_bytes_max() {
             return Err(OpError::TooLarge);
         }
         if parts.bytes.len() > self.store.geometry.piece_bytes {

@@ -66,14 +66,13 @@ impl Store {
         }
     }
 
-    /// Marks a segment that was just opened, and in which nothing is yet, while the pass is under way.
+    /// A segment was opened with the mark, and nothing is in it yet: clears it if the pass has come to its end
+    /// meanwhile.
     #[cold]
-    pub(crate) fn mark_opened(&self, id: SegmentId) {
-        let header = self.segments.header(id);
-        header.set_unverified(true);
+    pub(crate) fn check_mark(&self, id: SegmentId) {
         fence(SeqCst);
         if !self.unverified.load(SeqCst) {
-            header.set_unverified(false);
+            self.segments.header(id).set_unverified(false);
         }
     }
 

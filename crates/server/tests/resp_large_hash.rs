@@ -412,3 +412,43 @@ fn an_answer_longer_than_the_output_comes_whole() {
     assert_eq!(gannet.text("PING"), "+PONG");
     running.stop();
 }
+
+/// A request stores all of its fields or none, wherever one that is too long stands among them and however many visits
+/// it takes.
+#[test]
+fn a_field_that_is_too_long_keeps_all_fields_of_its_request_from_being_stored() {
+    let running = start(ServerConfig { memory_bytes: 64 << 20, segment_bytes: Some(1 << 20), ..both() });
+    let mut redis = resp(&running);
+    let (long, fits) = (vec![b'l'; 140_000], vec![b'f'; 130_000]);
+    for before in [0, 1] {
+        for (count, at) in [(10, 9), (70, 0), (70, 69), (400, 399), (1500, 1490), (1500, 700)] {
+            for command in [&[&b"HSET"[..], b"h"][..], &[b"HMSET", b"h"], &[b"HSETEX", b"h", b"FIELDS"]] {
+                redis.ask(&[b"DEL", b"h"]);
+                if before > 0 {
+                    assert_eq!(redis.ask(&[b"HSET", b"h", b"before", b"1", b"field-0", b"old"]), b":2\r\n");
+                }
+                let (names, number) = ((0..count).map(|n| format!("field-{n}")).collect::<Vec<_>>(), count.to_string());
+                let ask = |redis: &mut Replies, value: &[u8]| {
+                    let mut words = command.to_vec();
+                    words.extend((command[0] == b"HSETEX").then_some(number.as_bytes()));
+                    for (n, name) in names.iter().enumerate() {
+                        words.extend([name.as_bytes(), if n == at { value } else { b"value" }]);
+                    }
+                    redis.ask(&words)
+                };
+                let what = format!("{} of {count} fields, {before} before", command[0].escape_ascii());
+                let refused = ask(&mut redis, &long);
+                assert!(refused.starts_with(b"-ERR a field with its value"), "{what}: {}", refused.escape_ascii());
+                let left = format!(":{}\r\n", 2 * before);
+                assert_eq!(redis.ask(&[b"HLEN", b"h"]), left.as_bytes(), "{what}");
+                let old = if before > 0 { &b"$3\r\nold\r\n"[..] } else { b"$-1\r\n" };
+                assert_eq!(redis.ask(&[b"HGET", b"h", b"field-0"]), old, "{what}");
+                let stored = ask(&mut redis, &fits);
+                assert!(!stored.starts_with(b"-"), "{what}: {}", stored.escape_ascii());
+                let all = format!(":{}\r\n", count + before);
+                assert_eq!(redis.ask(&[b"HLEN", b"h"]), all.as_bytes(), "{what}");
+            }
+        }
+    }
+    running.stop();
+}

@@ -216,8 +216,8 @@ impl Background {
         Step::Done
     }
 
-    /// Copies the item to a segment of a queue. Without room for it, or if it changes at the same time, it is tried again
-    /// or evicted.
+    /// Copies the item to a segment of a queue. Without room for it, or if it changes at the same time, it is tried
+    /// again or evicted.
     fn relocate(
         &mut self,
         store: &Store,

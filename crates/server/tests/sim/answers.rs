@@ -237,3 +237,39 @@ fn no_answer_for_which_memory_ends_half_way_ends_the_server_or_leaves_half_a_tra
     }
     assert!(done > 50 && refused > 50 && cut > 3, "{done} done, {refused} refused, {cut} cut");
 }
+
+/// A time to live is counted from one instant, however many visits its request takes.
+#[test]
+fn all_fields_of_a_request_that_takes_many_visits_end_at_one_instant() {
+    let mut world = World::new(1, Faults::NONE, config());
+    let client = world.connect(Resp);
+    let names: Vec<Vec<u8>> = (0..2000).map(|number| format!("field-{number}").into_bytes()).collect();
+    let with = |words: &[&'static [u8]], names: &[Vec<u8>], value: Option<&'static [u8]>| -> Vec<u8> {
+        let names = names.iter().flat_map(|name| [Some(name.as_slice()), value]).flatten();
+        request(&words.iter().copied().chain(names).collect::<Vec<_>>())
+    };
+    let later = |world: &mut World, sent: Vec<u8>| {
+        client.send(&sent);
+        let (mut got, mut turns) = (Vec::new(), 0);
+        while reply_len(&got).is_none() {
+            world.clock_ns.fetch_add(1_000_000, Relaxed);
+            world.turn();
+            turns += 1;
+            assert!(turns < 10_000, "no answer");
+            got.extend(client.take(usize::MAX));
+        }
+        (got, turns)
+    };
+    for command in [
+        &[&b"HPEXPIRE"[..], b"h", b"100000", b"FIELDS", b"2000"][..],
+        &[b"HSETEX", b"h", b"PX", b"90000", b"FIELDS", b"2000"],
+    ] {
+        let value = (command[0] == b"HSETEX").then_some(&b"new"[..]);
+        later(&mut world, with(&[b"HSET", b"h"], &names, Some(b"value")));
+        let (answer, turns) = later(&mut world, with(command, &names, value));
+        assert!(!answer.starts_with(b"-") && turns > 10, "{} after {turns} turns", answer.escape_ascii());
+        let (ends, _) = later(&mut world, with(&[b"HPEXPIRETIME", b"h", b"FIELDS", b"2000"], &names, None));
+        let ends: std::collections::BTreeSet<&[u8]> = ends.split(|byte| *byte == b'\n').skip(1).collect();
+        assert_eq!(ends.len(), 2, "one end, and nothing behind the last line: {ends:?}");
+    }
+}

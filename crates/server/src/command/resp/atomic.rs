@@ -23,7 +23,7 @@
 use super::error::Fault;
 use super::transaction::{Current, Stage, Transaction};
 use super::{Answers, Call, Run, SessionState, Step, Stop, reply, table};
-use crate::clock::Ticks;
+use crate::clock::{Moment, Ticks};
 use crate::command::values::LINE_ROOM;
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
@@ -301,8 +301,9 @@ pub(super) fn run(
         if *ops >= OPS_A_BATCH || ctx.is_slice_over() {
             break Err(State::Yield);
         }
-        let Current { first, args, end } = *current.get_or_insert_with(|| read(queue, *at));
+        let Current { first, args, end, moment } = *current.get_or_insert_with(|| read(queue, *at, ctx.moment()));
         let args = Args::resumed(&queue[first..end], args);
+        session.moment = moment;
         match run_one(turn, (&queue[*at..end], from, *answer_at), args, out, session, ctx, ops) {
             Ok(()) => {
                 (*at, *current, *answer_at) = (end, None, out.spot());
@@ -350,13 +351,13 @@ impl SessionState {
 }
 
 /// The request that begins at `at` of a queue.
-fn read(queue: &[u8], at: usize) -> Current {
+fn read(queue: &[u8], at: usize, moment: Moment) -> Current {
     let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
     let Parsed::Request { args, consumed } = Parser::new().parse(&queue[at..], &limits) else {
         unreachable!("what was queued was a request");
     };
     let end = at + consumed;
-    Current { first: end - args.wire_bytes(), args: args.len() as u32, end }
+    Current { first: end - args.wire_bytes(), args: args.len() as u32, end, moment }
 }
 
 /// What becomes of a request for whose answer there was no room.

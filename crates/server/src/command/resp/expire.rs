@@ -140,11 +140,11 @@ fn expire<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, unit: Unit, name: &'s
     let bytes = args.next().unwrap_or_default();
     let time = args.next().unwrap_or_default();
     let Some(options) = Options::read(call.out, args)? else { return Ok(()) };
-    let (now, view) = (call.ctx.now, call.ctx.view());
-    let deadline = Deadline::read(time, unit, call.ctx.moment(), name)?;
+    let (moment, view) = (call.moment(), call.ctx.view());
+    let deadline = Deadline::read(time, unit, moment, name)?;
     let next = deadline.expire();
     let key = call.key(bytes);
-    let past = deadline.is_past(now);
+    let past = deadline.is_past(moment.now);
     let done = call.turn.change(&key, &mut |_, item, _| match live(item.copied(), view) {
         Some(item) if options.allow(item.expire, next) => {
             if past {
@@ -196,7 +196,7 @@ pub(super) fn persist<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 fn tell(call: &mut Call<'_, '_>, mut args: Args<'_>, show: impl Fn(i64, i64) -> i64) -> Run {
     let key = call.key(args.next().unwrap_or_default());
     call.is_there(&key)?;
-    let moment = call.ctx.moment();
+    let moment = call.moment();
     let told = match call.turn.peek(&key).map(|item| item.expire) {
         None => -2,
         Some(Expire::Never) => -1,

@@ -108,7 +108,7 @@ fn store<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>, invalidate: bool, name
 fn deadline<'c>(call: &Call<'c, '_>, args: &mut Args<'c>, name: &'static str) -> Result<Option<Expire>, Fault> {
     let Some(word) = args.next() else { return Ok(None) };
     let unit = Unit::of(&lower(word)).ok_or(Fault::Syntax)?;
-    Deadline::positive(args.next().ok_or(Fault::Syntax)?, unit, call.ctx.moment(), name).map(|at| Some(at.expire()))
+    Deadline::positive(args.next().ok_or(Fault::Syntax)?, unit, call.moment(), name).map(|at| Some(at.expire()))
 }
 
 /// `LEASE.GET key [RECACHE ms] [EX seconds | PX ms]`: value, `hit`, `won` or `wait`, token. The time is that of the
@@ -125,7 +125,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
             }
             unit => {
                 let unit = Unit::of(unit).filter(|_| vivify.is_none()).ok_or(Fault::Syntax)?;
-                vivify = Some(Deadline::positive(number, unit, call.ctx.moment(), "lease.get")?.expire());
+                vivify = Some(Deadline::positive(number, unit, call.moment(), "lease.get")?.expire());
             }
         }
     }

@@ -58,6 +58,7 @@ use super::counters::CommandCounters;
 use super::large::ARRIVING_BYTES_MIN;
 use super::values::LINE_ROOM;
 use crate::card::Card;
+use crate::clock::Moment;
 use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::mail::Publishing;
 use crate::metrics::Command;
@@ -114,6 +115,10 @@ pub struct SessionState {
     copying: Option<told::Copying>,
     /// Those that are subscribed know of the change.
     is_published: bool,
+    /// When a request was begun that may take several visits.
+    moment: Moment,
+    /// All that the request at hand is to store was looked at, and none of it is too long.
+    fits: bool,
     /// What is read changes so often that its key is to be claimed.
     wants_claim: bool,
     /// Who its client is.
@@ -164,7 +169,7 @@ impl SessionState {
     #[inline(always)]
     fn end_request(&mut self) {
         (self.done, self.passed, self.sum, self.is_published) = (0, (0, 0), 0, false);
-        self.copying = None;
+        (self.copying, self.fits) = (None, false);
     }
 
     /// The request at hand is not gone on with: what it keeps between visits goes too.
@@ -570,6 +575,11 @@ impl<'c> Call<'c, '_> {
     fn done(&mut self, command: Command, line: &[u8]) {
         self.ops += 1;
         self.ctx.ops_done(self.out, command, 1, line);
+    }
+
+    /// When the request at hand was begun.
+    fn moment(&self) -> Moment {
+        if self.beside { self.session.moment } else { self.ctx.moment() }
     }
 
     /// Goes on only if `bytes` and a line fit into the output.

@@ -11,6 +11,7 @@
 
 use super::atomic::ANSWER_BYTES_MAX;
 use super::error::Fault;
+use super::hash::Pairs;
 use super::table;
 use super::transaction::Stage;
 use super::typed::{KeyParts, record};
@@ -19,7 +20,7 @@ use super::{Call, LINE_ROOM, Run, Stop};
 use crate::context::State;
 use crate::out::OutBuffer;
 use protocol::resp::Args;
-use record::Record;
+use record::{Record, bin_bytes_max};
 
 /// Fields that a request names at most if it is done in one visit.
 pub(super) const FIELDS_A_SLICE: u32 = 64;
@@ -27,6 +28,8 @@ pub(super) const FIELDS_A_SLICE: u32 = 64;
 const FIELDS_AN_EDIT: u32 = 16;
 /// Operations that such a change of one field counts for.
 const OPS_AN_EDITED_FIELD: usize = 3;
+/// What a look at the names and values of [`FIELDS_A_SLICE`] fields counts for.
+const OPS_A_LOOK: usize = 8;
 /// How often a read begins anew before its key is claimed.
 const RESTARTS_MAX: u32 = 4;
 
@@ -87,6 +90,9 @@ impl<'c> Call<'c, '_> {
         if !self.beside && words.len() as u32 > FIELDS_A_SLICE * each_words {
             return self.run_claimed(name, all, key);
         }
+        if stores && self.beside && !self.session.fits {
+            self.check_pairs(words)?;
+        }
         if stores && self.session.done == 0 {
             self.room_to_store(if self.beside { words.wire_bytes() as u64 } else { 0 })?;
         }
@@ -114,6 +120,26 @@ impl<'c> Call<'c, '_> {
                 return Err(State::Yield.into());
             }
         }
+        Ok(())
+    }
+
+    /// Looks at names and values before the first of them is stored: where one is too long, none is.
+    fn check_pairs(&mut self, words: Args<'c>) -> Run {
+        let most = self.turn.part_bytes_max();
+        let mut left = self.words_left(words);
+        while left.len() > 0 && words.wire_bytes() > most {
+            let (slice, behind) = left.split(2 * FIELDS_A_SLICE);
+            if Pairs(slice).any(|(name, value)| bin_bytes_max(name, value) > most) {
+                return Err(Fault::RecordTooLarge.into());
+            }
+            self.words_done(slice.len() as u32, slice.wire_bytes());
+            self.ops += OPS_A_LOOK;
+            left = behind;
+            if left.len() > 0 && self.is_spent() {
+                return Err(State::Yield.into());
+            }
+        }
+        (self.session.done, self.session.passed, self.session.fits) = (0, (0, 0), true);
         Ok(())
     }
 

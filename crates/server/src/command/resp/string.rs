@@ -132,7 +132,7 @@ pub(super) fn set<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
         return call.store_plain(key, value, PutMode::Set, Expire::Never).map(|_| call.out.push(reply::OK));
     }
     let options = SetOptions::read(args)?;
-    let expire = options.expire(call.ctx.moment())?;
+    let expire = options.expire(call.moment())?;
     let Some(mode) = options.put_mode() else { return call.set_by(key, value, &options, expire) };
     let stored = match mode {
         PutMode::Add => call.store_absent(key, value, expire)?,
@@ -174,7 +174,7 @@ pub(super) fn getdel<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
 
 pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let bytes = args.next().unwrap_or_default();
-    let moment = call.ctx.moment();
+    let moment = call.moment();
     let deadline = match args.next() {
         None => return read_one(call, bytes),
         Some(word) => match &super::table::lower(word)[..] {
@@ -432,7 +432,7 @@ impl<'c> Call<'c, '_> {
 
     fn set_until(&mut self, mut args: Args<'c>, unit: Unit, name: &'static str) -> Run {
         let key = args.next().unwrap_or_default();
-        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.ctx.moment(), name)?;
+        let deadline = Deadline::positive(args.next().unwrap_or_default(), unit, self.moment(), name)?;
         let value = args.next().unwrap_or_default();
         self.store_plain(key, value, PutMode::Set, deadline.expire())?;
         self.out.push(reply::OK);

@@ -12,7 +12,7 @@ use super::error::Fault;
 use super::table::{Entry, entry};
 use super::{Answers, Call, Run, SessionState, Stop, atomic};
 use crate::budget::{self, Budget, Grant};
-use crate::clock::Ticks;
+use crate::clock::{Moment, Ticks};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
 use crate::metrics::Command;
 use crate::namespaces::Namespaces;
@@ -66,6 +66,8 @@ pub(super) struct Current {
     pub(super) args: u32,
     /// Where the next request begins.
     pub(super) end: usize,
+    /// When it was begun: what it counts from then on has one end, however many visits it takes.
+    pub(super) moment: Moment,
 }
 
 /// A connection's transaction.

@@ -10,7 +10,7 @@ use record::{Digits, Name, Value};
 
 /// Names with their values, of which there is an even number.
 #[derive(Clone)]
-pub(super) struct Pairs<'c>(pub(super) Args<'c>);
+pub(in super::super) struct Pairs<'c>(pub(in super::super) Args<'c>);
 
 impl<'c> Iterator for Pairs<'c> {
     type Item = (&'c [u8], &'c [u8]);

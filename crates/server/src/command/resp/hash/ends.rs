@@ -48,7 +48,7 @@ fn option_end(
 ) -> Result<Option<u64>, Fault> {
     let Some(unit) = Unit::of(word) else { return Ok(None) };
     let text = args.next().ok_or(Fault::Syntax)?;
-    end_ms(Deadline::positive(text, unit, call.ctx.moment(), command)?, command).map(Some)
+    end_ms(Deadline::positive(text, unit, call.moment(), command)?, command).map(Some)
 }
 
 impl<'c> Call<'c, '_> {
@@ -87,8 +87,8 @@ impl<'c> Call<'c, '_> {
     fn end_fields(&mut self, all: Args<'c>, unit: Unit, name: &'static str) -> Run {
         let mut args = all.behind_first();
         let time = args.next().unwrap_or_default();
-        let now = self.ctx.now;
-        let deadline = Deadline::read(time, unit, self.ctx.moment(), name)?;
+        let moment = self.moment();
+        let deadline = Deadline::read(time, unit, moment, name)?;
         if integer(time)? < 0 {
             return Err(Fault::ExpireBelowZero.into());
         }
@@ -97,7 +97,7 @@ impl<'c> Call<'c, '_> {
             (options, word) = (found, args.next());
         }
         let names = fields(word, args, 1)?;
-        let (end, past) = (end_ms(deadline, name)?, deadline.is_past(now));
+        let (end, past) = (end_ms(deadline, name)?, deadline.is_past(moment.now));
         let event = if past { Event::HDEL } else { Event::HEXPIRE };
         self.tell_and_change_each((name, event), all, names, |edit, name| end_field(edit, name, options, end, past))
     }
@@ -105,7 +105,7 @@ impl<'c> Call<'c, '_> {
     /// Reports of each field what `show` makes of its end and of the wall clock now, both in ms since the epoch.
     fn tell_ends(&mut self, command: &'static str, all: Args<'c>, show: impl Fn(u64, u64) -> u64) -> Run {
         let mut args = all;
-        let (key, moment) = (self.key(args.next().unwrap_or_default()), self.ctx.moment());
+        let (key, moment) = (self.key(args.next().unwrap_or_default()), self.moment());
         let (now_ms, wall) = (moment.now.0, |ms| moment.wall(base::clock::UnixMillis(ms)).0);
         let names = fields(args.next(), args, 1)?;
         let end_of = |bin: Option<Bin<'_>>, now_ms| match bin.map(|bin| bin.end_ms) {

@@ -4,7 +4,7 @@ mod change;
 mod ends;
 mod scan;
 
-pub(super) use change::{hdel, hincrby, hincrbyfloat, hmset, hset, hsetnx};
+pub(super) use change::{Pairs, hdel, hincrby, hincrbyfloat, hmset, hset, hsetnx};
 pub(super) use ends::{
     hexpire, hexpireat, hexpiretime, hgetdel, hgetex, hpersist, hpexpire, hpexpireat, hpexpiretime, hpttl, hsetex, httl,
 };

@@ -91,7 +91,7 @@ impl<'c> Call<'c, '_> {
     /// A command that does the same to every bin it names, and answers with the record's revision.
     fn do_to_bins(&mut self, mut args: Args<'c>, word: &'static [u8], name: &'static str) -> Run {
         let key = args.next().unwrap_or_default();
-        let read = Options::read(&mut args, b"bins", self.ctx.moment(), name);
+        let read = Options::read(&mut args, b"bins", self.moment(), name);
         let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(Some(word), args)?))) {
             Ok(read) => read,
             Err(bad) => return self.bad(key, bad),
@@ -117,7 +117,7 @@ pub(in super::super) fn append<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> R
 
 pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let read = Options::read(&mut args, b"ops", call.ctx.moment(), "rec.operate");
+    let read = Options::read(&mut args, b"ops", call.moment(), "rec.operate");
     let (options, ops) = match read.and_then(|options| Ok((options, Op::read_all(None, args)?))) {
         Ok(read) => read,
         Err(bad) => return call.bad(key, bad),
@@ -133,7 +133,7 @@ pub(in super::super) fn operate<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>)
 
 pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let options = match Options::read(&mut args, b"", call.ctx.moment(), "rec.touch") {
+    let options = match Options::read(&mut args, b"", call.moment(), "rec.touch") {
         Ok(options) => options,
         Err(bad) => return call.bad(key, bad),
     };
@@ -157,7 +157,7 @@ pub(in super::super) fn touch<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -
 
 pub(in super::super) fn del<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     let key = args.next().unwrap_or_default();
-    let options = match Options::read(&mut args, b"", call.ctx.moment(), "rec.del") {
+    let options = match Options::read(&mut args, b"", call.moment(), "rec.del") {
         Ok(options) => options,
         Err(bad) => return call.bad(key, bad),
     };
