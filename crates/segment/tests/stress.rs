@@ -199,7 +199,7 @@ fn every_read_is_whole_and_its_own_while_everything_moves() {
     let stats = store.stats();
     let (hits, stored) = (reached.hits.load(Relaxed), reached.stored.load(Relaxed));
     assert!(hits > ops / 4 && stored > ops / 4, "{hits} hits, {stored} stored of {ops}");
-    assert!(stats.evicted > 1000 && stats.expired > 200 && stats.relocated > 100 && stats.flushed > 0, "{stats:?}");
+    assert!(stats.evicted > 200 && stats.expired > 200 && stats.relocated > 100 && stats.flushed > 0, "{stats:?}");
     assert!(stats.index_growths > 0 && stats.ghost_hits > 0, "{stats:?}");
     assert!(reached.pinned.load(Relaxed) > ops / 1000, "{} pins", reached.pinned.load(Relaxed));
     assert_eq!(stats.pins, 0);

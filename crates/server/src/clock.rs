@@ -9,8 +9,8 @@
 //!   before a start lengthens or shortens it.
 //! - An instant that a client names, or is told, is one of the wall clock: [`Moment`] translates. An item whose end was
 //!   named as an instant ends by the wall clock as it was then.
-//! - A worker reads the store's clock once a turn and the counter once an operation. In a simulation both follow one
-//!   number that the test moves.
+//! - A worker reads the counter once a turn and once an operation, and follows the store's clock by it ([`Follower`]).
+//!   In a simulation both follow one number that the test moves.
 
 use base::clock::UnixMillis;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ pub struct Ticks(pub u64);
 
 /// A number of ticks that is a power of two, and long enough to know its length in ns to ten digits.
 const SPAN_TICKS: u64 = 1 << 32;
+const NS_A_MS: u64 = 1_000_000;
 
 /// Where a worker's time comes from.
 #[derive(Clone, Debug)]
@@ -55,7 +56,12 @@ impl Origin {
 
     /// The store's clock now.
     pub fn now(&self) -> UnixMillis {
-        self.at.plus_ms(self.began.elapsed().as_millis() as u64)
+        UnixMillis(self.now_ns() / NS_A_MS)
+    }
+
+    /// The same in ns.
+    fn now_ns(&self) -> u64 {
+        (self.at.0.saturating_mul(NS_A_MS)).saturating_add(self.began.elapsed().as_nanos() as u64)
     }
 }
 
@@ -139,16 +145,54 @@ impl Clock {
 
     /// The store's clock now.
     pub fn unix(&self) -> UnixMillis {
+        UnixMillis(self.unix_ns() / NS_A_MS)
+    }
+
+    /// The same in ns.
+    fn unix_ns(&self) -> u64 {
         match self {
-            Self::Machine { origin, .. } => origin.now(),
-            Self::Simulated(ns) => UnixMillis(ns.load(Relaxed) / 1_000_000),
+            Self::Machine { origin, .. } => origin.now_ns(),
+            Self::Simulated(ns) => ns.load(Relaxed),
         }
+    }
+}
+
+/// Time after which a thread looks at the store's clock again: what the counter may be wrong by within it is far less
+/// than a ms.
+const FOLLOWED_NS: u64 = 50_000_000;
+
+/// The store's clock for a thread that reads the counter all the time: by that, and set right by the clock itself every
+/// [`FOLLOWED_NS`]. It never runs back.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// When it was set right last, in ns of the thread's life, and what it was then.
+    set_ns: u64,
+    unix_ns: u64,
+    told: UnixMillis,
+}
+
+impl Follower {
+    /// At the beginning of a thread's life.
+    pub(crate) fn new(clock: &Clock) -> Self {
+        let unix_ns = clock.unix_ns();
+        Self { set_ns: 0, unix_ns, told: UnixMillis(unix_ns / NS_A_MS) }
+    }
+
+    /// What it is at an instant of the thread's life, which is now.
+    #[inline]
+    pub(crate) fn at(&mut self, clock: &Clock, ns: u64) -> UnixMillis {
+        if ns.saturating_sub(self.set_ns) >= FOLLOWED_NS {
+            (self.set_ns, self.unix_ns) = (ns, clock.unix_ns());
+        }
+        self.told = self.told.max(UnixMillis((self.unix_ns + ns.saturating_sub(self.set_ns)) / NS_A_MS));
+        self.told
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU64;
 
     #[test]
     fn a_step_of_the_wall_clock_moves_instants_of_clients_and_no_time_to_live() {
@@ -163,6 +207,29 @@ mod tests {
         assert_eq!(moment(ahead).wall(moment(ahead).of_wall(named)), named);
         assert_eq!(moment(i64::MAX).of_wall(UnixMillis(5)), UnixMillis(0));
         assert_eq!(moment(i64::MIN).of_wall(UnixMillis(u64::MAX)), UnixMillis(u64::MAX));
+    }
+
+    #[test]
+    fn a_thread_that_follows_the_stores_clock_is_right_and_never_runs_back() {
+        let ns = Arc::new(AtomicU64::new(1_700_000_000_000_999_999));
+        let clock = Clock::Simulated(Arc::clone(&ns));
+        let (begun, mut follower) = (ns.load(Relaxed), Follower::new(&clock));
+        let mut at = |step: u64| {
+            let now = ns.fetch_add(step, Relaxed) + step;
+            (follower.at(&clock, now - begun), UnixMillis(now / NS_A_MS))
+        };
+        for step in [0, 1, 999_999, 1_000_000, FOLLOWED_NS - 1, 1, FOLLOWED_NS, 3_600_000_000_000] {
+            let (told, right) = at(step);
+            assert_eq!(told, right, "{step} ns later");
+        }
+        // The counter runs 1 in 1,000 too fast, and is set right.
+        let (begun, mut follower, mut before) = (ns.load(Relaxed), Follower::new(&clock), UnixMillis(0));
+        for _ in 0..10_000 {
+            let now = ns.fetch_add(100_000, Relaxed) + 100_000;
+            let told = follower.at(&clock, (now - begun) / 1000 * 1001);
+            assert!(told >= before && told.ms_since(UnixMillis(now / NS_A_MS)) <= 1 && told.0 >= now / NS_A_MS);
+            before = told;
+        }
     }
 
     #[test]

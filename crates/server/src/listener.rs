@@ -49,9 +49,29 @@ pub(crate) fn open_reserve() -> Option<std::fs::File> {
     std::fs::File::open("/dev/null").ok()
 }
 
+/// Says that there are no listeners any more, however the acceptor ends.
+struct Accepting(Arc<Shared>);
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.accepts(false);
+    }
+}
+
 impl Acceptor {
-    /// Accepts until a stop or a hand-over is asked for. Gives the listeners back.
-    pub(crate) fn run(mut self) -> Vec<Listener> {
+    /// Accepts until a stop or a hand-over is asked for. Gives the listeners back if it was a hand-over, and closes
+    /// them before anything else ends if it was a stop.
+    pub(crate) fn run(self) -> Vec<Listener> {
+        self.shared.accepts(true);
+        let accepting = Accepting(Arc::clone(&self.shared));
+        let mut listeners = self.accept();
+        if accepting.0.stop.is_off() {
+            listeners.clear();
+        }
+        listeners
+    }
+
+    fn accept(mut self) -> Vec<Listener> {
         if self.go.recv().is_err() {
             return self.listeners;
         }

@@ -248,6 +248,14 @@ impl Shared {
         self.switch_off();
     }
 
+    /// The acceptor begins, or has no listeners any more.
+    pub(crate) fn accepts(&self, accepts: bool) {
+        self.stop.accepts.store(accepts, Release);
+        if !accepts {
+            self.workers.iter().for_each(|worker| worker.waker.wake());
+        }
+    }
+
     /// Ends the threads, whoever wants it.
     pub(crate) fn switch_off(&self) {
         self.stop.switch_off();
@@ -520,13 +528,17 @@ impl DelayedFlush {
 /// Whether the server still runs, in two steps: it finishes what is in flight, then its workers are gone.
 ///
 /// ```text
-///   stop        ──────────────────────> off ──> workers gone
-///   hand-over   closed ──> hands over, off ──> workers gone      connections leave instead of being finished
+///   stop        off ──> shut ──> workers gone
+///   hand-over   closed ──> shut ──> hands over, off ──> workers gone      connections leave instead of being finished
 /// ```
+///
+/// Shut: no listener is open. Only then is anybody closed, so that who connects again at once finds no open port.
 #[derive(Debug, Default)]
 pub struct StopSwitch {
     asked: AtomicBool,
     closed: AtomicBool,
+    /// The acceptor has listeners.
+    accepts: AtomicBool,
     hands_over: AtomicBool,
     off: AtomicBool,
     workers_gone: AtomicBool,
@@ -546,6 +558,11 @@ impl StopSwitch {
     /// Nobody is accepted any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Acquire) || self.is_off()
+    }
+
+    /// A stop has been asked for, and no listener is open any more: workers may close what they have.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_off() && !self.accepts.load(Acquire)
     }
 
     /// Connections are to leave as they are.

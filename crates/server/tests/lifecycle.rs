@@ -4,6 +4,7 @@ mod common;
 
 use base::clock::UnixMillis;
 use common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
+use gannet_server::config::kinds::IoChoice;
 use gannet_server::start::{ServerConfig, assemble};
 use segment::{Expire, Namespace, Put};
 use std::time::{Duration, Instant};
@@ -163,7 +164,7 @@ fn a_value_that_is_replaced_while_it_is_sent_arrives_as_it_was() {
 #[test]
 fn a_client_that_resets_midway_in_a_large_set_leaves_nothing_behind() {
     let running = start(config());
-    for round in 0..20 {
+    for round in 0..8 {
         let mut client = Client::connect(tcp(&running));
         client.ask(&set("k", b"old"), b"STORED\r\n");
         client.send(b"set k 0 0 1000000\r\n");
@@ -326,4 +327,25 @@ fn who_goes_on_sending_after_quit_is_cut_off_and_delays_nobody() {
     let sent = flooding.join().expect("the flood ends");
     assert!(sent < 64 << 20, "{sent} bytes were taken from a connection that had quit");
     running.stop();
+}
+
+/// Clients that connect again as soon as they are closed have to be refused then: one that is let in once more by a
+/// server that is about to go loses its first request.
+#[test]
+fn who_is_closed_by_a_stop_finds_no_open_port() {
+    for io in [IoChoice::Epoll, IoChoice::Uring] {
+        for round in 0..8 {
+            let running = start(ServerConfig { io, workers: 2, ..config() });
+            let addr = tcp(&running);
+            let mut clients: Vec<Client> = (0..8).map(|_| Client::connect(addr)).collect();
+            clients.iter_mut().for_each(|client| client.ask(b"mn\r\n", b"MN\r\n"));
+            let stop = std::thread::spawn(move || running.stop());
+            for client in &mut clients {
+                client.expect_end();
+                let again = std::net::TcpStream::connect(addr);
+                assert!(again.is_err(), "{io:?}, round {round}: let in after the end of the first connection");
+            }
+            stop.join().expect("it stops");
+        }
+    }
 }

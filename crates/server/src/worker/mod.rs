@@ -12,8 +12,9 @@
 //!           a hand-over: connections leave as they are                                     leave.rs
 //! ```
 //!
-//! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start; nothing but
-//! `Backend::wait` waits (`poll.rs`); the store turn holds no system call. Between two waits at most 500 us of work are
+//! Invariants: a session is noted in one list at most; no list, queue or buffer grows after start but the
+//! list of sessions with an answer that is kept for them, which has each at most once; nothing but `Backend::wait`
+//! waits (`poll.rs`); the store turn holds no system call. Between two waits at most 500 us of work are
 //! done ([`crate::pace`]): a session whose request takes many visits waits in a list of its own, behind every new
 //! request.
 
@@ -29,7 +30,7 @@ mod upkeep;
 
 use crate::buffers::{Buffers, CLASSES, Class, Sizes};
 use crate::card::Card;
-use crate::clock::{Clock, Ticks};
+use crate::clock::{Clock, Follower, Ticks};
 use crate::command::resp::Spares;
 use crate::command::{Door, Protocol};
 use crate::context::WorkerContext;
@@ -132,6 +133,7 @@ struct Core<B: Backend> {
     /// Dead sessions whose state is to be given back in the next store turn.
     graves: VecDeque<u32>,
     born: Ticks,
+    unix: Follower,
     /// This turn's instant, in ticks and in ns of the worker's life.
     turn_ticks: Ticks,
     now_ns: u64,
@@ -203,7 +205,7 @@ impl<B: Backend> Worker<B> {
         drop(turn);
         let sizes = Sizes::new(parts.sessions_max, piece_bytes_max);
         let buffers = Buffers::of_worker(sizes, &parts.shared, parts.number);
-        let born = parts.clock.ticks();
+        let (born, unix) = (parts.clock.ticks(), Follower::new(&parts.clock));
         let sessions_max = parts.sessions_max;
         let ctx = context(parts.shared, parts.number, parts.clock, sizes.big_bytes);
         let core = Core {
@@ -223,6 +225,7 @@ impl<B: Backend> Worker<B> {
             served: 0,
             graves: VecDeque::with_capacity(sessions_max),
             born,
+            unix,
             turn_ticks: born,
             now_ns: 0,
             swept_ns: 0,
@@ -400,6 +403,9 @@ impl<B: Backend> Core<B> {
         }
         for class in CLASSES {
             let waiting = self.waiting[class.slot()].len();
+            if waiting == 0 {
+                continue;
+            }
             for _ in 0..waiting.min(self.buffers.free(class)) {
                 if let Some(index) = self.waiting[class.slot()].pop_front() {
                     let waited_ns = self.now_ns.saturating_sub(self.sessions.at(index).waits_ns);

@@ -45,7 +45,7 @@ impl<B: Backend> Core<B> {
     pub(super) fn read_clocks(&mut self) {
         self.turn_ticks = self.ctx.clock.ticks();
         self.now_ns = self.ctx.clock.ns_between(self.born, self.turn_ticks);
-        self.ctx.now = self.ctx.clock.unix();
+        self.ctx.now = self.unix.at(&self.ctx.clock, self.now_ns);
         self.ctx.ahead_ms = self.ctx.shared.wall_ahead_ms();
     }
 

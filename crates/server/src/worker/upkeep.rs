@@ -41,7 +41,7 @@ impl Pinners {
 impl<B: Backend> Core<B> {
     /// The end of a turn.
     pub(super) fn upkeep(&mut self) {
-        if self.ctx.shared.stop.is_off() {
+        if self.ctx.shared.stop.is_shut() {
             if self.ctx.shared.stop.hands_over() { self.move_out() } else { self.stop() }
         }
         if self.holders.is_busy {
@@ -167,7 +167,7 @@ impl<B: Backend> Core<B> {
             return;
         }
         if self.keepers.len() == self.keepers.capacity() {
-            // There are no more sessions with an output than that, and this one's is not noted.
+            // Those that keep none any more leave first. Sessions bound the list: each is in it once.
             let sessions = &self.sessions;
             self.keepers.retain(|index| holds_reply(sessions, *index).is_some());
         }

@@ -183,7 +183,7 @@ impl<'c> Call<'c, '_> {
             Ok(())
         });
         if !matches!(read, Err(Stop::Fault(_))) {
-            self.session.listing = Some(listing);
+            self.keep_listing(listing)?;
         }
         read
     }

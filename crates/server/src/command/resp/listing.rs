@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const HEAD_BYTES: usize = 40;
 
 /// Bytes of one number in a set of them.
-const BYTES_AN_ID: usize = 16;
+const BYTES_AN_ID: usize = 24;
 
 /// What one visit spends on a list, in entries looked at: some 100 us.
 pub(super) const LISTING_WORK: usize = 512;
@@ -64,17 +64,23 @@ impl Call<'_, '_> {
     }
 
     /// The list goes on in another visit.
-    pub(super) fn list_later(&mut self, mut listing: Box<Listing>) -> Run {
-        let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
-        let none = || Grant::none(&self.ctx.shared.budget, budget::Kind::Replies);
-        if !listing.grant.get_or_insert_with(none).resize(bytes as u64) {
-            return Err(Fault::ClientMemory.into());
-        }
-        self.session.listing = Some(listing);
+    pub(super) fn list_later(&mut self, listing: Box<Listing>) -> Run {
+        self.keep_listing(listing)?;
         self.session.done = self.session.done.max(1);
         self.ops = OPS_A_BATCH;
         self.ctx.note_work(2 * LISTING_WORK);
         Err(State::Yield.into())
+    }
+
+    /// Keeps the list for the next visit, if there is client memory for it.
+    pub(super) fn keep_listing(&mut self, mut listing: Box<Listing>) -> Result<(), Fault> {
+        let bytes = listing.text.capacity() + listing.ids.len() * BYTES_AN_ID;
+        let none = || Grant::none(&self.ctx.shared.budget, budget::Kind::Replies);
+        if !listing.grant.get_or_insert_with(none).resize(bytes as u64) {
+            return Err(Fault::ClientMemory);
+        }
+        self.session.listing = Some(listing);
+        Ok(())
     }
 
     /// Answers with the list as an array of bulk strings.

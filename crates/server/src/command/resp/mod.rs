@@ -300,6 +300,9 @@ impl<'c> Call<'c, '_> {
         if self.session.long.is_some() {
             return self.long_go_on();
         }
+        if self.at == self.buf.len() {
+            return Err(State::NeedInput { want: 0 });
+        }
         if let Some(step) = self.run_of_plain() {
             return step;
         }

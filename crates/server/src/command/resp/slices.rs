@@ -101,7 +101,8 @@ impl<'c> Call<'c, '_> {
             if !each(self, words, true)? {
                 return Err(State::Yield.into());
             }
-            self.ops += OPS_AN_EDITED_FIELD * words.len() / each_words as usize;
+            // The first counts as the request.
+            self.ops += OPS_AN_EDITED_FIELD * (words.len() / each_words as usize).saturating_sub(1);
             return Ok(());
         }
         let together = if words.len() as u32 > FIELDS_A_SLICE * each_words { FIELDS_AN_EDIT } else { FIELDS_A_SLICE };
