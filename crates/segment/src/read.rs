@@ -157,7 +157,7 @@ impl<'l> Turn<'l> {
     }
 
     /// The key's value, looked for first where `ahead` says. Counts as an access.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, key: &Key<'_>, ahead: Ahead<'_>) -> Option<Hit<'_>> {
         self.sample(key, Asked::Read);
         let store = self.store;

@@ -185,7 +185,9 @@ impl<'c> Call<'c, '_> {
             let mut made = record::Parts::default();
             let scene = Scene { view, there: &there, set, goes_on };
             let change = edit(item, scratch, &mut made, scene, moves.as_mut(), decide);
-            (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+            if !made.new.is_empty() || !made.gone.is_empty() {
+                (parts.bytes, parts.new, parts.gone) = (made.bytes, made.new, made.gone);
+            }
             change.unwrap_or_else(|fault| Change::Keep(Err(fault)))
         });
         let looked = match (&moves, &changed) {
