@@ -159,7 +159,7 @@ impl Clock {
 
 /// Time after which a thread looks at the store's clock again: what the counter may be wrong by within it is far less
 /// than a ms.
-const FOLLOWED_NS: u64 = 50_000_000;
+const FOLLOWED_NS: u64 = 10_000_000;
 
 /// The store's clock for a thread that reads the counter all the time: by that, and set right by the clock itself every
 /// [`FOLLOWED_NS`]. It never runs back.

@@ -7,9 +7,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIBRARY: &str = include_str!("clock.c");
+/// Twice the time for which a worker follows the store's clock by the processor's counter, which no library moves.
+const SEEN_AFTER: Duration = Duration::from_millis(20);
 
 /// The server's wall clock, as the soak knows it.
 #[derive(Debug)]
@@ -66,14 +68,16 @@ impl Clock {
         (self.begun_unix_ms + self.now_ms()) / 1000
     }
 
-    /// Puts the server's clock forward.
+    /// Puts the server's clock forward, and waits until every thread of the server has seen that.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn step(&mut self, seconds: u64) -> Result<(), String> {
         self.offset_ms += seconds * 1000;
         let ns = (self.offset_ms * 1_000_000) as i64;
-        self.file.write_all_at(&ns.to_le_bytes(), 0).map_err(|error| format!("{}: {error}", self.path.display()))
+        self.file.write_all_at(&ns.to_le_bytes(), 0).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        std::thread::sleep(SEEN_AFTER);
+        Ok(())
     }
 }
 
