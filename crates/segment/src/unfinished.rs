@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants: work belongs to one requester, who repeats the same request until it is answered
-//! ([`crate::Turn::serve`]). A join that is met with another item or other bytes begins anew, and what it had written
+//! ([`crate::Turn::serve`]). A join that is met with another item or other bytes starts over, and what it had written
 //! is removed. Nothing is published before all is written. Pieces last somewhat longer than their head
 //! ([`outlasting`]), so that a request whose time to live is counted from a later turn finds those that are done to be
 //! done.
@@ -183,12 +183,12 @@ impl Unfinished {
     /// From which piece on those of an object may have to be given a later expiry, and when those before it end; a join
     /// of the same requester comes back as the second.
     pub(crate) fn take_touch(&mut self, of: u64, expire: Expire) -> ((u32, Expire), Option<LargeWriter>) {
-        let anew = (0, Expire::Never);
+        let start = (0, Expire::Never);
         match self.take() {
             Some(Work::Touch { object, next, lasts }) if object == of && outlasts(lasts, expire) => {
                 ((next, lasts), None)
             }
-            other => (anew, other.and_then(Work::into_writer)),
+            other => (start, other.and_then(Work::into_writer)),
         }
     }
 

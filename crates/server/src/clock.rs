@@ -168,14 +168,14 @@ pub(crate) struct Follower {
     /// When it was set right last, in ns of the thread's life, and what it was then.
     set_ns: u64,
     unix_ns: u64,
-    told: UnixMillis,
+    latest: UnixMillis,
 }
 
 impl Follower {
     /// At the beginning of a thread's life.
     pub(crate) fn new(clock: &Clock) -> Self {
         let unix_ns = clock.unix_ns();
-        Self { set_ns: 0, unix_ns, told: UnixMillis(unix_ns / NS_A_MS) }
+        Self { set_ns: 0, unix_ns, latest: UnixMillis(unix_ns / NS_A_MS) }
     }
 
     /// What it is at an instant of the thread's life, which is now.
@@ -184,8 +184,8 @@ impl Follower {
         if ns.saturating_sub(self.set_ns) >= FOLLOWED_NS {
             (self.set_ns, self.unix_ns) = (ns, clock.unix_ns());
         }
-        self.told = self.told.max(UnixMillis((self.unix_ns + ns.saturating_sub(self.set_ns)) / NS_A_MS));
-        self.told
+        self.latest = self.latest.max(UnixMillis((self.unix_ns + ns.saturating_sub(self.set_ns)) / NS_A_MS));
+        self.latest
     }
 }
 
@@ -219,16 +219,16 @@ mod tests {
             (follower.at(&clock, now - begun), UnixMillis(now / NS_A_MS))
         };
         for step in [0, 1, 999_999, 1_000_000, FOLLOWED_NS - 1, 1, FOLLOWED_NS, 3_600_000_000_000] {
-            let (told, right) = at(step);
-            assert_eq!(told, right, "{step} ns later");
+            let (read, right) = at(step);
+            assert_eq!(read, right, "{step} ns later");
         }
         // The counter runs 1 in 1,000 too fast, and is set right.
         let (begun, mut follower, mut before) = (ns.load(Relaxed), Follower::new(&clock), UnixMillis(0));
         for _ in 0..10_000 {
             let now = ns.fetch_add(100_000, Relaxed) + 100_000;
-            let told = follower.at(&clock, (now - begun) / 1000 * 1001);
-            assert!(told >= before && told.ms_since(UnixMillis(now / NS_A_MS)) <= 1 && told.0 >= now / NS_A_MS);
-            before = told;
+            let read = follower.at(&clock, (now - begun) / 1000 * 1001);
+            assert!(read >= before && read.ms_since(UnixMillis(now / NS_A_MS)) <= 1 && read.0 >= now / NS_A_MS);
+            before = read;
         }
     }
 

@@ -106,7 +106,7 @@ pub(super) fn count_lost(store: &Store, header: &SegmentHeader) {
     }
 }
 
-/// While the index is made anew an item hides older versions of its key that are still to be found, even when it has
+/// While the index is rebuilt an item hides older versions of its key that are still to be found, even when it has
 /// expired: what is only to be moved may not go. A flush goes for older versions too.
 fn hides_older(store: &Store, why: Why) -> bool {
     why == Why::Compact && store.is_rebuilding()

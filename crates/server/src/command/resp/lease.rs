@@ -35,7 +35,7 @@ pub(super) fn cas_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     for _ in 0..LOOKS_MAX {
         let Some((token, identity)) = call.turn.gets(&key)?.map(|item| (item.token, Identity::of(&item))) else {
             if call.is_copying() {
-                return Err(call.copy_anew());
+                return Err(call.copy_again());
             }
             call.note_read(false);
             reply::null_array(call.out, call.session.version);
@@ -142,7 +142,7 @@ pub(super) fn lease_get<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run 
     let awaited = lease != Lease::None && !stale && fetched.item.value.client_bytes() == 0;
     let mark = call.out.mark();
     if awaited && call.is_copying() {
-        return Err(call.copy_anew());
+        return Err(call.copy_again());
     }
     if !call.is_copying() {
         reply::array(call.out, 3);

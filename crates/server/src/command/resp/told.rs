@@ -127,8 +127,8 @@ impl Call<'_, '_> {
         self.session.copying.is_some()
     }
 
-    /// What earlier visits have put is of a value that is not there any more: begins anew.
-    pub(super) fn copy_anew(&mut self) -> Stop {
+    /// What earlier visits have put is of a value that is not there any more: the request starts over.
+    pub(super) fn copy_again(&mut self) -> Stop {
         self.session.copying = None;
         State::Yield.into()
     }
