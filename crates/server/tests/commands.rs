@@ -576,3 +576,15 @@ fn connections_are_told_one_by_one_with_their_peers_and_go_when_they_close() {
     wait_until("who closed is not told", || addresses(&mut first) == [of(&first)]);
     running.stop();
 }
+
+/// An item that is made with a time that is past, by a request that is to end it too, has ended by itself.
+#[test]
+fn a_meta_get_that_makes_an_item_with_a_time_that_is_past_and_ends_it_is_answered() {
+    let running = start(config());
+    let mut client = Client::connect(tcp(&running));
+    for (vivify, touch) in [("-1", "-1"), ("-9223372036854775808", "-1"), ("-1", "-9223372036854775807")] {
+        client.ask(format!("mg none v N{vivify} T{touch}\r\n").as_bytes(), b"VA 0 W\r\n\r\n");
+        client.ask(b"mg none v\r\n", b"EN\r\n");
+    }
+    running.stop();
+}

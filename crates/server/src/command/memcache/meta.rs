@@ -134,7 +134,10 @@ impl<'c> Call<'c, '_> {
             Ok(None) => Found::Miss,
             Ok(Some(mut fetched)) => {
                 let ended = asks_before.then_some(fetched.expire_before);
-                ending = end_it.map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
+                // One that `N` has made with a time that is past has ended by itself.
+                let lives = !exptime::is_past(fetched.item.expire, now);
+                ending =
+                    end_it.filter(|_| lives).map(|expire| Ending { expire, identity: Identity::of(&fetched.item) });
                 let first = *self.session.fetched.get_or_insert_with(|| FirstFetch::of(&fetched, ended));
                 first.restore(&mut fetched);
                 if fetch.want_token {
