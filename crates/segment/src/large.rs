@@ -126,8 +126,8 @@ impl Source<'_> {
         }
     }
 
-    /// Its length, and of a large value which it is, of bytes their hash: another request of the same requester may
-    /// have as many.
+    /// Its length in bytes, and its identity: the object number of a large value, the hash of bytes (another request of
+    /// the same client may have as many bytes).
     fn identity(&self) -> (u64, u64) {
         match self {
             Self::Bytes(bytes) => (self.len(), xxhash_rust::xxh3::xxh3_64(bytes)),
@@ -202,7 +202,7 @@ impl<'l> Turn<'l> {
         self.whole_max_of(key.bytes.len())
     }
 
-    /// The same under a key of so many bytes.
+    /// The same for a key of `key_bytes` bytes.
     pub(crate) fn whole_max_of(&self, key_bytes: usize) -> u64 {
         (self.store.geometry.item_whole_max - ITEM_OVERHEAD - key_bytes) as u64
     }

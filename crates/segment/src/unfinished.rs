@@ -26,11 +26,11 @@ use crate::write::Snap;
 const WORKS_MAX: usize = 64;
 /// Sources of a join at most.
 pub(crate) const SOURCES_MAX: usize = 4;
-/// Ms by which pieces outlast their head at least, and the part of its time to live.
+/// Pieces outlast their head by this many ms, plus its time to live divided by [`OUTLAST_PART`].
 const OUTLAST_MS: u64 = 2000;
 const OUTLAST_PART: u64 = 8;
 
-/// When the pieces of a head with this expiry end: late enough that no request takes until then.
+/// The expiry of the pieces under a head that expires at `head`: the head's, plus more time than a request can take.
 pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
     match head {
         Expire::Never => Expire::Never,
@@ -38,8 +38,8 @@ pub(crate) fn outlasting(head: Expire, now: UnixMillis) -> Expire {
     }
 }
 
-/// Whether pieces with one expiry may have a head with the other. Those that never end are not left behind one that
-/// does.
+/// Whether pieces with expiry `pieces` may stay as they are under a head with expiry `head`. Pieces without an expiry
+/// may not, if the head has one.
 pub(crate) fn outlasts(pieces: Expire, head: Expire) -> bool {
     match (pieces, head) {
         (Expire::At(pieces), Expire::At(head)) => pieces >= head,
@@ -66,7 +66,7 @@ pub(crate) struct JoinOf {
     pub(crate) expire: Expire,
     /// The item that is there.
     pub(crate) there: Option<Snap>,
-    /// How long each source is, and of a large one which it is, of bytes their hash.
+    /// Per source its length in bytes, and its identity: the object number of a large value, the hash of bytes.
     pub(crate) sources: [(u64, u64); SOURCES_MAX],
 }
 
@@ -159,8 +159,8 @@ impl Unfinished {
         self.paused
     }
 
-    /// Whether the request at hand can be put off: it has no share, or what it has done can be kept. Asked when it has
-    /// taken what it had.
+    /// Whether the current request can continue in a later turn: it has no share, or its work can be kept. Call this
+    /// after [`Unfinished::take_join`], which removes the request's own entry.
     pub(crate) fn can_keep(&self) -> bool {
         self.left == u64::MAX || self.begun.len() < WORKS_MAX
     }

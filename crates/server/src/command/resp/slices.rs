@@ -28,7 +28,7 @@ pub(super) const FIELDS_A_SLICE: u32 = 64;
 const FIELDS_AN_EDIT: u32 = 16;
 /// Operations that such a change of one field counts for.
 const OPS_AN_EDITED_FIELD: usize = 3;
-/// What a look at the names and values of [`FIELDS_A_SLICE`] fields counts for.
+/// Operations that checking the lengths of [`FIELDS_A_SLICE`] fields counts as.
 const OPS_A_LOOK: usize = 8;
 /// How often a read begins anew before its key is claimed.
 const RESTARTS_MAX: u32 = 4;

@@ -127,7 +127,7 @@ impl Call<'_, '_> {
         self.session.copying.is_some()
     }
 
-    /// What earlier visits have put is of a value that is not there any more: the request starts over.
+    /// Discards the part of a value that earlier visits copied, since the value is gone: the request starts over.
     pub(super) fn copy_again(&mut self) -> Stop {
         self.session.copying = None;
         State::Yield.into()

@@ -66,7 +66,7 @@ pub(super) struct Current {
     pub(super) args: u32,
     /// Where the next request begins.
     pub(super) end: usize,
-    /// When it was begun: what it counts from then on has one end, however many visits it takes.
+    /// When it began. Relative times to live are counted from here, however many visits the request takes.
     pub(super) moment: Moment,
 }
 
