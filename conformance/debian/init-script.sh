@@ -11,12 +11,13 @@ pid_file=/var/run/memcached.pid
 
 started() { [ -s "$pid_file" ] && is_server "$(cat "$pid_file")" && stores; }
 gone() { ! [ -d "/proc/$1" ]; }
+# The server writes its own pid file once clients can connect, so it may come after its first answer.
+same_pid() { [ -s /run/memcached/memcached.pid ] && [ "$(cat "$pid_file")" = "$(cat /run/memcached/memcached.pid)" ]; }
 says() { "$script" status | grep -q "$1"; }
 
 check 'init script: start succeeds' "$script" start
 check 'init script: the process it names serves, as the user memcache' eventually started
-check 'init script: the pid file of memcached.conf is written' \
-    eventually cmp -s "$pid_file" <(tr -d '\n' </run/memcached/memcached.pid)
+check 'init script: the pid file of memcached.conf is written' eventually same_pid
 check 'init script: status says that it runs' says 'is running'
 first="$(cat "$pid_file")"
 check 'init script: a second start leaves the first alone' "$script" start

@@ -1,4 +1,4 @@
-//! Reads how many tests a runner executed from what it printed.
+//! Reads from what a runner printed how many tests it executed, and which of them failed.
 
 /// Tests that passed and that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,35 @@ pub fn count(format: Format, output: &str) -> Count {
     }
 }
 
+/// At most this many lines of a runner's output are repeated below the table: a failed test may print thousands.
+const FAILURE_LINES: usize = 12;
+
+/// The lines of `output` that name a failed test, each with the one behind it, which often gives the reason.
+pub fn failures(format: Format, output: &str) -> Vec<&str> {
+    let names_one = |line: &str| match format {
+        Format::Cargo => {
+            (line.starts_with("test ") && line.trim_end().ends_with("FAILED"))
+                || (line.starts_with("thread '") && line.contains(" panicked at "))
+        }
+        Format::Pytest => line.starts_with("FAILED ") || line.starts_with("ERROR "),
+        Format::Go => line.trim_start().starts_with("--- FAIL:"),
+        Format::Node => line.trim_start().starts_with("not ok "),
+        Format::Surefire => line.starts_with("[ERROR]"),
+        Format::Memccapable => line.trim_end().ends_with("[FAIL]"),
+    };
+    let mut lines = Vec::new();
+    let mut follows = false;
+    for line in output.lines() {
+        let is_named = names_one(line);
+        if is_named || follows {
+            lines.push(line);
+        }
+        follows = is_named;
+    }
+    lines.truncate(FAILURE_LINES);
+    lines
+}
+
 fn sum(counts: impl Iterator<Item = Count>) -> Count {
     counts.fold(Count::default(), Count::plus)
 }
@@ -109,6 +138,17 @@ mod tests {
                      [ERROR] Tests run: 9, Failures: 1, Errors: 2, Skipped: 1\n";
         reads(Format::Surefire, maven, 5, 3);
         reads(Format::Memccapable, "ascii get      [pass]\nascii set      [FAIL]\n", 1, 1);
+    }
+
+    #[test]
+    fn a_failed_test_is_named_with_the_line_behind_it() {
+        let check = "a   [pass]\nb   [FAIL]\n    cmp: no such file\nc   [pass]\n";
+        assert_eq!(failures(Format::Memccapable, check), ["b   [FAIL]", "    cmp: no such file"]);
+        let cargo = "test a ... ok\ntest b ... FAILED\nx\nthread 'b' (7) panicked at src/b.rs:1:2:\nno answer\ny\n";
+        let named = ["test b ... FAILED", "x", "thread 'b' (7) panicked at src/b.rs:1:2:", "no answer"];
+        assert_eq!(failures(Format::Cargo, cargo), named);
+        assert!(failures(Format::Go, "--- PASS: A\n").is_empty());
+        assert_eq!(failures(Format::Node, &"not ok 1\n".repeat(100)).len(), FAILURE_LINES);
     }
 
     #[test]

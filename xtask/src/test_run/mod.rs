@@ -29,25 +29,40 @@ pub fn run(root: &Path, only: &str) -> Result<bool, String> {
     for runner in &runners {
         println!("\n== {} ==", runner.name);
         let started = Instant::now();
-        let (count, error) = run_one(runner);
-        rows.push((runner.name, count, started.elapsed().as_secs(), error));
+        let outcome = run_one(runner);
+        rows.push((runner.name, outcome, started.elapsed().as_secs()));
     }
     let mut total = Count::default();
     println!();
-    for (name, count, seconds, error) in &rows {
+    for (name, Outcome { count, error, .. }, seconds) in &rows {
         let verdict = error.as_deref().unwrap_or("ok");
         println!("{name:<14} {:>5} passed {:>3} failed {seconds:>5} s  {verdict}", count.passed, count.failed);
         total = total.plus(*count);
     }
+    // Whoever keeps only the end of the output still learns which tests failed.
+    for (name, outcome, _) in &rows {
+        for line in &outcome.failures {
+            println!("{name}: {line}");
+        }
+    }
     println!("{} passed, {} failed", total.passed, total.failed);
-    Ok(total.passed > 0 && rows.iter().all(|(_, _, _, error)| error.is_none()))
+    Ok(total.passed > 0 && rows.iter().all(|(_, outcome, _)| outcome.error.is_none()))
 }
 
-/// A runner's count, and what is wrong with it, if anything is. A failure without a failed test counts as one.
-fn run_one(runner: &Runner) -> (Count, Option<String>) {
+/// What came of one runner.
+struct Outcome {
+    /// A failure without a failed test counts as one.
+    count: Count,
+    /// What is wrong with it, if anything is.
+    error: Option<String>,
+    /// Lines of its output that name failed tests.
+    failures: Vec<String>,
+}
+
+fn run_one(runner: &Runner) -> Outcome {
     for step in &runner.prepare {
         if let Err(error) = run_step(step) {
-            return (Count { passed: 0, failed: 1 }, Some(error));
+            return Outcome { count: Count { passed: 0, failed: 1 }, error: Some(error), failures: Vec::new() };
         }
     }
     let (output, error) = match run_step(&runner.step) {
@@ -69,7 +84,11 @@ fn run_one(runner: &Runner) -> (Count, Option<String>) {
     if error.is_some() && count.failed == 0 {
         count.failed = 1;
     }
-    (count, error)
+    let failures = match error {
+        Some(_) => count::failures(runner.format, &output).into_iter().map(str::to_owned).collect(),
+        None => Vec::new(),
+    };
+    Outcome { count, error, failures }
 }
 
 /// Put behind the output of a step that did not succeed.
@@ -111,28 +130,29 @@ mod tests {
 
     #[test]
     fn a_runner_that_executes_nothing_fails() {
-        let (count, error) = run_one(&runner("true"));
+        let Outcome { count, error, .. } = run_one(&runner("true"));
         assert_eq!(count, Count { passed: 0, failed: 1 });
         assert_eq!(error.as_deref(), Some("executed no test"));
     }
 
     #[test]
     fn a_runner_that_dies_after_passing_tests_fails() {
-        let (count, error) = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'; exit 3"));
+        let Outcome { count, error, .. } = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'; exit 3"));
         assert_eq!(count, Count { passed: 2, failed: 1 });
         assert!(error.is_some());
     }
 
     #[test]
     fn a_runner_whose_tests_pass_passes() {
-        let (count, error) = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'"));
-        assert_eq!((count, error), (Count { passed: 2, failed: 0 }, None));
+        let outcome = run_one(&runner("echo 'test result: ok. 2 passed; 0 failed;'"));
+        assert_eq!((outcome.count, outcome.error), (Count { passed: 2, failed: 0 }, None));
+        assert!(outcome.failures.is_empty());
     }
 
     #[test]
     fn a_failed_preparation_fails_the_runner() {
         let mut runner = runner("echo 'test result: ok. 2 passed; 0 failed;'");
         runner.prepare.push(Step::new(Path::new("/"), "false").required());
-        assert_eq!(run_one(&runner).0, Count { passed: 0, failed: 1 });
+        assert_eq!(run_one(&runner).count, Count { passed: 0, failed: 1 });
     }
 }
