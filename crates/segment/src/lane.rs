@@ -96,7 +96,8 @@ impl Lane {
         let contended = self.store.claims.any();
         let tiered = self.store.tier.is_some();
         let (store, own) = (&*self.store, &mut self.own);
-        let mut turn = Turn { store, own, now, contended, tiered, acting: 0, lost: Cell::new(false) };
+        let mut turn =
+            Turn { store, own, now, contended, tiered, acting: 0, lost: Cell::new(false), unsettled: Cell::new(false) };
         if tiered {
             turn.settle_reads();
         }
@@ -153,6 +154,8 @@ pub struct Turn<'l> {
     pub(crate) acting: u32,
     /// A part of a value was looked for and not found.
     pub(crate) lost: Cell<bool>,
+    /// See [`Turn::takes_unsettled`].
+    pub(crate) unsettled: Cell<bool>,
 }
 
 impl<'l> Turn<'l> {

@@ -456,6 +456,28 @@ impl<'l> Turn<'l> {
         key.piece || matches!(self.locate(Sought::Key(key), true), Located::Nowhere | Located::Memory { lives: false })
     }
 
+    /// The key has an item that a look-up in memory does not find, or did not find a moment ago: it is on flash, or
+    /// moved between the two meanwhile. Ask after the look-up, never before. It is asked for, and who needs it parks.
+    #[inline(always)]
+    pub fn is_elsewhere(&self, key: &Key<'_>) -> bool {
+        self.tiered && !self.is_nowhere(key)
+    }
+
+    /// A look-up did not find the key in memory.
+    #[cold]
+    pub(crate) fn note_missing(&self, key: &Key<'_>) {
+        if !self.is_nowhere(key) {
+            self.unsettled.set(true);
+        }
+    }
+
+    /// Whether a key that [`Turn::get`] or [`Turn::peek`] did not find since the last call is [`Turn::is_elsewhere`]:
+    /// what was concluded of that may be wrong, and is to be found out again.
+    #[inline(always)]
+    pub fn takes_unsettled(&self) -> bool {
+        self.tiered && self.unsettled.replace(false)
+    }
+
     /// The same under the key's lock, where nothing comes in between: a slot on flash may be the key's.
     #[cold]
     pub(crate) fn may_be_on_flash(&self, locked: &Locked<'l>, key: &Key<'_>) -> bool {

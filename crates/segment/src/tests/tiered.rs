@@ -131,6 +131,32 @@ fn what_was_stored_over_items_on_flash_leaves_none_of_them_behind() {
     assert!(doubled > 0, "an image has what was stored and what it was stored over");
 }
 
+/// An item that goes to flash between the look there and the look in memory was told as a miss.
+#[test]
+fn a_look_in_memory_that_misses_an_item_on_flash_is_known_to_say_nothing() {
+    let tier = Arc::new(MapTier::default());
+    let mut rig = open(Arc::new(MapFile::in_memory().expect("a file")), &tier);
+    rig.put(b"here", b"v");
+    let mut turn = rig.lane.turn(rig.now);
+    let key = turn.key(Namespace::DEFAULT, b"here");
+    assert!(!turn.is_on_flash(&key), "it is in memory");
+    drop(turn);
+    demote(&mut rig);
+    turn = rig.lane.turn(rig.now);
+    let key = turn.key(Namespace::DEFAULT, b"here");
+    let none = turn.key(Namespace::DEFAULT, b"none");
+    assert!(turn.peek(&none).is_none() && !turn.takes_unsettled() && !turn.is_elsewhere(&none));
+    assert!(turn.peek(&key).is_none() && turn.takes_unsettled() && !turn.takes_unsettled());
+    assert!(turn.get(&key).is_none() && turn.takes_unsettled());
+    assert!(turn.is_elsewhere(&key));
+    drop(turn);
+    // What was asked for has come back by the next turn; a look from before would still be believed.
+    turn = rig.lane.turn(rig.now);
+    let key = turn.key(Namespace::DEFAULT, b"here");
+    assert!(turn.is_elsewhere(&key), "it is in memory now, so whoever did not find it looks again");
+    assert!(turn.peek(&key).is_some() && !turn.takes_unsettled());
+}
+
 #[test]
 fn an_item_on_flash_that_was_being_deleted_or_brought_back_is_there_or_not() {
     let keys: Vec<Vec<u8>> = (0..12).map(super::crashes::key).collect();

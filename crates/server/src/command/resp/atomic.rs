@@ -93,6 +93,7 @@ impl<'c> Call<'c, '_> {
         let snapshot = self.turn.snapshot(&keys)?;
         let mark = self.out.mark();
         self.copies = true;
+        // An item that goes to flash or comes from there changes its stripe.
         let ran = (entry.run)(self, args);
         self.copies = false;
         let (reads, hits) = std::mem::take(&mut self.reads);
@@ -413,6 +414,7 @@ fn run_one<'c>(
     });
     let ran = match ran {
         Ok(()) if call.turn.is_tiered() && call.awaits_flash(entry, args) => Err(State::Parked.into()),
+        Ok(()) if call.turn.is_tiered() => call.run_settled(entry, args),
         Ok(()) => (entry.run)(&mut call, args),
         refused => refused,
     };

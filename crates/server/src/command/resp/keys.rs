@@ -28,10 +28,11 @@ pub(super) fn del<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        if call.turn.is_on_flash(&key) {
+        let is_there = call.is_there(&key)?;
+        if !is_there && call.turn.is_elsewhere(&key) {
             return Err(State::Parked.into());
         }
-        call.session.sum += i64::from(call.is_there(&key)?);
+        call.session.sum += i64::from(is_there);
         Ok(())
     })?;
     call.int(call.session.sum);
@@ -41,10 +42,11 @@ pub(super) fn exists<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
 pub(super) fn touch<'c>(call: &mut Call<'c, '_>, args: Args<'c>) -> Run {
     call.each_key(args, |call, bytes| {
         let key = call.key(bytes);
-        if call.turn.is_on_flash(&key) {
+        let is_there = live(call.turn.get(&key), call.ctx.view()).is_some();
+        if !is_there && call.turn.is_elsewhere(&key) {
             return Err(State::Parked.into());
         }
-        call.session.sum += i64::from(live(call.turn.get(&key), call.ctx.view()).is_some());
+        call.session.sum += i64::from(is_there);
         Ok(())
     })?;
     call.int(call.session.sum);

@@ -515,7 +515,22 @@ impl<'c> Call<'c, '_> {
         if self.turn.is_contended() && self.is_kept_away(entry, args) {
             return Err(State::Parked.into());
         }
-        (entry.run)(self, args)
+        if self.turn.is_tiered() { self.run_settled(entry, args) } else { (entry.run)(self, args) }
+    }
+
+    /// Runs a command on keys of which some may be on flash. Items move between memory and flash all the time, so a
+    /// command that only reads is run again if it did not find one that moved; those that write look under the lock.
+    #[cold]
+    pub(super) fn run_settled(&mut self, entry: &'static table::Entry, args: Args<'c>) -> Run {
+        let may_start_over = self.session.done == 0 && entry.has(table::Flag::ReadOnly);
+        let _ = self.turn.takes_unsettled();
+        let ran = (entry.run)(self, args);
+        let is_answered = matches!(ran, Ok(()) | Err(Stop::Fault(_)));
+        if may_start_over && is_answered && self.turn.takes_unsettled() {
+            self.session.end_request();
+            return Err(State::Parked.into());
+        }
+        ran
     }
 
     /// Looks at the keys of a request that is sampled, before anything is done to them: at most so many as fit a run.

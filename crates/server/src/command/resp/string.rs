@@ -187,7 +187,7 @@ pub(super) fn getex<'c>(call: &mut Call<'c, '_>, mut args: Args<'c>) -> Run {
     };
     let key = call.key(bytes);
     if string(call.turn.peek(&key).as_ref())?.is_none() {
-        if call.turn.is_on_flash(&key) {
+        if call.turn.is_elsewhere(&key) {
             return Err(State::Parked.into());
         }
         // The time is not looked at. Nor is the key again: a value that is there by now would be shown without its end.

@@ -50,10 +50,10 @@ impl Call<'_, '_> {
     /// Looks a key up and puts its value but for what is sent from the store ([`Call::finish`]), or null. Nothing is
     /// put if it fails.
     pub(super) fn tell(&mut self, key: &Key<'_>) -> Result<Option<Told>, Stop> {
-        if self.turn.is_on_flash(key) {
-            return Err(State::Parked.into());
-        }
         let Some(item) = self.turn.get(key) else {
+            if self.turn.is_elsewhere(key) {
+                return Err(State::Parked.into());
+            }
             copy_on(self.out, self.session, None)?;
             reply::null(self.out, self.session.version);
             return Ok(None);

@@ -101,8 +101,14 @@ impl<'c> Call<'c, '_> {
                 }
                 deleted
             }
-            Each::Exists => self.turn.peek(&key).is_some(),
-            Each::Touch => self.turn.get(&key).is_some(),
+            Each::Exists | Each::Touch => {
+                let found = if each == Each::Touch { self.turn.get(&key) } else { self.turn.peek(&key) };
+                let is_there = found.is_some();
+                if !is_there && self.turn.is_elsewhere(&key) {
+                    return Err(State::Parked.into());
+                }
+                is_there
+            }
             Each::Set => unreachable!("a key of `MSET` comes with its value"),
         };
         self.session.sum += i64::from(counts);
