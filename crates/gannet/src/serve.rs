@@ -137,17 +137,16 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
         StartError::Bind { .. } => Failure::Code(bind_code, vec![remedy::start_error(&error)]),
         _ => failed([remedy::start_error(&error)]),
     };
-    let taking = upgrade.map(|upgrade| upgrade.begin(&mut plan, &start_failed)).transpose()?;
+    let taking = upgrade.map(|upgrade| upgrade.begin(&mut plan, &start_failed)).transpose()?.flatten();
     let admin = plan.server.admin.filter(|addr| !taking.as_ref().is_some_and(|taking| taking.has_admin(*addr)));
-    let admin = admin.map(|addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)])));
-    let admin = admin.transpose()?;
+    let admin = bind_admin(admin)?;
     lock_memory(&plan);
     end_on_bus_error(&plan)?;
     let served = match taking {
         Some(taking) => taking.finish(&plan, admin)?,
         None => {
             let running = Server::start(plan.server.clone()).map_err(start_failed)?;
-            Served { running, admin, names: Names::default() }
+            Served { running, admin, names: Names::default(), before: None }
         }
     };
     live::apply(&plan.resolved, served.running.shared());
@@ -168,6 +167,12 @@ pub fn host(hosted: Hosted) -> Result<(), Failure> {
         tracing::info!("stopped");
     }
     ended
+}
+
+/// Binds the admin port, if there is to be one.
+pub(crate) fn bind_admin(addr: Option<SocketAddr>) -> Result<Option<Bound>, Failure> {
+    let bind = |addr| Bound::bind(addr).map_err(|error| failed([remedy::admin_error(addr, &error)]));
+    addr.map(bind).transpose()
 }
 
 /// Ends the process with a line when its memory file fails.

@@ -10,9 +10,9 @@ use io::listen::Listener;
 use server::admin::{Admin, Bound, RunningSettings};
 use server::config::value::Auto;
 use server::config::{Plan, live, remedy};
-use server::handover::{Estate, Giver, Kept, Names, Received, Refused, Taking};
+use server::handover::{Estate, Giver, Kept, Names, Predecessor, Received, Refused, Taking, memory_of_file};
 use server::shared::Shared;
-use server::start::{Ended, Running, Server, ServerConfig, StartError, listen_ahead};
+use server::start::{Ended, Running, Server, ServerConfig, StartError, bind_ahead};
 
 use crate::Failure;
 use crate::serve::failed;
@@ -31,13 +31,28 @@ pub struct Begun {
 }
 
 impl Upgrade {
-    /// Finds the running server, and gets all that it does not have.
-    pub fn begin(self, plan: &mut Plan, start_failed: &impl Fn(StartError) -> Failure) -> Result<Begun, Failure> {
+    /// Finds the running server, and gets all that it does not have. `None`: it was killed before it handed anything
+    /// over; this one is to start as without `--upgrade`.
+    pub fn begin(
+        self,
+        plan: &mut Plan,
+        start_failed: &impl Fn(StartError) -> Failure,
+    ) -> Result<Option<Begun>, Failure> {
         let taking = Taking::begin(&plan.server, self.memory_said).map_err(refused)?;
-        plan.server.memory_bytes = taking.memory_bytes();
-        plan.resolved.memory = Auto::Is(ByteSize(taking.memory_bytes()));
-        let listeners = listen_ahead(&plan.server, |addr| taking.has(addr)).map_err(start_failed)?;
-        Ok(Begun { taking, listeners })
+        let memory_bytes = match &taking {
+            Some(taking) => Some(taking.memory_bytes()),
+            None => {
+                tracing::warn!("the server that was to be taken over was killed: this one starts without it");
+                memory_of_file(&plan.server).filter(|_| !self.memory_said)
+            }
+        };
+        if let Some(bytes) = memory_bytes {
+            plan.server.memory_bytes = bytes;
+            plan.resolved.memory = Auto::Is(ByteSize(bytes));
+        }
+        let Some(taking) = taking else { return Ok(None) };
+        let listeners = bind_ahead(&plan.server, |addr| taking.has(addr)).map_err(start_failed)?;
+        Ok(Some(Begun { taking, listeners }))
     }
 }
 
@@ -47,19 +62,31 @@ impl Begun {
         self.taking.has_admin(addr)
     }
 
-    /// Takes over. Whatever fails here leaves the running server serving.
+    /// Takes over. Whatever fails here leaves the running server serving, if it was not killed.
     pub fn finish(self, plan: &Plan, admin: Option<Bound>) -> Result<Served, Failure> {
-        let Received { mut estate, admin: theirs, names } = self.taking.receive().map_err(refused)?;
+        let Received { mut estate, admin: theirs, names, is_orphaned } = self.taking.receive().map_err(refused)?;
         estate.listeners.extend(self.listeners);
         let wanted = |bound: &Bound| plan.server.admin == Some(bound.addr());
-        let admin = admin.or_else(|| theirs.filter(wanted));
+        let mut admin = admin.or_else(|| theirs.filter(wanted));
+        if is_orphaned {
+            tracing::warn!(
+                "the running server was killed while it handed over: this one goes on with its memory and {} of its \
+                 connections",
+                estate.connections.len()
+            );
+            if admin.is_none() {
+                admin = crate::serve::bind_admin(plan.server.admin)?;
+            }
+        }
         let prepared = Server::prepare(plan.server.clone(), estate).map_err(|error| {
             let line = remedy::start_error(&error);
             self.taking.fail(&line);
             failed([line])
         })?;
-        self.taking.confirm().map_err(refused)?;
-        Ok(Served { running: prepared.go(), admin, names })
+        let before = if is_orphaned { None } else { self.taking.confirm().map_err(refused)? };
+        let running = prepared.go();
+        before.iter().for_each(Predecessor::tell_serving);
+        Ok(Served { running, admin, names, before })
     }
 }
 
@@ -73,6 +100,8 @@ pub struct Served {
     pub admin: Option<Bound>,
     /// What it is found by who wants to take over from it, if it took over itself.
     pub names: Names,
+    /// Who takes back what was taken over if this process ends right away.
+    pub before: Option<Predecessor>,
 }
 
 /// Serves until it is over: a stop was asked for, or another process has taken over. When one fails to, all goes on.
@@ -84,7 +113,7 @@ pub fn serve(
     current: &Mutex<Arc<Shared>>,
     up: impl FnOnce(&Running, Option<SocketAddr>),
 ) -> Result<(), Failure> {
-    let Served { mut running, admin: mut bound, mut names } = served;
+    let Served { mut running, admin: mut bound, mut names, mut before } = served;
     let mut up = Some(up);
     loop {
         let admin = bound.map(|bound| bound.start(Arc::clone(running.shared()), Arc::clone(settings))).transpose();
@@ -97,12 +126,18 @@ pub fn serve(
         }
         // A port that was left to the kernel is the same one afterwards.
         let config = config.clone().at(running.addrs());
-        let estate = match running.join() {
+        let ended = running.join();
+        if let Some(before) = before.take() {
+            before.tell_over();
+        }
+        let estate = match ended {
             Ended::Stopped => return Ok(()),
             Ended::HandedOver(estate) => estate,
         };
         let count = estate.connections.len();
-        let Kept { estate, admin, names: kept, why } = *match giver.give(estate, admin.and_then(Admin::pause)) {
+        let is_stopped = || current.lock().unwrap_or_else(PoisonError::into_inner).stop.was_asked();
+        let given = giver.give(estate, admin.and_then(Admin::pause), &is_stopped);
+        let Kept { estate, admin, names: kept, line } = *match given {
             Ok(()) => {
                 tracing::info!("the new process serves, with {count} connections that were this one's");
                 return Ok(());
@@ -112,10 +147,10 @@ pub fn serve(
                 return Err(failed(["the new process has the memory and can not be ended; this one ends".to_owned()]));
             }
         };
-        if current.lock().unwrap_or_else(PoisonError::into_inner).stop.was_asked() {
+        if is_stopped() {
             return Ok(());
         }
-        tracing::error!("nothing was handed over: {why}; this server goes on");
+        tracing::error!("{line}");
         running = go_on(estate, &config, settings, current)?;
         (bound, names) = (admin, kept);
     }

@@ -6,7 +6,7 @@
 
 use crate::listen::Stream;
 use crate::waker::Waker;
-use crate::{Backend, Event, Received, Sent, Token};
+use crate::{Backend, Detached, Event, Received, Sent, Token};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
@@ -71,9 +71,12 @@ impl Backend for Epoll {
         drop(stream);
     }
 
-    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<(Stream, Vec<u8>)>> {
+    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
         // Its socket goes on in another descriptor, and so would its registration.
-        let taken = |stream: Stream| epoll::delete(&self.fd, &stream).is_ok().then_some((stream, Vec::new()));
+        let taken = |stream: Stream| {
+            epoll::delete(&self.fd, &stream).ok()?;
+            Some(Detached { stream, received: Vec::new(), unsent: Vec::new() })
+        };
         streams.into_iter().map(taken).collect()
     }
 

@@ -94,6 +94,17 @@ pub enum Sent {
     Reset,
 }
 
+/// A stream that was detached, and what its back end still had of its bytes.
+#[derive(Debug)]
+pub struct Detached<S> {
+    /// Open, of no reactor.
+    pub stream: S,
+    /// Bytes that were received and not taken.
+    pub received: Vec<u8>,
+    /// Bytes that were taken over for sending, and that its peer has not taken.
+    pub unsent: Vec<u8>,
+}
+
 /// One reactor, owned by one thread.
 ///
 /// Events are edges: one event for each time that something arrives. Its owner receives until a receive is shorter than
@@ -116,10 +127,9 @@ pub trait Backend {
     /// and before the back end is dropped: its descriptor may be named in operations that the kernel has.
     fn close(&mut self, stream: Self::Stream);
 
-    /// Ends reporting of each of `streams` and leaves it open, for another reactor or process: in their order, each
-    /// with the bytes that were received and not taken yet; `None` for one that is broken, or whose peer does not take
-    /// what was taken over for sending: it is closed. At the end of a reactor's work: it may wait, and allocates.
-    fn detach(&mut self, streams: Vec<Self::Stream>) -> Vec<Option<(Self::Stream, Vec<u8>)>>;
+    /// Ends reporting of each of `streams` and leaves it open, for another reactor or process: in their order; `None`
+    /// for one that is broken: it is closed. At the end of a reactor's work: it may wait, and allocates.
+    fn detach(&mut self, streams: Vec<Self::Stream>) -> Vec<Option<Detached<Self::Stream>>>;
 
     /// Waits until something is ready, a [`waker::Waker`] was rung or `timeout` is over (`None`: for ever), and fills
     /// `events` up to its capacity. It never grows `events`.

@@ -8,7 +8,7 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, 
 use std::cell::Cell;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Connections that the kernel completes before they are accepted.
@@ -125,13 +125,27 @@ impl AsFd for Stream {
     }
 }
 
-/// A listening socket. Dropping it closes it, and removes the file of a unix socket unless another process has it too.
+/// A socket that is bound to an address, so that nobody else can be, and that clients can connect to once it listens:
+/// whoever connects before that is refused, and can try another server.
+///
+/// Dropping it closes it, and removes the file of a unix socket unless another process has it too.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     addr: ListenAddr,
+    /// The file of a unix socket that this process made.
+    file: Option<FileId>,
     /// Another process may go on listening.
     is_shared: bool,
+}
+
+/// A file by its device and its number there.
+type FileId = (u64, u64);
+
+fn file_id(path: &Path) -> std::io::Result<FileId> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
 }
 
 /// How an [`Listener::accept`] ended.
@@ -149,6 +163,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         if let ListenAddr::Unix { path, .. } = &self.addr
             && !self.is_shared
+            && self.has_its_file()
         {
             let _ = std::fs::remove_file(path);
         }
@@ -157,36 +172,48 @@ impl Drop for Listener {
 
 impl Listener {
     /// Binds and listens. The error is the kernel's: address in use, permission denied, no such directory.
-    pub fn bind(addr: &ListenAddr) -> std::io::Result<Self> {
-        Self::bind_with(addr, BACKLOG, false)
+    pub fn open(addr: &ListenAddr) -> std::io::Result<Self> {
+        let listener = Self::bind(addr, false)?;
+        listener.listen(BACKLOG)?;
+        Ok(listener)
     }
 
-    /// The same with so many connections that may wait to be accepted. With `ipv6_only` an IPv6 address takes no IPv4
-    /// clients, so that both wildcards can be listened on.
-    pub fn bind_with(addr: &ListenAddr, backlog: i32, ipv6_only: bool) -> std::io::Result<Self> {
+    /// Binds. With `ipv6_only` an IPv6 address takes no IPv4 clients, so that both wildcards can be listened on.
+    ///
+    /// # Errors
+    /// The kernel's: address in use, permission denied, no such directory.
+    pub fn bind(addr: &ListenAddr, ipv6_only: bool) -> std::io::Result<Self> {
         match addr {
-            ListenAddr::Tcp(addr) => Self::bind_tcp(*addr, backlog, ipv6_only),
-            ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode, backlog),
+            ListenAddr::Tcp(addr) => {
+                let fd = bind_tcp(*addr, ipv6_only)?;
+                let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
+                Ok(Self { fd, addr: ListenAddr::Tcp(bound), file: None, is_shared: false })
+            }
+            ListenAddr::Unix { path, mode } => Self::bind_unix(path.clone(), *mode),
         }
     }
 
-    fn bind_tcp(addr: SocketAddr, backlog: i32, ipv6_only: bool) -> std::io::Result<Self> {
-        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let fd = socket(family)?;
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-        // Linux hands these on to what is accepted: two calls less for each connection.
-        sockopt::set_tcp_nodelay(&fd, true)?;
-        sockopt::set_socket_keepalive(&fd, true)?;
-        if addr.is_ipv6() {
-            sockopt::set_ipv6_v6only(&fd, ipv6_only)?;
+    /// Lets clients connect: `backlog` of them may wait to be accepted. One that listens already goes on.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another process was bound at the same moment and listens now; else the kernel's.
+    pub fn listen(&self, backlog: i32) -> std::io::Result<()> {
+        if !self.has_its_file() {
+            return Err(std::io::ErrorKind::AddrInUse.into());
         }
-        net::bind(&fd, &addr)?;
-        net::listen(&fd, backlog)?;
-        let bound = SocketAddr::try_from(net::getsockname(&fd)?)?;
-        Ok(Self { fd, addr: ListenAddr::Tcp(bound), is_shared: false })
+        listen(self.fd.as_fd(), backlog)
     }
 
-    fn bind_unix(path: PathBuf, mode: u32, backlog: i32) -> std::io::Result<Self> {
+    /// The file of a unix socket is still the one that was made: a process that starts at the same moment takes one
+    /// that nobody listens on yet for a leftover, and replaces it.
+    fn has_its_file(&self) -> bool {
+        match (&self.addr, self.file) {
+            (ListenAddr::Unix { path, .. }, Some(made)) => file_id(path).is_ok_and(|there| there == made),
+            _ => true,
+        }
+    }
+
+    fn bind_unix(path: PathBuf, mode: u32) -> std::io::Result<Self> {
         use std::os::unix::fs::{FileTypeExt, PermissionsExt};
         if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.file_type().is_socket()) {
             if std::os::unix::net::UnixStream::connect(&path).is_ok() {
@@ -196,15 +223,15 @@ impl Listener {
         }
         let fd = socket(AddressFamily::UNIX)?;
         net::bind(&fd, &SocketAddrUnix::new(&path)?)?;
-        let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode }, is_shared: false };
+        let file = Some(file_id(&path)?);
+        let listener = Self { fd, addr: ListenAddr::Unix { path: path.clone(), mode }, file, is_shared: false };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
-        net::listen(&listener.fd, backlog)?;
         Ok(listener)
     }
 
     /// A socket that another process listens on, at `addr`. It counts as shared until it is said that it is not.
     pub fn adopt(fd: OwnedFd, addr: ListenAddr) -> Self {
-        Self { fd, addr, is_shared: true }
+        Self { fd, addr, file: None, is_shared: true }
     }
 
     /// Whether another process has it too: then dropping it leaves the file of a unix socket.
@@ -238,6 +265,32 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// A TCP socket that is bound to an address, and does not listen.
+///
+/// # Errors
+/// The kernel's: address in use, permission denied, no such address.
+pub fn bind_tcp(addr: SocketAddr, ipv6_only: bool) -> std::io::Result<OwnedFd> {
+    let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket(family)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    // Linux hands these on to what is accepted: two calls less for each connection.
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    sockopt::set_socket_keepalive(&fd, true)?;
+    if addr.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, ipv6_only)?;
+    }
+    net::bind(&fd, &addr)?;
+    Ok(fd)
+}
+
+/// Lets clients connect to a socket that is bound.
+///
+/// # Errors
+/// `AddrInUse` when another one listens there since.
+pub fn listen(fd: BorrowedFd<'_>, backlog: i32) -> std::io::Result<()> {
+    Ok(net::listen(fd, backlog)?)
 }
 
 fn socket(family: AddressFamily) -> std::io::Result<OwnedFd> {
@@ -286,7 +339,7 @@ mod tests {
 
     #[test]
     fn what_is_accepted_neither_collects_small_sends_nor_outlives_a_silent_peer() {
-        let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).expect("a free port");
+        let listener = Listener::open(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).expect("a free port");
         let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
         let client = std::net::TcpStream::connect(addr).expect("connects");
         let stream = loop {
@@ -299,5 +352,33 @@ mod tests {
         assert_eq!(sockopt::tcp_nodelay(&stream), Ok(true));
         assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
         assert_eq!(stream.peer(), client.local_addr().ok());
+    }
+
+    #[test]
+    fn who_connects_before_it_listens_is_refused_and_not_reset_later() {
+        let path = std::env::temp_dir().join(format!("gannet-listen-{}", std::process::id()));
+        for addr in [ListenAddr::Tcp(([127, 0, 0, 1], 0).into()), ListenAddr::Unix { path, mode: 0o600 }] {
+            let bound = Listener::bind(&addr, false).expect("a free address");
+            let connects = || match bound.addr() {
+                ListenAddr::Tcp(addr) => std::net::TcpStream::connect(addr).map(drop),
+                ListenAddr::Unix { path, .. } => std::os::unix::net::UnixStream::connect(path).map(drop),
+            };
+            let refused = connects().expect_err("nobody listens");
+            assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            // Two that start at once are both bound; one of them listens.
+            let other = Listener::bind(bound.addr(), false).expect("nobody listens yet");
+            other.listen(1).expect("it is the first");
+            assert_eq!(bound.listen(1).expect_err("taken").kind(), std::io::ErrorKind::AddrInUse);
+            connects().expect("the other one listens");
+            drop(bound);
+            match other.addr().clone() {
+                ListenAddr::Unix { path, .. } => {
+                    assert!(path.exists(), "the file is the other's");
+                    drop(other);
+                    assert!(!path.exists());
+                }
+                ListenAddr::Tcp(_) => drop(other),
+            }
+        }
     }
 }

@@ -239,6 +239,11 @@ impl Process {
         Self(fd)
     }
 
+    /// Waits for its end for so long; true if it runs no more.
+    pub fn has_ended(&self, patience: Duration) -> bool {
+        readable(self.0.as_fd(), patience).unwrap_or(false)
+    }
+
     /// Waits for its end for so long, and then ends it. When this returns without an error it runs no more.
     ///
     /// # Errors
@@ -320,7 +325,10 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("it starts");
         let pid = rustix::process::Pid::from_child(&child);
         let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).expect("it runs");
-        Process::of(fd).end(Duration::from_millis(1)).expect("it is ended");
+        let process = Process::of(fd);
+        assert!(!process.has_ended(Duration::ZERO));
+        process.end(Duration::from_millis(1)).expect("it is ended");
+        assert!(process.has_ended(Duration::ZERO));
         assert!(!child.wait().expect("its end").success());
     }
 }

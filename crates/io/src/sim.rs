@@ -10,7 +10,7 @@
 //! asked for. All else is as unpleasant as the seed wants: fragments, delays, events for nothing, events in any order,
 //! sends cut anywhere. Time is a number that [`Backend::wait`] moves.
 
-use crate::{Backend, Event, Received, Sent, Token};
+use crate::{Backend, Detached, Event, Received, Sent, Token};
 use base::prng::Prng;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -250,12 +250,12 @@ impl Backend for Sim {
         wire.coming.clear();
     }
 
-    fn detach(&mut self, streams: Vec<SimStream>) -> Vec<Option<(SimStream, Vec<u8>)>> {
+    fn detach(&mut self, streams: Vec<SimStream>) -> Vec<Option<Detached<SimStream>>> {
         let net = &mut *self.net.borrow_mut();
         let take = |stream: SimStream| {
             let wire = &mut net.wires[stream.0];
             (wire.token, wire.edge_in, wire.edge_out) = (None, false, false);
-            (!wire.reset).then_some((stream, Vec::new()))
+            (!wire.reset).then(|| Detached { stream, received: Vec::new(), unsent: Vec::new() })
         };
         streams.into_iter().map(take).collect()
     }

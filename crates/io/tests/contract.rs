@@ -5,7 +5,7 @@ use gannet_io::epoll::{self, Epoll};
 use gannet_io::listen::{Accepted, ListenAddr, Listener, Stream};
 use gannet_io::uring::{self, Detours, HELD_MAX, INBOUND_BYTES, INBOUND_MAX, OUTBOUND_BYTES, OUTBOUND_MAX, Uring};
 use gannet_io::waker::Waker;
-use gannet_io::{Backend, Event, Received, Sent, Token, allocation};
+use gannet_io::{Backend, Detached, Event, Received, Sent, Token, allocation};
 use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
@@ -54,7 +54,7 @@ impl Kind for Uring {
 impl<B: Kind> Bench<B> {
     fn new(streams_max: usize) -> Self {
         let waker = Waker::new().unwrap();
-        let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        let listener = Listener::open(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
         Self { io: B::make(&waker, streams_max), waker, listener, events: Vec::with_capacity(64) }
     }
 
@@ -157,6 +157,7 @@ contract!(
     descriptors_are_closed_with_the_streams,
     sends_under_way_when_the_reactor_goes_are_not_lost,
     what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order,
+    what_a_peer_did_not_take_goes_along_when_its_stream_is_detached,
     random_echoes_with_pauses_and_closes_keep_every_byte,
 );
 
@@ -176,13 +177,12 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
     drop(gone);
     first.until("a reset", |event| event.token == Token::new(3, 1) && event.hangup);
     let mut detached = first.io.detach(vec![stream, other, broken]).into_iter();
-    let (stream, mut got) = detached.next().unwrap().expect("it is whole");
-    let (other, none) = detached.next().unwrap().expect("it is whole");
-    assert!(none.is_empty());
-    if let Some((broken, _)) = detached.next().unwrap() {
-        // A reactor that asks the kernel each time does not know it.
-        drop(broken);
-    }
+    let Detached { stream, received: mut got, unsent } = detached.next().unwrap().expect("it is whole");
+    assert!(unsent.is_empty());
+    let Detached { stream: other, received, .. } = detached.next().unwrap().expect("it is whole");
+    assert!(received.is_empty());
+    // A reactor that asks the kernel each time does not know that one is broken.
+    drop(detached.next().unwrap());
     client.write_all(&all[6000..]).unwrap();
     let begun = std::mem::replace(&mut first, second);
     second = begun;
@@ -207,6 +207,41 @@ fn what_is_detached_goes_on_in_another_reactor_with_every_byte_in_order<B: Kind>
         let (_, stream) = second.connect(Token::new(number, 9));
         second.io.close(stream);
     }
+}
+
+fn what_a_peer_did_not_take_goes_along_when_its_stream_is_detached<B: Kind>() {
+    let (mut first, mut second) = (Bench::<B>::new(4), Bench::<B>::new(4));
+    let (mut client, stream) = first.connect(ONE);
+    let all = pattern(8 << 20, 7);
+    let mut taken = 0;
+    while let Sent::Bytes(bytes) = first.send(&stream, &all[taken..all.len().min(taken + 9000)]) {
+        taken += bytes;
+        assert!(taken < all.len(), "{}: a peer that reads nothing takes all", B::NAME);
+        first.settle();
+    }
+    let detached = first.io.detach(vec![stream]).pop().unwrap().expect("it is whole");
+    second.io.attach(&detached.stream, TWO).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut got = vec![0; taken];
+        client.read_exact(&mut got).unwrap();
+        got
+    });
+    let mut unsent = &detached.unsent[..];
+    while !unsent.is_empty() {
+        match second.send(&detached.stream, unsent) {
+            Sent::Bytes(bytes) => unsent = &unsent[bytes..],
+            Sent::Blocked => second.settle(),
+            Sent::Reset => panic!("{}: it is whole", B::NAME),
+        }
+    }
+    second.settle();
+    while !reader.is_finished() {
+        second.settle();
+    }
+    assert!(reader.join().unwrap() == all[..taken], "{}: bytes are missing or in another order", B::NAME);
+    second.io.close(detached.stream);
+    let (_, stream) = first.connect(TWO);
+    first.io.close(stream);
 }
 
 fn bytes_that_were_there_before_the_attach_are_reported<B: Kind>() {

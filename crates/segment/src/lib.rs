@@ -85,7 +85,8 @@ pub use claim::{CLAIMS_MAX, Claim};
 pub use config::{StartError, StoreConfig};
 pub use file::copy::{Copied, copy_flash, copy_store, longest_item};
 pub use file::inspect::{
-    FAULTS_MAX, FileCheck, FileStats, TierWords, file_check, file_config, file_index, file_stats, file_tier,
+    FAULTS_MAX, FileCheck, FileStats, TierWords, file_check, file_config, file_index, file_is_clean, file_stats,
+    file_tier,
 };
 pub use file::notes::NoteFault;
 pub use file::{FileFault, IndexPlace, Power, StoreFile, file_fits};

@@ -330,29 +330,35 @@ impl Server {
         check(&config)?;
         io::allocation::return_long_blocks();
         let Estate { listeners: mut left, memory, devices, connections } = estate;
-        let mut listen = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
+        let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
-            None => bind_patiently(|| Listener::bind_with(addr, config.backlog, config.ipv6_only))
-                .map_err(|error| StartError::Bind { addr: addr.clone(), error }),
+            None => bind(&config, addr),
         };
-        let listeners = doors(&config).iter().map(|(_, addr)| listen(addr)).collect::<Result<Vec<_>, _>>()?;
+        let listeners = doors(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
+        let backlog = config.backlog;
         let (shared, background) = assemble_in(config, Left { memory, devices, is_view: false }, UnixMillis::now())?;
+        // Only now: clients of a server whose memory file is refused after all would be cut off.
+        for listener in &listeners {
+            let refused = |error| StartError::Bind { addr: listener.addr().clone(), error };
+            bind_patiently(|| listener.listen(backlog)).map_err(refused)?;
+        }
         Running::prepare(shared, background, Doors { listeners, left, connections })
     }
 }
 
-/// Listens at those of the addresses of `config` that name a port and that `is_had` does not know.
+/// Binds to those of the addresses of `config` that name a port and that `is_had` does not know.
 ///
 /// # Errors
 /// [`StartError::Bind`].
-pub fn listen_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool) -> Result<Vec<Listener>, StartError> {
+pub fn bind_ahead(config: &ServerConfig, is_had: impl Fn(&ListenAddr) -> bool) -> Result<Vec<Listener>, StartError> {
     let names_port = |addr: &ListenAddr| !matches!(addr, ListenAddr::Tcp(addr) if addr.port() == 0);
     let wanted = doors(config).into_iter().map(|(_, addr)| addr).filter(|addr| names_port(addr) && !is_had(addr));
-    let bind = |addr: ListenAddr| {
-        bind_patiently(|| Listener::bind_with(&addr, config.backlog, config.ipv6_only))
-            .map_err(|error| StartError::Bind { addr, error })
-    };
-    wanted.map(bind).collect()
+    wanted.map(|addr| bind(config, &addr)).collect()
+}
+
+fn bind(config: &ServerConfig, addr: &ListenAddr) -> Result<Listener, StartError> {
+    bind_patiently(|| Listener::bind(addr, config.ipv6_only))
+        .map_err(|error| StartError::Bind { addr: addr.clone(), error })
 }
 
 /// Every listener, with what its clients speak and where their keys are.

@@ -103,7 +103,7 @@ fn a_warm_worker_allocates_nothing_for_ordinary_requests() {
 
 fn serve_and_count<B: Backend<Stream = Stream>>(protocol: Protocol, reactor: impl FnOnce(&Waker) -> B) {
     let config = ServerConfig { segment_bytes: Some(1 << 20), connections_max: 16, ..common::config() };
-    let listener = Listener::bind(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+    let listener = Listener::open(&ListenAddr::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let ListenAddr::Tcp(addr) = *listener.addr() else { panic!("a TCP address") };
     let (shared, _background) = assemble(config, UnixMillis::now()).unwrap();
     let waker = shared.workers[0].waker.clone();

@@ -5,7 +5,7 @@ mod common;
 use base::clock::UnixMillis;
 use common::{Client, PATIENCE, config, pattern, set, start, tcp, value, wait_until};
 use gannet_server::config::kinds::IoChoice;
-use gannet_server::start::{ServerConfig, assemble};
+use gannet_server::start::{Server, ServerConfig, StartError, assemble};
 use segment::{Expire, Namespace, Put};
 use std::time::{Duration, Instant};
 
@@ -280,6 +280,31 @@ fn a_start_waits_for_the_address_of_a_process_that_is_being_taken_down() {
     Client::connect(addr).ask(b"get x\r\n", b"END\r\n");
     freed.join().expect("it ends");
     running.stop();
+}
+
+/// Clients that had connected were reset when the file was refused after all.
+#[test]
+fn who_connects_before_the_memory_file_is_accepted_is_refused_and_not_cut_off() {
+    let path = std::env::temp_dir().join(format!("gannet-lifecycle-{}", std::process::id()));
+    let held = arena::MapFile::open(&path).expect("a file");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = free.local_addr().expect("an address");
+    drop(free);
+    let memcached = vec![io::listen::ListenAddr::Tcp(addr)];
+    let config = ServerConfig { memcached, file: Some(path.clone()), ..config() };
+    let starting = std::thread::spawn(move || Server::start(config).map(drop));
+    let mut tries = 0;
+    while !starting.is_finished() {
+        let refused = std::net::TcpStream::connect(addr).expect_err("nobody serves");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        tries += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let refused = starting.join().expect("it ends").expect_err("another process has the file");
+    assert!(matches!(refused, StartError::File { .. }), "{refused}");
+    assert!(tries > 20, "the start waited for the file: {tries} tries");
+    drop(held);
+    std::fs::remove_file(path).expect("it is there");
 }
 
 #[test]

@@ -330,7 +330,9 @@ impl Uring {
     fn polled_out(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         (slot.poll_out, slot.cancelling_out) = (false, false);
-        if slot.outgoing == Outgoing::Stalled {
+        if slot.leaving && slot.outgoing == Outgoing::Stalled {
+            // Whoever gets the stream sends the rest.
+        } else if slot.outgoing == Outgoing::Stalled {
             slot.outgoing = Outgoing::Queued;
             self.queued.push(index);
             self.unlinger(index);

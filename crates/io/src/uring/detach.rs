@@ -1,13 +1,14 @@
-//! Letting streams go without closing them: every operation of theirs is ended, and what had arrived is told.
+//! Letting streams go without closing them: every operation of theirs is ended, and what had arrived, and what their
+//! peers have not taken, is given back.
 
 use std::time::Duration;
 
 use super::complete::Until;
 use super::memory::INBOUND_BYTES;
-use super::slot::{End, Life, Op, Outgoing};
+use super::slot::{End, Intake, Life, Op, Outgoing};
 use super::{LINGER, Uring};
-use crate::Backend;
 use crate::listen::Stream;
+use crate::{Backend, Detached};
 
 /// How long one wait for the kernel takes at most, and how many there are that bring nothing.
 const ROUND: Duration = Duration::from_millis(10);
@@ -15,7 +16,7 @@ const ROUNDS: usize = 20;
 
 impl Uring {
     /// Detaches all of them at once: one entry into the kernel serves many.
-    pub(super) fn let_go(&mut self, streams: Vec<Stream>) -> Vec<Option<(Stream, Vec<u8>)>> {
+    pub(super) fn let_go(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
         let indexes: Vec<u32> = streams.iter().map(Self::index).collect();
         for index in &indexes {
             self.slots[*index as usize].leaving = true;
@@ -43,29 +44,39 @@ impl Uring {
     fn end_operations(&mut self, index: u32) {
         self.cancel_intake(index);
         let slot = &mut self.slots[index as usize];
-        if slot.poll_out && slot.outgoing == Outgoing::None && !std::mem::replace(&mut slot.cancelling_out, true) {
+        let idle = matches!(slot.outgoing, Outgoing::None | Outgoing::Stalled);
+        if slot.poll_out && idle && !std::mem::replace(&mut slot.cancelling_out, true) {
             let target = Op::PollOut.user_data(index, slot.generation);
             self.cancel(target, Op::CancelPollOut, index);
         }
     }
 
-    /// Nothing of it is with the kernel, or nothing that could be waited for.
+    /// Nothing of it is with the kernel. A send that was cut short has ended: the rest of it waits for a poll.
     fn is_over(&self, index: u32) -> bool {
         let slot = &self.slots[index as usize];
-        slot.is_quiet() || slot.outgoing == Outgoing::Stalled
+        slot.is_quiet() || slot.outgoing == Outgoing::Stalled && slot.intake == Intake::Off && !slot.poll_out
     }
 
-    fn let_one_go(&mut self, stream: Stream) -> Option<(Stream, Vec<u8>)> {
+    fn let_one_go(&mut self, stream: Stream) -> Option<Detached<Stream>> {
         let index = Self::index(&stream);
         let slot = &self.slots[index as usize];
-        if !slot.is_quiet() || slot.broken || slot.end == Some(End::Reset) {
+        if !self.is_over(index) || slot.broken || slot.end == Some(End::Reset) {
+            self.slots[index as usize].leaving = false;
+            if self.slots[index as usize].outgoing == Outgoing::Stalled {
+                self.arm_poll_out(index);
+            }
             self.close(stream);
             return None;
         }
+        let mut unsent = Vec::new();
+        if slot.outgoing == Outgoing::Stalled {
+            unsent.extend_from_slice(self.outbound.bytes(slot.block, slot.from..slot.to));
+            self.free_block(index);
+        }
         let slot = &mut self.slots[index as usize];
-        let mut bytes = vec![0; usize::from(slot.held.count()) * INBOUND_BYTES];
-        let count = if bytes.is_empty() { 0 } else { self.inbound.take(&mut slot.held, &mut bytes) };
-        bytes.truncate(count);
+        let mut received = vec![0; usize::from(slot.held.count()) * INBOUND_BYTES];
+        let count = if received.is_empty() { 0 } else { self.inbound.take(&mut slot.held, &mut received) };
+        received.truncate(count);
         let slot = &mut self.slots[index as usize];
         debug_assert_eq!((slot.held.count(), slot.life), (0, Life::Open));
         stream.clear_slot();
@@ -74,7 +85,7 @@ impl Uring {
         slot.due = super::slot::Due::default();
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
-        Some((stream, bytes))
+        Some(Detached { stream, received, unsent })
     }
 }
 

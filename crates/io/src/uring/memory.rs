@@ -213,6 +213,19 @@ impl Outbound {
         self.map.start().as_ptr().wrapping_add(usize::from(block) * OUTBOUND_BYTES + at)
     }
 
+    /// Bytes of a block that no operation of the kernel reads.
+    pub(super) fn bytes(&self, block: u16, range: std::ops::Range<usize>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= OUTBOUND_BYTES, "a block holds {OUTBOUND_BYTES} bytes");
+        if range.is_empty() {
+            return &[];
+        }
+        let from = self.address(block, range.start);
+        // SAFETY: 1. the block lies inside the map and the range inside the block, by the assertions; 2. the map reads
+        // as zero where nothing was written; 3. it is written by `write` alone, which needs `self` to be changed, and
+        // never by the kernel, which reads what is sent.
+        unsafe { std::slice::from_raw_parts(from, range.len()) }
+    }
+
     /// Writes `bytes` at byte `at` of a block that no operation of the kernel reads.
     pub(super) fn write(&mut self, block: u16, at: usize, bytes: &[u8]) {
         if bytes.is_empty() {

@@ -39,7 +39,7 @@ pub use open::{Opened, Unavailable};
 
 use crate::listen::Stream;
 use crate::waker::Waker;
-use crate::{Backend, Event, Received, Sent, Token};
+use crate::{Backend, Detached, Event, Received, Sent, Token};
 use complete::Until;
 use io_uring::IoUring;
 use memory::{Inbound, Outbound};
@@ -314,7 +314,7 @@ impl Backend for Uring {
         self.begin_close(index);
     }
 
-    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<(Stream, Vec<u8>)>> {
+    fn detach(&mut self, streams: Vec<Stream>) -> Vec<Option<Detached<Stream>>> {
         self.let_go(streams)
     }
 

@@ -105,6 +105,14 @@ pub fn file_index(file: &Arc<MapFile>) -> Result<IndexPlace, FileFault> {
     Ok(index_of(&block_of(file)?))
 }
 
+/// Whether a store in the file was left in order. If not, its server was killed, or runs.
+///
+/// # Errors
+/// As for opening it.
+pub fn file_is_clean(file: &Arc<MapFile>) -> Result<bool, FileFault> {
+    Ok(block_of(file)?.clean == 1)
+}
+
 /// The words of what a second tier keeps in a file.
 #[derive(Debug)]
 pub struct TierWords(Array<Word64>);

@@ -21,6 +21,7 @@ mod threads;
 mod time;
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -32,7 +33,7 @@ use crate::shared::Shared;
 /// The settings that the server runs with, and where each came from: what `/config` shows. A reload replaces them.
 pub type RunningSettings = Arc<Mutex<(Settings, Origins)>>;
 
-/// An admin port that listens and does not answer yet: so that a taken port is found before anything is started.
+/// An admin port that is bound and does not answer yet: so that a taken port is found before anything is started.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -40,12 +41,12 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens on `addr`.
+    /// Binds to `addr`.
     ///
     /// # Errors
     /// The kernel's: address in use, permission denied, no such address.
     pub fn bind(addr: SocketAddr) -> std::io::Result<Self> {
-        let listener = io::listen::bind_patiently(|| TcpListener::bind(addr))?;
+        let listener = TcpListener::from(io::listen::bind_patiently(|| io::listen::bind_tcp(addr, false))?);
         listener.set_nonblocking(true)?;
         let addr = listener.local_addr()?;
         Ok(Self { listener, addr })
@@ -67,11 +68,12 @@ impl Bound {
         self.addr
     }
 
-    /// Begins to answer, on a thread of its own.
+    /// Begins to listen and to answer, on a thread of its own.
     ///
     /// # Errors
-    /// A descriptor or a thread is not to be had.
+    /// There is no descriptor or no thread, or another process was bound at the same moment and listens now.
     pub fn start(self, shared: Arc<Shared>, settings: RunningSettings) -> std::io::Result<Admin> {
+        io::listen::listen(self.listener.as_fd(), io::listen::BACKLOG)?;
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
         let server = serve::Server::new(self.listener, theirs, page::Pages::new(shared, settings));
@@ -102,7 +104,7 @@ impl Admin {
     }
 }
 
-impl std::os::fd::AsFd for Bound {
+impl AsFd for Bound {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.listener.as_fd()
     }

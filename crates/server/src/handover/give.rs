@@ -1,11 +1,10 @@
 //! The running server's side.
 
 use std::io::{ErrorKind, Result};
-use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io::listen::ListenAddr;
 use io::pass::{self, Pass, PassListener, Process};
@@ -22,6 +21,12 @@ use crate::shared::Shared;
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to open the memory and start its threads, while nobody is served.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to serve once it may.
+const SERVE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a new process that serves is watched: one whose build fails with the first clients is not the last.
+const WATCH: Duration = Duration::from_secs(1);
+/// How often a stop is looked for meanwhile.
+const WATCH_STEP: Duration = Duration::from_millis(20);
 /// How long it may take to end when it has failed, before it is ended.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -42,7 +47,7 @@ pub struct Giver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A hand-over failed, and the new process is gone: this is the running server's again.
+/// A hand-over failed, and the new process runs no more: this is the running server's again.
 #[derive(Debug)]
 pub struct Kept {
     /// What it would have left.
@@ -51,8 +56,8 @@ pub struct Kept {
     pub admin: Option<Bound>,
     /// The names that it is found by.
     pub names: Names,
-    /// Why it was not taken.
-    pub why: String,
+    /// What happened, for the log.
+    pub line: String,
 }
 
 impl Giver {
@@ -80,22 +85,34 @@ impl Giver {
         Ok(Self { heir, waker, thread: Some(thread) })
     }
 
-    /// Gives all of it to who is ready. When this returns well the new process serves, and this one is to end.
+    /// Gives all of it to who is ready. When this returns well the new process serves and has done so for a while, or
+    /// ended in order, or `is_stopped` has said that this one was told to end; it is to end then.
     ///
     /// # Errors
     /// What there is to go on with. `Err(None)`: the new process is there and could not be ended; nobody may go on.
-    pub fn give(&self, estate: Estate, admin: Option<Bound>) -> std::result::Result<(), Option<Box<Kept>>> {
+    pub fn give(
+        &self,
+        mut estate: Estate,
+        admin: Option<Bound>,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> std::result::Result<(), Option<Box<Kept>>> {
         let heir = self.heir.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Heir { pass, process, names }) = heir else {
-            let why = "nobody is ready to take over".to_owned();
-            return Err(Some(Box::new(Kept { estate, admin, names: Names::default(), why })));
+            let line = "nothing was handed over: nobody is ready to take over; this server goes on".to_owned();
+            return Err(Some(Box::new(Kept { estate, admin, names: Names::default(), line })));
         };
-        let Err(why) = hand_over(&pass, &estate, admin.as_ref(), &names) else { return Ok(()) };
+        let line = match hand_over(&pass, &estate, admin.as_ref(), &names) {
+            Err(why) => format!("nothing was handed over: {why}; this server goes on"),
+            Ok(()) => {
+                let Err(why) = see_it_serve(&pass, &mut estate, is_stopped) else { return Ok(()) };
+                format!("the new process took over, but {why}; this server goes on, without the connections")
+            }
+        };
         drop(pass);
         match process.end(END_PATIENCE) {
-            Ok(()) => Err(Some(Box::new(Kept { estate, admin, names, why }))),
+            Ok(()) => Err(Some(Box::new(Kept { estate, admin, names, line }))),
             Err(error) => {
-                tracing::error!("the new process failed ({why}) and can not be ended ({error})");
+                tracing::error!("{line}: no, since the new process can not be ended ({error})");
                 Err(None)
             }
         }
@@ -112,15 +129,40 @@ impl Drop for Giver {
     }
 }
 
-/// Tells all there is, and says `go` when it is taken; or why it is not.
-fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
-    let gone = |error: std::io::Error| match error.kind() {
+/// Why the new process is heard no more.
+fn gone(error: std::io::Error) -> String {
+    match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
             "the new process ended".to_owned()
         }
         ErrorKind::TimedOut => "the new process did not answer".to_owned(),
         _ => format!("the new process can not be talked to ({error})"),
-    };
+    }
+}
+
+/// Waits until the new process serves, and watches it for [`WATCH`]; or says why it serves no more. From here on it may
+/// have read from the connections, so nobody else can: this one's copies are closed, and a client that the new one
+/// closes sees that at once.
+fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool) -> std::result::Result<(), String> {
+    let heard = hear(pass, SERVE_PATIENCE);
+    estate.connections.clear();
+    heard.map_err(gone)?;
+    let end = Instant::now() + WATCH;
+    loop {
+        match hear(pass, WATCH_STEP) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                if is_stopped() || Instant::now() >= end {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(gone(error)),
+        }
+    }
+}
+
+/// Tells all there is, and says `go` when it is taken; or why it is not.
+fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
     say_connections(pass, &estate.connections).map_err(gone)?;
     say_listeners(pass, &estate.listeners).map_err(gone)?;
     say_names(pass, names).map_err(gone)?;
@@ -197,8 +239,9 @@ impl Waiting {
             "memory_bytes": config.memory_bytes,
             "flash": config.flash.iter().map(told_device).collect::<Vec<_>>(),
         });
+        let this = Process::this()?;
         let devices = shared.flash_files.iter().map(|file| file.as_fd());
-        say(&pass, "offer", offer, &iter::once(file.as_fd()).chain(devices).collect::<Vec<_>>())?;
+        say(&pass, "offer", offer, &[this.as_fd(), file.as_fd()].into_iter().chain(devices).collect::<Vec<_>>())?;
         drop(shared);
         let heard = hear(&pass, READY_PATIENCE)?;
         if heard.is != "ready" {

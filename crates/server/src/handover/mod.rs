@@ -13,13 +13,18 @@
 //!   opens the memory, starts its threads
 //!   taken                    ───────────────────>
 //!                            <───────────────────   go
-//!   serves                                          ends
+//!   serves                   ───────────────────>   closes its copies of the connections; watches the new one
+//!   over (it ends in order)  ───────────────────>   ends; or ends after a second without a word
 //! ```
 //!
 //! Invariants:
 //! - One process works on the memory at a time. The running one goes on only when the new one is gone, and the new one
-//!   serves only when it was told to go: `go` is the instant of change, and whatever fails before leaves the running
-//!   one serving with the same sockets and the same memory.
+//!   serves only when it was told to go, or when the running one is gone: `go` is the instant of change.
+//! - Somebody serves, whichever process is killed at whatever step. Each has a descriptor of the other's process, so it
+//!   knows that the other runs no more and does not only keep silent. The running one goes on with the same sockets and
+//!   the same memory; one whose new process ends within the second after `serves` takes the memory and the listeners
+//!   back as after a crash. The new one goes on with what it has received, and listens itself where it has not; if that
+//!   is nothing yet, it starts as without `--upgrade`.
 //! - Nobody is accepted and closed: listeners and connections are open in one of the two throughout.
 //! - A refusal says why, to who asked and in the log of the running one.
 
@@ -39,7 +44,7 @@ pub(crate) use carried::Early;
 pub use carried::{Arrival, Carried, CarriedUser, Moved};
 pub use give::{Giver, Kept};
 pub use names::Names;
-pub use take::{Received, Refused, Taking};
+pub use take::{Predecessor, Received, Refused, Taking, memory_of_file};
 
 /// What a server leaves to another one.
 #[derive(Debug, Default)]

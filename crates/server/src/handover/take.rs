@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use arena::MapFile;
 use base::units::ByteSize;
 use io::listen::ListenAddr;
 use io::pass::{Pass, Process};
-use segment::{FileFault, Power, StoreFile, file_fits};
+use segment::{FileFault, Power, StoreFile, file_config, file_fits, file_is_clean};
 use serde_json::{Value, json};
 
 use super::Estate;
@@ -24,17 +25,24 @@ use crate::start::{ServerConfig, doors, store_config};
 
 /// How long the running server may take to let go: its connections, and then its threads.
 const HANDED_PATIENCE: Duration = Duration::from_secs(60);
+/// How long its process may take to be gone once its end of the conversation is.
+const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
+/// Running servers that are met and end before they offer anything: then something else is wrong.
+const MEETINGS_MAX: usize = 3;
 
 /// Why nothing is taken over, as a line with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
+/// The other end is closed: by its process, or because that ended.
+fn is_end(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
 impl Refused {
     fn talking(error: &std::io::Error) -> Self {
         match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
-                Self("the running server ended the conversation; its log says why".to_owned())
-            }
+            _ if is_end(error) => Self("the running server ended the conversation; its log says why".to_owned()),
             ErrorKind::TimedOut => Self("the running server does not answer; look at its log".to_owned()),
             _ => Self(format!("the running server can not be talked to: {error}")),
         }
@@ -50,12 +58,16 @@ pub struct Received {
     pub admin: Option<Bound>,
     /// The names that it was found by.
     pub names: Names,
+    /// Its process ended before it had let go of all: this is what had come, and nobody else serves.
+    pub is_orphaned: bool,
 }
 
 /// A take-over that has begun.
 #[derive(Debug)]
 pub struct Taking {
     pass: Pass,
+    /// The running server.
+    server: Process,
     memory: Arc<MapFile>,
     memory_bytes: u64,
     /// In the order of the configuration.
@@ -67,28 +79,45 @@ pub struct Taking {
 
 impl Taking {
     /// Finds the server that listens where `config` wants to listen, and asks it whether what it has fits. Nothing is
-    /// changed by that. Without `memory_said`, the memory is what that server has, else it has to be the same.
+    /// changed by that. Without `memory_said`, the memory is what that server has, else it has to be the same. `None`:
+    /// there was such a server, which was killed before it offered anything; this one is to start as without
+    /// `--upgrade`.
     ///
     /// # Errors
     /// See [`Refused`].
-    pub fn begin(config: &ServerConfig, memory_said: bool) -> Result<Self, Refused> {
-        let pass = connect(config)?;
-        let taking = Self::ask(pass, config, memory_said)?;
-        tracing::info!(pid = taking.pid, "taking over from a running server");
-        Ok(taking)
+    pub fn begin(config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
+        for met in 0..MEETINGS_MAX {
+            let pass = match connect(config)? {
+                Ok(pass) => pass,
+                Err(_) if met > 0 || was_killed(config) => return Ok(None),
+                Err(nobody) => return Err(nobody),
+            };
+            if let Some(taking) = Self::ask(pass, config, memory_said)? {
+                tracing::info!(pid = taking.pid, "taking over from a running server");
+                return Ok(Some(taking));
+            }
+        }
+        Err(Refused::talking(&ErrorKind::UnexpectedEof.into()))
     }
 
-    fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Self, Refused> {
-        let talking = |error: std::io::Error| Refused::talking(&error);
+    /// `None`: the conversation ended before it began.
+    fn ask(pass: Pass, config: &ServerConfig, memory_said: bool) -> Result<Option<Self>, Refused> {
         let process = Process::this()
             .map_err(|error| Refused(format!("this kernel can not tell one process of another ({error})")))?;
         let hello = json!({"protocol": PROTOCOL, "version": env!("CARGO_PKG_VERSION")});
-        say(&pass, "hello", hello, &[std::os::fd::AsFd::as_fd(&process)]).map_err(talking)?;
-        let Heard { is, told, descriptors } = hear(&pass, PATIENCE).map_err(talking)?;
+        let heard = say(&pass, "hello", hello, &[process.as_fd()]).and_then(|()| hear(&pass, PATIENCE));
+        let Heard { is, told, descriptors } = match heard {
+            Ok(heard) => heard,
+            Err(error) if is_end(&error) => return Ok(None),
+            Err(error) => return Err(Refused::talking(&error)),
+        };
         if is != "offer" {
             let why = told["why"].as_str().unwrap_or("it does not say why");
             return Err(Refused(format!("the running server refuses: {why}")));
         }
+        let mut descriptors = descriptors.into_iter();
+        let server = descriptors.next().map(Process::of);
+        let server = server.ok_or_else(|| Refused("it does not say which process it is".to_owned()))?;
         let checked = offered(&told, descriptors, config, memory_said);
         if let Err(Refused(why)) = &checked {
             // It says so in its log, and goes on.
@@ -96,15 +125,16 @@ impl Taking {
         }
         let Offered { memory, memory_bytes, devices } = checked?;
         let addrs = told["addrs"].as_array().map(|addrs| addrs.iter().filter_map(addr_of).collect());
-        Ok(Self {
+        Ok(Some(Self {
             pass,
+            server,
             memory,
             memory_bytes,
             devices,
             addrs: addrs.unwrap_or_default(),
             admin: told["admin"].as_str().and_then(|admin| admin.parse().ok()),
             pid: told["pid"].as_u64().unwrap_or(0),
-        })
+        }))
     }
 
     /// The memory that is taken over, in bytes.
@@ -127,38 +157,52 @@ impl Taking {
     /// # Errors
     /// See [`Refused`]: then the running server goes on.
     pub fn receive(&self) -> Result<Received, Refused> {
-        let talking = |error: std::io::Error| Refused::talking(&error);
-        say(&self.pass, "ready", json!({}), &[]).map_err(talking)?;
         let mut received = Received::default();
         received.estate.memory = Some(Arc::clone(&self.memory));
         received.estate.devices.clone_from(&self.devices);
+        match self.receive_into(&mut received) {
+            Ok(()) => {}
+            Err(error) if self.is_orphaned(&error) => received.is_orphaned = true,
+            Err(error) => return Err(Refused::talking(&error)),
+        }
+        Ok(received)
+    }
+
+    fn receive_into(&self, received: &mut Received) -> std::io::Result<()> {
+        say(&self.pass, "ready", json!({}), &[])?;
         let estate = &mut received.estate;
         loop {
-            let mut heard = hear(&self.pass, HANDED_PATIENCE).map_err(talking)?;
+            let mut heard = hear(&self.pass, HANDED_PATIENCE)?;
             match &heard.is[..] {
-                "connections" => {
-                    estate.connections.extend(hear_connections(&self.pass, heard).map_err(talking)?);
-                }
-                "listeners" => estate.listeners.extend(listeners_of(heard).map_err(talking)?),
-                "names" => received.names.extend(names_of(heard).map_err(talking)?),
+                "connections" => estate.connections.extend(hear_connections(&self.pass, heard)?),
+                "listeners" => estate.listeners.extend(listeners_of(heard)?),
+                "names" => received.names.extend(names_of(heard)?),
                 "handed" => {
-                    received.admin = heard.descriptors.pop().map(Bound::adopt).transpose().map_err(talking)?;
-                    return Ok(received);
+                    received.admin = heard.descriptors.pop().map(Bound::adopt).transpose()?;
+                    return Ok(());
                 }
-                other => return Err(Refused(format!("the running server says {other:?}, which is not understood"))),
+                other => return Err(std::io::Error::other(format!("it says {other:?}, which is not understood"))),
             }
         }
     }
 
-    /// Says that all is taken. When this returns well the running server ends, and this one is to serve.
+    /// The conversation ended because the running server's process did: nobody works on its memory any more.
+    fn is_orphaned(&self, error: &std::io::Error) -> bool {
+        is_end(error) && self.server.has_ended(ORPHAN_PATIENCE)
+    }
+
+    /// Says that all is taken. When this returns well this one is to serve; the running server, if it runs still,
+    /// watches it from then on.
     ///
     /// # Errors
     /// See [`Refused`]: then the running server goes on, and this process is to end.
-    pub fn confirm(self) -> Result<(), Refused> {
-        let talking = |error: std::io::Error| Refused::talking(&error);
-        say(&self.pass, "taken", json!({}), &[]).map_err(talking)?;
-        let heard = hear(&self.pass, PATIENCE).map_err(talking)?;
-        if heard.is == "go" { Ok(()) } else { Err(Refused("the running server does not let go".to_owned())) }
+    pub fn confirm(self) -> Result<Option<Predecessor>, Refused> {
+        match say(&self.pass, "taken", json!({}), &[]).and_then(|()| hear(&self.pass, PATIENCE)) {
+            Ok(heard) if heard.is == "go" => Ok(Some(Predecessor(self.pass))),
+            Ok(_) => Err(Refused("the running server does not let go".to_owned())),
+            Err(error) if self.is_orphaned(&error) => Ok(None),
+            Err(error) => Err(Refused::talking(&error)),
+        }
     }
 
     /// Says why it is not taken, so that the running server has it in its log.
@@ -167,12 +211,46 @@ impl Taking {
     }
 }
 
-/// Connects to who listens where this server is to listen.
-fn connect(config: &ServerConfig) -> Result<Pass, Refused> {
+/// The server that was taken over from, as long as it watches this one: it takes back what it gave if this process ends
+/// without having said so.
+#[derive(Debug)]
+pub struct Predecessor(Pass);
+
+impl Predecessor {
+    /// This one serves.
+    pub fn tell_serving(&self) {
+        self.tell("serves");
+    }
+
+    /// This one ends in order, or hands over itself: nothing is to be taken back.
+    pub fn tell_over(self) {
+        self.tell("over");
+    }
+
+    /// Whoever ended meanwhile need not know.
+    fn tell(&self, what: &str) {
+        let _ = say(&self.0, what, json!({}), &[]);
+    }
+}
+
+/// The memory file is there, no server has it, and the last one did not leave it in order.
+fn was_killed(config: &ServerConfig) -> bool {
+    let file = config.file.as_deref().and_then(|path| MapFile::open_there(path).ok());
+    file.is_some_and(|file| file_is_clean(&Arc::new(file)).is_ok_and(|is_clean| !is_clean))
+}
+
+/// The memory of the store in the configured file, if there is one and no server has it, in bytes.
+pub fn memory_of_file(config: &ServerConfig) -> Option<u64> {
+    let file = MapFile::open_there(config.file.as_deref()?).ok()?;
+    Some(file_config(&Arc::new(file)).ok()?.memory_bytes)
+}
+
+/// Connects to who listens where this server is to listen, if somebody does.
+fn connect(config: &ServerConfig) -> Result<Result<Pass, Refused>, Refused> {
     let mut tried = Vec::new();
     for (_, addr) in doors(config) {
         match Pass::connect(&name_of(&addr)) {
-            Ok(pass) => return Ok(pass),
+            Ok(pass) => return Ok(Ok(pass)),
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => tried.push(addr.to_string()),
             Err(error) => {
                 return Err(Refused(format!(
@@ -182,10 +260,10 @@ fn connect(config: &ServerConfig) -> Result<Pass, Refused> {
         }
     }
     let tried = tried.join(", ");
-    Err(Refused(format!(
+    Ok(Err(Refused(format!(
         "no server that could be taken over listens at {tried}; start without --upgrade, or name an address of the \
          running one"
-    )))
+    ))))
 }
 
 /// What is offered of a store, and is what is wanted.
@@ -198,7 +276,7 @@ struct Offered {
 /// What is offered of a store, if it is what is wanted.
 fn offered(
     told: &Value,
-    descriptors: Vec<std::os::fd::OwnedFd>,
+    mut descriptors: impl Iterator<Item = OwnedFd>,
     config: &ServerConfig,
     memory_said: bool,
 ) -> Result<Offered, Refused> {
@@ -217,14 +295,13 @@ fn offered(
     if theirs.is_some() != config.file.is_some() {
         return Err(differs());
     }
-    let mut descriptors = descriptors.into_iter();
     let fd = descriptors.next().ok_or_else(|| Refused("it offers no memory".to_owned()))?;
     let path = theirs.as_deref().unwrap_or(Path::new("shared memory"));
     let file = MapFile::adopt(fd, path).map_err(|error| Refused(format!("its memory is not understood: {error}")))?;
     if let Some(ours) = &config.file
         && !file.is_at(ours).unwrap_or(false)
     {
-        return Err(differs());
+        return Err(if theirs.as_ref() == Some(ours) { unlinked(ours) } else { differs() });
     }
     let memory_bytes = match told["memory_bytes"].as_u64() {
         Some(bytes) if !memory_said => bytes,
@@ -239,6 +316,16 @@ fn offered(
         StoreFile { file: Arc::clone(&file), reset: false, index: config.file_index, power: Power::default() };
     file_fits(&store_config(&config), &store_file, plan.as_ref()).map_err(|fault| Refused(unfit(&fault)))?;
     Ok(Offered { memory: file, memory_bytes, devices })
+}
+
+/// The running server's file has lost its name, which Linux gives back to none.
+fn unlinked(path: &Path) -> Refused {
+    let found = if path.exists() { "another file is there" } else { "nothing is there" };
+    Refused(format!(
+        "the running server's memory file {} was removed or renamed since it started, and {found} now; rename it \
+         back, or restart without --upgrade (what is stored is lost with the running server)",
+        path.display()
+    ))
 }
 
 /// The devices that are offered, in the order of the configuration, if they are those that it names.

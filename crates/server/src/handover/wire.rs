@@ -15,7 +15,7 @@ use super::{Carried, Moved};
 use crate::config::kinds::FlashPlace;
 
 /// The version of these messages. Another one is refused.
-pub(super) const PROTOCOL: u64 = 1;
+pub(super) const PROTOCOL: u64 = 2;
 /// How long the next message of a kind that needs no work is waited for, and room for one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are told in one message: their texts fit, however long they are.

@@ -14,7 +14,7 @@ use super::Core;
 use crate::command::Protocol;
 use crate::handover::{Carried, Early, Moved};
 use crate::session::{Pause, Phase, Place, Session};
-use io::Backend;
+use io::{Backend, Detached};
 use std::sync::Arc;
 
 /// How long connections that cannot leave yet are served. Nobody who has left is, meanwhile.
@@ -62,8 +62,8 @@ impl<B: Backend> Core<B> {
                 });
                 one.texts = card.unwrap_or_default();
             }
-            if let Some((stream, rest)) = detached {
-                one.input.extend(rest);
+            if let Some(Detached { stream, received, unsent: _ }) = detached {
+                one.input.extend(received);
                 self.moved.push(Moved { stream, carried: Arc::new(one) });
             }
             // Its stream is gone already; all else of it is given back as that of a closed one.
