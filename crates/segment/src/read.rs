@@ -219,6 +219,12 @@ impl<'l> Turn<'l> {
         })
     }
 
+    /// What a key was that was absent when the store was opened: equal to what it is as long as it has not come since,
+    /// though it may have gone again.
+    pub fn absent_at_open(&self) -> Version {
+        Version::Absent(self.store.index.growth_word(), 0)
+    }
+
     /// Tells the background of a request, if its key is one of the sample.
     #[inline(always)]
     pub(crate) fn sample(&self, key: &Key<'_>, asked: Asked) {

@@ -317,6 +317,18 @@ impl Buffers {
         Ok(aside)
     }
 
+    /// An output of bytes that another server did not send. `None`: the memory of clients is used up. A worker's share
+    /// is not asked for: it is for what slow clients leave behind here, and a take-over comes once.
+    pub(crate) fn output_of(&mut self, bytes: &[u8]) -> Option<Box<OutBuffer>> {
+        let reserved = (size_of::<OutBuffer>() + bytes.len()) as u64 + ALLOCATION_OVERHEAD;
+        let fits = self.budget.used() + reserved <= self.budget.bytes_max();
+        if !fits || !self.reserve(reserved, u64::MAX) {
+            return None;
+        }
+        add(&self.aside.outputs, 1);
+        Some(Box::new(OutBuffer::aside(bytes, reserved)))
+    }
+
     /// How many of `class` are free.
     pub(crate) fn free(&self, class: Class) -> usize {
         match class {

@@ -5,12 +5,12 @@
 
 use crate::command::Door;
 use crate::handover::{Arrival, Carried, Moved};
-use crate::shared::Shared;
+use crate::shared::{Shared, WorkerShared};
 use io::listen::{self, Accepted, Listener, Stream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// New connections that one worker has not looked at yet. A storm's worth: when a worker is kept from its CPU for a
 /// moment, what does not fit goes to the others, and stays there.
@@ -19,6 +19,8 @@ pub(crate) const INTAKE_MAX: usize = 2048;
 const REST: Duration = Duration::from_millis(50);
 /// How long the acceptor pauses when no worker has looked at its new connections yet.
 const INTAKE_FULL_PAUSE: Duration = Duration::from_micros(200);
+/// How long workers may take to set up subscribers that were another server's, before others are served all the same.
+const SET_UP_PATIENCE: Duration = Duration::from_secs(1);
 /// Connections taken from one listener before the others are looked at.
 const ACCEPTS_A_VISIT: usize = 64;
 /// How much the acceptor gives way to the workers.
@@ -78,10 +80,7 @@ impl Acceptor {
         for listener in &mut self.listeners {
             listener.share(false);
         }
-        for Moved { stream, carried } in std::mem::take(&mut self.moved) {
-            self.hand_over(stream, carried.door, Some(carried));
-        }
-        self.wake_workers();
+        self.hand_over_moved();
         // In a storm of connections those that are served go first, where both are on one CPU. On Linux this is the
         // thread's own niceness.
         if let Err(error) = rustix::process::nice(NICENESS) {
@@ -114,6 +113,26 @@ impl Acceptor {
             }
         }
         self.listeners
+    }
+
+    /// Hands over the connections that were another server's: first those that others may tell something, who are
+    /// served only when these are subscribed again.
+    fn hand_over_moved(&mut self) {
+        let moved = std::mem::take(&mut self.moved);
+        let (listening, others): (Vec<_>, Vec<_>) = moved.into_iter().partition(|moved| moved.carried.listens());
+        for Moved { stream, carried, .. } in listening {
+            self.hand_over(stream, carried.door, Some(carried));
+        }
+        self.wake_workers();
+        let end = Instant::now() + SET_UP_PATIENCE;
+        let taken = |worker: &WorkerShared| worker.counters.connections_total.value();
+        while self.shared.workers.iter().map(taken).sum::<u64>() < self.handed.iter().sum() && Instant::now() < end {
+            std::thread::sleep(INTAKE_FULL_PAUSE);
+        }
+        for Moved { stream, carried, .. } in others {
+            self.hand_over(stream, carried.door, Some(carried));
+        }
+        self.wake_workers();
     }
 
     /// Connections that `worker` has or will find in its intake.

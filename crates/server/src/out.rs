@@ -150,6 +150,12 @@ impl OutBuffer {
         aside
     }
 
+    /// One that belongs to no pool, with bytes to be sent for which `reserved` bytes are reserved.
+    pub(crate) fn aside(bytes: &[u8], reserved: u64) -> Self {
+        assert!(reserved > 0, "what is reserved tells it from one of a pool");
+        Self { len: bytes.len(), reserved, ..Self::without_times(bytes.into()) }
+    }
+
     /// Bytes that are reserved for it, if it is set aside; 0 if it is of a pool.
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved
@@ -468,6 +474,19 @@ impl OutBuffer {
     /// What is to be sent yet, in bytes.
     pub(crate) fn unsent(&self) -> u64 {
         self.total() - self.sent
+    }
+
+    /// A copy of what is unsent, which counts as sent then.
+    pub(crate) fn take_unsent(&mut self, store: &Store) -> Vec<u8> {
+        let mut unsent = Vec::with_capacity(self.unsent() as usize);
+        while self.unsent() > 0 {
+            let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+            let count = self.parts(store, &mut parts, usize::MAX);
+            let before = unsent.len();
+            parts[..count].iter().for_each(|part| unsent.extend_from_slice(part));
+            self.sent += (unsent.len() - before) as u64;
+        }
+        unsent
     }
 
     /// Moves what is unsent into `block`, which holds it and is lent from now on, and the pins out. Gives a longer

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use io::listen::{ListenAddr, Listener, Stream};
 use io::waker::Waker;
+use protocol::resp::Version;
 
 use crate::clock::Clock;
 use crate::command::resp::enter_kept;
@@ -282,9 +283,37 @@ impl Running {
     fn hand_over(&mut self, mut listeners: Vec<Listener>) -> Estate {
         listeners.iter_mut().for_each(|listener| listener.share(true));
         self.shared.hand_over();
-        let connections = self.join_all();
+        let mut connections = self.join_all();
+        self.settle(&mut connections);
         let devices = self.shared.flash_files.clone();
-        Estate { listeners, memory: self.shared.store.leave(), devices, connections }
+        let users = self.shared.users.unsaved();
+        Estate { listeners, memory: self.shared.store.leave(), devices, users, connections }
+    }
+
+    /// Finds out, when the last worker has ended, what became of what the connections that have left hold on to: what
+    /// was published for them, and whether what they watch has changed.
+    fn settle(&self, connections: &mut [Moved<Stream>]) {
+        let now = self.shared.now();
+        let mut lane = self.shared.store.lane().ok();
+        for moved in connections.iter_mut() {
+            let carried = Arc::make_mut(&mut moved.carried);
+            if let Some(subscriber) = moved.subscriber.take() {
+                let version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
+                let mut part = [0; 4096];
+                while subscriber.has_mail() && !subscriber.is_broken() {
+                    let bytes = subscriber.take(&mut part, version);
+                    carried.output.extend_from_slice(&part[..bytes]);
+                }
+            }
+            for watch in carried.transaction.iter_mut().flat_map(|transaction| &mut transaction.watched) {
+                let is_same = lane.as_mut().is_some_and(|lane| {
+                    let mut turn = lane.turn(now);
+                    let key = turn.key(watch.namespace, &watch.key);
+                    turn.version(&key).ok() == watch.version
+                });
+                watch.version = watch.version.filter(|_| is_same);
+            }
+        }
     }
 
     /// Waits for all threads; the connections that have left.

@@ -27,7 +27,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One server's common state. Commands reach it through their context, the admin port and the program through
 /// `Running::shared`.
@@ -84,6 +84,8 @@ pub struct Shared {
     pub opened_in: Duration,
     /// The stop switch.
     pub stop: StopSwitch,
+    /// A hand-over comes.
+    pub(crate) drain: Drain,
     pub(crate) background_thread: OnceLock<Thread>,
     /// How long the last checkpoint took, from when all was sealed.
     pub checkpoint_ns: AtomicU64,
@@ -236,6 +238,21 @@ impl Shared {
         self.acceptor.waker.wake();
     }
 
+    /// Prepares a hand-over, while clients are served as ever: no value is begun that arrives in pieces, and those that
+    /// arrive have `patience` to come to their end. What is in the midst of one could not move.
+    pub(crate) fn drain(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while !self.stop.is_shut() {
+            self.drain.round.fetch_add(1, AcqRel);
+            self.workers.iter().for_each(|worker| worker.waker.wake());
+            std::thread::sleep(DRAIN_ROUND);
+            let is_drained = |worker: &WorkerShared| Drain::is_drained(worker.arriving.load(Acquire));
+            if self.workers.iter().all(is_drained) || Instant::now() >= end {
+                return;
+            }
+        }
+    }
+
     /// Lets connections leave, once nobody is accepted any more.
     pub(crate) fn hand_over(&self) {
         self.stop.hands_over.store(true, Release);
@@ -267,6 +284,39 @@ impl Shared {
     }
 }
 
+/// How long workers have to say how many values arrive.
+const DRAIN_ROUND: Duration = Duration::from_millis(5);
+
+/// Asks the workers how many values are arriving, again and again, before a hand-over.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    /// The number of the question; 0: there was none.
+    round: AtomicU64,
+}
+
+impl Drain {
+    /// The number of the last question; 0: no hand-over comes.
+    #[inline]
+    pub(crate) fn round(&self) -> u64 {
+        self.round.load(Relaxed)
+    }
+
+    /// No value that arrives in pieces is to be begun.
+    pub(crate) fn is_on(&self) -> bool {
+        self.round() != 0
+    }
+
+    /// The answer of a worker.
+    pub(crate) fn report(round: u64, arriving: u32) -> u64 {
+        round << 32 | u64::from(arriving)
+    }
+
+    /// The worker has answered that none arrives, and begins none from then on.
+    fn is_drained(report: u64) -> bool {
+        report != 0 && report as u32 == 0
+    }
+}
+
 /// One worker as others see it.
 pub struct WorkerShared {
     /// What it has done.
@@ -285,6 +335,8 @@ pub struct WorkerShared {
     pub post: Post,
     /// Ends its wait.
     pub waker: Waker,
+    /// Its answer to [`Drain`].
+    pub(crate) arriving: AtomicU64,
 }
 
 /// Settings that a reload may change; a worker reads them once a turn.

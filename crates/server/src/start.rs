@@ -21,7 +21,7 @@ use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::running::Doors;
 use crate::shared::{
-    AcceptorCounters, Clients, DelayedFlush, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
+    AcceptorCounters, Clients, DelayedFlush, Drain, Live, PauseSwitch, PinBudget, Shared, StopSwitch, WorkerShared,
 };
 use crate::survey::Survey;
 use crate::tier::Tiered;
@@ -329,7 +329,7 @@ impl Server {
     pub fn prepare(config: ServerConfig, estate: Estate) -> Result<Prepared, StartError> {
         check(&config)?;
         io::allocation::return_long_blocks();
-        let Estate { listeners: mut left, memory, devices, connections } = estate;
+        let Estate { listeners: mut left, memory, devices, users, connections } = estate;
         let mut bound = |addr: &ListenAddr| match left.iter().position(|listener| listener.addr() == addr) {
             Some(at) => Ok(left.swap_remove(at)),
             None => bind(&config, addr),
@@ -337,6 +337,10 @@ impl Server {
         let listeners = doors(&config).iter().map(|(_, addr)| bound(addr)).collect::<Result<Vec<_>, _>>()?;
         let backlog = config.backlog;
         let (shared, background) = assemble_in(config, Left { memory, devices, is_view: false }, UnixMillis::now())?;
+        if let Some(users) = users {
+            let path = shared.config.acl_file.clone().unwrap_or_default();
+            shared.users.take_up(&users).map_err(|error| StartError::Rights { path, error })?;
+        }
         // Only now: clients of a server whose memory file is refused after all would be cut off.
         for listener in &listeners {
             let refused = |error| StartError::Bind { addr: listener.addr().clone(), error };
@@ -477,7 +481,21 @@ fn worker_shared(config: &ServerConfig) -> Result<WorkerShared, StartError> {
         heat: Heat::default(),
         post: Post::default(),
         waker: Waker::new()?,
+        arriving: AtomicU64::new(0),
     })
+}
+
+/// The settings that a reload may change, as they are at the start.
+fn live(config: &ServerConfig) -> Live {
+    Live {
+        connections_max: AtomicU64::new(config.connections_max as u64),
+        pause: PauseSwitch::default(),
+        slow_reset_ms: AtomicU64::new(0),
+        latency_reset_ms: AtomicU64::new(0),
+        key_events: AtomicU32::new(0),
+        idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
+        stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
+    }
 }
 
 /// The same in what another server left, if it did.
@@ -506,15 +524,7 @@ pub(crate) fn assemble_in(
     let budget = Budget::new(config.memory_bytes, config.client_memory_bytes);
     let channels = Channels::new(&watch, &budget, config.subscriber_backlog_bytes);
     let shared = Shared {
-        live: Live {
-            connections_max: AtomicU64::new(config.connections_max as u64),
-            pause: PauseSwitch::default(),
-            slow_reset_ms: AtomicU64::new(0),
-            latency_reset_ms: AtomicU64::new(0),
-            key_events: AtomicU32::new(0),
-            idle_timeout_ms: AtomicU64::new(config.idle_timeout.map_or(0, |t| t.as_millis() as u64)),
-            stall_timeout_ms: AtomicU64::new(config.stall_timeout.as_millis() as u64),
-        },
+        live: live(&config),
         workers: (0..config.workers).map(|_| worker_shared(&config)).collect::<Result<_, StartError>>()?,
         commands: CommandShared::default(),
         clients: Clients::default(),
@@ -538,6 +548,7 @@ pub(crate) fn assemble_in(
         wall_ahead_ms: AtomicI64::new(0),
         opened_in,
         stop: StopSwitch::default(),
+        drain: Drain::default(),
         background_thread: OnceLock::new(),
         checkpoint_ns: AtomicU64::new(0),
         flash,

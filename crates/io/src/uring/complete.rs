@@ -266,8 +266,9 @@ impl Uring {
         if slot.life == Life::Closing {
             return self.retire(index);
         }
-        // A poll that failed is as good as one that fired: the call behind it tells.
-        debug_assert!(result > 0, "a poll of an open stream ended with {result}");
+        // A poll that failed is as good as one that fired: the call behind it tells. Whoever gets a stream that leaves
+        // asks itself.
+        debug_assert!(result > 0 || slot.leaving, "a poll of an open stream ended with {result}");
         slot.direct = true;
         self.note(index, |due| due.readable = true);
     }

@@ -330,6 +330,11 @@ impl Index {
         &self.births[group % STRIPES * BIRTHS_A_STRIPE + usize::from(hash.tag()) % BIRTHS_A_STRIPE]
     }
 
+    /// How far it has grown: the first half of all [`Index::births`] now.
+    pub(crate) fn growth_word(&self) -> u64 {
+        self.growth.load(Acquire)
+    }
+
     /// A number that is another once the key, which is not there, was stored, and at times for other reasons: to be
     /// asked for before it is looked for.
     pub(crate) fn births(&self, hash: Hash) -> (u64, u32) {

@@ -20,6 +20,7 @@ mod values;
 use crate::clock::Ticks;
 use crate::context::WorkerContext;
 use crate::handover::Carried;
+use crate::mail::Subscriber;
 use crate::shared::Shared;
 pub(crate) use ahead::{Head, ReadHead};
 use large::LargeSet;
@@ -121,19 +122,28 @@ impl SessionState {
         }
     }
 
-    /// What is to be carried over to another worker or process; `None`: it is in the midst of something.
-    pub(crate) fn carried(&self) -> Option<Carried> {
+    /// What is to be carried over to another worker or process, which goes on with `input`; `None`: it is in the midst
+    /// of something.
+    pub(crate) fn carried(&self, input: &[u8]) -> Option<Carried> {
         match self {
-            Self::Memcache(state) => state.carried(),
-            Self::Resp(state) => state.carried(),
+            Self::Memcache(state) => state.carried(input),
+            Self::Resp(state) => state.carried(input),
         }
     }
 
-    /// It will always be: nobody else could go on with it.
-    pub(crate) fn stays(&self) -> bool {
+    /// Its subscriptions, which it has no more.
+    pub(crate) fn take_subscriber(&mut self) -> Option<Subscriber> {
         match self {
-            Self::Memcache(state) => state.watches(),
-            Self::Resp(state) => state.stays(),
+            Self::Memcache(_) => None,
+            Self::Resp(state) => state.take_subscriber(),
+        }
+    }
+
+    /// Takes up what it held elsewhere beside its requests. False: this server has no room for that.
+    pub(crate) fn take_up(&mut self, carried: &Carried, turn: &mut Turn<'_>, ctx: &mut WorkerContext) -> bool {
+        match self {
+            Self::Memcache(state) => state.take_up(carried, ctx),
+            Self::Resp(state) => state.take_up(carried, turn, ctx),
         }
     }
 
@@ -200,6 +210,14 @@ impl SessionState {
     /// Has the value that is arriving go on in a buffer, into which what is there is moved: so many bytes.
     pub(crate) fn move_arrival(&mut self, turn: &mut Turn<'_>, ctx: &mut WorkerContext, buffer: &mut [u8]) -> usize {
         self.large_mut().map_or(0, |large| large.move_out(turn, ctx, buffer))
+    }
+
+    /// Some of a request is consumed, and the rest of it is arriving.
+    pub(crate) fn is_taking_in(&self) -> bool {
+        match self {
+            Self::Memcache(state) => state.large().is_some(),
+            Self::Resp(state) => state.is_taking_in(),
+        }
     }
 
     /// A request is half done: some of it is consumed, or it is under way.

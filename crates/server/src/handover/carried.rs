@@ -1,14 +1,21 @@
-//! What is carried over of a connection: little, since only those move that are between two requests.
+//! What is carried over of a connection that is between two requests: who it is, what it has queued and watches, what
+//! it is subscribed to, and the bytes that were received and not executed, or answered and not sent.
+//!
+//! ```text
+//!   a message of 32 connections' heads ──> the bytes of each: input, output, queue, holdings as text
+//! ```
 
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use segment::{Expire, Namespace, Version};
 use serde_json::{Value, json};
 
 use crate::card::ClientText;
 use crate::command::{Door, Protocol};
+use crate::mail::{Kind, Subscriber};
 use crate::shared::Shared;
-use segment::Namespace;
+use base::clock::UnixMillis;
 
 /// Who a client said that it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,9 +48,76 @@ pub struct Carried {
     pub held_off: bool,
     /// The name that it gave itself, its library, the version of that, its user: as its card has them.
     pub texts: [Vec<u8>; 4],
-    /// Bytes that were received and are no whole request.
+    /// Bytes that were received and not executed.
     pub input: Vec<u8>,
+    /// Bytes that its peer has not taken yet.
+    pub output: Vec<u8>,
+    /// Names that it is subscribed to, each with the number of its [`Kind`].
+    pub subscriptions: Vec<(u8, Vec<u8>)>,
+    /// It is told of every command.
+    pub monitors: bool,
+    /// What a client of memcached watches.
+    pub watches: u32,
+    /// What it watches and has queued.
+    pub transaction: Option<CarriedTransaction>,
 }
+
+/// A transaction that is not executed yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CarriedTransaction {
+    /// Requests are queued; else keys are watched alone.
+    pub is_queueing: bool,
+    /// A request was refused, so `EXEC` will be.
+    pub is_spoilt: bool,
+    /// The queued requests, as they came.
+    pub queue: Vec<u8>,
+    /// The keys that are watched.
+    pub watched: Vec<CarriedWatch>,
+}
+
+/// A key that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedWatch {
+    /// Where it is.
+    pub namespace: Namespace,
+    /// The key.
+    pub key: Vec<u8>,
+    /// What it was; `None`: it has changed since.
+    pub version: Option<Version>,
+}
+
+impl CarriedWatch {
+    fn told(&self) -> Value {
+        let version = match self.version {
+            None => json!("changed"),
+            Some(Version::Absent(..)) => Value::Null,
+            Some(Version::Item(token, Expire::Never)) => json!([token]),
+            Some(Version::Item(token, Expire::At(end))) => json!([token, end.0]),
+        };
+        json!([self.namespace.0, self.key, version])
+    }
+
+    fn of(told: &Value) -> Option<Self> {
+        let version = match &told[2] {
+            Value::Null => Some(Version::Absent(0, 0)),
+            Value::Array(parts) => {
+                let expire =
+                    parts.get(1).map_or(Some(Expire::Never), |end| Some(Expire::At(UnixMillis(end.as_u64()?))));
+                Some(Version::Item(parts.first()?.as_u64()?, expire?))
+            }
+            _ => None,
+        };
+        Some(Self { namespace: namespace_of(&told[0])?, key: serde_json::from_value(told[1].clone()).ok()?, version })
+    }
+}
+
+fn namespace_of(told: &Value) -> Option<Namespace> {
+    let number = u8::try_from(told.as_u64()?).ok()?;
+    (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
+}
+
+/// How many bytes behind the heads are a connection's, by what they are.
+pub(super) type Lengths = [usize; 4];
 
 impl Carried {
     /// One of which nothing is known but where it came in.
@@ -58,17 +132,25 @@ impl Carried {
             held_off: false,
             texts: Default::default(),
             input: Vec::new(),
+            output: Vec::new(),
+            subscriptions: Vec::new(),
+            monitors: false,
+            watches: 0,
+            transaction: None,
         }
     }
 
-    /// All but the input, of which only the length is told.
-    pub(super) fn told(&self) -> Value {
+    /// Its head, and the bytes behind it.
+    pub(super) fn told(&self) -> (Value, Vec<u8>) {
         let user = match &self.user {
             CarriedUser::Nobody => Value::Null,
             CarriedUser::OfFile => json!(true),
             CarriedUser::Named(name) => json!(name),
         };
-        json!({
+        let queue = self.transaction.as_ref().map_or(&[][..], |transaction| &transaction.queue);
+        let holdings = self.holdings();
+        let parts = [&self.input, &self.output, queue, &holdings];
+        let head = json!({
             "resp": self.door.protocol == Protocol::Resp,
             "home": self.door.namespace.0,
             "namespace": self.namespace.0,
@@ -78,17 +160,60 @@ impl Carried {
             "wants_none": self.wants_none,
             "held_off": self.held_off,
             "texts": self.texts,
-            "input": self.input.len(),
-        })
+            "watches": self.watches,
+            "bytes": parts.map(<[u8]>::len),
+        });
+        (head, parts.concat())
     }
 
-    /// What was told, and how long its input is.
-    pub(super) fn of(told: &Value) -> Option<(Self, usize)> {
+    /// What it holds beside its requests, as text; nothing for most.
+    fn holdings(&self) -> Vec<u8> {
+        if self.subscriptions.is_empty() && !self.monitors && self.transaction.is_none() {
+            return Vec::new();
+        }
+        let transaction = self.transaction.as_ref().map(|transaction| {
+            let watched: Vec<Value> = transaction.watched.iter().map(CarriedWatch::told).collect();
+            json!({"queueing": transaction.is_queueing, "spoilt": transaction.is_spoilt, "watched": watched})
+        });
+        let told = json!({
+            "subscriptions": self.subscriptions,
+            "monitors": self.monitors,
+            "transaction": transaction,
+        });
+        told.to_string().into_bytes()
+    }
+
+    /// Takes in the bytes behind its head; `None`: they are not understood.
+    pub(super) fn take_bytes(&mut self, bytes: &[u8], lengths: Lengths) -> Option<()> {
+        let mut rest = bytes;
+        let mut next = |length: usize| rest.split_off(..length);
+        let [input, output, queue, holdings] = lengths;
+        (self.input, self.output) = (next(input)?.to_vec(), next(output)?.to_vec());
+        let (queue, holdings) = (next(queue)?, next(holdings)?);
+        if holdings.is_empty() {
+            return Some(());
+        }
+        let told: Value = serde_json::from_slice(holdings).ok()?;
+        self.monitors = told["monitors"].as_bool()?;
+        self.subscriptions = serde_json::from_value(told["subscriptions"].clone()).ok()?;
+        let is_kind = |(kind, _): &(u8, Vec<u8>)| usize::from(*kind) < Kind::ALL.len();
+        let transaction = &told["transaction"];
+        if !transaction.is_null() {
+            let watched = transaction["watched"].as_array()?.iter().map(CarriedWatch::of).collect::<Option<_>>()?;
+            self.transaction = Some(CarriedTransaction {
+                is_queueing: transaction["queueing"].as_bool()?,
+                is_spoilt: transaction["spoilt"].as_bool()?,
+                queue: queue.to_vec(),
+                watched,
+            });
+        }
+        self.subscriptions.iter().all(is_kind).then_some(())
+    }
+
+    /// What its head tells, and how many bytes are behind that.
+    pub(super) fn of(told: &Value) -> Option<(Self, Lengths)> {
         let protocol = if told["resp"].as_bool()? { Protocol::Resp } else { Protocol::Memcache };
-        let namespace = |name: &str| {
-            let number = u8::try_from(told[name].as_u64()?).ok()?;
-            (usize::from(number) < Namespace::MAX).then_some(Namespace(number))
-        };
+        let namespace = |name: &str| namespace_of(&told[name]);
         let user = match &told["user"] {
             Value::Null => CarriedUser::Nobody,
             Value::Bool(true) => CarriedUser::OfFile,
@@ -102,9 +227,15 @@ impl Carried {
             wants_none: told["wants_none"].as_bool()?,
             held_off: told["held_off"].as_bool()?,
             texts: serde_json::from_value(told["texts"].clone()).ok()?,
+            watches: u32::try_from(told["watches"].as_u64()?).ok()?,
             ..Self::new(Door::new(protocol, namespace("home")?))
         };
-        Some((carried, told["input"].as_u64()? as usize))
+        Some((carried, serde_json::from_value(told["bytes"].clone()).ok()?))
+    }
+
+    /// Others may tell it something at any time, so it is there before them.
+    pub(crate) fn listens(&self) -> bool {
+        !self.subscriptions.is_empty() || self.monitors || self.watches != 0
     }
 
     /// Its user is one that this server knows too, if it has one.
@@ -148,6 +279,15 @@ pub struct Moved<S> {
     pub stream: S,
     /// What its worker left of it.
     pub carried: Arc<Carried>,
+    /// Its subscriptions, which take in what is published until the last worker has ended.
+    pub(crate) subscriber: Option<Subscriber>,
+}
+
+impl<S> Moved<S> {
+    /// One that was another process's.
+    pub(super) fn received(stream: S, carried: Carried) -> Self {
+        Self { stream, carried: Arc::new(carried), subscriber: None }
+    }
 }
 
 /// Bytes that came before a connection moved, to be received before those of its socket.
@@ -194,10 +334,32 @@ mod tests {
             texts: [b"name".to_vec(), vec![200], Vec::new(), b"user".to_vec()],
             ..Carried::new(Protocol::Resp.into())
         };
-        for carried in [plain.clone(), rich, Carried { user: CarriedUser::OfFile, ..plain }] {
-            let text = serde_json::to_vec(&carried.told()).expect("text");
+        let watch = |version| CarriedWatch { namespace: Namespace(2), key: vec![0, 255], version };
+        let ends = Expire::At(UnixMillis(1_900_000_000_123));
+        let versions = [None, Some(Version::Absent(0, 0)), Some(Version::Item(u64::MAX, Expire::Never))];
+        let versions = versions.into_iter().chain([Some(Version::Item(7, ends))]);
+        let holding = Carried {
+            input: b"in".to_vec(),
+            output: vec![255; 3],
+            subscriptions: vec![(0, b"news".to_vec()), (1, b"*\xFF".to_vec()), (2, Vec::new())],
+            monitors: true,
+            watches: 0x101,
+            transaction: Some(CarriedTransaction {
+                is_queueing: true,
+                is_spoilt: true,
+                queue: b"*1\r\n$4\r\nPING\r\n".to_vec(),
+                watched: versions.map(watch).collect(),
+            }),
+            ..plain.clone()
+        };
+        for carried in [plain.clone(), rich, holding, Carried { user: CarriedUser::OfFile, ..plain }] {
+            let (head, bytes) = carried.told();
+            let text = serde_json::to_vec(&head).expect("text");
             let told: Value = serde_json::from_slice(&text).expect("the same");
-            assert_eq!(Carried::of(&told), Some((carried, 0)));
+            let (mut again, lengths) = Carried::of(&told).expect("it is understood");
+            again.take_bytes(&bytes, lengths).expect("they are understood");
+            assert_eq!(again, carried);
+            assert_eq!(again.take_bytes(&bytes[..bytes.len().saturating_sub(1)], [0, 0, 0, bytes.len().max(1)]), None);
         }
         assert_eq!(Carried::of(&json!({"resp": true, "home": 200})), None);
         assert_eq!(Carried::of(&json!([])), None);

@@ -13,12 +13,16 @@ use serde_json::json;
 
 use super::Estate;
 use super::names::Names;
-use super::wire::{PATIENCE, PROTOCOL, hear, say, say_connections, say_listeners, say_names, told_addr, told_device};
+use super::wire::{
+    PATIENCE, PROTOCOL, hear, say, say_bytes, say_connections, say_listeners, say_names, told_addr, told_device,
+};
 use crate::admin::Bound;
 use crate::shared::Shared;
 
 /// How long the new process may take from the offer until it is ready: nobody waits meanwhile.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long values that are arriving may take to come to their end, while all are served.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long it may take to open the memory and start its threads, while nobody is served.
 const TAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take to serve once it may.
@@ -164,6 +168,9 @@ fn see_it_serve(pass: &Pass, estate: &mut Estate, is_stopped: &dyn Fn() -> bool)
 /// Tells all there is, and says `go` when it is taken; or why it is not.
 fn hand_over(pass: &Pass, estate: &Estate, admin: Option<&Bound>, names: &Names) -> std::result::Result<(), String> {
     say_connections(pass, &estate.connections).map_err(gone)?;
+    if let Some(users) = &estate.users {
+        say(pass, "users", json!({"bytes": users.len()}), &[]).and_then(|()| say_bytes(pass, users)).map_err(gone)?;
+    }
     say_listeners(pass, &estate.listeners).map_err(gone)?;
     say_names(pass, names).map_err(gone)?;
     let admin: Vec<BorrowedFd<'_>> = admin.iter().map(|admin| admin.as_fd()).collect();
@@ -203,6 +210,7 @@ impl Waiting {
             }
         };
         let Some(shared) = self.shared.upgrade() else { return };
+        shared.drain(DRAIN_PATIENCE);
         *self.heir.lock().unwrap_or_else(PoisonError::into_inner) = Some(Heir { pass, process, names: self.names });
         shared.request_hand_over();
     }

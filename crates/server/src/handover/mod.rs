@@ -41,7 +41,7 @@ use arena::MapFile;
 use io::listen::{Listener, Stream};
 
 pub(crate) use carried::Early;
-pub use carried::{Arrival, Carried, CarriedUser, Moved};
+pub use carried::{Arrival, Carried, CarriedTransaction, CarriedUser, CarriedWatch, Moved};
 pub use give::{Giver, Kept};
 pub use names::Names;
 pub use take::{Predecessor, Received, Refused, Taking, memory_of_file};
@@ -55,6 +55,8 @@ pub struct Estate {
     pub memory: Option<Arc<MapFile>>,
     /// The devices of its second tier, in the order of the configuration of who gets them.
     pub devices: Vec<Arc<File>>,
+    /// Its users of the protocol of Redis as lines of a file, if they are not those of its file any more.
+    pub users: Option<Vec<u8>>,
     /// Its connections.
     pub connections: Vec<Moved<Stream>>,
 }

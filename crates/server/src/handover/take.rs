@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use super::Estate;
 use super::names::{Names, name_of};
-use super::wire::{Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_connections, listeners_of, names_of, say};
+use super::wire::{
+    Heard, PATIENCE, PROTOCOL, addr_of, hear, hear_bytes, hear_connections, listeners_of, names_of, say,
+};
 use crate::admin::Bound;
 use crate::config::kinds::FlashPlace;
 use crate::start::{ServerConfig, doors, store_config};
@@ -175,6 +177,10 @@ impl Taking {
             let mut heard = hear(&self.pass, HANDED_PATIENCE)?;
             match &heard.is[..] {
                 "connections" => estate.connections.extend(hear_connections(&self.pass, heard)?),
+                "users" => {
+                    let bytes = heard.told["bytes"].as_u64().unwrap_or(0) as usize;
+                    estate.users = Some(hear_bytes(&self.pass, bytes)?);
+                }
                 "listeners" => estate.listeners.extend(listeners_of(heard)?),
                 "names" => received.names.extend(names_of(heard)?),
                 "handed" => {

@@ -3,7 +3,6 @@
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use io::listen::{ListenAddr, Listener, Stream};
@@ -72,13 +71,26 @@ pub(super) fn addr_of(told: &Value) -> Option<ListenAddr> {
 /// Tells connections.
 pub(super) fn say_connections(pass: &Pass, connections: &[Moved<Stream>]) -> Result<()> {
     for some in connections.chunks(TOLD_TOGETHER) {
-        let told: Vec<Value> = some.iter().map(|moved| moved.carried.told()).collect();
+        let (told, bytes): (Vec<Value>, Vec<Vec<u8>>) = some.iter().map(|moved| moved.carried.told()).unzip();
         let descriptors: Vec<BorrowedFd<'_>> = some.iter().map(|moved| moved.stream.as_fd()).collect();
         say(pass, "connections", json!({"connections": told}), &descriptors)?;
-        let input: Vec<u8> = some.iter().flat_map(|moved| moved.carried.input.iter().copied()).collect();
-        input.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))?;
+        say_bytes(pass, &bytes.concat())?;
     }
     Ok(())
+}
+
+/// Tells bytes whose number the other end knows, in as many messages as they take.
+pub(super) fn say_bytes(pass: &Pass, bytes: &[u8]) -> Result<()> {
+    bytes.chunks(MESSAGE_BYTES_MAX).try_for_each(|part| pass.send(part, &[], PATIENCE))
+}
+
+/// So many bytes that are told.
+pub(super) fn hear_bytes(pass: &Pass, wanted: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while bytes.len() < wanted {
+        bytes.extend(pass.receive(PATIENCE)?.ok_or(ErrorKind::UnexpectedEof)?.bytes);
+    }
+    Ok(bytes)
 }
 
 /// The connections that a message tells, whose bytes follow it.
@@ -89,18 +101,15 @@ pub(super) fn hear_connections(pass: &Pass, heard: Heard) -> Result<Vec<Moved<St
     if carried.len() != heard.descriptors.len() {
         return Err(broken());
     }
-    let (mut input, mut connections) = (Vec::new(), Vec::new());
-    let wanted: usize = carried.iter().map(|(_, bytes)| bytes).sum();
-    while input.len() < wanted {
-        input.extend(pass.receive(PATIENCE)?.ok_or(ErrorKind::UnexpectedEof)?.bytes);
-    }
-    let mut at = 0;
-    for ((mut carried, bytes), fd) in carried.into_iter().zip(heard.descriptors) {
-        carried.input = input.get(at..at + bytes).ok_or_else(broken)?.to_vec();
-        at += bytes;
+    let mut connections = Vec::new();
+    let bytes = hear_bytes(pass, carried.iter().flat_map(|(_, lengths)| lengths).sum())?;
+    let mut rest = &bytes[..];
+    for ((mut carried, lengths), fd) in carried.into_iter().zip(heard.descriptors) {
+        let own = rest.split_off(..lengths.iter().sum()).ok_or_else(broken)?;
+        carried.take_bytes(own, lengths).ok_or_else(broken)?;
         // Who is gone meanwhile is no reason to stop.
         if let Ok(stream) = Stream::adopt(fd) {
-            connections.push(Moved { stream, carried: Arc::new(carried) });
+            connections.push(Moved::received(stream, carried));
         }
     }
     Ok(connections)

@@ -102,6 +102,12 @@ impl Subscriber {
         }
     }
 
+    /// All names that it is subscribed to, each with the number of its kind.
+    pub(crate) fn subscriptions(&self) -> Vec<(u8, Vec<u8>)> {
+        let of = |kind: Kind| self.names[kind as usize].iter().map(move |name| (kind as u8, name.bytes().to_vec()));
+        Kind::ALL.into_iter().flat_map(of).collect()
+    }
+
     /// Some name of a kind that it is subscribed to.
     pub(crate) fn some_name(&self, kind: Kind) -> Option<Arc<[u8]>> {
         self.names[kind as usize].first().map(Name::shared)

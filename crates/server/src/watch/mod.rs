@@ -168,6 +168,11 @@ impl Watching {
         &self.hub.slots[self.slot]
     }
 
+    /// What is watched, for [`Hub::watch_again`].
+    pub(crate) fn kinds(&self) -> u32 {
+        self.slot().kinds.load(Relaxed)
+    }
+
     /// There is something to take.
     pub(crate) fn is_waiting(&self) -> bool {
         self.slot().waiting.load(Acquire)
@@ -240,6 +245,12 @@ impl Hub {
     /// The number of the next line: lines of several threads put in this order are in the order in which they happened.
     pub(crate) fn number(&self) -> u64 {
         self.numbered.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The same for a watcher of another server, which watched what [`Watching::kinds`] said there.
+    pub(crate) fn watch_again(hub: &Arc<Self>, kinds: u32, worker: usize, connection: u32) -> Option<Watching> {
+        let kinds = Watched(kinds & 0x0101_0101);
+        if kinds.any() { Self::watch(hub, kinds, worker, connection) } else { None }
     }
 
     /// Makes connection `connection` of worker `worker` a watcher of `kinds`, which has one watcher of each at most.

@@ -1,28 +1,51 @@
 //! A hand-over: connections leave this worker and go on elsewhere, without their clients being told.
 //!
 //! ```text
-//!   asked for ──> each turn: who is between two requests, and has nothing unsent, leaves with its socket
-//!                 the others are served until they are there too, for GRACE_NS
+//!   asked for ──> each turn: who is between two requests leaves with its socket
+//!                 the others are served until they are there too: for GRACE_NS who waits for its peer,
+//!                 for LONG_GRACE_NS who is in the midst of a request that is all here
 //!             ──> then the rest is closed, and the worker ends
 //! ```
 //!
-//! What was received and is no whole request goes along. Who is in the midst of something that is more than bytes (a
-//! value that is arriving, a long answer) is closed at the end, as by a stop; who is subscribed, watches, or has begun
-//! a transaction at once: no request of theirs is answered and lost.
+//! What was received and not executed goes along, and what was answered and is not sent: a copy of at most
+//! [`OUTPUT_BYTES_MAX`] for each connection and [`OUTPUTS_BYTES_MAX`] for all of a worker. So do subscriptions, what is
+//! watched, and transactions that are not executed yet. Who is in the midst of something that is more than that (a
+//! value that is arriving, a value of many megabytes that its peer does not take) is closed at the end, as by a stop;
+//! no request of theirs is answered and lost.
 
 use super::Core;
 use crate::command::Protocol;
 use crate::handover::{Carried, Early, Moved};
-use crate::session::{Pause, Phase, Place, Session};
+use crate::session::{Phase, Place, Session};
+use crate::shared::Drain;
 use io::{Backend, Detached};
+use segment::{Store, Turn};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
 
 /// How long connections that cannot leave yet are served. Nobody who has left is, meanwhile.
 const GRACE_NS: u64 = 20_000_000;
-/// Bytes of a request in part that a connection may leave with.
-const INPUT_BYTES_MAX: usize = 64 << 10;
+/// The same for those whose request has begun and waits for nobody: its end is near, and an answer is owed.
+const LONG_GRACE_NS: u64 = 500_000_000;
+/// Bytes of output that a connection may leave with.
+const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of output that all connections of a worker may leave with.
+pub(super) const OUTPUTS_BYTES_MAX: u64 = 64 << 20;
 
 impl<B: Backend> Core<B> {
+    /// A hand-over comes: says how many values are arriving, once for each time that this is asked.
+    #[cold]
+    pub(super) fn report_arriving(&mut self) {
+        let round = self.ctx.shared.drain.round();
+        if std::mem::replace(&mut self.drain_round, round) == round {
+            return;
+        }
+        let is_arriving = |session: &Session<B::Stream>| session.phase == Phase::Open && session.state.is_taking_in();
+        let sessions = (0..self.sessions.used_high()).filter_map(|index| self.sessions.peek(index));
+        let arriving = sessions.filter(|session| is_arriving(session)).count() as u32;
+        self.ctx.shared.workers[self.ctx.worker].arriving.store(Drain::report(round, arriving), Release);
+    }
+
     /// Lets go who can, and closes the others when their time is over.
     pub(super) fn move_out(&mut self) {
         let deadline_ns = match self.stop_deadline_ns {
@@ -30,14 +53,17 @@ impl<B: Backend> Core<B> {
             None => {
                 // The acceptor has ended: who is in the intake is the last.
                 while self.admit_new() {}
-                self.end_who_stays();
                 *self.stop_deadline_ns.insert(self.now_ns + GRACE_NS)
             }
         };
-        self.let_go();
+        if self.taken_over.is_empty() {
+            self.let_go();
+        }
         // Only after the last chance: letting many go can take longer than all of it.
-        if self.now_ns >= deadline_ns {
+        if self.now_ns >= deadline_ns + LONG_GRACE_NS {
             self.kill_all();
+        } else if self.now_ns >= deadline_ns {
+            self.close_who_waits();
         }
     }
 
@@ -46,42 +72,61 @@ impl<B: Backend> Core<B> {
         let (mut indexes, mut carried, mut streams) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..self.sessions.used_high() as u32 {
             let Some(session) = self.sessions.peek_mut(index) else { continue };
-            if let Some(one) = carried_of(session)
+            if let Some(one) = carried_of(session, &self.ctx.shared.store, &mut self.output_left)
                 && let Some(stream) = session.stream.take()
             {
                 indexes.push(index);
-                carried.push(one);
+                carried.push((one, session.state.take_subscriber()));
                 streams.push(stream);
             }
         }
         let detached = self.io.detach(streams);
-        for ((index, mut one), detached) in indexes.into_iter().zip(carried).zip(detached) {
+        for ((index, (mut one, subscriber)), detached) in indexes.into_iter().zip(carried).zip(detached) {
             if one.door.protocol == Protocol::Resp {
                 let card = self.ctx.roster().card(index, |card| {
                     [&card.name, &card.library, &card.library_version, &card.user].map(|text| text.to_vec())
                 });
                 one.texts = card.unwrap_or_default();
             }
-            if let Some(Detached { stream, received, unsent: _ }) = detached {
+            if let Some(Detached { stream, received, mut unsent }) = detached {
                 one.input.extend(received);
-                self.moved.push(Moved { stream, carried: Arc::new(one) });
+                unsent.append(&mut one.output);
+                one.output = unsent;
+                self.moved.push(Moved { stream, carried: Arc::new(one), subscriber });
             }
             // Its stream is gone already; all else of it is given back as that of a closed one.
             self.kill(index);
         }
     }
 
-    /// Closes those that will never be able to leave.
-    fn end_who_stays(&mut self) {
+    /// Closes those that their peers keep from leaving.
+    fn close_who_waits(&mut self) {
         for index in 0..self.sessions.used_high() {
-            if self.sessions.peek(index).is_some_and(|s| s.phase == Phase::Open && s.state.stays()) {
+            let waits = |session: &Session<B::Stream>| match session.phase {
+                Phase::Open => session.blocked || session.place == Place::Idle && !session.has_work(),
+                Phase::Finishing | Phase::Lingering => true,
+                Phase::Dead => false,
+            };
+            if self.sessions.peek(index).is_some_and(waits) {
                 self.kill(index as u32);
             }
         }
     }
 
+    /// Has connections that have come from elsewhere go on.
+    #[cold]
+    pub(super) fn set_up_taken_over(&mut self, turn: &mut Turn<'_>) {
+        for (index, carried) in std::mem::take(&mut self.taken_over) {
+            if self.sessions.peek(index as usize).is_some_and(|session| session.phase == Phase::Open) {
+                self.go_on_with(index, &carried, turn);
+            }
+            // The acceptor waits for this before it hands over those that could tell this one something.
+            self.ctx.counters().connections_total.add(1);
+        }
+    }
+
     /// Takes in what a connection was elsewhere.
-    pub(super) fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>) {
+    fn go_on_with(&mut self, index: u32, carried: &Arc<Carried>, turn: &mut Turn<'_>) {
         if !carried.is_welcome(&self.ctx.shared) {
             return self.kill(index);
         }
@@ -95,27 +140,45 @@ impl<B: Backend> Core<B> {
                 (card.speaks_3, card.database) = (carried.speaks_3, carried.namespace.0);
             });
         }
+        self.ctx.watch.connection = index;
+        if !self.sessions.at(index).state.take_up(carried, turn, &mut self.ctx) {
+            tracing::warn!("a connection that was taken over is closed: there is no room for what it holds");
+            return self.kill(index);
+        }
+        if !carried.output.is_empty() {
+            let Some(out) = self.buffers.output_of(&carried.output) else {
+                tracing::warn!("a connection that was taken over is closed: there is no room for its output");
+                return self.kill(index);
+            };
+            let session = self.sessions.at(index);
+            session.out = Some(out);
+            (session.blocked, session.sending) = (true, true);
+            self.holders.note_output(index, self.now_ns);
+        }
         let session = self.sessions.at(index);
-        if session.early.is_some() {
-            session.readable = true;
+        session.readable |= session.early.is_some();
+        if session.has_work() {
             self.make_ready(index);
         }
     }
 }
 
-/// What is to be carried over of a session that can leave now.
-fn carried_of<S>(session: &Session<S>) -> Option<Carried> {
+/// What is to be carried over of a session that can leave now; its output is of `output_left` bytes.
+fn carried_of<S>(session: &mut Session<S>, store: &Store, output_left: &mut u64) -> Option<Carried> {
     let is_free = session.phase == Phase::Open
-        && session.out.is_none()
-        && !session.blocked
+        && (session.out.is_none() || session.blocked)
         && !session.ended
-        && session.pause == Pause::None
         && session.place != Place::Batch;
-    let held = session.input.as_ref().map_or(&[][..], |input| input.bytes());
-    if !is_free || held.len() > INPUT_BYTES_MAX {
+    let unsent = session.out.as_ref().map_or(0, |out| out.unsent());
+    if !is_free || unsent > OUTPUT_BYTES_MAX.min(*output_left) {
         return None;
     }
-    let early = session.early.as_ref().map_or(&[][..], |early| early.rest());
-    let carried = session.state.carried()?;
-    Some(Carried { input: [held, early].concat(), ..carried })
+    let held = session.input.as_ref().map_or(&[][..], |input| input.bytes());
+    let mut carried = session.state.carried(held)?;
+    *output_left -= unsent;
+    let mut output = session.out.as_mut().map_or_else(Vec::new, |out| out.take_unsent(store));
+    output.append(&mut carried.output);
+    carried.output = output;
+    carried.input.extend_from_slice(session.early.as_ref().map_or(&[][..], |early| early.rest()));
+    Some(carried)
 }

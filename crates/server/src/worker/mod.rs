@@ -34,7 +34,7 @@ use crate::clock::{Clock, Follower, Ticks};
 use crate::command::resp::Spares;
 use crate::command::{Door, Protocol};
 use crate::context::WorkerContext;
-use crate::handover::{Arrival, Moved};
+use crate::handover::{Arrival, Carried, Moved};
 use crate::heat::Sampler;
 use crate::metrics::SlowLines;
 use crate::pace::Pace;
@@ -157,8 +157,13 @@ struct Core<B: Backend> {
     mail_left: bool,
     /// Turns in a row that began at once since something hurried.
     hurried: u32,
-    /// Connections that have left.
+    /// Connections that have come from elsewhere and are not set up yet, with what they were there.
+    taken_over: Vec<(u32, Arc<Carried>)>,
+    /// Connections that have left, and the bytes of output that others may still leave with.
     moved: Vec<Moved<B::Stream>>,
+    output_left: u64,
+    /// The last question about arriving values that was answered.
+    drain_round: u64,
 }
 
 /// What a worker's commands have in common, before its first turn.
@@ -241,7 +246,10 @@ impl<B: Backend> Worker<B> {
             again: Vec::new(),
             mail_left: false,
             hurried: 0,
+            taken_over: Vec::new(),
             moved: Vec::new(),
+            output_left: leave::OUTPUTS_BYTES_MAX,
+            drain_round: 0,
         };
         Self { lane: parts.lane, core }
     }
@@ -278,6 +286,9 @@ impl<B: Backend> Worker<B> {
         let timeout = core.sleep();
         core.wait(timeout);
         core.begin_turn();
+        if !core.taken_over.is_empty() {
+            core.set_up_taken_over(&mut self.lane.turn(core.ctx.now));
+        }
         core.call_back_landed(&mut self.lane);
         let mut bytes = 0;
         while bytes < TURN_BYTES_MAX && !core.ready.is_empty() && !core.is_over() {
@@ -307,7 +318,8 @@ impl<B: Backend> Worker<B> {
         if !core.parked.is_empty() || shared.store.needs_background() {
             shared.wake_background();
         }
-        !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0)
+        let publishes = shared.stop.hands_over() && !core.ctx.unpublished.is_empty();
+        !(core.stop_deadline_ns.is_some() && core.sessions.len() == 0 && !publishes)
     }
 
     /// One batch; returns the bytes it parsed, each session counted as at least [`VISIT_BYTES`].
@@ -422,8 +434,6 @@ impl<B: Backend> Core<B> {
         if !door.is_counted {
             self.ctx.shared.namespaces.count_in(door.namespace);
         }
-        let counters = self.ctx.counters();
-        counters.connections_total.add(1);
         let attached = match self.sessions.next_token() {
             Some(token) => self.io.attach(&stream, token),
             // The acceptor gives no worker more than its table holds.
@@ -436,15 +446,18 @@ impl<B: Backend> Core<B> {
             if door.protocol == Protocol::Resp {
                 self.introduce(index, peer, door);
             }
-            if let Some(carried) = carried {
-                self.go_on_with(index, &carried);
+            match carried {
+                // Counted once it is set up.
+                Some(carried) => self.taken_over.push((index, carried)),
+                None => self.ctx.counters().connections_total.add(1),
             }
             if self.stop_deadline_ns.is_some() {
                 self.sessions.at(index).readable = true;
                 self.make_ready(index);
             }
         } else {
-            counters.connections_closed.add(1);
+            self.ctx.counters().connections_total.add(1);
+            self.ctx.counters().connections_closed.add(1);
             self.ctx.shared.namespaces.leave(door.namespace);
             self.io.close(stream);
         }

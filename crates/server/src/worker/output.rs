@@ -141,7 +141,8 @@ impl<B: Backend> Core<B> {
 
     /// Decides what comes next for a session that is noted nowhere.
     pub(super) fn move_on(&mut self, index: u32) {
-        let stopping = self.stop_deadline_ns.is_some();
+        // Before a hand-over who is at rest leaves, with its connection.
+        let stopping = self.stop_deadline_ns.is_some() && !self.ctx.shared.stop.hands_over();
         let session = self.sessions.at(index);
         debug_assert_eq!(session.place, Place::Idle);
         if session.phase == Phase::Dead {

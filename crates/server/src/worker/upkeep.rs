@@ -41,6 +41,9 @@ impl Pinners {
 impl<B: Backend> Core<B> {
     /// The end of a turn.
     pub(super) fn upkeep(&mut self) {
+        if self.ctx.shared.drain.is_on() {
+            self.report_arriving();
+        }
         if self.ctx.shared.stop.is_shut() {
             if self.ctx.shared.stop.hands_over() { self.move_out() } else { self.stop() }
         }

@@ -19,6 +19,10 @@ const _: () = assert!(KEY_BYTES_MAX <= 250);
 impl Call<'_, '_> {
     /// The line of a large value has arrived.
     pub(super) fn large_begin(&mut self, plan: Plan, key: &[u8], value_len: u32, consumed: usize) -> Step {
+        if self.ctx.shared.drain.is_on() {
+            // It is begun by who takes over.
+            return Err(State::Parked);
+        }
         let name = self.turn.key(self.session.namespace, key);
         match self.turn.large_begin(&name, value_len.into(), plan.pieces_end()) {
             Ok(writer) => {
@@ -40,7 +44,7 @@ impl Call<'_, '_> {
     /// place. False if it is to be received into a buffer.
     pub(super) fn whole_begin(&mut self, plan: &Plan, key: &[u8], value_len: u32, consumed: usize) -> bool {
         // What a condition comes to is not known before all is there.
-        if (value_len as usize) < ARRIVING_BYTES_MIN || !plan.replaces() {
+        if (value_len as usize) < ARRIVING_BYTES_MIN || !plan.replaces() || self.ctx.shared.drain.is_on() {
             return false;
         }
         let Some(mut large) = LargeSet::whole(value_len as usize, key, self.ctx) else { return false };

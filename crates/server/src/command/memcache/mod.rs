@@ -31,7 +31,7 @@ use crate::context::{OPS_A_BATCH, Progress, State, WorkerContext};
 use crate::handover::Carried;
 use crate::metrics::Command;
 use crate::out::OutBuffer;
-use crate::watch::Watching;
+use crate::watch::{Hub, Watching};
 use dump::Dumping;
 use large::Storing;
 use meta::FirstFetch;
@@ -113,26 +113,47 @@ impl SessionState {
         self.large.as_mut().map(|storing| &mut storing.large)
     }
 
-    /// Nothing is half done: what it received begins with a request.
+    /// Nothing is half done: what it received begins with a request, or with a retrieval that is answered in part.
     fn is_between_requests(&self) -> bool {
-        self.swallow == 0
-            && self.retrieval.is_none()
+        (self.swallow == 0 || self.watching.is_some())
             && self.lines_done == 0
             && self.large.is_none()
             && self.dump.is_none()
             && self.fetched.is_none()
     }
 
-    /// What is to be carried over to another worker or process; `None`: it is in the midst of something.
-    pub(super) fn carried(&self) -> Option<Carried> {
-        let door = Door::new(Protocol::Memcache, self.home);
-        let carries = self.is_between_requests() && !self.watches();
-        carries.then(|| Carried { known: self.known, ..Carried::new(door) })
+    /// What is to be carried over to another worker or process, where it goes on with `input`; `None`: it is in the
+    /// midst of something. Of a retrieval that is answered in part, what is left is asked for.
+    pub(super) fn carried(&self, mut input: &[u8]) -> Option<Carried> {
+        if !self.is_between_requests() {
+            return None;
+        }
+        let mut carried = Carried { known: self.known, ..Carried::new(Door::new(Protocol::Memcache, self.home)) };
+        carried.watches = self.watching.as_ref().map_or(0, Watching::kinds);
+        if let Some(retrieval) = self.retrieval {
+            let line = input.split_off(..retrieval.consumed)?;
+            match retrieval.rest_of(line) {
+                Some(rest) => carried.input = rest,
+                // All keys are answered.
+                None => carried.output = reply::END.to_vec(),
+            }
+        }
+        carried.input.extend_from_slice(input);
+        Some(carried)
     }
 
     /// Goes on as what was carried over.
     pub(super) fn go_on_as(&mut self, carried: &Carried) {
         self.known = carried.known;
+    }
+
+    /// Watches what it watched elsewhere. False: as many watch as may.
+    pub(super) fn take_up(&mut self, carried: &Carried, ctx: &WorkerContext) -> bool {
+        if carried.watches != 0 {
+            self.watching = Hub::watch_again(&ctx.shared.watch, carried.watches, ctx.worker, ctx.watch.connection);
+            self.swallow = u64::MAX;
+        }
+        carried.watches == 0 || self.watching.is_some()
     }
 
     /// There are lines for this watcher.

@@ -54,6 +54,23 @@ pub(super) struct Retrieval {
     pub(super) touch: Option<i64>,
 }
 
+impl Retrieval {
+    /// A request for the keys that are left of a line; `None`: there are none.
+    pub(super) fn rest_of(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        let keys = text[text.len() - self.keys_left..].trim_ascii();
+        let name = match (self.touch.is_some(), self.with_cas) {
+            (false, false) => "get",
+            (false, true) => "gets",
+            (true, false) => "gat",
+            (true, true) => "gats",
+        };
+        let touch = self.touch.map_or_else(String::new, |exptime| format!(" {exptime}"));
+        (!keys.is_empty()).then(|| [format!("{name}{touch} ").as_bytes(), keys, b"\r\n"].concat())
+    }
+}
+
 /// One key of a run. Places are bytes from the start of the buffer.
 #[derive(Clone, Copy)]
 struct Probe<'b> {

@@ -133,6 +133,11 @@ impl SessionState {
         self.aside.as_ref()?.held.as_ref().map(|(grant, since)| (*since, grant.bytes()))
     }
 
+    /// Its subscriptions, which it has no more.
+    pub(crate) fn take_subscriber(&mut self) -> Option<Subscriber> {
+        self.aside.as_mut()?.subscriber.take()
+    }
+
     /// It is subscribed to something, or monitors.
     pub(crate) fn listens(&self) -> bool {
         self.subscriber().is_some()

@@ -1,15 +1,19 @@
 //! A connection of Redis's protocol that goes on in another worker or process: see [`crate::handover`].
 
 use super::acl::Who;
-use super::{Answers, SessionState};
+use super::{Answers, Call, LINE_ROOM, SessionState};
 use crate::command::{Door, Protocol};
+use crate::context::WorkerContext;
 use crate::handover::{Carried, CarriedUser};
+use crate::mail::Subscriber;
+use crate::out::OutBuffer;
 use crate::shared::Shared;
 use protocol::resp::Version;
+use segment::Turn;
 
 impl SessionState {
-    /// What is to be carried over; `None`: it is in the midst of something.
-    pub(in crate::command) fn carried(&self) -> Option<Carried> {
+    /// What is to be carried over, with `input`; `None`: it is in the midst of something.
+    pub(in crate::command) fn carried(&self, input: &[u8]) -> Option<Carried> {
         let is_between = self.done == 0
             && self.long.is_none()
             && self.under_way.is_none()
@@ -20,10 +24,14 @@ impl SessionState {
             && self.sleeps_until_ms == 0
             && self.answers != Answers::SkipNext
             && !self.is_answering();
-        if !is_between || self.stays() {
+        if !is_between {
             return None;
         }
         Some(Carried {
+            subscriptions: self.subscriber().map(Subscriber::subscriptions).unwrap_or_default(),
+            monitors: self.subscriber().is_some_and(Subscriber::monitors),
+            transaction: self.transaction.as_ref().map(|transaction| transaction.carried()),
+            input: input.to_vec(),
             namespace: self.namespace,
             known: self.known,
             user: self.who.carried(),
@@ -32,11 +40,6 @@ impl SessionState {
             held_off: self.held_off,
             ..Carried::new(Door::new(Protocol::Resp, self.home))
         })
-    }
-
-    /// It is subscribed to something, or has begun a transaction: nobody else could go on with that.
-    pub(in crate::command) fn stays(&self) -> bool {
-        self.subscriber().is_some() || self.transaction.is_some()
     }
 
     /// Goes on as what was carried over, of a user that there is.
@@ -52,5 +55,24 @@ impl SessionState {
         self.version = if carried.speaks_3 { Version::Resp3 } else { Version::Resp2 };
         self.answers = if carried.wants_none { Answers::None } else { Answers::All };
         self.held_off |= carried.held_off;
+    }
+
+    /// Takes up what it held elsewhere beside its requests. False: this server has no room for that.
+    pub(in crate::command) fn take_up(
+        &mut self,
+        carried: &Carried,
+        turn: &mut Turn<'_>,
+        ctx: &mut WorkerContext,
+    ) -> bool {
+        // What queueing answers was answered elsewhere.
+        let mut out = OutBuffer::beside(&ctx.shared.budget);
+        out.force_room(LINE_ROOM);
+        let transaction = carried.transaction.as_ref();
+        let buf = transaction.map_or(&[][..], |transaction| &transaction.queue);
+        let out = &mut out;
+        let mut call =
+            Call { turn, buf, at: 0, out, session: self, ctx, ops: 0, beside: true, copies: false, reads: (0, 0) };
+        let is_subscribed = call.resubscribe(&carried.subscriptions, carried.monitors);
+        is_subscribed && transaction.is_none_or(|transaction| call.requeue(transaction))
     }
 }

@@ -114,6 +114,21 @@ impl<'c> Call<'c, '_> {
         aside.subscriber.get_or_insert_with(|| Subscriber::new(&shared.channels, worker, connection))
     }
 
+    /// Is subscribed to what it was elsewhere. False: there is no room for that here.
+    pub(super) fn resubscribe(&mut self, subscriptions: &[(u8, Vec<u8>)], monitors: bool) -> bool {
+        if subscriptions.is_empty() && !monitors {
+            return true;
+        }
+        let subscriber = self.subscriber();
+        let subscribed = subscriptions.iter().all(|(kind, name)| {
+            let kind = Kind::ALL.into_iter().find(|known| *known as u8 == *kind);
+            kind.is_some_and(|kind| subscriber.subscribe(kind, name).is_ok())
+        });
+        let is_whole = subscribed && (!monitors || subscriber.monitor());
+        self.note_subscriptions();
+        is_whole
+    }
+
     /// A subscriber that is one of nothing any more is none.
     fn end_subscriber(&mut self) {
         if let Some(aside) = &mut self.session.aside

@@ -9,16 +9,17 @@
 //! when it came, though it may have gone again ([`segment::Version`]).
 
 use super::error::Fault;
-use super::table::{Entry, entry};
+use super::table::{self, Entry, entry};
 use super::{Answers, Call, Run, SessionState, Stop, atomic};
 use crate::budget::{self, Budget, Grant};
 use crate::clock::{Moment, Ticks};
 use crate::context::{OPS_A_BATCH, State, WorkerContext};
+use crate::handover::{CarriedTransaction, CarriedWatch};
 use crate::metrics::Command;
 use crate::namespaces::Namespaces;
 use crate::out::{OutBuffer, Spot};
-use protocol::resp::{Args, reply};
-use segment::{Claim, Namespace, Turn, Version};
+use protocol::resp::{Args, Limits, Parsed, Parser, reply};
+use segment::{Claim, Key, Namespace, Turn, Version};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -236,6 +237,33 @@ impl Transaction {
         })
     }
 
+    /// What is watched and queued, as it goes on elsewhere. Nothing of it is executed yet.
+    pub(super) fn carried(&self) -> CarriedTransaction {
+        debug_assert!(matches!(self.stage, Stage::Watching | Stage::Queueing), "{:?}", self.stage);
+        let watch = |(key, watched): (&[u8], &Watched)| CarriedWatch {
+            namespace: watched.namespace,
+            key: key.to_vec(),
+            version: Some(watched.version),
+        };
+        CarriedTransaction {
+            is_queueing: self.stage == Stage::Queueing,
+            is_spoilt: self.is_spoilt,
+            queue: self.queue.clone(),
+            watched: self.watched().map(watch).collect(),
+        }
+    }
+
+    /// Watches one more key, which is not watched yet; false if client memory is used up.
+    fn watch(&mut self, key: &Key<'_>, namespace: Namespace, version: Version) -> bool {
+        let has_room = self.room_to_watch(key.bytes().len());
+        if has_room {
+            self.watched_bytes.extend_from_slice(key.bytes());
+            self.watched_hashes.insert(key.hash());
+            self.watched.push(Watched { end: self.watched_bytes.len(), namespace, version });
+        }
+        has_room
+    }
+
     /// Whether a watched key is not what it was. The claim is obtained.
     ///
     /// # Errors
@@ -304,6 +332,48 @@ impl<'c> Call<'c, '_> {
         }
         self.out.push(reply::QUEUED);
         Ok(true)
+    }
+
+    /// Watches and queues what was watched and queued elsewhere; its requests are what this call is about. False: there
+    /// is no room for that here.
+    pub(super) fn requeue(&mut self, carried: &CarriedTransaction) -> bool {
+        let mut transaction = self.spare_transaction();
+        for CarriedWatch { namespace, key, version } in &carried.watched {
+            let key = self.turn.key(*namespace, key);
+            let version = match version {
+                // Equal to none that a key has.
+                None => Version::Absent(u64::MAX, 0),
+                Some(Version::Absent(..)) => self.turn.absent_at_open(),
+                Some(version) => *version,
+            };
+            if !transaction.watch(&key, *namespace, version) {
+                transaction.put_away(self.ctx);
+                return false;
+            }
+        }
+        if !transaction.room_to_queue(0) {
+            transaction.put_away(self.ctx);
+            return false;
+        }
+        transaction.stage = if carried.is_queueing { Stage::Queueing } else { Stage::Watching };
+        transaction.is_spoilt = carried.is_spoilt;
+        self.session.transaction = Some(transaction);
+        let limits = Limits { long_bytes_min: u32::MAX, ..Limits::REDIS };
+        while self.at < self.buf.len() {
+            let Parsed::Request { mut args, consumed } = Parser::new().parse(&self.buf[self.at..], &limits) else {
+                return false;
+            };
+            let mark = self.out.mark();
+            let entry = args.next().and_then(table::find);
+            if !entry.is_some_and(|entry| self.queues(entry, args, consumed) == Ok(true)) {
+                // Another build may not know the command, or have other limits.
+                self.session.spoil();
+                break;
+            }
+            self.out.truncate(mark);
+            self.at += consumed;
+        }
+        true
     }
 
     /// What is queued and watched goes.
@@ -395,14 +465,8 @@ fn watch_each<'c>(call: &mut Call<'c, '_>, transaction: &mut Transaction, args: 
         if transaction.watched.len() >= WATCHED_MAX || transaction.watched_bytes.len() + bytes.len() > room {
             return Err(Fault::QueueTooLong.into());
         }
-        if !transaction.room_to_watch(bytes.len()) {
-            return Err(Fault::ClientMemory.into());
-        }
         let version = call.turn.version(&key)?;
-        transaction.watched_bytes.extend_from_slice(bytes);
-        transaction.watched_hashes.insert(key.hash());
-        transaction.watched.push(Watched { end: transaction.watched_bytes.len(), namespace, version });
-        Ok(())
+        if transaction.watch(&key, namespace, version) { Ok(()) } else { Err(Fault::ClientMemory.into()) }
     })
 }
 

@@ -227,6 +227,8 @@ pub struct Users {
     changes: AtomicU64,
     /// Who has not said who it is may do nothing.
     asks: AtomicBool,
+    /// A command has changed them since the file was read or written.
+    unsaved: AtomicBool,
     log: Mutex<Log>,
     path: Option<PathBuf>,
 }
@@ -271,6 +273,7 @@ impl Users {
             by_name: RwLock::new(Arc::new(BTreeMap::from([(DEFAULT.to_vec(), default_user)]))),
             changes: AtomicU64::new(0),
             asks: AtomicBool::new(!is_open),
+            unsaved: AtomicBool::new(false),
             log: Mutex::default(),
             path: path.map(Path::to_owned),
         };
@@ -341,14 +344,17 @@ impl Users {
             }
             let user = user.hold(&self.budget).map_err(|wrong| (usize::MAX, wrong))?;
             users.insert(name.to_vec(), user);
+            self.unsaved.store(true, Relaxed);
             Ok(())
         })
     }
 
     /// Removes users; returns those that there were.
     pub(super) fn remove<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Vec<Vec<u8>> {
-        let removed: Result<_, std::convert::Infallible> = self
-            .change(|users| Ok(names.filter_map(|name| users.remove(name).map(|user| user.name.clone())).collect()));
+        let removed: Result<_, std::convert::Infallible> = self.change(|users| {
+            self.unsaved.store(true, Relaxed);
+            Ok(names.filter_map(|name| users.remove(name).map(|user| user.name.clone())).collect())
+        });
         match removed {
             Ok(removed) => removed,
         }
@@ -364,13 +370,32 @@ impl Users {
         let mut text = Vec::new();
         let file = std::fs::File::open(path).map_err(FileError::Io)?;
         file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(FileError::Io)?;
-        let read = parse(&text, &self.budget)?;
+        self.replace(&text, false)
+    }
+
+    /// The users as lines of a file, if a command has changed them since the file was read or written.
+    pub(crate) fn unsaved(&self) -> Option<Vec<u8>> {
+        let lines = || self.all().values().flat_map(|user| [&user.line()[..], b"\n"].concat()).collect();
+        self.unsaved.load(Relaxed).then(lines)
+    }
+
+    /// Takes the users of another server, of which [`Users::unsaved`] told there, in the place of those that are known.
+    ///
+    /// # Errors
+    /// Why they are not taken.
+    pub(crate) fn take_up(&self, lines: &[u8]) -> Result<(), FileError> {
+        self.replace(lines, true)
+    }
+
+    fn replace(&self, text: &[u8], unsaved: bool) -> Result<(), FileError> {
+        let read = parse(text, &self.budget)?;
         self.change(|users| {
             let default_user = users.get(DEFAULT).cloned();
             *users = read;
             if let Some(user) = default_user {
                 users.entry(DEFAULT.to_vec()).or_insert(user);
             }
+            self.unsaved.store(unsaved, Relaxed);
             Ok(())
         })
     }
@@ -392,7 +417,10 @@ impl Users {
             file.sync_all()?;
             std::fs::rename(&beside, path)
         };
+        // A change that comes while it is written is not in it.
+        self.unsaved.store(false, Relaxed);
         write().map_err(|error| {
+            self.unsaved.store(true, Relaxed);
             let _ = std::fs::remove_file(&beside);
             FileError::Io(error)
         })

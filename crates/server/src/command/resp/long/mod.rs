@@ -151,6 +151,11 @@ impl SessionState {
         }
     }
 
+    /// Some of a request is consumed, and the rest of it is arriving.
+    pub(crate) fn is_taking_in(&self) -> bool {
+        self.long.is_some()
+    }
+
     /// Some of a request is consumed, or it is under way.
     pub(crate) fn is_receiving(&self) -> bool {
         self.long.is_some() || self.is_under_way()
@@ -175,9 +180,14 @@ impl<'c> Call<'c, '_> {
             Err(fault) => return self.refuse(entry, fault, consumed, bytes as u64 + 2, left).map(|()| true),
         };
         let whole = u64::from(value_len) <= self.turn.large_threshold();
-        // What a condition comes to is not known before all is there.
-        if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces()) {
+        // What a condition comes to is not known before all is there. Before a hand-over nothing is begun that could
+        // not move.
+        let drains = self.ctx.shared.drain.is_on();
+        if whole && (rest.len() >= bytes + 2 || left > 0 || !rule.replaces() || drains) {
             return Ok(false);
+        }
+        if drains {
+            return Err(State::Parked);
         }
         let key = args.clone().nth(1).unwrap_or_default();
         let words = args.len() + 1 + left as usize;
@@ -193,6 +203,9 @@ impl<'c> Call<'c, '_> {
     /// A request is longer than the buffer: `args` are there, `left` more come behind `consumed`.
     #[cold]
     pub(super) fn too_long(&mut self, mut args: Args<'c>, left: u32, consumed: usize) -> Step {
+        if self.ctx.shared.drain.is_on() {
+            return Err(State::Parked);
+        }
         let entry = args.next().and_then(table::find);
         let words = 1 + args.len() + left as usize;
         let Some(entry) = entry else { return self.fatal(ProtocolError::RequestTooLong) };
